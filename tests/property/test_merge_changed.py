@@ -215,7 +215,7 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
             .append_column("_row", pa.array(indexes))
             .to_batches()
         )
-        places = {sources[0].file.name: RewriteTarget(task=0, partition="all", values=())}
+        places = {sources[0].file.name: RewriteTarget(task=0, partition="all", values=(), source=sources[0])}
         found = rewrite_part(table.layout, places, batches, txn=500, attempt=0)
         return (None if found is None else found[1]), sources[:1]
     kernel: Callable[..., Any] = flush_segments if table.is_segment else merge_parts

@@ -29,11 +29,12 @@ class CatalogSettings:
     )
     journal_seconds: float = node_setting(
         "catalog.journal-seconds",
-        0.0,
+        1.0,
         SettingCheck(parse_seconds, "0, or 100 ms to 1 hour", lambda seconds: seconds == 0 or 0.1 <= seconds <= 3600),
         "Between two writes of what has changed in the catalog to a journal beside the tables' files, from which "
         "`tilth catalog rebuild` makes a lost catalog again. Longer: fewer small files, and more of the last changes "
-        "is not known then. 0, as long as this is new: no journal; a lost catalog is lost but for its backups.",
+        "is not known then. Nothing is written while nothing changes. 0: no journal; a lost catalog is made of the "
+        "files alone, which say less.",
         unit="s",
     )
     commit_attempts_max: int = node_setting(

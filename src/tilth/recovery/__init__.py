@@ -1,7 +1,7 @@
 """Recovery: catalogs of lost or new nodes.
 
-Covers: the journal that a node writes beside the files of its tables, making a catalog of it and of these files,
-making a catalog from a backup.
+Covers: the journal that a node writes beside the files of its tables, making a catalog of it and of these files, or of
+the files alone, making a catalog from a backup.
 Does not cover: writing backups (tilth.sql), whether tables hold what they should (tilth.verify).
 Always holds: catalogs are made in folders that no node has open; a catalog is there when it is whole, or not at all;
 none is ever written over another.
@@ -9,8 +9,8 @@ See also: docs/operate/recovery.md.
 """
 
 from tilth.recovery.journal import Journal
-from tilth.recovery.journals import NoJournalError
-from tilth.recovery.rebuild import rebuild_catalog
+from tilth.recovery.journals import NothingToRebuildError
+from tilth.recovery.rebuild import RebuildOptions, rebuild_catalog
 from tilth.recovery.report import Finding, FindingKind, RebuildReport, RebuiltTable
 from tilth.recovery.restore import CatalogExistsError, restore_catalog
 
@@ -19,7 +19,8 @@ __all__ = [
     "Finding",
     "FindingKind",
     "Journal",
-    "NoJournalError",
+    "NothingToRebuildError",
+    "RebuildOptions",
     "RebuildReport",
     "RebuiltTable",
     "rebuild_catalog",

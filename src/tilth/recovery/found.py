@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tilth.base.hybrid import pack
 from tilth.recovery.journal import journal_folder
@@ -17,7 +18,7 @@ from tilth.storage import FILTER_EXTENSION, MAP_EXTENSION, Folder, StoreRoot, da
 #: `{uuid}/data/{name}`.
 _PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
 #: `{txn}-{task}.{attempt}-{n}.{extension}`.
-_NAME = re.compile(r"(\d{1,19})-\d+\.\d+-\d+\.(parquet|arrow|puffin|map|filter)")
+_NAME = re.compile(r"(\d{1,19})-(\d+)\.(\d+)-(\d+)\.(parquet|arrow|puffin|map|filter)")
 #: What nodes and workers write into a root to find it again, and to prove that they see the same.
 _MARKS = re.compile(r"\.(?:tilth|server-probe|worker-probe-[^/]*)")
 _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
@@ -71,10 +72,26 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
     return found
 
 
+class WrittenBy(NamedTuple):
+    """The work that wrote a file, as its name says it; sorts as the work began."""
+
+    txn: int
+    task: int
+    attempt: int
+    #: Files that the attempt wrote before.
+    n: int
+
+
+def written_by(name: str) -> WrittenBy | None:
+    """Return what wrote a file; None: its name is none of ours."""
+    found = _NAME.fullmatch(name)
+    return None if found is None else WrittenBy(*map(int, found.groups()[:4]))
+
+
 def txn_of(name: str) -> int | None:
     """Return the transaction whose task wrote a file; None: its name is none of ours."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else int(found[1])
+    by = written_by(name)
+    return None if by is None else by.txn
 
 
 def without_sidecars(names: Iterable[str]) -> list[str]:

@@ -16,10 +16,10 @@ from tilth.recovery.journal import journal_folder, journal_name, parse_journal_n
 from tilth.storage import Folder, StoreRoot, list_files, open_file
 
 
-class NoJournalError(InvalidInputError):
-    """there is no journal of a catalog below these roots"""
+class NothingToRebuildError(InvalidInputError):
+    """there are neither a journal nor files of tables below these roots"""
 
-    code = "NO_JOURNAL"
+    code = "NOTHING_TO_REBUILD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,11 +59,8 @@ def find_journals(roots: Sequence[StoreRoot]) -> list[FoundJournal]:
     return sorted(found, key=lambda each: each.generation, reverse=True)
 
 
-def usable_journal(journals: Sequence[FoundJournal]) -> tuple[FoundJournal, list[str]]:
-    """Return the newest one whose beginning is whole, and the addresses of newer beginnings that are not.
-
-    Raises NoJournalError.
-    """
+def usable_journal(journals: Sequence[FoundJournal]) -> tuple[FoundJournal | None, list[str]]:
+    """Return the newest one whose beginning is whole, and the addresses of newer beginnings that are not."""
     damaged: list[str] = []
     for journal in journals:
         name = journal_name(journal.generation, 0)
@@ -75,8 +72,7 @@ def usable_journal(journals: Sequence[FoundJournal]) -> tuple[FoundJournal, list
             damaged.append(journal.folder.uri(name))
             continue
         return journal, damaged
-    hint = "give the root that the node had with --root; without its journal, restore a backup: tilth catalog restore"
-    raise NoJournalError(damaged=", ".join(damaged) or "none", hint=hint)
+    return None, damaged
 
 
 def load_journal(journal: FoundJournal, store: KeyValue) -> LoadedJournal:

@@ -1,7 +1,7 @@
 """A catalog that was lost, made again of what lies beside the files of tables, and compared with these files.
 
-Covers: the steps, what is left out, what the report says of other files. Does not cover: reading a journal
-(journals.py), listing (found.py).
+Covers: the steps, and with a journal what is left out, what the report says of other files. Does not cover: reading a
+journal (journals.py), listing (found.py), tables of files alone (attach.py).
 Always holds: no row is there twice, for what no record of a commit names is not in the catalog; no file is removed or
 changed; each thing that is not known is a line of the report. What rounds of consumers wrote after the journal's end
 is read from the topics again, for the offsets are those of the same moment.
@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -28,9 +29,10 @@ from tilth.model.part import DataFile, Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.txn import TxnState
+from tilth.recovery.attach import Attach
 from tilth.recovery.found import FoundFiles, TableFiles, find_files, txn_of, without_sidecars
-from tilth.recovery.journals import LoadedJournal, find_journals, load_journal, usable_journal
-from tilth.recovery.report import Finding, FindingKind, RebuildReport, RebuiltTable
+from tilth.recovery.journals import LoadedJournal, NothingToRebuildError, find_journals, load_journal, usable_journal
+from tilth.recovery.report import FindingKind, RebuildReport, RebuiltTable, Report
 from tilth.recovery.restore import check_no_catalog, new_catalog
 from tilth.storage import Folder, check_file, local_root, parse_root
 
@@ -42,57 +44,79 @@ TRASH_ITEMS_MAX = 1000
 BEGUN_MS_MAX = 60_000
 
 
-def rebuild_catalog(
-    places: Sequence[str], folder: Path, *, is_dry_run: bool = False, is_quick: bool = False
-) -> RebuildReport:
-    """Make the catalog of a node's folder of the journal and the files below the roots; report what is not known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildOptions:
+    """Choices of whoever rebuilds a catalog."""
 
-    `places`: the roots, folders or addresses with options. `is_dry_run`: nothing is kept. `is_quick`: the sizes of
-    files are compared, not their bytes. Raises BadStoreError, CatalogExistsError where the folder has a catalog,
-    NoJournalError, FolderError, and what a store says that does not answer: then nothing was made.
+    #: Nothing is kept.
+    is_dry_run: bool = False
+    #: With a journal: the sizes of files are compared, not their bytes.
+    is_quick: bool = False
+    #: A journal is passed over.
+    is_files_only: bool = False
+    #: Of files alone: those count of which it is not known whether they were committed.
+    keeps_uncommitted: bool = False
+
+
+def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions) -> RebuildReport:
+    """Make the catalog of a node's folder of the journal and the files below the roots, or of the files alone where
+    there is no journal; report what is not known.
+
+    `places`: the roots, folders or addresses with options. Raises BadStoreError, CatalogExistsError where the folder
+    has a catalog, NothingToRebuildError, FolderError, and what a store says that does not answer: then nothing was
+    made.
     """
     check_no_catalog(folder)
     roots = [parse_root(each) if "://" in each else local_root(Path(each).absolute()) for each in places]
-    journal, damaged = usable_journal(find_journals(roots))
-    clock = SystemClock()
+    journal, damaged = usable_journal([] if options.is_files_only else find_journals(roots))
+    clock, report = SystemClock(), Report()
     found = find_files(roots, now_ms=clock.now_ms())
-    with _trial() if is_dry_run else new_catalog(folder) as store:
-        loaded = load_journal(journal, store)
-        rebuild = _Rebuild(Catalog(store, clock, "rebuild", random_id), found, loaded, is_quick=is_quick)
-        for file in damaged:
-            rebuild.note(FindingKind.JOURNAL, "it is damaged: an older journal was read", file=file)
-        rebuild.run()
+    if journal is None and not found.tables:
+        hint = "give the root that the node had with --root, or restore a backup: tilth catalog restore"
+        raise NothingToRebuildError(damaged_journals=", ".join(damaged) or "none", hint=hint)
+    for file in damaged:
+        report.note(FindingKind.JOURNAL, "it is damaged: what is older was read instead", file=file)
+    known_until_ms = 0
+    with _trial() if options.is_dry_run else new_catalog(folder) as store:
+        if journal is None:
+            catalog = Catalog(store, clock, "rebuild", random_id)
+            Attach(catalog, found, report, keeps_uncommitted=options.keeps_uncommitted).run()
+        else:
+            loaded = load_journal(journal, store)
+            known_until_ms = loaded.known_until_ms
+            catalog = Catalog(store, clock, "rebuild", random_id)
+            _Rebuild(catalog, found, loaded, report, is_quick=options.is_quick).run()
+        for file in found.foreign:
+            report.note(FindingKind.FOREIGN, "Tilth did not write this file: it is left alone", file=file)
         with store.view() as view:
             records = sum(1 for _ in view.scan(b"\x01", None))
     return RebuildReport(
-        known_until_ms=loaded.known_until_ms,
+        known_until_ms=known_until_ms,
         records=records,
-        is_dry_run=is_dry_run,
-        tables=tuple(rebuild.tables),
-        findings=tuple(rebuild.findings),
+        is_dry_run=options.is_dry_run,
+        tables=tuple(report.tables),
+        findings=tuple(report.findings),
     )
 
 
 class _Rebuild:
     """A catalog on its way from the journal's end to the files that are there."""
 
-    def __init__(self, catalog: Catalog, found: FoundFiles, loaded: LoadedJournal, *, is_quick: bool) -> None:
+    def __init__(
+        self, catalog: Catalog, found: FoundFiles, loaded: LoadedJournal, report: Report, *, is_quick: bool
+    ) -> None:
         self._catalog = catalog
         self._found = found
         self._loaded = loaded
         self._is_quick = is_quick
         #: Transactions that were under way, with who worked.
         self._open: dict[int, str] = {}
-        self.tables: list[RebuiltTable] = []
-        self.findings: list[Finding] = []
-
-    def note(self, kind: FindingKind, text: str, *, table: str = "", file: str = "", rows: int | None = None) -> None:
-        self.findings.append(Finding(kind=kind, table=table, file=file, rows=rows, text=text))
+        self._report = report
 
     def run(self) -> None:
         if self._loaded.trouble:
             text = f"what changed after {self._end} is not known: {self._loaded.trouble}"
-            self.note(FindingKind.JOURNAL, text)
+            self._report.note(FindingKind.JOURNAL, text)
         self._end_work()
         relations = self._catalog.tables.all()
         dropped = [each.relation for each in self._catalog.tables.dropped()]
@@ -108,9 +132,7 @@ class _Rebuild:
         for uuid, files in self._found.tables.items():
             if uuid not in known:
                 text = f"{len(files.sizes)} files of a table that the journal does not know: nothing of it is rebuilt"
-                self.note(FindingKind.UNKNOWN_TABLE, text, file=str(files.folder))
-        for file in self._found.foreign:
-            self.note(FindingKind.FOREIGN, "Tilth did not write this file: it is left alone", file=file)
+                self._report.note(FindingKind.UNKNOWN_TABLE, text, file=str(files.folder))
 
     @property
     def _end(self) -> str:
@@ -144,7 +166,7 @@ class _Rebuild:
                 text = (
                     f"{wrong[delta.file.name]}: rows whose changes it has cannot be read; put it back, or give up the "
                 )
-                self.note(
+                self._report.note(
                     FindingKind.UNREADABLE,
                     f"{text}partition with ALTER TABLE .. DROP PARTITION",
                     table=full_name(table),
@@ -152,7 +174,7 @@ class _Rebuild:
                 )
         self._look_at_others(table, files, wrong.keys())
         rebuilt = self._catalog.parts.snapshot(table.uuid)
-        self.tables.append(RebuiltTable(name=full_name(table), rows=rebuilt.rows, parts=len(rebuilt.parts)))
+        self._report.tables.append(RebuiltTable(name=full_name(table), rows=rebuilt.rows, parts=len(rebuilt.parts)))
 
     def _wrong_files(self, files: TableFiles | None, wanted: Sequence[DataFile]) -> dict[str, str]:
         """Return by name what is wrong with files that are missing, or are not what was written."""
@@ -187,7 +209,7 @@ class _Rebuild:
             event="remove_deleted",
         )
         self._catalog.transactions.apply("rebuild", [update])
-        self.note(
+        self._report.note(
             FindingKind.LEFT_OUT,
             f"{reason}: the rows of part {part.name} are left out",
             table=full_name(table),
@@ -201,13 +223,13 @@ class _Rebuild:
         there = {} if files is None else files.sizes
         for name in sorted(known - there.keys() - set(reported)):
             text = "it is not there: reads of the past and UNDROP that need it fail"
-            self.note(FindingKind.PAST, text, table=full_name(table), file=_address(files, name))
+            self._report.note(FindingKind.PAST, text, table=full_name(table), file=_address(files, name))
         landed = {txn_of(name) for name in known}
         for name in without_sidecars(there.keys() | known):
             txn = txn_of(name)
             if name not in known and txn is not None:
                 kind, text = self._judged(txn, is_landed=txn in landed)
-                self.note(kind, text, table=full_name(table), file=_address(files, name))
+                self._report.note(kind, text, table=full_name(table), file=_address(files, name))
 
     def _judged(self, txn: int, *, is_landed: bool) -> tuple[FindingKind, str]:
         """Return what a file is that no record names."""
@@ -225,7 +247,7 @@ class _Rebuild:
         hidden = [name for name, text in kafka.settings.items() if HIDDEN in text]
         if hidden:
             text = f"secrets are not written beside files: ALTER TABLE .. MODIFY SETTING {', '.join(sorted(hidden))}"
-            self.note(FindingKind.SECRETS, text, table=full_name(kafka))
+            self._report.note(FindingKind.SECRETS, text, table=full_name(kafka))
 
 
 def _known_files(catalog: Catalog, table: TableDef) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -26,8 +27,16 @@ class FindingKind(StrEnum):
     FOREIGN = "foreign"
     #: A folder of a table of which nothing is known.
     UNKNOWN_TABLE = "unknown_table"
+    #: A file with changes of rows that are not applied, or one that does not say what it is.
+    CHANGES = "changes"
+    #: What no file says.
+    NOT_IN_FILES = "not_in_files"
     #: What is never written beside the tables' files.
     SECRETS = "secrets"
+
+
+#: With these the tables of now are whole.
+_HARMLESS = frozenset({FindingKind.PAST, FindingKind.LEFTOVER, FindingKind.FOREIGN})
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +65,7 @@ class RebuiltTable(msgspec.Struct, frozen=True, kw_only=True):
 class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     """Tables that were rebuilt, and all that is not known."""
 
-    #: Milliseconds since 1970: all commits until then are in it.
+    #: Milliseconds since 1970: all commits until then are in it; 0: it was made of files alone.
     known_until_ms: int
     #: Records of the catalog.
     records: int
@@ -64,3 +73,19 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     is_dry_run: bool
     tables: tuple[RebuiltTable, ...]
     findings: tuple[Finding, ...]
+
+    @property
+    def is_sure(self) -> bool:
+        """Return whether nothing of what tables hold now is unknown."""
+        return all(each.kind in _HARMLESS for each in self.findings)
+
+
+@dataclass(slots=True)
+class Report:
+    """The report of a rebuild that is under way."""
+
+    tables: list[RebuiltTable] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def note(self, kind: FindingKind, text: str, *, table: str = "", file: str = "", rows: int | None = None) -> None:
+        self.findings.append(Finding(kind=kind, table=table, file=file, rows=rows, text=text))

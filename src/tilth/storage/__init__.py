@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tilth.storage.merge.merge import Expiry, MergeResult, merge_parts
     from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
     from tilth.storage.parts.key_filter import write_filter
+    from tilth.storage.parts.notes import PartNote, read_note
     from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
     from tilth.storage.parts.rowmap import remove_row_map
     from tilth.storage.parts.segments import (
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from tilth.storage.store.files import (
         are_there,
         check_size,
+        checksum_of,
         list_files,
         make_folder,
         new_whole_file,
@@ -153,6 +155,7 @@ __all__ = [
     "PartChanges",
     "PartFileCorruptError",
     "PartFileNotFoundError",
+    "PartNote",
     "PartRebaser",
     "PartShapeUnknownError",
     "PartWriter",
@@ -180,6 +183,7 @@ __all__ = [
     "check_partition_by",
     "check_probe",
     "check_size",
+    "checksum_of",
     "clean_transaction",
     "compact_changes",
     "compact_major",
@@ -214,6 +218,7 @@ __all__ = [
     "read_changes",
     "read_deletes",
     "read_file",
+    "read_note",
     "read_part",
     "read_scratch",
     "read_segment",

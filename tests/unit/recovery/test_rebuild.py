@@ -28,7 +28,15 @@ from tilth.catalog import (
 )
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput, TxnState
-from tilth.recovery import CatalogExistsError, FindingKind, Journal, NoJournalError, RebuildReport, rebuild_catalog
+from tilth.recovery import (
+    CatalogExistsError,
+    FindingKind,
+    Journal,
+    NothingToRebuildError,
+    RebuildOptions,
+    RebuildReport,
+    rebuild_catalog,
+)
 from tilth.storage import StoreRoot, data_folder, layout_of, local_root, read_source, sources_of, write_parts
 from tilth.testing import FakeBucket
 from tilth.verify import verify
@@ -89,7 +97,7 @@ class World:
         return written.file.name
 
     def rebuild(self, name: str = "new", **options: bool) -> RebuildReport:
-        return rebuild_catalog([self.root.uri], self.folder / name, **options)
+        return rebuild_catalog([self.root.uri], self.folder / name, RebuildOptions(**options))
 
 
 @pytest.fixture
@@ -280,9 +288,8 @@ def test_a_trial_keeps_nothing_and_nothing_is_written_over(world: World) -> None
         world.rebuild()
 
 
-def test_without_a_journal_nothing_is_made(world: World) -> None:
-    world.fill()
-    with pytest.raises(NoJournalError) as caught:
+def test_without_a_journal_and_files_nothing_is_made(world: World) -> None:
+    with pytest.raises(NothingToRebuildError) as caught:
         world.rebuild()
     assert "tilth catalog restore" in caught.value.hint
     assert not (world.folder / "new").exists()
@@ -400,7 +407,7 @@ def test_a_store_that_is_away_loses_nothing_of_the_journal(tmp_path: Path, monke
         monkeypatch.setenv("J_KEY", "tilthkey")
         monkeypatch.setenv("J_SECRET", "s")
         assert world.journal.write()
-        report = rebuild_catalog([address], tmp_path / "new")
+        report = rebuild_catalog([address], tmp_path / "new", RebuildOptions())
         assert [each.name for each in report.tables] == ["default.a"]
         # Nothing is left of the tries.
         assert len(bucket.objects) == 1

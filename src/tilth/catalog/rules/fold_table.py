@@ -131,6 +131,8 @@ class TableFold:
         block = next(self._blocks)
         assert block < commit_ts
         definition = self._now.definition
+        shapes = (definition.schema_now, *definition.older_schemas)
+        shape = next((each for each in shapes if each.version == update.schema_version), definition.schema_now)
         part = _part(
             PartName(written.partition, block, block, 0, self._times.txn),
             written,
@@ -138,10 +140,10 @@ class TableFold:
                 min_row_ts=commit_ts,
                 max_row_ts=commit_ts,
                 commit_ts=commit_ts,
-                columns_commit_ts=definition.columns_commit_ts,
+                columns_commit_ts=shape.columns_commit_ts,
                 mutation_ts=definition.mutation_ts,
             ),
-            schema_version=definition.schema_version,
+            schema_version=shape.version,
         )
         self._now.add_part(part)
         self._now.count_parts(part.name.partition, added=(part,), values=written.values)

@@ -22,6 +22,8 @@ class InsertPart:
 
     table: str
     written: WrittenPart
+    #: Of a file that a new catalog is made of: the version of its columns; 0: the present ones.
+    schema_version: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,12 @@ def flush_segments(new: NewPart, sources: Sequence[PartSource], *, task: int, at
     order = stable_order(ranks_of([table.column(exact(layout, key)) for key in layout.order_by], table.num_rows))
     with (
         PartWriter(
-            layout, name=name, partition=new.partition, values=new.values, misjudged=misjudged_in(table)
+            layout,
+            name=name,
+            partition=new.partition,
+            values=new.values,
+            misjudged=misjudged_in(table),
+            sources=sources,
         ) as writer,
         RowMapWriter(layout, name) as row_map,
     ):

@@ -116,7 +116,14 @@ def merge_parts(
     misjudged = reduce(or_, (reader.misjudged for reader in readers), NOTHING)
     try:
         with (
-            PartWriter(layout, name=name, partition=new.partition, values=new.values, misjudged=misjudged) as writer,
+            PartWriter(
+                layout,
+                name=name,
+                partition=new.partition,
+                values=new.values,
+                misjudged=misjudged,
+                sources=sources,
+            ) as writer,
             RowMapWriter(layout, name) as row_map,
         ):
             for piece in _merged(layout, readers, block):

@@ -42,6 +42,8 @@ class RewriteTarget:
     values: tuple[Bound, ...]
     #: What is known of the new file's values.
     misjudged: Misjudged = NOTHING
+    #: The part that is rewritten.
+    source: PartSource
 
 
 def rewrite_target(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> RewriteTarget:
@@ -49,7 +51,7 @@ def rewrite_target(layout: TableLayout, source: PartSource, values: tuple[Bound,
     misjudged = NOTHING
     if not source.is_segment:
         misjudged = misjudged_in_file(layout.schema, source, footer_of(layout.folder, source.file))
-    return RewriteTarget(task=task, partition=source.name.partition, values=values, misjudged=misjudged)
+    return RewriteTarget(task=task, partition=source.name.partition, values=values, misjudged=misjudged, source=source)
 
 
 def rewrite_part(
@@ -81,6 +83,7 @@ def rewrite_part(
             partition=target.partition,
             values=target.values,
             misjudged=target.misjudged,
+            sources=(target.source,),
         ) as writer,
         RowMapWriter(layout, name) as row_map,
     ):

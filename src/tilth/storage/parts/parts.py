@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from tilth.model.delta import PartSource
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
+from tilth.storage.parts.notes import new_note
 from tilth.storage.store.files import (
     Endings,
     checksum_of,
@@ -106,8 +108,12 @@ class PartWriter:
         partition: str,
         values: tuple[Bound, ...],
         misjudged: Misjudged = NOTHING,
+        sources: Sequence[PartSource] = (),
     ) -> None:
-        """`misjudged`: what is known of the values of all rows before they come."""
+        """`misjudged`: what is known of the values of all rows before they come; `sources`: parts in whose place this
+        one comes.
+        """
+        self._sources = sources
         self._layout = layout
         self._expected = misjudged
         self._found = NOTHING
@@ -145,9 +151,18 @@ class PartWriter:
             self._flush(keep_rows=0)
         if self._writer is None or self._file is None:
             return None
-        self._writer.add_key_value_metadata(note_of(self._found))
-        self._writer.close()
         layout = self._layout
+        note = new_note(
+            layout,
+            partition=self._partition,
+            values=self._values,
+            rows=self._rows,
+            ranges=self._ranges,
+            is_filterable=self._is_filterable,
+            sources=[source.file.name for source in self._sources],
+        )
+        self._writer.add_key_value_metadata(note_of(self._found) | note)
+        self._writer.close()
         ended = endings.end(self._file) if endings else end_file(layout.folder, self._file, fsync=layout.fsync)
         file = replace(ended, is_filterable=self._is_filterable)
         self._writer = self._file = None

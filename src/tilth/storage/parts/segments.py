@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
+from tilth.storage.parts.notes import new_note
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
 from tilth.storage.store.files import Endings, make_folder, mapped, new_file
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
@@ -50,13 +51,16 @@ def write_segments(
     with Endings(layout.folder, fsync=layout.fsync) as endings:
         for number, (partition, values, group) in enumerate(_by_partition(layout, table)):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
+            ranges = {column: range_of(group.column(column)) for column in ranged_columns(layout)}
+            note = new_note(layout, partition=partition, values=values, rows=group.num_rows, ranges=ranges)
+            noted = group.replace_schema_metadata(note)
             written.append(
                 WrittenPart(
                     partition=partition,
                     values=values,
                     rows=group.num_rows,
-                    file=write_ipc(layout.folder, name, group, batches_of(group), end=endings.end),
-                    ranges={column: range_of(group.column(column)) for column in ranged_columns(layout)},
+                    file=write_ipc(layout.folder, name, noted, batches_of(noted), end=endings.end),
+                    ranges=ranges,
                     is_segment=True,
                 )
             )

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+from msgspec.structs import replace
+
 from tilth.base.errors import InvalidInputError
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
@@ -60,6 +63,8 @@ class TableLayout:
     row_group_bytes: int = StorageSettings().parquet_row_group_bytes
     #: Wait for the disk before a file counts as written.
     fsync: bool = True
+    #: The table's definition and the version of these columns, for the notes of new files; empty: they get none.
+    about: bytes = b""
 
 
 def table_folder(root: StoreRoot, uuid: str) -> Folder:
@@ -105,7 +110,14 @@ def layout_of(table: TableDef, root: StoreRoot, schema: Schema | None = None, *,
         row_group_rows=settings.parquet_row_group_rows,
         row_group_bytes=settings.parquet_row_group_bytes,
         fsync=fsync,
+        about=_about(table, schema),
     )
+
+
+def _about(table: TableDef, schema: Schema | None) -> bytes:
+    shapes = (table.schema_now, *table.older_schemas)
+    shape = next((each for each in shapes if each.schema == schema), table.schema_now)
+    return msgspec.msgpack.encode((replace(table, older_schemas=()), shape))
 
 
 def _ttl_column(table: TableDef) -> str | None:

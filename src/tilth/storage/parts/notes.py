@@ -1,0 +1,118 @@
+"""Notes in part files: what a catalog knew of them when they were written, for the day when it is lost.
+
+Covers: notes of parts and of row segments, reading them. Does not cover: what is made of them (tilth.recovery), files
+with changes of rows, which have none. Always holds: nobody who reads rows needs a note; a file of an older version has
+none.
+
+A note cannot say that its file was committed, nor which blocks it got: both are known only after it was written. What
+takes the place of other parts names their files instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Sequence
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tilth.model.part import Bound, ColumnRange
+from tilth.model.table import SchemaVersion, TableDef
+from tilth.storage.errors import PartFileCorruptError
+from tilth.storage.store.files import open_file
+from tilth.storage.store.paths import PART_EXTENSION, TableLayout
+from tilth.storage.store.root import Folder
+
+#: The key of a note in the metadata of a Parquet footer, and of an Arrow schema.
+NOTE = b"tilth.part"
+
+
+class PartNote(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says of itself."""
+
+    #: As it was when the file was written, without former columns.
+    table: TableDef
+    #: The columns that the file has.
+    shape: SchemaVersion
+    partition: str
+    values: tuple[Bound, ...]
+    rows: int
+    ranges: dict[str, ColumnRange]
+    is_filterable: bool
+    #: Names of the files in whose place it comes; none: its rows were new.
+    sources: tuple[str, ...] = ()
+
+
+class _Stored(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A note in a file."""
+
+    #: `TableLayout.about`.
+    about: bytes
+    partition: str
+    values: tuple[Bound, ...]
+    rows: int
+    ranges: dict[str, ColumnRange]
+    is_filterable: bool
+    sources: tuple[str, ...] = ()
+
+
+def new_note(
+    layout: TableLayout,
+    *,
+    partition: str,
+    values: tuple[Bound, ...],
+    rows: int,
+    ranges: dict[str, ColumnRange],
+    is_filterable: bool = False,
+    sources: Sequence[str] = (),
+) -> dict[bytes, bytes]:
+    """Return the note of a new file as metadata; nothing where the layout was not made of a table's definition."""
+    if not layout.about:
+        return {}
+    stored = _Stored(
+        about=layout.about,
+        partition=partition,
+        values=values,
+        rows=rows,
+        ranges=ranges,
+        is_filterable=is_filterable,
+        sources=tuple(sources),
+    )
+    return {NOTE: base64.b64encode(zlib.compress(msgspec.msgpack.encode(stored)))}
+
+
+def read_note(folder: Folder, name: str) -> PartNote | None:
+    """Return the note of a part's file or of a row segment; None where it has none.
+
+    Raises FileNotFoundError, and PartFileCorruptError where the file is not whole.
+    """
+    try:
+        with open_file(folder, name) as source:
+            if name.endswith(f".{PART_EXTENSION}"):
+                metadata = pq.read_metadata(source).metadata
+            else:
+                metadata = pa.ipc.open_file(source).schema.metadata
+            noted = (metadata or {}).get(NOTE)
+            return None if noted is None else _decoded(noted)
+    except FileNotFoundError:
+        raise
+    # Of an empty file, a file that was cut off, bytes that are no note.
+    except (pa.ArrowException, OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+        raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
+
+
+def _decoded(noted: bytes) -> PartNote:
+    stored = msgspec.msgpack.decode(zlib.decompress(base64.b64decode(noted)), type=_Stored)
+    table, shape = msgspec.msgpack.decode(stored.about, type=tuple[TableDef, SchemaVersion])
+    return PartNote(
+        table=table,
+        shape=shape,
+        partition=stored.partition,
+        values=stored.values,
+        rows=stored.rows,
+        ranges=stored.ranges,
+        is_filterable=stored.is_filterable,
+        sources=stored.sources,
+    )

@@ -1,0 +1,253 @@
+"""Catalogs made of tables' files alone: each row once where files say so, and a line for what they do not say."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.recovery.test_rebuild import World, kinds, opened, rows_of
+from tilth.catalog import ReplaceParts
+from tilth.model.part import Part
+from tilth.model.table import Column, Schema, SchemaVersion, TableDef
+from tilth.model.txn import TxnOutput
+from tilth.model.types import Kind, Simple
+from tilth.recovery import FindingKind, NothingToRebuildError, RebuildReport
+from tilth.recovery.attach import NotedFile, choose
+from tilth.recovery.found import written_by
+from tilth.storage import NewPart, PartNote, data_folder, layout_of, merge_parts, sources_of
+from tilth.verify import verify
+
+UNKNOWN_TO_FILES = ["not_in_files"] * 3
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def settle(world: World) -> None:
+    """Let time pass, and write a file that is newer than all others: what was before is over."""
+    world.sql.clock.advance(3600)
+    world.insert_later(is_committed=False)
+
+
+def merge(world: World, parts: Sequence[Part], *, is_committed: bool = True) -> str:
+    """Merge parts of a partition of `t`; return the name of the new file."""
+    table, catalog = world.table(), world.sql.catalog
+    txn = catalog.transactions.begin("merge", outputs=[TxnOutput(table=table.uuid, tasks=1)])
+    new = NewPart(
+        layout=layout_of(table, world.root), partition=parts[0].name.partition, values=parts[0].values, txn=txn.id
+    )
+    written = merge_parts(new, sources_of(table, parts, ()), task=0, attempt=0).written
+    assert written is not None
+    if is_committed:
+        update = ReplaceParts(table=table.uuid, sources=tuple(part.name for part in parts), written=written)
+        catalog.transactions.commit(txn.id, [update])
+    return written.file.name
+
+
+def parts_of(world: World) -> list[Part]:
+    """The parts of the first partition of `t`."""
+    parts = world.sql.catalog.parts.snapshot(world.table().uuid).parts
+    return [part for part in parts if part.name.partition == parts[0].name.partition]
+
+
+def path_of(world: World, name: str) -> Path:
+    return Path(str(data_folder(world.root, world.table().uuid))) / name
+
+
+def names_by_kind(report: RebuildReport, kind: FindingKind) -> set[str]:
+    return {each.file.rpartition("/")[2] for each in report.findings if each.kind is kind}
+
+
+def test_tables_and_rows_come_back_with_columns_of_all_versions(world: World) -> None:
+    world.fill()
+    world.sql.run("ALTER TABLE t ADD COLUMN extra STRING DEFAULT 'new'")
+    world.sql.run("INSERT INTO t VALUES (77, 'x', '2026-01-01', 'e')")
+    world.sql.run("CREATE TABLE empty (n BIGINT) ENGINE = MergeTree ORDER BY n")
+    before = rows_of(world.sql.catalog, world.root)
+    settle(world)
+    report = world.rebuild()
+    assert (report.known_until_ms, report.is_sure) == (0, False)
+    # One row of `u` was replaced three times: nobody knows of changes that they were committed.
+    assert kinds(report) == sorted([*UNKNOWN_TO_FILES, *["changes"] * 3, "unknown"])
+    with opened(world) as catalog:
+        found = rows_of(catalog, world.root)
+        assert found.keys() == before.keys() - {"default.empty"}
+        for name in ("default.t", "d-1 名.a b.c"):
+            assert found[name] == before[name]
+        assert len(found["default.u"]) == len(before["default.u"]) + 3
+        table = catalog.tables.get("default", "t")
+        assert isinstance(table, TableDef)
+        assert (table.uuid, table.schema, table.partition_by) == (
+            world.table().uuid,
+            world.table().schema,
+            world.table().partition_by,
+        )
+        assert {part.schema_version for part in catalog.parts.snapshot(table.uuid).parts} == {1, 2}
+        assert verify(catalog, world.root, table).is_ok
+        # And it goes on, with ids that no file has.
+        assert catalog.clock.now() > max(int(path.name.partition("-")[0]) for path in path_of(world, "").iterdir())
+    assert {each.name: each.rows for each in report.tables}["default.t"] == len(before["default.t"])
+
+
+def test_what_a_merge_replaced_is_hidden_and_can_be_removed(world: World) -> None:
+    world.fill()
+    parts = parts_of(world)
+    before = rows_of(world.sql.catalog, world.root)["default.t"]
+    first = merge(world, parts[:2])
+    second = merge(world, parts_of(world))
+    settle(world)
+    report = world.rebuild()
+    gone = {part.file.name for part in parts} | {first}
+    assert names_by_kind(report, FindingKind.LEFTOVER) == gone
+    with opened(world) as catalog:
+        assert rows_of(catalog, world.root)["default.t"] == before
+        assert second in {part.file.name for part in catalog.parts.snapshot(world.table().uuid).parts}
+
+
+@pytest.mark.parametrize("is_collected", [False, True])
+def test_a_merge_just_before_the_end_counts_where_its_sources_are_gone(world: World, is_collected: bool) -> None:
+    world.fill()
+    world.sql.clock.advance(3600)
+    parts = parts_of(world)
+    before = rows_of(world.sql.catalog, world.root)["default.t"]
+    merged = merge(world, parts, is_committed=is_collected)
+    if is_collected:
+        path_of(world, parts[0].file.name).unlink()
+    report = world.rebuild()
+    left = {part.file.name for part in parts[1:]} if is_collected else {merged}
+    assert names_by_kind(report, FindingKind.LEFTOVER) == left
+    with opened(world) as catalog:
+        assert rows_of(catalog, world.root)["default.t"] == before
+
+
+def test_what_may_never_have_been_committed_is_listed_and_taken_if_asked_for(world: World) -> None:
+    world.fill()
+    world.sql.clock.advance(3600)
+    late = [world.insert_later(5), world.insert_later(7, is_committed=False)]
+    report = world.rebuild()
+    assert names_by_kind(report, FindingKind.UNKNOWN) == set(late)
+    assert {each.rows for each in report.findings if each.kind is FindingKind.UNKNOWN} == {5, 7}
+    with opened(world) as catalog:
+        assert catalog.parts.snapshot(world.table().uuid).rows == 12
+    kept = world.rebuild("kept", keeps_uncommitted=True)
+    assert names_by_kind(kept, FindingKind.UNKNOWN) == set()
+    with opened(world, "kept") as catalog:
+        assert catalog.parts.snapshot(world.table().uuid).rows == 24
+
+
+def test_damaged_files_and_files_of_others_are_left_out(world: World) -> None:
+    world.fill()
+    settle(world)
+    parts = parts_of(world)
+    data = path_of(world, parts[0].file.name).read_bytes()
+    path_of(world, parts[0].file.name).write_bytes(data[:-10])
+    path_of(world, "12-0.0-0.parquet").write_bytes(b"")
+    path_of(world, "12-0.0-0.arrow").write_bytes(data)
+    other = world.sql.catalog.tables.get("d-1 名", "a b.c")
+    [whole] = world.sql.catalog.parts.snapshot(other.uuid).parts
+    shutil.copy(
+        path_of(world, "").parent.parent / other.uuid / "data" / whole.file.name, path_of(world, "13-0.0-0.parquet")
+    )
+    # As an older version wrote it.
+    old = path_of(world, parts[1].file.name)
+    pq.write_table(pq.read_table(old).replace_schema_metadata(), old)
+    report = world.rebuild()
+    assert names_by_kind(report, FindingKind.LEFT_OUT) == {parts[0].file.name, "12-0.0-0.parquet", "12-0.0-0.arrow"}
+    assert names_by_kind(report, FindingKind.FOREIGN) == {"13-0.0-0.parquet"}
+    assert parts[1].file.name in names_by_kind(report, FindingKind.CHANGES)
+    with opened(world) as catalog:
+        assert catalog.parts.snapshot(world.table().uuid).rows == 12 - parts[0].rows - parts[1].rows
+        assert verify(catalog, world.root, world.table()).is_ok
+
+
+def test_of_two_tables_with_one_name_the_later_one_has_it(world: World) -> None:
+    world.fill()
+    former = world.table().uuid
+    world.sql.run("DROP TABLE t")
+    world.sql.clock.advance(5)
+    world.sql.run("CREATE TABLE t (n BIGINT, s STRING, d DATE) ENGINE = MergeTree PARTITION BY d ORDER BY n")
+    world.sql.run("INSERT INTO t VALUES (1, 'later', '2026-01-01')")
+    settle(world)
+    report = world.rebuild()
+    assert {each.name: each.rows for each in report.tables} | {"default.u": 0, "d-1 名.a b.c": 0} == {
+        "default.t": 1,
+        f"default.t_{former[:8]}": 12,
+        "default.u": 0,
+        "d-1 名.a b.c": 0,
+    }
+    assert kinds(report).count("not_in_files") == 4
+
+
+def test_a_journal_is_passed_over_if_asked_for(world: World) -> None:
+    world.journal.write()
+    world.fill()
+    settle(world)
+    assert world.rebuild().tables == ()
+    report = world.rebuild("files", is_files_only=True)
+    assert {each.name for each in report.tables} == {"default.t", "default.u", "d-1 名.a b.c"}
+
+
+def test_a_folder_without_notes_makes_a_catalog_without_tables(world: World) -> None:
+    with pytest.raises(NothingToRebuildError):
+        world.rebuild(is_files_only=True)
+    stray = world.folder / "tables" / ("f" * 32) / "data"
+    stray.mkdir(parents=True)
+    (stray / "123-0.0-0.parquet").write_text("whose")
+    report = world.rebuild()
+    assert (report.tables, names_by_kind(report, FindingKind.LEFT_OUT)) == ((), {"123-0.0-0.parquet"})
+
+
+def test_notes_are_short(world: World) -> None:
+    world.fill()
+    [part, *_] = parts_of(world)
+    metadata = pq.read_metadata(path_of(world, part.file.name)).metadata
+    assert len(metadata[b"tilth.part"]) < 1000
+
+
+def noted(name: str, *sources: str) -> NotedFile:
+    by = written_by(name)
+    assert by is not None
+    shape = SchemaVersion(version=1, schema=Schema(columns=(Column(id=1, name="n", type=Simple(Kind.INT64)),)))
+    note = PartNote(
+        table=TableDef(uuid="u", database="d", name="t", schema=shape.schema),
+        shape=shape,
+        partition="all",
+        values=(),
+        rows=1,
+        ranges={},
+        is_filterable=True,
+        sources=sources,
+    )
+    return NotedFile(name=name, size=1, by=by, note=note)
+
+
+@pytest.mark.parametrize(
+    ("names", "taken"),
+    [
+        # Two attempts of a task: the one with more files, else the later one.
+        (("1-0.0-0.parquet", "1-0.1-0.parquet", "1-1.0-0.parquet"), {"1-0.1-0.parquet", "1-1.0-0.parquet"}),
+        (("1-0.0-0.parquet", "1-0.0-1.parquet", "1-0.1-0.parquet"), {"1-0.0-0.parquet", "1-0.0-1.parquet"}),
+        (("1-0.0-0.arrow", "9-0.0-0.parquet"), {"1-0.0-0.arrow"}),
+    ],
+)
+def test_which_files_make_a_table(names: Sequence[str], taken: set[str]) -> None:
+    choice = choose([noted(name) for name in names], settled_before=5)
+    assert {file.name for file in choice.taken} == taken
+    assert choice.left.keys() == set(names) - taken
+
+
+def test_a_late_file_that_another_one_replaced_was_committed() -> None:
+    files = [noted("8-0.0-0.parquet"), noted("9-0.0-0.parquet", "8-0.0-0.parquet", "1-0.0-0.parquet")]
+    # One of its sources is gone: it was committed.
+    assert [file.name for file in choose(files, settled_before=5).taken] == ["9-0.0-0.parquet"]
+    # All are there: they have the same rows, and were committed, or nobody would have read them.
+    files.append(noted("1-0.0-0.parquet"))
+    choice = choose(files, settled_before=5)
+    assert [file.name for file in choice.taken] == ["1-0.0-0.parquet", "8-0.0-0.parquet"]
+    assert choice.left["9-0.0-0.parquet"][0] is FindingKind.LEFTOVER
