@@ -22,7 +22,7 @@ from tilth.catalog import Catalog, InsertPart
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import SchemaVersion, TableDef, full_name
 from tilth.recovery.found import FoundFiles, TableFiles, WrittenBy, without_sidecars, written_by
-from tilth.recovery.report import FindingKind, RebuiltTable, Report
+from tilth.recovery.report import FindingKind, RebuiltTable, RebuildNotes
 from tilth.storage import Folder, PartNote, checksum_of, read_note
 
 #: Files that are read at a time.
@@ -56,7 +56,7 @@ class NotedFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class FileChoice:
     """Files that make a table, and why the others are not among them."""
 
     taken: tuple[NotedFile, ...]
@@ -64,7 +64,7 @@ class Choice:
     left: Mapping[str, tuple[FindingKind, str]]
 
 
-def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted: bool = False) -> Choice:
+def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted: bool = False) -> FileChoice:
     """Return which of a table's files make it.
 
     A file counts where its work was over for sure (`settled_before`), or where another file says that it came in its
@@ -98,7 +98,7 @@ def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted
         if file.name in hidden:
             text = f"its rows are in {hidden[file.name]}, which came in its place: it can be removed"
             left[file.name] = FindingKind.LEFTOVER, text
-    return Choice(taken=tuple(file for file in counting if file.name not in hidden), left=left)
+    return FileChoice(taken=tuple(file for file in counting if file.name not in hidden), left=left)
 
 
 def _attempts(files: Sequence[NotedFile]) -> dict[tuple[int, int], int]:
@@ -111,7 +111,7 @@ def _attempts(files: Sequence[NotedFile]) -> dict[tuple[int, int], int]:
 class Attach:
     """A catalog without tables on its way to one with those whose files are there."""
 
-    def __init__(self, catalog: Catalog, found: FoundFiles, report: Report, *, keeps_uncommitted: bool) -> None:
+    def __init__(self, catalog: Catalog, found: FoundFiles, report: RebuildNotes, *, keeps_uncommitted: bool) -> None:
         self._catalog = catalog
         self._found = found
         self._report = report

@@ -32,7 +32,7 @@ from tilth.model.txn import TxnState
 from tilth.recovery.attach import Attach
 from tilth.recovery.found import FoundFiles, TableFiles, find_files, txn_of, without_sidecars
 from tilth.recovery.journals import LoadedJournal, NothingToRebuildError, find_journals, load_journal, usable_journal
-from tilth.recovery.report import FindingKind, RebuildReport, RebuiltTable, Report
+from tilth.recovery.report import FindingKind, RebuildReport, RebuiltTable, RebuildNotes
 from tilth.recovery.restore import check_no_catalog, new_catalog
 from tilth.storage import Folder, check_file, local_root, parse_root
 
@@ -69,7 +69,7 @@ def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions
     check_no_catalog(folder)
     roots = [parse_root(each) if "://" in each else local_root(Path(each).absolute()) for each in places]
     journal, damaged = usable_journal([] if options.is_files_only else find_journals(roots))
-    clock, report = SystemClock(), Report()
+    clock, report = SystemClock(), RebuildNotes()
     found = find_files(roots, now_ms=clock.now_ms())
     if journal is None and not found.tables:
         hint = "give the root that the node had with --root, or restore a backup: tilth catalog restore"
@@ -103,7 +103,7 @@ class _Rebuild:
     """A catalog on its way from the journal's end to the files that are there."""
 
     def __init__(
-        self, catalog: Catalog, found: FoundFiles, loaded: LoadedJournal, report: Report, *, is_quick: bool
+        self, catalog: Catalog, found: FoundFiles, loaded: LoadedJournal, report: RebuildNotes, *, is_quick: bool
     ) -> None:
         self._catalog = catalog
         self._found = found
@@ -218,7 +218,7 @@ class _Rebuild:
         )
 
     def _look_at_others(self, table: TableDef, files: TableFiles | None, reported: Collection[str]) -> None:
-        """Report files that only the past needs and that are not there, and files that no record names."""
+        """RebuildNotes files that only the past needs and that are not there, and files that no record names."""
         known = _known_files(self._catalog, table)
         there = {} if files is None else files.sizes
         for name in sorted(known - there.keys() - set(reported)):

@@ -81,7 +81,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class Report:
+class RebuildNotes:
     """The report of a rebuild that is under way."""
 
     tables: list[RebuiltTable] = field(default_factory=list)

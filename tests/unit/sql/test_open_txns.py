@@ -11,7 +11,7 @@ from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.maintenance.work.cleaner import GRACE_MS, Cleaner
 from tilth.model.part import WrittenPart
-from tilth.model.txn import TxnState
+from tilth.model.txn import TxnOutput, TxnState
 from tilth.storage import local_root, write_rows
 
 
@@ -74,3 +74,28 @@ def test_a_statement_that_fails_while_the_catalog_is_away_says_why_and_is_cleane
         cleaner.tick()
         world.clock.advance(GRACE_MS / 1000)
     assert world.catalog.transactions.unfinished() == []
+
+
+def test_a_file_that_cannot_be_removed_is_remembered_when_those_before_it_are_gone(
+    world: SqlWorld, tmp_path: Path
+) -> None:
+    [table] = [each for each in world.catalog.tables.all() if each.name == "t"]
+    txn = world.catalog.transactions.begin("merge", outputs=[TxnOutput(table=table.uuid, tasks=1)])
+    world.catalog.transactions.abort(txn.id, "it failed")
+    folder = tmp_path / table.uuid / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    # Nobody removes a folder as a file.
+    names = [f"{txn.id}-0.0-{n}.parquet" for n in range(6)]
+    for name in names:
+        (folder / name).mkdir() if name == names[3] else (folder / name).touch()
+    cleaner = cleaner_of(world, tmp_path)
+    cleaner.tick()
+    world.clock.advance(GRACE_MS / 1000)
+    cleaner.tick()
+    assert [path.name for path in folder.iterdir()] == [names[3]]
+    assert [each.id for each in world.catalog.transactions.unfinished()] == [txn.id]
+    (folder / names[3]).rmdir()
+    (folder / names[3]).touch()
+    # As after a restart.
+    cleaner_of(world, tmp_path).start()
+    assert (list(folder.iterdir()), world.catalog.transactions.unfinished()) == ([], [])

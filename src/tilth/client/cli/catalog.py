@@ -23,7 +23,7 @@ NOT_SURE = 3
 
 
 class Uncommitted(StrEnum):
-    """What becomes of files that may never have been committed."""
+    """Choice of files that may never have been committed."""
 
     KEEP = "keep"
     LEAVE = "leave"

@@ -30,7 +30,7 @@ NOTE = b"tilth.part"
 
 
 class PartNote(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file says of itself."""
+    """Facts that a file says of itself."""
 
     #: As it was when the file was written, without former columns.
     table: TableDef
@@ -91,7 +91,7 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
     try:
         with open_file(folder, name) as source:
             if name.endswith(f".{PART_EXTENSION}"):
-                metadata = pq.read_metadata(source).metadata
+                metadata = pq.ParquetFile(source).metadata.metadata
             else:
                 metadata = pa.ipc.open_file(source).schema.metadata
             noted = (metadata or {}).get(NOTE)

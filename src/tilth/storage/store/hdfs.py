@@ -285,7 +285,7 @@ class HdfsStore:
             raise
         except BaseException:
             if self._is_reached:
-                # It was there shortly before: what the client says of a connection that broke does not tell who is gone.
+                # It was there shortly before: what the client says of a connection that broke does not say who is gone.
                 self._is_reached = False
                 await self._reach()
             raise
