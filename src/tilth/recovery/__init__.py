@@ -10,8 +10,8 @@ See also: docs/operate/recovery.md.
 
 from tilth.recovery.journal import Journal
 from tilth.recovery.journals import NothingToRebuildError
-from tilth.recovery.rebuild import RebuildOptions, rebuild_catalog
-from tilth.recovery.report import Finding, FindingKind, RebuildReport, RebuiltTable
+from tilth.recovery.rebuild import rebuild_catalog
+from tilth.recovery.report import Finding, FindingKind, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import CatalogExistsError, restore_catalog
 
 __all__ = [

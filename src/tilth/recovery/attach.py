@@ -3,7 +3,8 @@
 Covers: which files count, the tables and parts that are made of them, what no file says. Does not cover: notes in files
 (tilth.storage), listing (found.py), catalogs of a journal (rebuild.py).
 Always holds: a part and what took its place are never both in a table where the files say so; no file is removed or
-changed; each file that is not in a table, and each kind of thing that no file says, is a line of the report.
+changed, new ones say which rows are deleted; each file that is not in a table, and each kind of thing that no file
+says, is a line of the report.
 """
 
 from __future__ import annotations
@@ -14,16 +15,30 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 from msgspec.structs import replace
 
 from tilth.base.errors import CorruptError
 from tilth.base.hybrid import pack
-from tilth.catalog import Catalog, InsertPart
+from tilth.catalog import AddDelta, Catalog, InsertPart
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import SchemaVersion, TableDef, full_name
-from tilth.recovery.found import FoundFiles, TableFiles, WrittenBy, without_sidecars, written_by
-from tilth.recovery.report import FindingKind, RebuiltTable, RebuildNotes
-from tilth.storage import Folder, PartNote, checksum_of, read_note
+from tilth.model.txn import TxnOutput
+from tilth.recovery.found import FoundFiles, TableFiles, WrittenBy, txn_of, without_sidecars, written_by
+from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuiltTable
+from tilth.storage import (
+    FILTER_EXTENSION,
+    MAP_EXTENSION,
+    DeltaWriter,
+    Folder,
+    FoundChanges,
+    PartNote,
+    RowIndexes,
+    checksum_of,
+    layout_of,
+    read_note,
+    read_unrecorded,
+)
 
 #: Files that are read at a time.
 READING_MAX = 8
@@ -32,9 +47,12 @@ COMMIT_PARTS_MAX = 1000
 #: Work that began so long before the newest file was over by then, and what failed of it was removed: lost work is
 #: given up after ten minutes.
 SETTLED_MS = 15 * 60_000
+#: Of files beside parts.
+SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
 #: Of the uuid, in the name of a table whose own is taken.
 _UUID_CHARS = 8
 
+_NOT_SURE = "whether it was committed is not known: it was written just before the end; --uncommitted keep takes it"
 _NOT_IN_FILES = (
     "Kafka tables, views and offsets are not in files: create them again, and set positions with SYSTEM RESET CONSUME "
     "OFFSET before rounds begin, or rows come twice",
@@ -62,14 +80,16 @@ class FileChoice:
     taken: tuple[NotedFile, ...]
     #: By name.
     left: Mapping[str, tuple[FindingKind, str]]
+    #: Transactions whose files count.
+    landed: frozenset[int]
 
 
 def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted: bool = False) -> FileChoice:
     """Return which of a table's files make it.
 
     A file counts where its work was over for sure (`settled_before`), or where another file says that it came in its
-    place. One that came in the place of others hides them where it counts, or where one of them is not there any more;
-    else they are taken instead, which have the same rows.
+    place. One that came in the place of others counts too where one of them is not there any more, and hides them; else
+    they are taken instead, which have the same rows. Of several that came in the same place one counts.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
     best = _attempts(files)
@@ -78,11 +98,16 @@ def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted
         if file.name not in usable:
             left[file.name] = FindingKind.LEFTOVER, "another attempt of its task wrote the same: it can be removed"
     named = {source for file in usable.values() for source in file.note.sources}
+    landed = {file.by.txn for file in usable.values() if file.name in named}
     hidden: dict[str, str] = {}
     counting: list[NotedFile] = []
-    for file in sorted(usable.values(), key=lambda file: file.by):
+    # Those that were read later come first, then those that were written later.
+    for file in sorted(usable.values(), key=lambda file: (file.name in named, file.by), reverse=True):
         sources = file.note.sources
-        is_sure = file.by.txn < settled_before or file.name in named
+        if any(source in hidden for source in sources):
+            left[file.name] = FindingKind.LEFTOVER, "another file came in the same place: it can be removed"
+            continue
+        is_sure = file.by.txn < settled_before or file.by.txn in landed
         if is_sure or (sources and not all(source in usable for source in sources)) or keeps_uncommitted:
             counting.append(file)
             hidden |= dict.fromkeys(sources, file.name)
@@ -90,15 +115,16 @@ def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted
             text = "whether it took the place of others is not known: those are in the table, with the same rows"
             left[file.name] = FindingKind.LEFTOVER, text
         else:
-            text = (
-                "whether it was committed is not known: it was written just before the end; --uncommitted keep takes it"
-            )
-            left[file.name] = FindingKind.UNKNOWN, text
+            left[file.name] = FindingKind.UNKNOWN, _NOT_SURE
     for file in counting:
         if file.name in hidden:
             text = f"its rows are in {hidden[file.name]}, which came in its place: it can be removed"
             left[file.name] = FindingKind.LEFTOVER, text
-    return FileChoice(taken=tuple(file for file in counting if file.name not in hidden), left=left)
+    return FileChoice(
+        taken=tuple(sorted((file for file in counting if file.name not in hidden), key=lambda file: file.by)),
+        left=left,
+        landed=frozenset(file.by.txn for file in counting),
+    )
 
 
 def _attempts(files: Sequence[NotedFile]) -> dict[tuple[int, int], int]:
@@ -108,48 +134,62 @@ def _attempts(files: Sequence[NotedFile]) -> dict[tuple[int, int], int]:
     return {(txn, task): attempt for (txn, task, attempt), _ in ordered}
 
 
+@dataclass(frozen=True, slots=True)
+class _TableFound:
+    """Files of one table that say what they are."""
+
+    files: TableFiles
+    noted: list[NotedFile]
+    #: By name.
+    changes: dict[str, FoundChanges]
+
+
 class Attach:
     """A catalog without tables on its way to one with those whose files are there."""
 
-    def __init__(self, catalog: Catalog, found: FoundFiles, report: RebuildNotes, *, keeps_uncommitted: bool) -> None:
+    def __init__(self, catalog: Catalog, found: FoundFiles, report: RebuildNotes, options: RebuildOptions) -> None:
         self._catalog = catalog
         self._found = found
         self._report = report
-        self._keeps_uncommitted = keeps_uncommitted
+        self._options = options
+        self._settled_before = found.newest_txn - pack(SETTLED_MS)
 
     def run(self) -> None:
-        newest = self._found.newest_txn
-        self._catalog.transactions.pass_over(newest)
-        read = {uuid: self._read(uuid, files) for uuid, files in self._found.tables.items()}
+        self._catalog.transactions.pass_over(self._found.newest_txn)
+        read = [self._read(uuid, files) for uuid, files in self._found.tables.items()]
         # Of two tables with one name the later one has it.
-        for noted in sorted(filter(None, read.values()), key=lambda noted: _newest(noted).by, reverse=True):
-            files = self._found.tables[noted[0].note.table.uuid]
-            self._make(files, noted, settled_before=newest - pack(SETTLED_MS))
+        with_parts = [each for each in read if each.noted]
+        for each in sorted(with_parts, key=lambda each: _newest(each.noted).by, reverse=True):
+            self._make(each)
         for text in _NOT_IN_FILES:
             self._report.note(FindingKind.NOT_IN_FILES, text)
 
-    def _read(self, uuid: str, files: TableFiles) -> list[NotedFile]:
+    def _read(self, uuid: str, files: TableFiles) -> _TableFound:
         """Return the files of a table that say what they are; report the others."""
         names = without_sidecars(files.sizes)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
-            notes = list(pool.map(partial(_note_of, files.folder), names))
-        noted: list[NotedFile] = []
+            looks = list(pool.map(partial(_look, files.folder), names))
+        found = _TableFound(files, [], {})
         others: list[tuple[FindingKind, str, str]] = []
-        for name, note in zip(names, notes, strict=True):
+        for name, look in zip(names, looks, strict=True):
             by = written_by(name)
-            if isinstance(note, PartNote) and by is not None and note.table.uuid == uuid:
-                noted.append(NotedFile(name=name, size=files.sizes[name], by=by, note=note))
-            elif isinstance(note, PartNote):
+            if isinstance(look, FoundChanges):
+                found.changes[name] = look
+            elif not isinstance(look, PartNote):
+                others.append((look[0], name, look[1]))
+            elif by is None or look.table.uuid != uuid:
                 others.append((FindingKind.FOREIGN, name, "it says that it is of another table: it is left alone"))
             else:
-                others.append((note[0], name, note[1]))
-        table = full_name(_newest(noted).note.table) if noted else ""
+                found.noted.append(NotedFile(name=name, size=files.sizes[name], by=by, note=look))
+        table = full_name(_newest(found.noted).note.table) if found.noted else ""
         for kind, name, text in others:
             self._report.note(kind, text, table=table, file=files.folder.uri(name))
-        return noted
+        return found
 
-    def _make(self, files: TableFiles, noted: Sequence[NotedFile], *, settled_before: int) -> None:
-        choice = choose(noted, settled_before=settled_before, keeps_uncommitted=self._keeps_uncommitted)
+    def _make(self, found: _TableFound) -> None:
+        files, noted = found.files, found.noted
+        keeps = self._options.keeps_uncommitted
+        choice = choose(noted, settled_before=self._settled_before, keeps_uncommitted=keeps)
         table = self._created(noted)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
             written = list(pool.map(partial(_written, files.folder), choice.taken))
@@ -163,8 +203,42 @@ class Attach:
         for name, (kind, text) in sorted(choice.left.items()):
             uri = files.folder.uri(name)
             self._report.note(kind, text, table=full_name(table), file=uri, rows=rows[name])
+        deleted = self._delete(table, found, choice)
         snapshot = self._catalog.parts.snapshot(table.uuid)
-        self._report.tables.append(RebuiltTable(name=full_name(table), rows=snapshot.rows, parts=len(snapshot.parts)))
+        left = sum(part.rows for part in snapshot.parts) - deleted
+        self._report.tables.append(RebuiltTable(name=full_name(table), rows=left, parts=len(snapshot.parts)))
+
+    def _delete(self, table: TableDef, found: _TableFound, choice: FileChoice) -> int:
+        """Delete again what files with changes say of the parts that are there; return how many rows.
+
+        A row that is deleted stays so: however many files say it, together they say which rows are gone.
+        """
+        gone: dict[str, list[RowIndexes]] = {}
+        for name, changes in sorted(found.changes.items()):
+            txn = txn_of(name) or 0
+            is_sure = txn < self._settled_before or txn in choice.landed or self._options.keeps_uncommitted
+            uri = found.files.folder.uri(name)
+            if not is_sure:
+                self._report.note(FindingKind.UNKNOWN, _NOT_SURE, table=full_name(table), file=uri)
+                continue
+            for file, rows in changes.deletes.items():
+                gone.setdefault(file, []).append(rows)
+            if changes.has_updates:
+                text = (
+                    "its new values are not applied: rows that it updates are as they were when their part was written"
+                )
+                self._report.note(FindingKind.CHANGES, text, table=full_name(table), file=uri)
+        deletes = [(file, np.unique(np.concatenate(gone[file.name]))) for file in choice.taken if file.name in gone]
+        if deletes and not self._options.is_dry_run:
+            self._write_deletes(table, found.files.folder, deletes)
+        return sum(len(rows) for _, rows in deletes)
+
+    def _write_deletes(self, table: TableDef, folder: Folder, deletes: Sequence[tuple[NotedFile, RowIndexes]]) -> None:
+        outputs = [TxnOutput(table=table.uuid, tasks=1)]
+        with self._catalog.transactions.work("rebuild", outputs=outputs) as work:
+            with DeltaWriter(layout_of(table, folder.root), txn=work.id, task=0, attempt=0) as out:
+                written = [out.deletes(file.note.partition, file.name, rows) for file, rows in deletes]
+            work.commit([AddDelta(table=table.uuid, written=each) for each in written])
 
     def _created(self, noted: Sequence[NotedFile]) -> TableDef:
         """Create the table as its newest file says, with the columns that other files have."""
@@ -187,19 +261,19 @@ def _newest(noted: Collection[NotedFile]) -> NotedFile:
     return max(noted, key=lambda file: (file.note.table.schema_version, file.by))
 
 
-def _note_of(folder: Folder, name: str) -> PartNote | tuple[FindingKind, str]:
+def _look(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingKind, str]:
     """Read what a file says of itself; else return the kind of the file and a text for the report."""
-    changes = "it has changes of rows, which are not applied: rows that it deletes or replaces are back as they were"
-    if name.endswith(".puffin"):
-        return FindingKind.CHANGES, changes
+    if name.endswith(SIDECAR_EXTENSIONS):
+        return FindingKind.LEFTOVER, "the part that it lay beside is not there: it can be removed"
     try:
-        note = read_note(folder, name)
+        note = None if name.endswith(".puffin") else read_note(folder, name)
+        changes = read_unrecorded(folder, name) if note is None else None
+    except FileNotFoundError:
+        return FindingKind.LEFT_OUT, "it was removed meanwhile"
     except CorruptError as error:
         return FindingKind.LEFT_OUT, f"it is damaged, or was never ended: {error.message}"
-    if note is None:
-        text = f"it does not say what it is: an older version wrote it, or {changes}"
-        return FindingKind.CHANGES, text
-    return note
+    text = "it does not say what it is: an older version wrote it, or work that never ended; its rows are left out"
+    return note or changes or (FindingKind.LEFT_OUT, text)
 
 
 def _written(folder: Folder, file: NotedFile) -> WrittenPart:

@@ -2,9 +2,9 @@
 
 Covers: the steps, and with a journal what is left out, what the report says of other files. Does not cover: reading a
 journal (journals.py), listing (found.py), tables of files alone (attach.py).
-Always holds: no row is there twice, for what no record of a commit names is not in the catalog; no file is removed or
-changed; each thing that is not known is a line of the report. What rounds of consumers wrote after the journal's end
-is read from the topics again, for the offsets are those of the same moment.
+Always holds: with a journal no row is there twice, for what no record of a commit names is not in the catalog; no file
+is removed or changed; each thing that is not known is a line of the report. What rounds of consumers wrote after the
+journal's end is read from the topics again, for the offsets are those of the same moment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,7 @@ from tilth.model.txn import TxnState
 from tilth.recovery.attach import Attach
 from tilth.recovery.found import FoundFiles, TableFiles, find_files, txn_of, without_sidecars
 from tilth.recovery.journals import LoadedJournal, NothingToRebuildError, find_journals, load_journal, usable_journal
-from tilth.recovery.report import FindingKind, RebuildReport, RebuiltTable, RebuildNotes
+from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import check_no_catalog, new_catalog
 from tilth.storage import Folder, check_file, local_root, parse_root
 
@@ -42,20 +41,6 @@ READING_MAX = 8
 TRASH_ITEMS_MAX = 1000
 #: A transaction that had begun so long before the journal's end, and that the journal does not know, was over.
 BEGUN_MS_MAX = 60_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RebuildOptions:
-    """Choices of whoever rebuilds a catalog."""
-
-    #: Nothing is kept.
-    is_dry_run: bool = False
-    #: With a journal: the sizes of files are compared, not their bytes.
-    is_quick: bool = False
-    #: A journal is passed over.
-    is_files_only: bool = False
-    #: Of files alone: those count of which it is not known whether they were committed.
-    keeps_uncommitted: bool = False
 
 
 def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions) -> RebuildReport:
@@ -80,7 +65,7 @@ def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions
     with _trial() if options.is_dry_run else new_catalog(folder) as store:
         if journal is None:
             catalog = Catalog(store, clock, "rebuild", random_id)
-            Attach(catalog, found, report, keeps_uncommitted=options.keeps_uncommitted).run()
+            Attach(catalog, found, report, options).run()
         else:
             loaded = load_journal(journal, store)
             known_until_ms = loaded.known_until_ms
@@ -218,7 +203,7 @@ class _Rebuild:
         )
 
     def _look_at_others(self, table: TableDef, files: TableFiles | None, reported: Collection[str]) -> None:
-        """RebuildNotes files that only the past needs and that are not there, and files that no record names."""
+        """Report files that only the past needs and that are not there, and files that no record names."""
         known = _known_files(self._catalog, table)
         there = {} if files is None else files.sizes
         for name in sorted(known - there.keys() - set(reported)):

@@ -1,4 +1,4 @@
-"""The nouns of a rebuild's report. Pure."""
+"""The nouns of a rebuild: what whoever asks for it chooses, and its report. Pure."""
 
 from __future__ import annotations
 
@@ -6,6 +6,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildOptions:
+    """Choices of whoever rebuilds a catalog."""
+
+    #: Nothing is kept.
+    is_dry_run: bool = False
+    #: With a journal: the sizes of files are compared, not their bytes.
+    is_quick: bool = False
+    #: A journal is passed over.
+    is_files_only: bool = False
+    #: Of files alone: those count of which it is not known whether they were committed.
+    keeps_uncommitted: bool = False
 
 
 class FindingKind(StrEnum):
@@ -27,7 +41,7 @@ class FindingKind(StrEnum):
     FOREIGN = "foreign"
     #: A folder of a table of which nothing is known.
     UNKNOWN_TABLE = "unknown_table"
-    #: A file with changes of rows that are not applied, or one that does not say what it is.
+    #: A file with new values of rows that are not applied.
     CHANGES = "changes"
     #: What no file says.
     NOT_IN_FILES = "not_in_files"
@@ -76,7 +90,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_sure(self) -> bool:
-        """Return whether nothing of what tables hold now is unknown."""
+        """Return whether nothing is unknown that tables and consumers need from now on."""
         return all(each.kind in _HARMLESS for each in self.findings)
 
 

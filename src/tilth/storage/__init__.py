@@ -21,9 +21,11 @@ if TYPE_CHECKING:
         CHANGE_SCHEMA_BASE,
         CHANGE_UPDATE,
         DeltaWriter,
+        FoundChanges,
         presence_name,
         read_changes,
         read_deletes,
+        read_unrecorded,
         value_name,
     )
     from tilth.storage.deltas.rebase import PartRebaser
@@ -148,6 +150,7 @@ __all__ = [
     "FilesLeftError",
     "FlushResult",
     "Folder",
+    "FoundChanges",
     "MergeResult",
     "Misfit",
     "NewPart",
@@ -223,6 +226,7 @@ __all__ = [
     "read_scratch",
     "read_segment",
     "read_source",
+    "read_unrecorded",
     "remove_data",
     "remove_files",
     "remove_row_map",

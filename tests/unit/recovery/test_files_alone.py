@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +20,7 @@ from tilth.model.types import Kind, Simple
 from tilth.recovery import FindingKind, NothingToRebuildError, RebuildReport
 from tilth.recovery.attach import NotedFile, choose
 from tilth.recovery.found import written_by
-from tilth.storage import NewPart, PartNote, data_folder, layout_of, merge_parts, sources_of
+from tilth.storage import DeltaWriter, NewPart, PartNote, data_folder, layout_of, merge_parts, sources_of
 from tilth.verify import verify
 
 UNKNOWN_TO_FILES = ["not_in_files"] * 3
@@ -73,14 +75,11 @@ def test_tables_and_rows_come_back_with_columns_of_all_versions(world: World) ->
     settle(world)
     report = world.rebuild()
     assert (report.known_until_ms, report.is_sure) == (0, False)
-    # One row of `u` was replaced three times: nobody knows of changes that they were committed.
-    assert kinds(report) == sorted([*UNKNOWN_TO_FILES, *["changes"] * 3, "unknown"])
+    assert kinds(report) == sorted([*UNKNOWN_TO_FILES, "unknown"])
     with opened(world) as catalog:
         found = rows_of(catalog, world.root)
-        assert found.keys() == before.keys() - {"default.empty"}
-        for name in ("default.t", "d-1 名.a b.c"):
-            assert found[name] == before[name]
-        assert len(found["default.u"]) == len(before["default.u"]) + 3
+        # Of `u` one row was replaced three times.
+        assert found == {name: rows for name, rows in before.items() if name != "default.empty"}
         table = catalog.tables.get("default", "t")
         assert isinstance(table, TableDef)
         assert (table.uuid, table.schema, table.partition_by) == (
@@ -149,6 +148,7 @@ def test_damaged_files_and_files_of_others_are_left_out(world: World) -> None:
     path_of(world, parts[0].file.name).write_bytes(data[:-10])
     path_of(world, "12-0.0-0.parquet").write_bytes(b"")
     path_of(world, "12-0.0-0.arrow").write_bytes(data)
+    path_of(world, "14-0.0-0.filter").write_bytes(b"x")
     other = world.sql.catalog.tables.get("d-1 名", "a b.c")
     [whole] = world.sql.catalog.parts.snapshot(other.uuid).parts
     shutil.copy(
@@ -158,12 +158,47 @@ def test_damaged_files_and_files_of_others_are_left_out(world: World) -> None:
     old = path_of(world, parts[1].file.name)
     pq.write_table(pq.read_table(old).replace_schema_metadata(), old)
     report = world.rebuild()
-    assert names_by_kind(report, FindingKind.LEFT_OUT) == {parts[0].file.name, "12-0.0-0.parquet", "12-0.0-0.arrow"}
+    assert names_by_kind(report, FindingKind.LEFT_OUT) == {
+        *(part.file.name for part in parts[:2]),
+        "12-0.0-0.parquet",
+        "12-0.0-0.arrow",
+    }
+    assert names_by_kind(report, FindingKind.LEFTOVER) == {"14-0.0-0.filter"}
     assert names_by_kind(report, FindingKind.FOREIGN) == {"13-0.0-0.parquet"}
-    assert parts[1].file.name in names_by_kind(report, FindingKind.CHANGES)
     with opened(world) as catalog:
         assert catalog.parts.snapshot(world.table().uuid).rows == 12 - parts[0].rows - parts[1].rows
         assert verify(catalog, world.root, world.table()).is_ok
+
+
+def test_deletes_are_applied_and_new_values_are_reported(world: World) -> None:
+    world.fill()
+    table, catalog = world.table(), world.sql.catalog
+    parts = parts_of(world)
+    deletes = [np.array([0]), np.array([0, 1])]
+    for number, rows in enumerate([*deletes, None]):
+        txn = catalog.transactions.begin("delete", outputs=[TxnOutput(table=table.uuid, tasks=1)])
+        out = DeltaWriter(layout_of(table, world.root), txn=txn.id, task=0, attempt=0)
+        if rows is None:
+            values = pa.table({"row": [0], "c2": ["changed"], "p2": [True]})
+            out.updates(parts[0].name.partition, parts[1].file.name, values)
+        else:
+            out.deletes(parts[0].name.partition, parts[0].file.name, rows)
+        if number == 1:
+            world.sql.clock.advance(3600)
+            # What is as late as the end is not known.
+            settle(world)
+    report = world.rebuild(is_dry_run=True)
+    assert {each.name: each.rows for each in report.tables}["default.t"] == 10
+    files = set(path_of(world, "").iterdir())
+    assert world.rebuild().tables == report.tables
+    assert len(set(path_of(world, "").iterdir()) - files) == 1
+    assert names_by_kind(report, FindingKind.CHANGES) == set()
+    assert kinds(report).count("unknown") == 2
+    with opened(world) as catalog:
+        assert len(rows_of(catalog, world.root)["default.t"]) == 10
+        assert verify(catalog, world.root, table).is_ok
+    late = world.rebuild("kept", keeps_uncommitted=True)
+    assert len(names_by_kind(late, FindingKind.CHANGES)) == 1
 
 
 def test_of_two_tables_with_one_name_the_later_one_has_it(world: World) -> None:
@@ -251,3 +286,16 @@ def test_a_late_file_that_another_one_replaced_was_committed() -> None:
     choice = choose(files, settled_before=5)
     assert [file.name for file in choice.taken] == ["1-0.0-0.parquet", "8-0.0-0.parquet"]
     assert choice.left["9-0.0-0.parquet"][0] is FindingKind.LEFTOVER
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_of_several_files_in_one_place_one_counts(keeps: bool) -> None:
+    sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
+    files = [noted("3-0.0-0.parquet", *sources), noted("4-0.0-0.parquet", *sources), noted("1-0.0-0.parquet")]
+    choice = choose(files, settled_before=3, keeps_uncommitted=keeps)
+    assert [file.name for file in choice.taken] == ["4-0.0-0.parquet"]
+    # Somebody read the earlier one: it was that which landed.
+    files.append(noted("9-0.0-0.parquet", "3-0.0-0.parquet", "5-0.0-0.parquet"))
+    choice = choose(files, settled_before=3, keeps_uncommitted=keeps)
+    assert [file.name for file in choice.taken] == ["9-0.0-0.parquet"]
+    assert choice.left.keys() == {"1-0.0-0.parquet", "3-0.0-0.parquet", "4-0.0-0.parquet"}

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
 from types import TracebackType
@@ -33,7 +34,7 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file
+from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file, open_file, read_file
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.root import Folder
 from tilth.storage.store.store import NewFile
@@ -219,6 +220,44 @@ def read_changes(folder: Folder, file: DataFile) -> pa.Table:
     except (pa.ArrowException, OSError) as error:
         raise damaged(folder, file, error, is_delta=True) from error
     return table.replace_schema_metadata()
+
+
+@dataclass(frozen=True, slots=True)
+class FoundChanges:
+    """Changes of rows in a file of which no record is known."""
+
+    #: By the name of the data file: the rows that are gone.
+    deletes: Mapping[str, RowIndexes]
+    #: Whether it has new values too.
+    has_updates: bool
+
+
+def read_unrecorded(folder: Folder, name: str) -> FoundChanges | None:
+    """Return what a file says that it changes, whose record is lost; None where it is no file with changes of rows.
+
+    Raises FileNotFoundError, and DeltaFileCorruptError where it is not whole.
+    """
+    try:
+        if name.endswith(f".{DELETE_EXTENSION}"):
+            file, rows = decode_deletes(memoryview(read_file(folder, name)))
+            return FoundChanges({file: rows}, has_updates=False)
+        if name.endswith(f".{PART_EXTENSION}"):
+            names = pq.ParquetFile(open_file(folder, name)).schema_arrow.names
+            is_delta = all(each == "row" or _VALUE_NAME.fullmatch(each) for each in names)
+            return FoundChanges({}, has_updates=True) if is_delta else None
+        reader = pa.ipc.open_file(open_file(folder, name))
+        if _FILES not in (reader.schema.metadata or {}):
+            return None
+        files = reader.schema.metadata[_FILES].decode().split(_FILES_SEPARATOR.decode())
+        tables = [pa.Table.from_batches([reader.get_batch(number)]) for number in range(reader.num_record_batches)]
+        deletes = {file: deletes_of(table) for file, table in zip(files, tables, strict=True)}
+        has_updates = any(len(deletes[file]) < table.num_rows for file, table in zip(files, tables, strict=True))
+        return FoundChanges({file: rows for file, rows in deletes.items() if len(rows)}, has_updates=has_updates)
+    except FileNotFoundError:
+        raise
+    # BadVectorError is a ValueError.
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise corrupt(folder, name, is_delta=True, because=(str(error).splitlines() or [""])[0]) from error
 
 
 def read_deletes(folder: Folder, delta: Delta, file: str) -> RowIndexes:

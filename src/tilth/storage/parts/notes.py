@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +28,8 @@ from tilth.storage.store.root import Folder
 
 #: The key of a note in the metadata of a Parquet footer, and of an Arrow schema.
 NOTE = b"tilth.part"
+#: Definitions that many notes share.
+TABLES_MAX = 1024
 
 
 class PartNote(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,13 +92,12 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
     Raises FileNotFoundError, and PartFileCorruptError where the file is not whole.
     """
     try:
-        with open_file(folder, name) as source:
-            if name.endswith(f".{PART_EXTENSION}"):
-                metadata = pq.ParquetFile(source).metadata.metadata
-            else:
-                metadata = pa.ipc.open_file(source).schema.metadata
-            noted = (metadata or {}).get(NOTE)
-            return None if noted is None else _decoded(noted)
+        if name.endswith(f".{PART_EXTENSION}"):
+            metadata = pq.ParquetFile(open_file(folder, name)).metadata.metadata
+        else:
+            metadata = pa.ipc.open_file(open_file(folder, name)).schema.metadata
+        noted = (metadata or {}).get(NOTE)
+        return None if noted is None else _decoded(noted)
     except FileNotFoundError:
         raise
     # Of an empty file, a file that was cut off, bytes that are no note.
@@ -103,9 +105,14 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
         raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
 
 
+@lru_cache(maxsize=TABLES_MAX)
+def _table_of(about: bytes) -> tuple[TableDef, SchemaVersion]:
+    return msgspec.msgpack.decode(about, type=tuple[TableDef, SchemaVersion])
+
+
 def _decoded(noted: bytes) -> PartNote:
     stored = msgspec.msgpack.decode(zlib.decompress(base64.b64decode(noted)), type=_Stored)
-    table, shape = msgspec.msgpack.decode(stored.about, type=tuple[TableDef, SchemaVersion])
+    table, shape = _table_of(stored.about)
     return PartNote(
         table=table,
         shape=shape,
