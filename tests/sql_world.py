@@ -54,7 +54,7 @@ from tilth.sql.query.protocol import (
     WorkerTask,
 )
 from tilth.sql.results.spark import to_stream
-from tilth.storage import StoreRoot, arrow_type, clean_transaction, local_root
+from tilth.storage import NamedRoots, StoreRoot, arrow_type, clean_transaction, local_root
 from tilth.testing import ManualClock
 from tilth.warehouse import (
     TaskResult,
@@ -354,7 +354,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
         dispatcher=FakeDispatch(),
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
-        root=root,
+        root=NamedRoots(root, catalog.storage_of),
         backups=local_root(Path(root.uri).parent / "backups"),
         server="s1",
     )
@@ -363,7 +363,14 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
 class SqlWorld:
     """The engine and everything around it."""
 
-    def __init__(self, root: Path, *, backups: StoreRoot | None = None, kv: KeyValue | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        backups: StoreRoot | None = None,
+        kv: KeyValue | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         self.clock = ManualClock()
         self._ids = count(1)
         self.catalog = Catalog(
@@ -386,7 +393,7 @@ class SqlWorld:
                 maintenance=self.maintenance,
                 backups=backups or rooms.backups,
             ),
-            settings=GivenSettings({"warehouse.query-slots": "3"}),
+            settings=GivenSettings({"warehouse.query-slots": "3", **(settings or {})}),
         )
 
     def new_id(self) -> str:

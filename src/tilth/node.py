@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Self
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import ConflictError, FolderError, TilthError, UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
@@ -52,6 +52,7 @@ from tilth.maintenance import (
     mutate_runner,
 )
 from tilth.model.service import ServiceStats
+from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.recovery import Journal
@@ -62,13 +63,14 @@ from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import (
     BadStoreError,
+    NamedRoots,
     NodeStorageSettings,
     StoreRoot,
     clean_transaction,
     local_root,
     parse_root,
-    store_of,
-    sync_local_folder,
+    place_troubles,
+    tables_root,
     write_probe,
 )
 from tilth.warehouse import (
@@ -87,10 +89,6 @@ from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 WORKER = "embedded"
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
-#: Below the place of tables, where that is no folder of this machine.
-PLACE_FILE = ".tilth"
-#: In the data folder: that place, where it was chosen.
-ROOT_RECORD = "storage-root"
 #: Written to see whether there is room.
 PROBE_BYTES = 64 * KIB
 #: Services that fail, in one answer.
@@ -99,12 +97,6 @@ FAILED_SHOWN_MAX = 20
 WARM_AGAIN_SECONDS = 2.0
 
 _log = Log("node")
-
-
-class StoreLocationError(ConflictError):
-    """the tables of this node are somewhere else"""
-
-    code = "STORE_LOCATION"
 
 
 class Node:
@@ -130,7 +122,9 @@ class Node:
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
         try:
-            self._root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
+            root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
+            #: Which table lies where.
+            self._roots = NamedRoots(root, lambda table: self.catalog.storage_of(table))
             self._open_catalog(given)
             self._open_warehouse(given)
             self._open_flows(given)
@@ -177,7 +171,14 @@ class Node:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
-        components["tables folder"] = _state(self._check_root)
+        # The node's own disk is asked for more than an answer.
+        others = self._roots.all()
+        if self._roots.default.is_local:
+            others.pop(DEFAULT_STORAGE)
+            components["tables folder"] = _state(lambda: check_writable(Path(self._roots.default.uri)))
+        for name, trouble in place_troubles(others).items():
+            component = "tables folder" if name == DEFAULT_STORAGE else f"storage {name}"
+            components[component] = trouble or "ok"
         return components
 
     def ready(self) -> Health:
@@ -243,12 +244,6 @@ class Node:
             raise UnavailableError(trouble)
         _ = self._session.session
 
-    def _check_root(self) -> None:
-        if self._root.is_local:
-            check_writable(Path(self._root.uri))
-        elif store_of(self._root).exist([PLACE_FILE]) != [True]:
-            raise FolderError("the place of the tables is not there any more", place=self._root)
-
     def _open_catalog(self, given: Mapping[str, str]) -> None:
         settings = read_settings(CatalogSettings, given)
         store: KeyValue = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
@@ -261,9 +256,10 @@ class Node:
             self._server,
             random_id,
             commit_attempts_max=settings.commit_attempts_max,
-            sweep=partial(clean_transaction, self._root),
+            sweep=partial(clean_transaction, self._roots),
         )
         self._parts.callback(self.catalog.close)
+        self._roots.declare({each.name: parse_root(each.root) for each in self.catalog.storages.all()})
         move_secrets(self.catalog)
         if followed is not None:
             self._start_journal(followed, settings.journal_seconds)
@@ -276,7 +272,7 @@ class Node:
             self._clock,
             self.catalog,
             store,
-            self._root,
+            self._roots.default,
             header=lambda: DumpHeader(version=version("tilth"), server=self._server, created_ms=self._clock.now_ms()),
             seconds=seconds,
         )
@@ -321,12 +317,17 @@ class Node:
 
     def _probes(self) -> tuple[StorageProbe, ...]:
         """Files that prove to a worker that it sees the tables' files."""
-        root = self._root
         content = self._run_id.encode()
-        return (StorageProbe(root=root.text, path=write_probe(root, content), content=content),)
+        roots = self._roots.all()
+        away = {name for name, trouble in place_troubles(roots).items() if trouble and name != DEFAULT_STORAGE}
+        return tuple(
+            StorageProbe(root=root.text, path=write_probe(root, content), content=content)
+            for name, root in roots.items()
+            if name not in away
+        )
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
-        root = self._root
+        root = self._roots
         context = ConsumeContext(
             clock=self._clock,
             catalog=self.catalog,
@@ -347,7 +348,7 @@ class Node:
         )
 
     def _open_sql(self, given: GivenSettings) -> None:
-        root = self._root
+        root = self._roots
         doors = read_settings(ServerSettings, given.texts)
         rooms = Rooms(
             clock=self._clock,
@@ -450,56 +451,6 @@ def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
     except BadStoreError as error:
         error.facts["setting"] = "catalog.backup-folder"
         raise
-
-
-def tables_root(folder: Path, text: str) -> StoreRoot:
-    """Return the place of the tables' files, which is chosen at the first start.
-
-    Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
-    """
-    own = local_root(folder / "tables")
-    root = parse_root(text) if text else own
-    record = folder / ROOT_RECORD
-    if record.exists():
-        chosen = record.read_text().strip()
-        _check_place(root)
-    elif any((folder / "tables").iterdir()):
-        chosen = own.uri
-    else:
-        chosen = ""
-    if chosen and chosen != place_text(root):
-        hint = "files are not moved: start with the same storage.root, or a new data folder"
-        raise StoreLocationError(chosen=chosen, given=root, hint=hint)
-    if not chosen and root != own:
-        # Says at once what is wrong with the address or its keys.
-        store = store_of(root)
-        store.prepare("", fsync=True)
-        store.put(PLACE_FILE, b"a place of tables of Tilth\n")
-        with record.open("x") as file:
-            file.write(f"{place_text(root)}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        sync_local_folder(str(folder))
-    return root
-
-
-def place_text(root: StoreRoot) -> str:
-    """Return what makes a root another place: its address and the server that has it, without keys."""
-    where = [root.option(name) for name in ("endpoint", "account")]
-    return " ".join((root.uri, *filter(None, where)))
-
-
-def _check_place(root: StoreRoot) -> None:
-    """Raises StoreLocationError where a store answers that the place is not the one that was chosen."""
-    try:
-        is_there = root.is_local or store_of(root).exist([PLACE_FILE]) == [True]
-    except TilthError as error:
-        # It may be back before somebody asks for a table; health says it.
-        _log.warning("store_not_checked", root=root, reason=error)
-        return
-    if not is_there:
-        hint = "the files of the tables are not there: look at the bucket and its prefix"
-        raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
 
 
 def move_secrets(catalog: Catalog) -> None:

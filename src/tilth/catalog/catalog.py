@@ -23,6 +23,7 @@ from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.readers import Readers
 from tilth.catalog.services.services import SavedState, ServiceSwitches
+from tilth.catalog.services.storages import Storages
 from tilth.catalog.services.throttle import Throttle
 from tilth.catalog.services.warehouses import Warehouses
 from tilth.catalog.settings import CatalogSettings
@@ -30,6 +31,8 @@ from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables.mutations import Mutations
 from tilth.catalog.tables.secrets import SecretStore
 from tilth.catalog.tables.tables import Tables
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
+from tilth.model.table import TableDef
 
 
 class Catalog:
@@ -72,6 +75,7 @@ class Catalog:
         self.leases = Leases(clock, kv)
         self.readers = Readers(clock, kv, ids=ids)
         self.services = ServiceSwitches(clock, kv)
+        self.storages = Storages(clock, kv)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
@@ -87,3 +91,11 @@ class Catalog:
 
     def close(self) -> None:
         self._kv.close()
+
+    def storage_of(self, table: str) -> str | None:
+        """Return the storage that the table with this uuid names, also of one that was dropped; None: no such table."""
+        found = self.tables.by_id(table)
+        if found is None:
+            dropped = (each.relation for each in self.tables.dropped())
+            found = next((each for each in dropped if each.uuid == table), None)
+        return found.settings.get(STORAGE_SETTING, DEFAULT_STORAGE) if isinstance(found, TableDef) else None

@@ -59,15 +59,18 @@ from tilth.sql.grammar import (
     RunService,
     SetSettings,
     ShowCreate,
+    ShowCreateStorage,
     ShowCreateWarehouse,
     ShowDatabases,
     ShowFunctions,
     ShowPartitions,
     ShowProcesses,
     ShowSettings,
+    ShowStorages,
     ShowTables,
     ShowWarehouses,
     Statement,
+    StorageStatement,
     SwitchService,
     TruncateTable,
     UndropTable,
@@ -96,6 +99,7 @@ from tilth.sql.statements import (
     select,
     session,
     show,
+    storages,
     system,
     tables,
     warehouses,
@@ -131,6 +135,8 @@ _WATCHES = (
     | ExplainGc
     | ShowWarehouses
     | ShowCreateWarehouse
+    | ShowStorages
+    | ShowCreateStorage
     | AlterWorker
 )
 
@@ -411,6 +417,8 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         check_reads_all(call.settings)
     if isinstance(statement, WarehouseStatement):
         return warehouses.warehouses(services, call, statement)
+    if isinstance(statement, StorageStatement):
+        return storages.storages(services, call, statement)
     match statement:
         case Query():
             return select.run_query(services, call, statement)

@@ -288,7 +288,6 @@ _WITHOUT_EFFECT = (
     "index_granularity_bytes",
     "min_bytes_for_wide_part",
     "min_rows_for_wide_part",
-    "storage_policy",
     "enable_mixed_granularity_parts",
     "replicated_deduplication_window",
     "ttl_only_drop_parts",

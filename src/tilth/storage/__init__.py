@@ -85,10 +85,28 @@ if TYPE_CHECKING:
         sidecar_name,
         table_folder,
     )
+    from tilth.storage.store.place import (
+        PLACE_FILE,
+        StoreLocationError,
+        claim_place,
+        place_text,
+        place_troubles,
+        tables_root,
+    )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
-    from tilth.storage.store.root import BadStoreError, Folder, StoreRoot, local_folder, local_root, parse_root
+    from tilth.storage.store.root import (
+        BadStoreError,
+        Folder,
+        Roots,
+        StoreRoot,
+        TableRoots,
+        local_folder,
+        local_root,
+        parse_root,
+    )
     from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
+    from tilth.storage.store.storages import NamedRoots, StorageNotFoundError, check_from_sql
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
@@ -137,6 +155,7 @@ __all__ = [
     "OP_COLUMN",
     "OP_DELETE",
     "OP_UPSERT",
+    "PLACE_FILE",
     "TABLE_SETTINGS",
     "UPSERT_HERE_BYTES_MAX",
     "UPSERT_TRIES_MAX",
@@ -153,6 +172,7 @@ __all__ = [
     "FoundChanges",
     "MergeResult",
     "Misfit",
+    "NamedRoots",
     "NewPart",
     "NodeStorageSettings",
     "PartChanges",
@@ -165,12 +185,16 @@ __all__ = [
     "Partitioned",
     "RewriteTarget",
     "RootNotSharedError",
+    "Roots",
     "RowIndexes",
     "ScratchWriter",
+    "StorageNotFoundError",
     "StorageSettings",
     "StoreAwayError",
+    "StoreLocationError",
     "StoreRoot",
     "TableLayout",
+    "TableRoots",
     "UniqueKeyNullError",
     "UnmappedTypeError",
     "UpsertLookup",
@@ -183,10 +207,12 @@ __all__ = [
     "can_filter",
     "candidates",
     "check_file",
+    "check_from_sql",
     "check_partition_by",
     "check_probe",
     "check_size",
     "checksum_of",
+    "claim_place",
     "clean_transaction",
     "compact_changes",
     "compact_major",
@@ -217,6 +243,8 @@ __all__ = [
     "parse_root",
     "partition_id",
     "partition_ids",
+    "place_text",
+    "place_troubles",
     "presence_name",
     "read_changes",
     "read_deletes",
@@ -248,6 +276,7 @@ __all__ = [
     "stretches",
     "sync_local_folder",
     "table_folder",
+    "tables_root",
     "transform_array",
     "type_from_arrow",
     "upsert_lookup",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilth.base.settings import (
     SWITCH,
+    SettingCheck,
     SettingGroup,
     read_settings,
     settings_of,
@@ -13,6 +14,7 @@ from tilth.base.settings import (
     within,
 )
 from tilth.base.units import KIB, MIB, parse_bytes
+from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.table import TableDef
 
 
@@ -41,6 +43,13 @@ class StorageSettings:
         "Size of a Parquet row group before compression, by estimate; the smaller of the two limits counts. More: "
         "fewer footers to read. Less: writers and merges of wide tables hold less memory.",
         unit="bytes",
+    )
+    storage_policy: str = table_setting(
+        "storage_policy",
+        DEFAULT_STORAGE,
+        SettingCheck(str, "the name of a storage"),
+        "The storage where all files of the table are, see SHOW STORAGES. Chosen when the table is made: files are not "
+        "moved.",
     )
     memory_buffer: bool = table_setting(
         "memory_buffer",

@@ -16,7 +16,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 from tilth.storage import (
     Folder,
-    StoreRoot,
+    Roots,
     check_file,
     data_folder,
     footer_rows,
@@ -30,7 +30,7 @@ from tilth.storage import (
 from tilth.verify.report import NAMED_MAX, CheckResult
 
 
-def check_files(catalog: Catalog, root: StoreRoot, table: TableDef) -> Iterator[CheckResult]:
+def check_files(catalog: Catalog, root: Roots, table: TableDef) -> Iterator[CheckResult]:
     folder = data_folder(root, table.uuid)
     snapshot = catalog.parts.snapshot(table.uuid)
     wrong: dict[str, str] = {}
@@ -93,7 +93,7 @@ def _wrong_deletes(folder: Folder, sources: Iterable[PartSource]) -> dict[str, s
 
 
 def _check_keys(
-    catalog: Catalog, root: StoreRoot, snapshot: Snapshot, sources: Sequence[PartSource]
+    catalog: Catalog, root: Roots, snapshot: Snapshot, sources: Sequence[PartSource]
 ) -> Iterator[CheckResult]:
     table = snapshot.table
     scopes: dict[str, list[PartSource]] = {}

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from tilth.catalog import Catalog
 from tilth.model.offset import FOLDED, LedgerEntry
 from tilth.model.table import KafkaDef, TableDef, full_name
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 from tilth.verify.files import check_files
 from tilth.verify.ledgers import check_ledger, check_twice, feeding, ledgers_into
 from tilth.verify.report import TRIES_MAX, CheckResult, VerifyReport
 
 
-def verify(catalog: Catalog, root: StoreRoot, relation: TableDef | KafkaDef) -> VerifyReport:
+def verify(catalog: Catalog, root: Roots, relation: TableDef | KafkaDef) -> VerifyReport:
     """Verify the counts and files of a table of rows and the ledgers that feed it, or the ledger of a Kafka table."""
     if isinstance(relation, KafkaDef):
         return VerifyReport(table=full_name(relation), checks=tuple(check_ledger(catalog, relation)))

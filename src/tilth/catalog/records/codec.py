@@ -29,6 +29,7 @@ from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
 from tilth.model.service import Switch
+from tilth.model.storage import Storage
 from tilth.model.table import Relation, Secrets
 from tilth.model.txn import Txn
 from tilth.model.warehouse import Drain, Warehouse
@@ -103,6 +104,7 @@ GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
 LEASES = Codec(msgspec.msgpack.Decoder(Lease))
 READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))
 SWITCHES = Codec(msgspec.msgpack.Decoder(Switch))
+STORAGES = Codec(msgspec.msgpack.Decoder(Storage))
 WAREHOUSES = Codec(msgspec.msgpack.Decoder(Warehouse))
 DRAINS = Codec(msgspec.msgpack.Decoder(Drain))
 PART_EVENTS = Codec(msgspec.msgpack.Decoder(PartEvent))

@@ -78,6 +78,8 @@ class Space(Enum):
     PART_LOG = b"g"
     #: milliseconds, hybrid time, 0 -> AuditEvent
     AUDIT = b"a"
+    #: name -> Storage
+    STORAGE = b"o"
     #: name -> Warehouse
     WAREHOUSE = b"h"
     #: worker -> Drain

@@ -17,7 +17,7 @@ from tilth.model.lease import Fence
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Secrets, TableDef, ViewDef
-from tilth.storage import StoreRoot
+from tilth.storage import TableRoots
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -42,8 +42,8 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     consumer: int
     fence: Fence
     positions: tuple[Position, ...]
-    #: The folder of all tables.
-    root: StoreRoot
+    #: Of the tables of the views, and of that of dead letters.
+    root: TableRoots
     #: Of the Kafka table.
     secrets: Secrets = Secrets()
 

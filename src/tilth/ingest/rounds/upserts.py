@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tilth.ingest.rounds.round import Scope, TableChanges, WrittenTo
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
-from tilth.storage import StoreRoot, UpsertLookup, key_scope, resolve_all, upsert_lookup
+from tilth.storage import Roots, UpsertLookup, key_scope, resolve_all, upsert_lookup
 
 #: By table.
 Lookups = Mapping[str, UpsertLookup]
@@ -34,7 +34,7 @@ def lookups_of(
     parts: Sequence[WrittenTo],
     scopes: Iterable[tuple[Scope, Snapshot]],
     *,
-    root: StoreRoot,
+    root: Roots,
     txn: int,
     task: int,
 ) -> Lookups:

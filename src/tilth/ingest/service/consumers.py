@@ -56,6 +56,7 @@ from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPart
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import Cost, TaskKind
 from tilth.model.txn import TxnOutput
+from tilth.storage import TableRoots
 from tilth.warehouse import Handle
 
 #: The lease is an epoch, not a right that runs out; the time only shows who is alive.
@@ -137,6 +138,8 @@ class Consumers:
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
         lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._context.server, LEASE_MS)
+        written = [each.target.uuid for each in definitions.views]
+        written += [definitions.dead_letters.uuid] if definitions.dead_letters else []
         order = ConsumeOrder(
             kafka=definitions.kafka,
             views=definitions.views,
@@ -144,7 +147,7 @@ class Consumers:
             consumer=index,
             fence=lease.fence,
             positions=tuple(Position(place, stored) for place, stored in positions.items()),
-            root=self._context.root,
+            root=TableRoots({table: self._context.root.of(table) for table in written}),
             secrets=definitions.secrets,
         )
         name = full_name(definitions.kafka)

@@ -10,7 +10,7 @@ from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryReading
 from tilth.catalog import Catalog
 from tilth.ingest.settings import IngestSettings
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 from tilth.warehouse import Dispatcher
 
 
@@ -24,7 +24,7 @@ class ConsumeContext:
     ids: IdSource
     settings: IngestSettings
     #: The folder below which the tables' folders are.
-    root: StoreRoot
+    root: Roots
     #: This server's name.
     server: str
     #: Reads the memory in use; rounds wait while there is little left.

@@ -20,7 +20,7 @@ from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class GcTable:
         return self.context.server.catalog
 
     @property
-    def root(self) -> StoreRoot:
+    def root(self) -> Roots:
         return self.context.server.root
 
     @property

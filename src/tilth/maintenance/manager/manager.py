@@ -54,7 +54,7 @@ from tilth.maintenance.work.places import REWRITES, RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.service import ServiceStats
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
 #: Between two looks at the list of tables and the switches, when nobody wakes the manager.
@@ -92,7 +92,7 @@ class MaintenanceManager:
         clock: Clock,
         catalog: Catalog,
         dispatcher: Dispatcher,
-        root: StoreRoot,
+        root: Roots,
         settings: ManagerSettings,
         *,
         stand_ins: StandIns | None = None,
@@ -465,7 +465,7 @@ class MaintenanceManager:
 
     # --- what the ops are given ---
 
-    def _new_context(self, root: StoreRoot, new_rebaser: NewRebaser) -> ServerContext:
+    def _new_context(self, root: Roots, new_rebaser: NewRebaser) -> ServerContext:
         return ServerContext(
             clock=self._clock,
             catalog=self._catalog,

@@ -21,7 +21,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState
-from tilth.storage import FilesLeftError, StoreRoot, clean_transaction, drop_table_folder
+from tilth.storage import FilesLeftError, Roots, clean_transaction, drop_table_folder
 
 #: A running transaction that nobody works on is lost after this.
 LOST_AFTER_MS = 600_000
@@ -55,7 +55,7 @@ class Cleaner:
         self,
         clock: Clock,
         catalog: Catalog,
-        root: StoreRoot,
+        root: Roots,
         *,
         dropped_kept_ms: int,
         grace_ms: int = GRACE_MS,

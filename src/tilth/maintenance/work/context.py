@@ -16,7 +16,7 @@ from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.txn import TxnOutput
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 from tilth.warehouse import Dispatcher
 
 
@@ -28,7 +28,7 @@ class ServerContext:
     catalog: Catalog
     dispatcher: Dispatcher
     #: The folder below which the tables' folders are.
-    root: StoreRoot
+    root: Roots
     rng: Rng
     settings: ManagerSettings
     table_leases: TableLeases

@@ -24,7 +24,7 @@ from tilth.catalog import Catalog, TableNotFoundError
 from tilth.model.delta import Delta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.snapshot import Snapshot
-from tilth.storage import StoreRoot, check_file, check_size, data_folder, stamp_of
+from tilth.storage import Roots, check_file, check_size, data_folder, stamp_of
 
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
@@ -65,7 +65,7 @@ class _Wanted:
 class DamageBook:
     """Damaged files of all tables of this server. For any thread."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, root: StoreRoot) -> None:
+    def __init__(self, clock: Clock, catalog: Catalog, root: Roots) -> None:
         """`root`: the place below which the tables' folders are."""
         self._clock = clock
         self._catalog = catalog

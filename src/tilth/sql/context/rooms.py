@@ -30,7 +30,7 @@ from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
 from tilth.model.warehouse import Warehouse
-from tilth.storage import StoreRoot
+from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
 
@@ -130,8 +130,8 @@ class Rooms:
     dispatcher: Dispatch
     consume: Consume
     maintenance: Maintenance
-    #: The folder below which the tables' folders are.
-    root: StoreRoot
+    #: The storages, and which table lies in which.
+    root: NamedRoots
     #: Where backups are written.
     backups: StoreRoot
     #: This server's name.

@@ -32,7 +32,7 @@ from tilth.sql.query.protocol import WorkerTask
 from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
 from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
-from tilth.storage import StoreRoot
+from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
 
 
@@ -53,8 +53,8 @@ class Services:
     memory: MemoryGate
     #: Files of tables that cannot be read.
     damage: DamageBook
-    #: Below which the tables' folders are.
-    root: StoreRoot
+    #: The storages, and which table lies in which.
+    root: NamedRoots
     #: Where backups are written.
     backups: StoreRoot
     #: This server's name.

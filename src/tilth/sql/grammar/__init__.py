@@ -78,6 +78,13 @@ from tilth.sql.grammar.statements import (
     UpdateRows,
     UseDatabase,
 )
+from tilth.sql.grammar.storage_statements import (
+    CreateStorage,
+    DropStorage,
+    ShowCreateStorage,
+    ShowStorages,
+    StorageStatement,
+)
 from tilth.sql.grammar.text.script import split
 from tilth.sql.grammar.text.tokens import words_of
 from tilth.sql.grammar.text.units import with_unit_diff
@@ -103,6 +110,7 @@ __all__ = [
     "ColumnOperation",
     "ColumnSpec",
     "CreateDatabase",
+    "CreateStorage",
     "CreateTable",
     "CreateView",
     "CreateWarehouse",
@@ -112,6 +120,7 @@ __all__ = [
     "DropColumn",
     "DropDatabase",
     "DropPartition",
+    "DropStorage",
     "DropTable",
     "DropView",
     "DropWarehouse",
@@ -152,16 +161,19 @@ __all__ = [
     "SetSettings",
     "SettingTexts",
     "ShowCreate",
+    "ShowCreateStorage",
     "ShowCreateWarehouse",
     "ShowDatabases",
     "ShowFunctions",
     "ShowPartitions",
     "ShowProcesses",
     "ShowSettings",
+    "ShowStorages",
     "ShowTables",
     "ShowWarehouses",
     "SqlSyntaxError",
     "Statement",
+    "StorageStatement",
     "StructValue",
     "SwitchService",
     "SwitchVerb",

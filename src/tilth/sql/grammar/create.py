@@ -15,6 +15,7 @@ from tilth.sql.grammar.keys import parse_key, parse_partition_by
 from tilth.sql.grammar.literals import parse_settings, take_settings
 from tilth.sql.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
 from tilth.sql.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, SettingTexts, Statement
+from tilth.sql.grammar.storages import parse_create_storage
 from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.text.tokens import Token
 from tilth.sql.grammar.types import parse_type
@@ -95,10 +96,12 @@ def parse_create(cursor: Cursor) -> Statement:
         return _table(cursor)
     if cursor.take("WAREHOUSE"):
         return parse_create_warehouse(cursor)
+    if cursor.take("STORAGE"):
+        return parse_create_storage(cursor)
     if cursor.take("MATERIALIZED"):
         cursor.expect("VIEW")
         return _view(cursor)
-    words = ("DATABASE", "TABLE", "MATERIALIZED VIEW", "WAREHOUSE")
+    words = ("DATABASE", "TABLE", "MATERIALIZED VIEW", "STORAGE", "WAREHOUSE")
     raise cursor.expected(f"{listed(words, 'or')} after CREATE", words=words)
 
 

@@ -50,6 +50,12 @@ from tilth.sql.grammar.statements import (
     UpdateRows,
     UseDatabase,
 )
+from tilth.sql.grammar.storage_statements import DropStorage
+from tilth.sql.grammar.storages import (
+    parse_drop_storage,
+    parse_show_create_storage,
+    parse_show_storages,
+)
 from tilth.sql.grammar.system import parse_kill, parse_optimize, parse_system
 from tilth.sql.grammar.text.cursor import Cursor, listed, nearest
 from tilth.sql.grammar.text.tokens import Token, TokenKind
@@ -199,13 +205,15 @@ def _is_clause(tokens: list[Token], index: int, word: str) -> bool:
 # Short statements
 
 
-def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse:
+def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse | DropStorage:
     cursor.expect("DROP")
     for word, hint in _DROP_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"DROP {word} is not supported", hint=hint)
     if cursor.take("WAREHOUSE"):
         return parse_drop_warehouse(cursor)
+    if cursor.take("STORAGE"):
+        return parse_drop_storage(cursor)
     cursor.take("MATERIALIZED")
     kind = cursor.choose("TABLE", "VIEW", "DATABASE", "SCHEMA")
     if_exists = take_if_exists(cursor)
@@ -279,6 +287,8 @@ def _show(cursor: Cursor) -> Statement:
         if cursor.at(word):
             raise cursor.refused(f"SHOW {word} is not supported", hint=hint)
     cursor.take("FULL")
+    if cursor.take("STORAGES"):
+        return parse_show_storages(cursor)
     if cursor.take("WAREHOUSES"):
         return parse_show_warehouses(cursor)
     if cursor.take("WAREHOUSE"):
@@ -310,6 +320,8 @@ def _show(cursor: Cursor) -> Statement:
                 raise cursor.refused("SHOW CREATE DATABASE is not supported", hint=hint)
             if cursor.is_name(1) and cursor.take("WAREHOUSE"):
                 return parse_show_create_warehouse(cursor)
+            if cursor.is_name(1) and cursor.take("STORAGE"):
+                return parse_show_create_storage(cursor)
             if not cursor.take("TABLE"):
                 cursor.take("VIEW")
             return ShowCreate(name=parse_name(cursor))

@@ -78,6 +78,13 @@ from tilth.sql.grammar.statements import (
     UpdateRows,
     UseDatabase,
 )
+from tilth.sql.grammar.storage_statements import (
+    CreateStorage,
+    DropStorage,
+    ShowCreateStorage,
+    ShowStorages,
+    StorageStatement,
+)
 from tilth.sql.grammar.system import SERVICE_WORDS
 from tilth.sql.grammar.warehouse_statements import (
     AlterWarehouse,
@@ -111,6 +118,8 @@ def render(statement: Statement) -> str:
     """Return the statement's text, without a `;`."""
     if isinstance(statement, WarehouseStatement):
         return _warehouse(statement)
+    if isinstance(statement, StorageStatement):
+        return _storage(statement)
     match statement:
         case CreateTable():
             return _create_table(statement)
@@ -292,6 +301,18 @@ def _insert(insert: InsertValues | InsertQuery | InsertData) -> str:
 
 def _query(query: Query) -> str:
     return f"{query.text}{_own_settings(query.settings)}{f' FORMAT {query.format}' if query.format else ''}"
+
+
+def _storage(statement: StorageStatement) -> str:
+    match statement:
+        case CreateStorage(storage=name, root=root, if_not_exists=if_not_exists):
+            return f"CREATE STORAGE {_if_not_exists(if_not_exists)}{quoted_name(name)} ROOT {quoted_string(root)}"
+        case DropStorage(storage=name, if_exists=if_exists):
+            return f"DROP STORAGE {_if_exists(if_exists)}{quoted_name(name)}"
+        case ShowStorages(like=like):
+            return f"SHOW STORAGES{_like(like)}"
+        case ShowCreateStorage(storage=name):
+            return f"SHOW CREATE STORAGE {quoted_name(name)}"
 
 
 def _warehouse(statement: WarehouseStatement) -> str:

@@ -15,6 +15,7 @@ from tilth.model.service import ServiceKind
 from tilth.model.table import Engine, Transform
 from tilth.model.types import DataType
 from tilth.sql.grammar.literal_values import Value
+from tilth.sql.grammar.storage_statements import StorageStatement
 from tilth.sql.grammar.warehouse_statements import WarehouseStatement
 
 #: Names and texts of settings, in the order given; no name twice.
@@ -557,6 +558,7 @@ Statement = (
     | KillMutation
     | KillQuery
     | BackupCatalog
+    | StorageStatement
     | WarehouseStatement
     | ShowProcesses
     | SwitchService

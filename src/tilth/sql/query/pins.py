@@ -17,7 +17,7 @@ from tilth.sql.errors import WrongKindOfTableError
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import moment_of
 from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
-from tilth.storage import StoreRoot
+from tilth.storage import Roots
 
 #: Long, for such a reader may be a notebook whose owner thinks between two cells.
 PIN_MS = 600_000
@@ -27,7 +27,7 @@ PINS_MAX = 10_000
 class Pins:
     """The snapshots that readers outside hold."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, *, root: StoreRoot, server: str) -> None:
+    def __init__(self, clock: Clock, catalog: Catalog, *, root: Roots, server: str) -> None:
         self._clock = clock
         self._catalog = catalog
         self._root = root
@@ -72,7 +72,7 @@ class Pins:
             while len(self._held) >= PINS_MAX:
                 self._held.pop(next(iter(self._held)))
             self._held[lease.id] = lease
-        return snapshot, lease, self._root.text
+        return snapshot, lease, self._root.of(found.uuid).text
 
     def renew(self, lease_id: str) -> None:
         """Raises NotFoundError for a lease that was closed, FencedError for one that has run out."""

@@ -30,7 +30,7 @@ from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.sql.query.protocol import AsOf, Resolved, Source
 from tilth.sql.query.prune import keeper
-from tilth.storage import StoreRoot, schema_from_arrow
+from tilth.storage import Roots, schema_from_arrow
 from tilth.warehouse import NotAllowedError
 
 READER_LEASE_MS = 30_000
@@ -86,7 +86,7 @@ class SnapshotService:
         clock: Clock,
         catalog: Catalog,
         *,
-        root: StoreRoot,
+        root: Roots,
         server: str,
         system_table: Callable[[str], pa.Table],
         scanned: Callable[[Iterable[str]], None],
@@ -252,7 +252,7 @@ class SnapshotService:
         if not isinstance(found.table, TableDef):
             return Source(rows=_stream(found.table))
         snapshot, keep = snapshots[found.key], next(turns[found.key])
-        return Source(snapshot=narrowed(snapshot, keep), root=self._root)
+        return Source(snapshot=narrowed(snapshot, keep), root=self._root.of(found.table.uuid))
 
     def renew_all(self) -> None:
         """Renew every lease of a running query, once. The thread calls it; tests may."""

@@ -92,6 +92,15 @@ def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterab
         )
 
 
+def check_storage_stays(table: TableDef, changes: Mapping[str, str], reset: Iterable[str]) -> None:
+    """Raises BadAlterError for another storage: files are not moved."""
+    settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
+    now, then = (read_settings(StorageSettings, each).storage_policy for each in (table.settings, settings))
+    if now != then:
+        hint = "create a table with the other storage_policy, then INSERT .. SELECT"
+        raise BadAlterError("a table stays in its storage", table=full_name(table), storage=now, hint=hint)
+
+
 def _scope(settings: Mapping[str, str]) -> bool:
     return read_settings(StorageSettings, settings).partition_level_unique_keys
 

@@ -226,7 +226,7 @@ class _Change:
         self._seen |= newest_changes(snapshot)
         task = ChangeTask(
             snapshot=snapshot,
-            root=self._services.root,
+            root=self._services.root.of(self._table.uuid),
             predicate=self._checked.predicate,
             assignments=self._checked.assignments,
             columns=self._checked.columns,

@@ -41,7 +41,7 @@ from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_toget
 from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
-from tilth.storage import check_partition_by
+from tilth.storage import StorageSettings, check_partition_by
 
 
 def create_database(services: Services, statement: CreateDatabase) -> Outcome:
@@ -75,6 +75,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
     check_named(services, settings)
+    services.root.named(read_settings(StorageSettings, settings).storage_policy)
     table = TableDef(
         uuid="",
         database=database,

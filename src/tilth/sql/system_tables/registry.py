@@ -35,7 +35,7 @@ _INSTEAD = {
     **dict.fromkeys(("mutations_log", "asynchronous_inserts"), "system.mutations, system.segments"),
     **dict.fromkeys(("functions", "data_type_families", "formats"), "SHOW FUNCTIONS; docs/reference has the rest"),
     **dict.fromkeys(("users", "roles", "grants", "quotas"), "nothing: there are no accounts"),
-    **dict.fromkeys(("disks", "storage_policies"), "nothing: there is one store"),
+    **dict.fromkeys(("disks", "storage_policies"), "system.storages"),
     **dict.fromkeys(("one", "numbers"), "SELECT without FROM, or FROM numbers(10)"),
     "dictionaries": "tables take their place",
 }

@@ -1,17 +1,21 @@
 """The node, who computes for it, its numbers, as rows.
 
-Covers: `system.servers`, `system.warehouses`, `system.workers`, `system.tasks`, `system.metrics`.
+Covers: `system.servers`, `system.storages`, `system.warehouses`, `system.workers`, `system.tasks`, `system.metrics`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 
 from tilth.base.pressure import describe_pressure
+from tilth.base.settings import read_settings
+from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
+from tilth.storage import StorageSettings, place_troubles
 from tilth.warehouse import WarehouseInfo
 
 
@@ -42,6 +46,41 @@ SERVERS = SystemTable(
         ColumnDoc("memory_rejections", INTEGER, "Writes that were refused for that reason since the start."),
     ),
     rows=_rows_of_servers,
+)
+
+
+def _rows_of_storages(services: Services) -> Iterator[Row]:
+    storages = services.root.all()
+    troubles = place_troubles(storages)
+    tables = Counter(
+        read_settings(StorageSettings, one.settings).storage_policy
+        for one in services.catalog.tables.all()
+        if isinstance(one, TableDef)
+    )
+    for name, root in storages.items():
+        yield Row(
+            root,
+            name=name,
+            kind=root.kind,
+            root=root.uri,
+            tables=tables[name],
+            state="away" if troubles[name] else "ok",
+            reason=troubles[name] or None,
+        )
+
+
+STORAGES = SystemTable(
+    name="storages",
+    doc="One row for each storage: a named place of tables' files.",
+    columns=(
+        ColumnDoc("name", TEXT, "The storage; `storage_policy` of a table names it."),
+        ColumnDoc("kind", TEXT, "`file`, `s3`, `gs`, `az` or `hdfs`."),
+        ColumnDoc("root", TEXT, "Where the files are, without options."),
+        ColumnDoc("tables", INTEGER, "Tables whose files are there."),
+        ColumnDoc("state", TEXT, "`ok`, or `away`: it does not answer now, or not as it should."),
+        ColumnDoc("reason", TEXT, "Why it is away; NULL: it is not."),
+    ),
+    rows=_rows_of_storages,
 )
 
 

@@ -27,6 +27,7 @@ from tilth.sql.system_tables.table import (
     time_of_hybrid,
     time_of_ms,
 )
+from tilth.storage import storage_settings
 
 
 def _rows_of_databases(services: Services) -> Iterator[Row]:
@@ -51,7 +52,7 @@ def _rows_of_tables(services: Services) -> Iterator[Row]:
         yield Row(
             relation,
             None,
-            **({"sort_key": [], "unique_key": [], "ttl": None} | _stored(services, relation)),
+            **({"sort_key": [], "unique_key": [], "ttl": None, "storage_policy": None} | _stored(services, relation)),
             **_view(services, relation),
             create_statement=create_statement(services, relation),
         )
@@ -74,6 +75,7 @@ def _stored(services: Services, table: Relation) -> dict[str, object]:
         "sort_key": list(table.order_by),
         "unique_key": list(table.unique_key),
         "ttl": table.ttl,
+        "storage_policy": storage_settings(table).storage_policy,
         "readable_since": None if mark is None else time_of_ms(max(milliseconds(mark), table.created_ms)),
         "history_setting": f"{HISTORY_SETTING} = {history_seconds(table):g}",
         "mutations_pending": len(services.catalog.mutations.pending(table.uuid)),
@@ -105,6 +107,7 @@ TABLES = SystemTable(
         ColumnDoc("sort_key", TEXTS, "Columns of ORDER BY."),
         ColumnDoc("unique_key", TEXTS, "Columns of UNIQUE KEY; empty: rows may repeat."),
         ColumnDoc("ttl", TEXT, "When rows expire; NULL: never."),
+        ColumnDoc("storage_policy", TEXT, "The storage where its files are; NULL: it has none."),
         ColumnDoc("readable_since", TIME, "How far back AS OF can read it; NULL: it keeps no history."),
         ColumnDoc("history_setting", TEXT, "The setting that decides this, and its value in seconds."),
         ColumnDoc("mutations_pending", INTEGER, "Mutations that are not done yet."),

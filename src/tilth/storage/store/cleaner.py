@@ -24,8 +24,9 @@ from tilth.storage.store.paths import (
     file_name,
     sidecar_name,
     table_folder,
+    table_of,
 )
-from tilth.storage.store.root import Folder, StoreRoot
+from tilth.storage.store.root import Folder, Roots, StoreRoot
 from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
 
@@ -39,7 +40,7 @@ _NUMBER = re.compile(r".+-(\d+)\.\w+")
 _Run = tuple[int, int, str]
 
 
-def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
+def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
     """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many, as
     far as the store knows.
 
@@ -47,8 +48,9 @@ def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = (), 
     committed, to rid the table of what failed attempts left. `also`: what an earlier FilesLeftError named.
     Raises FilesLeftError where some could not be removed.
     """
-    store = store_of(root)
-    paths = list(also)
+    paths: dict[StoreRoot, list[str]] = {}
+    for path in also:
+        paths.setdefault(root.of(table_of(path)), []).append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
         runs = [
@@ -59,34 +61,36 @@ def clean_transaction(root: StoreRoot, txn: Txn, *, keep: Collection[str] = (), 
         ]
         counts = _kept_counts(folder, txn.id, runs, keep) or _counts(folder, txn.id, runs)
         names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
-        paths += [folder.key(name) for name in names]
-    removal = store.remove(paths)
-    if removal.failed:
-        raise _left(root, paths, removal)
-    return sum(not path.endswith(SIDECAR_EXTENSIONS) for path in removal.found)
+        paths.setdefault(folder.root, []).extend(folder.key(name) for name in names)
+    removals = {place: store_of(place).remove(each) for place, each in paths.items()}
+    failed = [place for place, removal in removals.items() if removal.failed]
+    if failed:
+        raise _left([(place, paths[place], removals[place]) for place in failed])
+    return sum(not path.endswith(SIDECAR_EXTENSIONS) for each in removals.values() for path in each.found)
 
 
-def _left(root: StoreRoot, paths: Sequence[str], removal: Removal) -> FilesLeftError:
+def _left(removals: Sequence[tuple[StoreRoot, Sequence[str], Removal]]) -> FilesLeftError:
     """Return the error that names what nobody finds any more by counting: what stays above others that are gone."""
-    gone = set(removal.gone)
-    last = max((place for place, path in enumerate(paths) if path in gone), default=-1)
+    lost: list[str] = []
+    for _, paths, removal in removals:
+        gone = set(removal.gone)
+        last = max((place for place, path in enumerate(paths) if path in gone), default=-1)
+        lost += [path for path in paths[:last] if path in removal.failed]
+    root, _, removal = removals[0]
     path, why = next(iter(removal.failed.items()))
-    return FilesLeftError(
-        [path for path in paths[:last] if path in removal.failed],
-        file=Folder(root).uri(path),
-        files=len(removal.failed),
-        reason=why,
-    )
+    files = sum(len(each.failed) for _, _, each in removals)
+    return FilesLeftError(lost, file=Folder(root).uri(path), files=files, reason=why)
 
 
 def remove_data(
-    root: StoreRoot, table: str, files: Sequence[DataFile], *, deleters: int = 1
+    root: Roots, table: str, files: Sequence[DataFile], *, deleters: int = 1
 ) -> dict[str, TilthError | OSError]:
     """Remove files of parts and deltas, and what lies beside them; return by name why some may be there still.
 
     One that is gone already is no failure. `deleters`: so many requests at a time.
     """
-    store, folder = store_of(root), data_folder(root, table)
+    folder = data_folder(root, table)
+    store = store_of(folder.root)
     keys = [[folder.key(name) for name in (*_beside(file.name), file.name)] for file in files]
     per_request = store.names_per_removal // (1 + len(SIDECAR_EXTENSIONS))
     step = per_request or max(1, -(-len(keys) // deleters))
@@ -100,9 +104,10 @@ def remove_data(
     return {file.name: failed[key] for file, names in zip(files, keys, strict=True) for key in names if key in failed}
 
 
-def drop_table_folder(root: StoreRoot, uuid: str) -> None:
+def drop_table_folder(root: Roots, uuid: str) -> None:
     """Remove everything of a table; nothing where there is nothing. Raises why a file may be there still."""
-    store_of(root).remove_folder(table_folder(root, uuid).path)
+    folder = table_folder(root, uuid)
+    store_of(folder.root).remove_folder(folder.path)
 
 
 def _kept_counts(folder: Folder, txn: int, runs: Sequence[_Run], keep: Collection[str]) -> list[int]:

@@ -16,7 +16,7 @@ from tilth.base.errors import InvalidInputError
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
 from tilth.storage.settings import StorageSettings, storage_settings
-from tilth.storage.store.root import Folder, StoreRoot
+from tilth.storage.store.root import Folder, Roots
 
 #: The extension of part files, and of new values for rows of one part.
 PART_EXTENSION = "parquet"
@@ -67,14 +67,19 @@ class TableLayout:
     about: bytes = b""
 
 
-def table_folder(root: StoreRoot, uuid: str) -> Folder:
+def table_folder(root: Roots, uuid: str) -> Folder:
     """Folder of everything of a table."""
-    return Folder(root, uuid)
+    return Folder(root.of(uuid), uuid)
 
 
-def data_folder(root: StoreRoot, uuid: str) -> Folder:
+def data_folder(root: Roots, uuid: str) -> Folder:
     """Folder of all part files of a table."""
-    return Folder(root, f"{uuid}/data")
+    return Folder(root.of(uuid), f"{uuid}/data")
+
+
+def table_of(path: str) -> str:
+    """Return the uuid of the table to which a file below a root belongs."""
+    return path.partition("/")[0]
 
 
 def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PART_EXTENSION) -> str:
@@ -88,7 +93,7 @@ def sidecar_name(file: str, extension: str) -> str:
     return f"{stem}.{extension}"
 
 
-def layout_of(table: TableDef, root: StoreRoot, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
+def layout_of(table: TableDef, root: Roots, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
     """The layout by the table's definition and settings; with a schema, for files with those columns.
 
     The columns must be of one of the table's versions: then they have those of the sort key, the unique key,

@@ -18,6 +18,7 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
+from typing import Protocol
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import msgspec
@@ -87,12 +88,32 @@ class StoreRoot(msgspec.Struct, frozen=True):
         """Return the text that `parse_root` reads, with the options."""
         return f"{self.uri}?{urlencode(self.options, safe='/:')}" if self.options else self.uri
 
+    def of(self, table: str) -> StoreRoot:
+        """Return where the files of a table lie: a root alone holds them all."""
+        return self
+
     def option(self, name: str) -> str:
         """Return the value of an option; empty where it is not set."""
         return dict(self.options).get(name, "")
 
     def __str__(self) -> str:
         return self.uri
+
+
+class Roots(Protocol):
+    """Places of tables: which root holds the files of which table."""
+
+    def of(self, table: str) -> StoreRoot:
+        """Return the root of the table with this uuid. Raises StorageNotFoundError."""
+
+
+class TableRoots(msgspec.Struct, frozen=True):
+    """Roots of some tables, as they travel with a task."""
+
+    roots: dict[str, StoreRoot]
+
+    def of(self, table: str) -> StoreRoot:
+        return self.roots[table]
 
 
 class Folder(msgspec.Struct, frozen=True):

@@ -19,6 +19,19 @@ class NodeStorageSettings:
         "Where the files of all tables are: a folder, or the URI of a place in a store, with references to secrets. "
         "Empty: `tables` in the data folder. Chosen at the first start: files are not moved.",
     )
+    local_folder: str = node_setting(
+        "storage.local-folder",
+        "",
+        SettingCheck(lambda text: parse_root(text).uri if text.strip() else "", "a folder"),
+        "CREATE STORAGE may use folders of this machine below this one, and no others. Empty: none.",
+    )
+    secrets_folder: str = node_setting(
+        "storage.secrets-folder",
+        "",
+        SettingCheck(lambda text: parse_root(text).uri if text.strip() else "", "a folder"),
+        "The address of a CREATE STORAGE may refer to files with secrets below this folder, and to no others. Empty: "
+        "to none, and only to variables of the environment whose names begin with TILTH_STORAGE_.",
+    )
 
 
 NODE_SETTINGS = SettingGroup(settings_of(NodeStorageSettings))

@@ -20,7 +20,7 @@ from tilth.model.table import TableDef
 from tilth.storage.deltas.sources import sources_of
 from tilth.storage.settings import storage_settings
 from tilth.storage.store.paths import layout_of
-from tilth.storage.store.root import StoreRoot
+from tilth.storage.store.root import Roots
 from tilth.storage.upsert.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
 
 #: Whoever else commits to the same rows may be faster so often before a commit of upserts gives up. Each try has a task
@@ -62,7 +62,7 @@ def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...
 
 
 def upsert_lookup(
-    table: TableDef, written: Sequence[WrittenPart], snapshot: Snapshot, *, root: StoreRoot, txn: int, task: int
+    table: TableDef, written: Sequence[WrittenPart], snapshot: Snapshot, *, root: Roots, txn: int, task: int
 ) -> UpsertLookup:
     """Return what to look up for rows that a transaction has written, by a snapshot of their keys' scope.
 

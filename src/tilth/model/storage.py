@@ -1,0 +1,19 @@
+"""Storages as users define them."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: The node's own place, which is always there.
+DEFAULT_STORAGE = "default"
+#: The setting by which a table names its storage.
+STORAGE_SETTING = "storage_policy"
+
+
+class Storage(msgspec.Struct, frozen=True, kw_only=True):
+    """A named place of tables; what its address means is said in tilth.storage."""
+
+    name: str
+    #: With references to secrets, without secrets.
+    root: str
+    created_ms: int = 0

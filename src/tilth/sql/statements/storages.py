@@ -1,0 +1,129 @@
+"""CREATE, DROP and SHOW STORAGE.
+
+Covers: what they check, keep and answer. Does not cover: what an address means (tilth.storage).
+Always holds: a place is proved before its name is kept; a storage that a table uses is not dropped, and no file of it
+is touched when it is.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from tilth.base.errors import ConflictError, InvalidInputError
+from tilth.base.settings import read_settings
+from tilth.model.storage import DEFAULT_STORAGE, Storage
+from tilth.model.table import Relation, TableDef, full_name
+from tilth.sql.context.audit import audited
+from tilth.sql.context.services import Call, Services
+from tilth.sql.grammar import CreateStorage, DropStorage, ShowCreateStorage, ShowStorages, StorageStatement, render
+from tilth.sql.results.answer import Outcome, done
+from tilth.sql.statements.show import is_like
+from tilth.sql.system_tables import find_system_table
+from tilth.storage import (
+    NodeStorageSettings,
+    StorageSettings,
+    StoreRoot,
+    check_from_sql,
+    claim_place,
+    parse_root,
+    place_text,
+)
+
+_USERS_SHOWN_MAX = 10
+_NAME_CHARACTERS_MAX = 128
+#: Definitions are read, changed and declared by one statement at a time.
+_one_at_a_time = threading.Lock()
+
+
+class StorageExistsError(ConflictError):
+    """the storage exists already"""
+
+    code = "STORAGE_EXISTS"
+
+
+class StorageInUseError(ConflictError):
+    """the storage is used"""
+
+    code = "STORAGE_IN_USE"
+
+
+def storages(services: Services, call: Call, statement: StorageStatement) -> Outcome:
+    match statement:
+        case ShowStorages(like=like):
+            table = find_system_table("storages").build(services)
+            kept = [is_like(name, like) for name in table["name"].to_pylist()]
+            return Outcome(table=table.filter(pa.array(kept, pa.bool_())))
+        case ShowCreateStorage(storage=name):
+            root = services.root.named(name).text
+            text = render(CreateStorage(storage=name, root=root, if_not_exists=name == DEFAULT_STORAGE))
+            return Outcome(table=pa.table({"statement": pa.array([text], pa.string())}))
+        case CreateStorage():
+            with audited(services, call, verb="CREATE STORAGE"), _one_at_a_time:
+                return _create(services, statement)
+        case DropStorage():
+            with audited(services, call, verb="DROP STORAGE"), _one_at_a_time:
+                return _drop(services, statement)
+
+
+def _create(services: Services, statement: CreateStorage) -> Outcome:
+    """Raises StorageExistsError, BadStoreError, and what the store says."""
+    name = statement.storage
+    if not name.isprintable() or len(name) > _NAME_CHARACTERS_MAX:
+        hint = f"at most {_NAME_CHARACTERS_MAX} printable characters"
+        raise InvalidInputError("not a name of a storage", storage=name, hint=hint)
+    if name in services.root.all():
+        if statement.if_not_exists:
+            return done(f"exists already: {name}")
+        raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
+    root = check_from_sql(statement.root, read_settings(NodeStorageSettings, services.node_settings.texts))
+    _check_apart(services, root)
+    claim_place(root)
+    storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms())
+    if not services.catalog.storages.create(storage):
+        raise StorageExistsError(storage=name, hint="it was made meanwhile")
+    _declare(services)
+    return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
+
+
+def _check_apart(services: Services, root: StoreRoot) -> None:
+    """Raises StorageExistsError for a place that has a name, and for other keys to a bucket that is used."""
+    for name, other in services.root.all().items():
+        if place_text(other) == place_text(root):
+            raise StorageExistsError("this place is a storage already", storage=name, root=root)
+        if (other.kind, other.bucket) == (root.kind, root.bucket) and other.options != root.options:
+            hint = "Spark has one way to a bucket: give the same endpoint and keys, or use another bucket"
+            raise StorageExistsError("this bucket is reached in another way already", storage=name, hint=hint)
+
+
+def _drop(services: Services, statement: DropStorage) -> Outcome:
+    """Raises StorageNotFoundError, and StorageInUseError with who uses it."""
+    name = statement.storage
+    if statement.if_exists and name not in services.root.all():
+        return done(f"no such storage: {name}")
+    services.root.named(name)
+    if name == DEFAULT_STORAGE:
+        raise StorageInUseError("this storage is always there", storage=name)
+    users = [full_name(each) for each in _relations(services) if _storage_of(each) == name]
+    if users:
+        more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
+        hint = "drop them; dropped tables count until their files are removed, see system.dropped_tables"
+        raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
+    services.catalog.storages.drop(name)
+    _declare(services)
+    return done(f"storage dropped: {name}; its files were not touched")
+
+
+def _declare(services: Services) -> None:
+    services.root.declare({each.name: parse_root(each.root) for each in services.catalog.storages.all()})
+
+
+def _relations(services: Services) -> list[Relation]:
+    dropped = [each.relation for each in services.catalog.tables.dropped()]
+    return [*services.catalog.tables.all(), *dropped]
+
+
+def _storage_of(relation: Relation) -> str:
+    """Return the storage of a table; empty for what has no files."""
+    return read_settings(StorageSettings, relation.settings).storage_policy if isinstance(relation, TableDef) else ""

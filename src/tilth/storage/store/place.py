@@ -1,0 +1,114 @@
+"""Places of tables: chosen once, proved to be writable, known again.
+
+Covers: the place of a node, claiming a new one, why one cannot be used. Does not cover: names of places (storages.py).
+Always holds: a place is written to before anybody relies on it; a place that is empty where tables should be is never
+taken for a new one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+from tilth.base.errors import ConflictError, TilthError
+from tilth.base.logs import Log
+from tilth.storage.store.local import sync_local_folder
+from tilth.storage.store.root import StoreRoot, local_root, parse_root
+from tilth.storage.store.stores import store_of
+
+#: In the data folder: the place that was chosen at the first start.
+ROOT_RECORD = "storage-root"
+#: In a place: whoever finds none has found another bucket, or a disk that is not mounted.
+PLACE_FILE = ".tilth"
+#: A place that does not answer for so long is away.
+ASK_SECONDS = 5.0
+_PLACE_CONTENT = b"a place of tables of Tilth\n"
+
+_log = Log("storage")
+
+
+class StoreLocationError(ConflictError):
+    """the tables of this node are somewhere else"""
+
+    code = "STORE_LOCATION"
+
+
+def tables_root(folder: Path, text: str) -> StoreRoot:
+    """Return the place of the tables' files, which is chosen at the first start.
+
+    Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
+    """
+    own = local_root(folder / "tables")
+    root = parse_root(text) if text else own
+    record = folder / ROOT_RECORD
+    if record.exists():
+        chosen = record.read_text().strip()
+        _check_place(root)
+    elif any((folder / "tables").iterdir()):
+        chosen = own.uri
+    else:
+        chosen = ""
+    if chosen and chosen != place_text(root):
+        hint = "files are not moved: start with the same storage.root, or a new data folder"
+        raise StoreLocationError(chosen=chosen, given=root, hint=hint)
+    if not chosen and root != own:
+        # Says at once what is wrong with the address or its keys.
+        claim_place(root)
+        with record.open("x") as file:
+            file.write(f"{place_text(root)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        sync_local_folder(str(folder))
+    return root
+
+
+def place_text(root: StoreRoot) -> str:
+    """Return what makes a root another place: its address and the server that has it, without keys."""
+    where = [root.option(name) for name in ("endpoint", "account")]
+    return " ".join((root.uri, *filter(None, where)))
+
+
+def _check_place(root: StoreRoot) -> None:
+    """Raises StoreLocationError where a store answers that the place is not the one that was chosen."""
+    try:
+        is_there = root.is_local or store_of(root).exist([PLACE_FILE]) == [True]
+    except TilthError as error:
+        # It may be back before somebody asks for a table; health says it.
+        _log.warning("store_not_checked", root=root, reason=error)
+        return
+    if not is_there:
+        hint = "the files of the tables are not there: look at the bucket and its prefix"
+        raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
+
+
+def claim_place(root: StoreRoot) -> None:
+    """Make a new place of tables: proves that it can be written. Raises what the store says."""
+    store = store_of(root)
+    store.prepare("", fsync=True)
+    store.put(PLACE_FILE, _PLACE_CONTENT)
+
+
+def place_troubles(roots: Mapping[str, StoreRoot]) -> dict[str, str]:
+    """Return by name why a place cannot be used now; empty: it can. All are asked at once, and none is waited for
+    longer than some seconds.
+    """
+    pool = ThreadPoolExecutor(max(1, len(roots)), thread_name_prefix="tilth-places")
+    try:
+        asked = {name: pool.submit(_trouble, root) for name, root in roots.items()}
+        wait(asked.values(), timeout=ASK_SECONDS)
+        silent = f"no answer in {ASK_SECONDS:g} seconds"
+        return {name: answer.result() if answer.done() else silent for name, answer in asked.items()}
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _trouble(root: StoreRoot) -> str:
+    if root.is_local:
+        return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
+    try:
+        is_there = store_of(root).exist([PLACE_FILE]) == [True]
+    except (TilthError, OSError) as error:
+        return error.message if isinstance(error, TilthError) else str(error)
+    return "" if is_there else "the place of the tables is not there any more"

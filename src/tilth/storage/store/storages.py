@@ -1,0 +1,96 @@
+"""Storages: places of tables that have a name.
+
+Covers: what a name stands for, which table lies where, what an address from SQL may refer to.
+Does not cover: proving a place (place.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
+Always holds: a table stays where it was made; `default` is there always and is the node's own place; an address from
+SQL reads no file and no variable but those that the node has set aside for that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+
+from tilth.base.errors import NotFoundError
+from tilth.model.storage import DEFAULT_STORAGE
+from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
+from tilth.storage.store.settings import NodeStorageSettings
+
+_ENVIRONMENT_PREFIX = "TILTH_STORAGE_"
+
+
+class StorageNotFoundError(NotFoundError):
+    """no such storage"""
+
+    code = "STORAGE_NOT_FOUND"
+
+
+class NamedRoots:
+    """The storages of a node, and which of its tables lies in which. For any thread."""
+
+    def __init__(self, default: StoreRoot, storage_of: Callable[[str], str | None]) -> None:
+        """`storage_of`: the storage of the table with this uuid; None where there is no such table (yet)."""
+        self.default = default
+        self._storage_of = storage_of
+        self._lock = threading.Lock()
+        self._roots: dict[str, StoreRoot] = {}
+        #: By the table's uuid, once it has been asked for: it never changes.
+        self._places: dict[str, str] = {}
+
+    def declare(self, storages: Mapping[str, StoreRoot]) -> None:
+        """Say which storages there are, beside `default`."""
+        with self._lock:
+            self._roots = dict(storages)
+
+    def all(self) -> dict[str, StoreRoot]:
+        """Return each storage, `default` first."""
+        with self._lock:
+            return {DEFAULT_STORAGE: self.default, **self._roots}
+
+    def named(self, name: str) -> StoreRoot:
+        """Raises StorageNotFoundError."""
+        storages = self.all()
+        if name not in storages:
+            raise StorageNotFoundError(storage=name, known=", ".join(storages), hint="SHOW STORAGES lists them")
+        return storages[name]
+
+    def of(self, table: str) -> StoreRoot:
+        """Return the root of the table with this uuid. Raises StorageNotFoundError."""
+        with self._lock:
+            place = self._places.get(table)
+        if place is None:
+            place = self._storage_of(table)
+            if place is None:
+                return self.default
+            with self._lock:
+                self._places[table] = place
+        return self.default if place == DEFAULT_STORAGE else self.named(place)
+
+    def __str__(self) -> str:
+        return str(self.default)
+
+
+def check_from_sql(text: str, settings: NodeStorageSettings) -> StoreRoot:
+    """Read the address of a storage that a statement gives. Raises BadStoreError."""
+    root = parse_root(text)
+    if root.is_local and not _is_below(root.uri, settings.local_folder):
+        hint = f"choose a folder below {settings.local_folder}" if settings.local_folder else "set storage.local-folder"
+        raise BadStoreError("statements may use folders of this machine only below storage.local-folder", hint=hint)
+    for name in SECRET_OPTIONS.get(root.kind, ()):
+        kind, _, where = root.option(name).partition(":")
+        if kind == "env" and not where.startswith(_ENVIRONMENT_PREFIX):
+            hint = f"name the variable {_ENVIRONMENT_PREFIX}.. in the environment of server and workers"
+            raise BadStoreError("statements may refer to variables of storages only", option=name, hint=hint)
+        if kind == "file" and not _is_below(where, settings.secrets_folder):
+            folder = settings.secrets_folder
+            hint = f"put it below {folder}" if folder else "set storage.secrets-folder, or use env:TILTH_STORAGE_.."
+            raise BadStoreError(
+                "statements may refer to files only below storage.secrets-folder", option=name, hint=hint
+            )
+    return root
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """True for a path below the folder, by its name."""
+    return bool(folder) and ".." not in PurePosixPath(path).parts and PurePosixPath(path).is_relative_to(folder)

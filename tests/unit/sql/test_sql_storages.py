@@ -1,0 +1,129 @@
+"""CREATE, DROP and SHOW STORAGE, and tables that name one: over a real catalog and folders of the local disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sql_world import SqlWorld
+from tilth.base.errors import TilthError
+from tilth.sql.grammar import parse, render
+from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql
+
+HOSTILE = 'it\'s `a` "b" \U0001f680'
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    (tmp_path / "places").mkdir()
+    return SqlWorld(tmp_path / "node", settings={"storage.local-folder": str(tmp_path / "places")})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE STORAGE s ROOT 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=env:TILTH_STORAGE_SECRET'",
+        "CREATE STORAGE IF NOT EXISTS `a b` ROOT '/folder/it\\'s'",
+        "DROP STORAGE s",
+        "DROP STORAGE IF EXISTS `a b`",
+        "SHOW STORAGES",
+        "SHOW STORAGES LIKE 's%'",
+        "SHOW CREATE STORAGE s",
+    ],
+)
+def test_statements_are_read_and_written_again(text: str) -> None:
+    statement = parse(text)
+    assert parse(render(statement)) == statement
+
+
+def test_a_storage_is_made_shown_used_and_dropped(world: SqlWorld, tmp_path: Path) -> None:
+    place = tmp_path / "places" / "one"
+    world.run(f"CREATE STORAGE `{HOSTILE.replace('`', '``')}` ROOT '{place}'")
+    assert (place / ".tilth").exists()
+    shown = world.rows("SELECT name, kind, root, tables, state, reason FROM system.storages")
+    assert shown[1:] == [(HOSTILE, "file", str(place), 0, "ok", None)]
+    [(text,)] = world.rows(f"SHOW CREATE STORAGE `{HOSTILE.replace('`', '``')}`")
+    assert str(place) in str(text)
+    escaped = HOSTILE.replace("'", "\\'")
+    world.run(f"CREATE TABLE t (a BIGINT) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = '{escaped}'")
+    assert world.rows("SELECT storage_policy FROM system.tables WHERE name = 't'") == [(HOSTILE,)]
+    world.run("INSERT INTO t VALUES (1)")
+    table = world.catalog.tables.find("default", "t")
+    assert table is not None
+    assert list((place / table.uuid / "data").iterdir())
+    with pytest.raises(TilthError, match=r"default\.t"):
+        world.run(f"DROP STORAGE `{HOSTILE.replace('`', '``')}`")
+    with pytest.raises(TilthError, match="a table stays in its storage"):
+        world.run("ALTER TABLE t MODIFY SETTING storage_policy = 'default'")
+    with pytest.raises(TilthError, match="a table stays in its storage"):
+        world.run("ALTER TABLE t RESET SETTING storage_policy")
+    world.run("DROP TABLE t")
+    with pytest.raises(TilthError, match=r"default\.t"):
+        world.run(f"DROP STORAGE `{HOSTILE.replace('`', '``')}`")
+
+
+def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorld, tmp_path: Path) -> None:
+    place = tmp_path / "places" / "one"
+    world.run(f"CREATE STORAGE s ROOT '{place}'")
+    world.run(f"CREATE STORAGE IF NOT EXISTS s ROOT '{place}'")
+    world.run("DROP STORAGE s")
+    world.run("DROP STORAGE IF EXISTS s")
+    assert (place / ".tilth").exists()
+    assert [name for (name,) in world.rows("SELECT name FROM system.storages")] == ["default"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("CREATE STORAGE s ROOT '/etc'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT '{places}/../out'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 's3://bucket/p?key=env:HOME&secret=env:HOME'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 's3://bucket/p?key=file:/etc/passwd&secret=file:/etc/passwd'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 's3://bucket/p?key=AKIA&secret=hunter2'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 's3://u:hunter2@bucket/p'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT 'hunter2'", "BAD_STORE"),
+        ("CREATE STORAGE s ROOT '{root}'", "BAD_STORE"),
+        ("CREATE STORAGE `default` ROOT '{places}/x'", "STORAGE_EXISTS"),
+        ("CREATE STORAGE s", "SYNTAX_ERROR"),
+        ("CREATE STORAGE s ROOT 17", "SYNTAX_ERROR"),
+        ("DROP STORAGE `default`", "STORAGE_IN_USE"),
+        ("DROP STORAGE nowhere", "STORAGE_NOT_FOUND"),
+        ("SHOW CREATE STORAGE nowhere", "STORAGE_NOT_FOUND"),
+        ("CREATE TABLE t (a BIGINT) ENGINE = MergeTree SETTINGS storage_policy = 'nowhere'", "STORAGE_NOT_FOUND"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_made(world: SqlWorld, tmp_path: Path, statement: str, code: str) -> None:
+    text = statement.format(places=tmp_path / "places", root=tmp_path / "node" / "tables")
+    with pytest.raises(TilthError) as raised:
+        world.run(text)
+    assert raised.value.code == code, str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert [name for (name,) in world.rows("SELECT name FROM system.storages")] == ["default"]
+    assert world.rows("SHOW TABLES") == []
+
+
+def test_one_place_has_one_name(world: SqlWorld, tmp_path: Path) -> None:
+    place = tmp_path / "places" / "one"
+    world.run(f"CREATE STORAGE one ROOT '{place}'")
+    with pytest.raises(TilthError, match="this place is a storage already"):
+        world.run(f"CREATE STORAGE two ROOT '{place}/'")
+
+
+def test_statements_refer_to_what_was_set_aside_for_them() -> None:
+    settings = NodeStorageSettings(local_folder="/places", secrets_folder="/secrets")
+    for text in (
+        "s3://b1b/p?key=env:TILTH_STORAGE_A&secret=file:/secrets/x",
+        "gs://b1b/p?credentials=file:/secrets/deep/x.json",
+        "hdfs://host:8020/p",
+        "/places/x",
+    ):
+        assert check_from_sql(text, settings).text == text
+    for text in (
+        "s3://b1b/p?key=env:TILTH_SERVICE_TOKEN&secret=file:/secrets/x",
+        "s3://b1b/p?key=env:TILTH_STORAGE_A&secret=file:/secrets/../etc/x",
+        "s3://b1b/p?key=env:TILTH_STORAGE_A&secret=file:/secretsx",
+        "/placesx",
+    ):
+        with pytest.raises(BadStoreError):
+            check_from_sql(text, settings)
