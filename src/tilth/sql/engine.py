@@ -415,10 +415,8 @@ def queue_of(statement: Statement, database: str) -> Queue:
 def perform(services: Services, call: Call, statement: Statement) -> Outcome:
     if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
         check_reads_all(call.settings)
-    if isinstance(statement, WarehouseStatement):
-        return warehouses.warehouses(services, call, statement)
-    if isinstance(statement, StorageStatement):
-        return storages.storages(services, call, statement)
+    if isinstance(statement, WarehouseStatement | StorageStatement):
+        return _perform_of_node(services, call, statement)
     match statement:
         case Query():
             return select.run_query(services, call, statement)
@@ -483,6 +481,12 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
         case ExplainMerge() | ExplainGc():
             return explain.explain(services, call, statement)
     assert_never(statement)
+
+
+def _perform_of_node(services: Services, call: Call, statement: WarehouseStatement | StorageStatement) -> Outcome:
+    if isinstance(statement, WarehouseStatement):
+        return warehouses.warehouses(services, call, statement)
+    return storages.storages(services, call, statement)
 
 
 def _known_format(name: str | None) -> str | None:

@@ -288,7 +288,7 @@ def test_kinds_that_are_not_there_are_refused_by_name(text: str, culprit: str) -
     [
         (
             "CREATE TABEL t (a Int8)",
-            "expected DATABASE, TABLE, MATERIALIZED VIEW or",
+            "expected DATABASE, TABLE, MATERIALIZED VIEW, STORAGE or",
             (1, 8),
             "did you mean TABLE?",
         ),

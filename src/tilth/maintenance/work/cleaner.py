@@ -21,7 +21,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState
-from tilth.storage import FilesLeftError, Roots, clean_transaction, drop_table_folder
+from tilth.storage import FilesLeftError, Roots, clean_transaction, drop_table_folder, parse_root
 
 #: A running transaction that nobody works on is lost after this.
 LOST_AFTER_MS = 600_000
@@ -79,7 +79,8 @@ class Cleaner:
         left = [txn for txn in self._catalog.transactions.unfinished() if txn.id < self._began]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
-            self._remove(txn)
+            # Where its storage is away, later.
+            self._guarded("clean_transaction", str(txn.id), partial(self._remove, txn))
         return len(left)
 
     def tick(self) -> None:
@@ -111,7 +112,7 @@ class Cleaner:
         """End a dropped table for good: first its records, then its folder."""
         folders = self._folders()
         if uuid not in folders:
-            self._put_folders([*folders, uuid])
+            self._put_folders(folders | {uuid: self._root.of(uuid).text})
         try:
             self._catalog.tables.forget(uuid)
         except TableNotFoundError:
@@ -165,16 +166,21 @@ class Cleaner:
             self._guarded("remove_folder", uuid, partial(self._remove_folder, uuid))
 
     def _remove_folder(self, uuid: str) -> None:
+        folders = self._folders()
         if self._catalog.tables.by_id(uuid) is None:
-            drop_table_folder(self._root, uuid)
+            drop_table_folder(parse_root(folders[uuid]), uuid)
             _log.info("table_folder_removed", cause_id=uuid)
-        self._put_folders([each for each in self._folders() if each != uuid])
+        del folders[uuid]
+        self._put_folders(folders)
 
-    def _folders(self) -> list[str]:
+    def _folders(self) -> dict[str, str]:
+        """Return the tables whose folders are to go, and the root of each: nothing else knows it any more."""
         found = self._catalog.state.get(_FOLDERS)
-        return [] if found is None else msgspec.msgpack.decode(found, type=list[str])
+        stored = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str] | list[str])
+        # Of an older version, which had one root.
+        return stored if isinstance(stored, dict) else {uuid: self._root.of(uuid).text for uuid in stored}
 
-    def _put_folders(self, folders: list[str]) -> None:
+    def _put_folders(self, folders: dict[str, str]) -> None:
         self._catalog.state.put(_FOLDERS, msgspec.msgpack.encode(folders))
 
     def _left(self) -> dict[int, list[str]]:

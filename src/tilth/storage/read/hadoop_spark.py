@@ -69,7 +69,8 @@ def object_error(path: str, text: str, because: str) -> TilthError:
         return PartFileNotFoundError(file=path, because=because)
     for words, kind in _NO_ANSWER.items():
         if words.search(text):
-            return kind(file=path, because=because)
+            message = "the store does not answer" if kind is StoreAwayError else ""
+            return kind(message, file=path, because=because)
     return PartFileCorruptError(file=path, because=because)
 
 
