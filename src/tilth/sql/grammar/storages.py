@@ -15,7 +15,7 @@ def parse_create_storage(cursor: Cursor) -> CreateStorage:
     name = cursor.name(_NAME)
     cursor.expect("ROOT")
     if not cursor.is_string():
-        hint = "put it in single quotes: ROOT 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=env:TILTH_STORAGE_SECRET'"
+        hint = "put it in single quotes: ROOT 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=..'"
         raise cursor.expected("the address of the storage", hint=hint)
     return CreateStorage(storage=name, root=cursor.string("the address"), if_not_exists=if_not_exists)
 
