@@ -44,7 +44,8 @@ def _kills(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
         _less("replaced_p50_s", statistics.median(blows.killed_s), "s"),
         _less("replaced_p95_s", float(np.percentile(blows.killed_s, PERCENTILE)), "s", 5),
         _less("replaced_max_s", max(blows.killed_s), "s"),
-        _less("hung_jvm_max_s", max(blows.stopped_s), "s", 15),
+        _less("hung_jvm_found_max_s", max(blows.found_s), "s", 15),
+        _less("hung_jvm_commit_max_s", max(blows.stopped_s), "s"),
         _more("kills_lost_nothing", float(blows.is_right), "yes", 1),
     ]
 

@@ -30,6 +30,8 @@ UNDER_WAY_SECONDS = 0.05
 @dataclass(frozen=True, slots=True)
 class Blows:
     killed_s: list[float]
+    #: Until the consumer is no longer where the JVM was stopped; until it has committed elsewhere.
+    found_s: list[float]
     stopped_s: list[float]
     #: Each message was a row at the end, once.
     is_right: bool
@@ -51,7 +53,8 @@ def strike(folder: Path, *, kills: int, stops: int) -> Blows:
             wait(lambda: stage.node.value(ROUNDS) >= 3, "the first rounds")
             killed = [_kill(stage) for _ in range(kills)]
             stopped = [_stop(stage) for _ in range(stops)]
-        return Blows(killed, stopped, check_stream(stage, stream.sent))
+        found, committed = ([each[place] for each in stopped] for place in range(2))
+        return Blows(killed, found, committed, check_stream(stage, stream.sent))
 
 
 def _kill(stage: Stage) -> float:
@@ -63,13 +66,15 @@ def _kill(stage: Stage) -> float:
     return _told(stage, name, "killed", seconds)
 
 
-def _stop(stage: Stage) -> float:
+def _stop(stage: Stage) -> tuple[float, float]:
     name = _struck(stage)
     (jvm,) = [each for each in psutil.Process(stage.workers[name].pid).children() if each.name() == "java"]
     began = time.monotonic()
     jvm.suspend()
+    wait(lambda: stage.worker_of("k") != name, "the stopped JVM to be found")
+    found = time.monotonic() - began
     # The worker ends it and starts another one.
-    return _told(stage, name, "stopped", _seconds_to_commit(stage, began))
+    return found, _told(stage, name, f"stopped, found after {found:.1f} s", _seconds_to_commit(stage, began))
 
 
 def _struck(stage: Stage) -> str:

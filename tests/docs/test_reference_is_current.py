@@ -27,7 +27,9 @@ FOLDER = ROOT / "docs" / "reference"
 
 def blocks() -> list[str]:
     """The examples of the SQL page, those that need a broker or a bucket too."""
-    return re.findall(r"^```sql(?: broker| storage)?\n(.*?)^```", (FOLDER / "sql.md").read_text(), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        r"^```sql(?: broker| storage)?\n(.*?)^```", (FOLDER / "sql.md").read_text(), re.MULTILINE | re.DOTALL
+    )
 
 
 @pytest.mark.parametrize("name", sorted(make_docs.pages()))
