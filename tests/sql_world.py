@@ -354,7 +354,7 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
         dispatcher=FakeDispatch(),
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
-        root=NamedRoots(root, catalog.storage_of),
+        root=NamedRoots(clock, root, catalog.storage_of),
         backups=local_root(Path(root.uri).parent / "backups"),
         server="s1",
     )

@@ -7,6 +7,7 @@ Always holds: objects outlive the process.
 from __future__ import annotations
 
 import re
+import signal
 import time
 from pathlib import Path
 from urllib.error import HTTPError, URLError
@@ -94,6 +95,18 @@ class S3Server:
     def kill(self) -> None:
         """`kill -9`, by its pid; objects that were answered for are there after the next start."""
         self._process.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP: it takes connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        process = self._process.running()
+        assert process is not None
+        process.send_signal(number)
 
     def create_bucket(self, name: str) -> None:
         (self.folder / "buckets" / name).mkdir(exist_ok=True)

@@ -69,7 +69,6 @@ from tilth.storage import (
     clean_transaction,
     local_root,
     parse_root,
-    place_troubles,
     tables_root,
     write_probe,
 )
@@ -124,7 +123,7 @@ class Node:
         try:
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
             #: Which table lies where.
-            self._roots = NamedRoots(root, lambda table: self.catalog.storage_of(table))
+            self._roots = NamedRoots(self._clock, root, lambda table: self.catalog.storage_of(table))
             self._open_catalog(given)
             self._open_warehouse(given)
             self._open_flows(given)
@@ -171,14 +170,12 @@ class Node:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
         components["spark"] = _state(self._check_spark)
-        # The node's own disk is asked for more than an answer.
-        others = self._roots.all()
-        if self._roots.default.is_local:
-            others.pop(DEFAULT_STORAGE)
-            components["tables folder"] = _state(lambda: check_writable(Path(self._roots.default.uri)))
-        for name, trouble in place_troubles(others).items():
+        for name, state in self._roots.states().items():
             component = "tables folder" if name == DEFAULT_STORAGE else f"storage {name}"
-            components[component] = trouble or "ok"
+            components[component] = state.trouble or "ok"
+        if self._roots.default.is_local:
+            # The node's own disk is asked for more than an answer.
+            components["tables folder"] = _state(lambda: check_writable(Path(self._roots.default.uri)))
         return components
 
     def ready(self) -> Health:
@@ -317,14 +314,20 @@ class Node:
 
     def _probes(self) -> tuple[StorageProbe, ...]:
         """Files that prove to a worker that it sees the tables' files."""
-        content = self._run_id.encode()
-        roots = self._roots.all()
-        away = {name for name, trouble in place_troubles(roots).items() if trouble and name != DEFAULT_STORAGE}
-        return tuple(
-            StorageProbe(root=root.text, path=write_probe(root, content), content=content)
-            for name, root in roots.items()
-            if name not in away
-        )
+        content, probes = self._run_id.encode(), []
+        states = self._roots.states()
+        for name, root in self._roots.all().items():
+            is_default = name == DEFAULT_STORAGE
+            if not is_default and name in states and states[name].trouble:
+                continue
+            try:
+                probes.append(StorageProbe(root=root.text, path=write_probe(root, content), content=content))
+            except (TilthError, OSError) as error:
+                if is_default:
+                    raise
+                # It holds up its own tables only.
+                _log.warning("storage_not_probed", storage=name, reason=error)
+        return tuple(probes)
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
         root = self._roots

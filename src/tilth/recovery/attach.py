@@ -58,6 +58,7 @@ _NOT_IN_FILES = (
     "OFFSET before rounds begin, or rows come twice",
     "drops are not in files: partitions, tables and rows that were dropped, or had expired, in the last hours are back "
     "where their files are still there",
+    "storages are not in files: CREATE STORAGE those again that storage_policy of a table names",
     "tables without files, mutations under way, labels of inserts, warehouses, switches and reads of the past are not "
     "in files",
 )

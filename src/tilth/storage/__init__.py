@@ -90,7 +90,6 @@ if TYPE_CHECKING:
         StoreLocationError,
         claim_place,
         place_text,
-        place_troubles,
         tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
@@ -244,7 +243,6 @@ __all__ = [
     "partition_id",
     "partition_ids",
     "place_text",
-    "place_troubles",
     "presence_name",
     "read_changes",
     "read_deletes",

@@ -149,6 +149,13 @@ def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: 
             sql("SELECT count(*) FROM r_cold WHERE id >= 0")
         failed = "SELECT count(*) FROM system.bg_threads WHERE table = 'k_cold' AND last_exception LIKE '%s3://cold%'"
         wait(lambda: world.node.value(failed) > 0, "the consumer to name its storage")
+        # One that hangs is known, too: nobody waits for it.
+        world.stores["warm"].pause()
+        try:
+            wait(lambda: state_of(world, "warm") == "away", "a storage that hangs to be told")
+        finally:
+            world.stores["warm"].go_on()
+        wait(lambda: state_of(world, "warm") == "ok", "it to be well again")
         # The node starts without it, too.
         world.node.kill()
         world.node.start()
@@ -162,6 +169,11 @@ def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: 
     verified = sql("SYSTEM VERIFY r_cold")
     assert all(row[verified.names.index("ok")] for row in verified.rows)
     wait(lambda: world.node.connection.health().components["storage cold"] == "ok", "health")
+
+
+def state_of(world: World, name: str) -> str:
+    [(state,)] = world.node.connection.sql(f"SELECT state FROM system.storages WHERE name = '{name}'").rows
+    return str(state)
 
 
 def is_up(world: World) -> bool:

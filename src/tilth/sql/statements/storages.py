@@ -8,6 +8,8 @@ is touched when it is.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 
@@ -33,6 +35,7 @@ from tilth.storage import (
 
 _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
+_OWNER = "owner of storages"
 #: Definitions are read, changed and declared by one statement at a time.
 _one_at_a_time = threading.Lock()
 
@@ -67,6 +70,14 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
                 return _drop(services, statement)
 
 
+@contextmanager
+def kept_storage(services: Services, name: str) -> Iterator[None]:
+    """While it is held, the storage is there and stays. Raises StorageNotFoundError."""
+    with nullcontext() if name == DEFAULT_STORAGE else _one_at_a_time:
+        services.root.named(name)
+        yield
+
+
 def _create(services: Services, statement: CreateStorage) -> Outcome:
     """Raises StorageExistsError, BadStoreError, and what the store says."""
     name = statement.storage
@@ -79,12 +90,21 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
         raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
     root = check_from_sql(statement.root, read_settings(NodeStorageSettings, services.node_settings.texts))
     _check_apart(services, root)
-    claim_place(root)
+    claim_place(root, _owner(services))
     storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms())
     if not services.catalog.storages.create(storage):
         raise StorageExistsError(storage=name, hint="it was made meanwhile")
     _declare(services)
     return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
+
+
+def _owner(services: Services) -> str:
+    """Return the id by which places know this catalog's node; drawn once."""
+    found = services.catalog.state.get(_OWNER)
+    if found is None:
+        found = services.ids().encode()
+        services.catalog.state.put(_OWNER, found)
+    return found.decode()
 
 
 def _check_apart(services: Services, root: StoreRoot) -> None:
@@ -108,7 +128,7 @@ def _drop(services: Services, statement: DropStorage) -> Outcome:
     users = [full_name(each) for each in _relations(services) if _storage_of(each) == name]
     if users:
         more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
-        hint = "drop them; dropped tables count until their files are removed, see system.dropped_tables"
+        hint = "drop them; dropped tables count until they are forgotten, see system.dropped_tables"
         raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
     services.catalog.storages.drop(name)
     _declare(services)

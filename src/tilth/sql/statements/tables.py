@@ -41,6 +41,7 @@ from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_toget
 from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
+from tilth.sql.statements.storages import kept_storage
 from tilth.storage import StorageSettings, check_partition_by
 
 
@@ -75,7 +76,8 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
     check_named(services, settings)
-    services.root.named(read_settings(StorageSettings, settings).storage_policy)
+    storage = read_settings(StorageSettings, settings).storage_policy
+    services.root.named(storage)
     table = TableDef(
         uuid="",
         database=database,
@@ -92,7 +94,8 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
         next_column_id=len(schema.columns) + 1,
     )
     _check_table(statement, table)
-    made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
+    with kept_storage(services, storage):
+        made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
     services.maintenance.wake()
     return done(f"table created: {full_name(made)}")
 

@@ -14,8 +14,8 @@ from tilth.base.settings import read_settings
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable
-from tilth.storage import StorageSettings, place_troubles
+from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.storage import StorageSettings
 from tilth.warehouse import WarehouseInfo
 
 
@@ -50,22 +50,23 @@ SERVERS = SystemTable(
 
 
 def _rows_of_storages(services: Services) -> Iterator[Row]:
-    storages = services.root.all()
-    troubles = place_troubles(storages)
+    states, storages = services.root.states(), services.root.all()
     tables = Counter(
         read_settings(StorageSettings, one.settings).storage_policy
         for one in services.catalog.tables.all()
         if isinstance(one, TableDef)
     )
-    for name, root in storages.items():
+    for name in (each for each in storages if each in states):
+        root = storages[name]
         yield Row(
             root,
             name=name,
             kind=root.kind,
             root=root.uri,
             tables=tables[name],
-            state="away" if troubles[name] else "ok",
-            reason=troubles[name] or None,
+            state="away" if states[name].trouble else "ok",
+            reason=states[name].trouble or None,
+            since=time_of_ms(states[name].since_ms),
         )
 
 
@@ -79,6 +80,7 @@ STORAGES = SystemTable(
         ColumnDoc("tables", INTEGER, "Tables whose files are there."),
         ColumnDoc("state", TEXT, "`ok`, or `away`: it does not answer now, or not as it should."),
         ColumnDoc("reason", TEXT, "Why it is away; NULL: it is not."),
+        ColumnDoc("since", TIME, "Since when that is so, as far as this server has looked."),
     ),
     rows=_rows_of_storages,
 )

@@ -8,8 +8,6 @@ taken for a new one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 from tilth.base.errors import ConflictError, TilthError
@@ -22,8 +20,6 @@ from tilth.storage.store.stores import store_of
 ROOT_RECORD = "storage-root"
 #: In a place: whoever finds none has found another bucket, or a disk that is not mounted.
 PLACE_FILE = ".tilth"
-#: A place that does not answer for so long is away.
-ASK_SECONDS = 5.0
 _PLACE_CONTENT = b"a place of tables of Tilth\n"
 
 _log = Log("storage")
@@ -83,28 +79,23 @@ def _check_place(root: StoreRoot) -> None:
         raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
 
 
-def claim_place(root: StoreRoot) -> None:
-    """Make a new place of tables: proves that it can be written. Raises what the store says."""
+def claim_place(root: StoreRoot, owner: str = "") -> None:
+    """Make a new place of tables: proves that it can be written. `owner`: a node's id; with one, a place that is
+    somebody else's is refused.
+
+    Raises StoreLocationError, and what the store says.
+    """
     store = store_of(root)
     store.prepare("", fsync=True)
-    store.put(PLACE_FILE, _PLACE_CONTENT)
+    content = _PLACE_CONTENT + (f"node={owner}\n".encode() if owner else b"")
+    if owner and store.exist([PLACE_FILE]) == [True] and store.read(PLACE_FILE).to_pybytes() != content:
+        hint = f"choose another prefix; if that node is gone for good, remove {PLACE_FILE} there"
+        raise StoreLocationError("another node keeps tables in this place", root=root, hint=hint)
+    store.put(PLACE_FILE, content)
 
 
-def place_troubles(roots: Mapping[str, StoreRoot]) -> dict[str, str]:
-    """Return by name why a place cannot be used now; empty: it can. All are asked at once, and none is waited for
-    longer than some seconds.
-    """
-    pool = ThreadPoolExecutor(max(1, len(roots)), thread_name_prefix="tilth-places")
-    try:
-        asked = {name: pool.submit(_trouble, root) for name, root in roots.items()}
-        wait(asked.values(), timeout=ASK_SECONDS)
-        silent = f"no answer in {ASK_SECONDS:g} seconds"
-        return {name: answer.result() if answer.done() else silent for name, answer in asked.items()}
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _trouble(root: StoreRoot) -> str:
+def place_trouble(root: StoreRoot) -> str:
+    """Return why a place cannot be used now; empty: it can."""
     if root.is_local:
         return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
     try:

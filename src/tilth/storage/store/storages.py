@@ -12,8 +12,10 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
+from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.model.storage import DEFAULT_STORAGE
+from tilth.storage.store.place_watch import PlaceState, PlaceWatch
 from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
 from tilth.storage.store.settings import NodeStorageSettings
 
@@ -29,9 +31,10 @@ class StorageNotFoundError(NotFoundError):
 class NamedRoots:
     """The storages of a node, and which of its tables lies in which. For any thread."""
 
-    def __init__(self, default: StoreRoot, storage_of: Callable[[str], str | None]) -> None:
+    def __init__(self, clock: Clock, default: StoreRoot, storage_of: Callable[[str], str | None]) -> None:
         """`storage_of`: the storage of the table with this uuid; None where there is no such table (yet)."""
         self.default = default
+        self._watch = PlaceWatch(clock, self.all)
         self._storage_of = storage_of
         self._lock = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
@@ -66,6 +69,10 @@ class NamedRoots:
             with self._lock:
                 self._places[table] = place
         return self.default if place == DEFAULT_STORAGE else self.named(place)
+
+    def states(self) -> dict[str, PlaceState]:
+        """Return by name whether each storage can be used now."""
+        return self._watch.states()
 
     def __str__(self) -> str:
         return str(self.default)

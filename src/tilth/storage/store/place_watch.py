@@ -1,0 +1,104 @@
+"""States of places: asked for in the background, known at once.
+
+Covers: one question at a time for each place, its last answer, since when. Does not cover: what is asked (place.py).
+Always holds: a place that hangs costs one waiting thread and holds up nobody for longer than some seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tilth.base.clock import Clock
+from tilth.storage.store.place import place_trouble
+from tilth.storage.store.root import StoreRoot
+
+#: An answer is given again for so long.
+FRESH_SECONDS = 1.0
+#: A place that does not answer for so long is away.
+ASK_SECONDS = 5.0
+#: So long an asker waits for a newer answer where there is an older one.
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceState:
+    #: Why it cannot be used; empty: it can.
+    trouble: str
+    #: Since when that is so, in milliseconds since 1970, as far as was looked.
+    since_ms: int
+
+
+@dataclass(slots=True)
+class _Known:
+    root: StoreRoot
+    state: PlaceState | None = None
+    answered: float = 0.0
+    #: When the question that is under way was asked; None: there is none.
+    asked: float | None = None
+    changed: threading.Condition = field(default_factory=threading.Condition)
+
+
+class PlaceWatch:
+    """The states of some places. For any thread."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        places: Callable[[], Mapping[str, StoreRoot]],
+        *,
+        look: Callable[[StoreRoot], str] = place_trouble,
+        ask_seconds: float = ASK_SECONDS,
+    ) -> None:
+        """`look`: returns why a place cannot be used."""
+        self._clock = clock
+        self._places = places
+        self._ask_place = look
+        self._ask_seconds = ask_seconds
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def states(self) -> dict[str, PlaceState]:
+        """Return the state of each place, by its name."""
+        places = self._places()
+        with self._lock:
+            self._known = {
+                name: known if (known := self._known.get(name)) is not None and known.root == root else _Known(root)
+                for name, root in places.items()
+            }
+            looked = dict(self._known)
+        for known in looked.values():
+            self._ask(known)
+        return {name: self._state(known) for name, known in looked.items()}
+
+    def _ask(self, known: _Known) -> None:
+        now = self._clock.monotonic()
+        with known.changed:
+            is_fresh = known.state is not None and now - known.answered < FRESH_SECONDS
+            if known.asked is not None or is_fresh:
+                return
+            known.asked = now
+        # A process that ends does not wait for it.
+        threading.Thread(target=self._look, args=(known,), name="tilth-place", daemon=True).start()
+
+    def _look(self, known: _Known) -> None:
+        trouble = self._ask_place(known.root)
+        with known.changed:
+            known.asked, known.answered = None, self._clock.monotonic()
+            self._note(known, trouble)
+            known.changed.notify_all()
+
+    def _state(self, known: _Known) -> PlaceState:
+        with known.changed:
+            seconds = self._ask_seconds if known.state is None else min(_LOOK_SECONDS, self._ask_seconds)
+            known.changed.wait_for(lambda: known.asked is None, timeout=seconds)
+            is_silent = known.asked is not None and self._clock.monotonic() - known.asked >= self._ask_seconds
+            if is_silent or known.state is None:
+                self._note(known, f"no answer in {self._ask_seconds:g} seconds")
+            assert known.state is not None
+            return known.state
+
+    def _note(self, known: _Known, trouble: str) -> None:
+        if known.state is None or known.state.trouble != trouble:
+            known.state = PlaceState(trouble, self._clock.now_ms())

@@ -1,0 +1,59 @@
+"""Places of tables: whose they are, and how they are when one hangs."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tilth.base.clock import SystemClock
+from tilth.storage import StoreLocationError, StoreRoot, claim_place, local_root
+from tilth.storage.store.place_watch import PlaceWatch
+
+
+def test_a_place_belongs_to_one_node(tmp_path: Path) -> None:
+    root = local_root(tmp_path / "place")
+    claim_place(root, "one")
+    claim_place(root, "one")
+    with pytest.raises(StoreLocationError, match="another node"):
+        claim_place(root, "two")
+    # A node's own place, which says nothing of its owner.
+    other = local_root(tmp_path / "other")
+    claim_place(other)
+    with pytest.raises(StoreLocationError, match="another node"):
+        claim_place(other, "one")
+
+
+def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> None:
+    answers, asked = threading.Event(), []
+
+    def look(root: StoreRoot) -> str:
+        asked.append(root.uri)
+        if root.uri == "/hangs":
+            answers.wait(30)
+        return ""
+
+    places = {"well": local_root("/well"), "hangs": local_root("/hangs")}
+    watch = PlaceWatch(SystemClock(), lambda: places, look=look, ask_seconds=0.1)
+    for _ in range(3):
+        states = watch.states()
+        assert states["well"].trouble == ""
+        assert states["hangs"].trouble == "no answer in 0.1 seconds"
+    assert asked.count("/hangs") == 1
+    since = states["hangs"].since_ms
+    assert watch.states()["hangs"].since_ms == since
+    answers.set()
+    while watch.states()["hangs"].trouble:
+        threading.Event().wait(0.01)
+    places.pop("hangs")
+    assert list(watch.states()) == ["well"]
+
+
+def test_a_place_that_goes_away_is_told_with_its_reason() -> None:
+    troubles = {"/a": ""}
+    watch = PlaceWatch(SystemClock(), lambda: {"a": local_root("/a")}, look=lambda root: troubles[root.uri])
+    assert watch.states()["a"].trouble == ""
+    troubles["/a"] = "it is gone"
+    while watch.states()["a"].trouble != "it is gone":
+        threading.Event().wait(0.05)
