@@ -127,3 +127,12 @@ def test_statements_refer_to_what_was_set_aside_for_them() -> None:
     ):
         with pytest.raises(BadStoreError):
             check_from_sql(text, settings)
+
+
+def test_a_folder_whose_disk_is_not_mounted_is_away(world: SqlWorld, tmp_path: Path) -> None:
+    place = tmp_path / "places" / "one"
+    world.run(f"CREATE STORAGE one ROOT '{place}'")
+    place.rename(tmp_path / "unmounted")
+    place.mkdir()
+    [(state, reason)] = world.rows("SELECT state, reason FROM system.storages WHERE name = 'one'")
+    assert (state, reason) == ("away", "the place of the tables is not there any more")

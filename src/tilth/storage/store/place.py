@@ -96,8 +96,6 @@ def claim_place(root: StoreRoot, owner: str = "") -> None:
 
 def place_trouble(root: StoreRoot) -> str:
     """Return why a place cannot be used now; empty: it can."""
-    if root.is_local:
-        return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
     try:
         is_there = store_of(root).exist([PLACE_FILE]) == [True]
     except (TilthError, OSError) as error:

@@ -8,6 +8,7 @@ SQL reads no file and no variable but those that the node has set aside for that
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
@@ -15,6 +16,7 @@ from pathlib import PurePosixPath
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.model.storage import DEFAULT_STORAGE
+from tilth.storage.store.place import place_trouble
 from tilth.storage.store.place_watch import PlaceState, PlaceWatch
 from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
 from tilth.storage.store.settings import NodeStorageSettings
@@ -34,7 +36,7 @@ class NamedRoots:
     def __init__(self, clock: Clock, default: StoreRoot, storage_of: Callable[[str], str | None]) -> None:
         """`storage_of`: the storage of the table with this uuid; None where there is no such table (yet)."""
         self.default = default
-        self._watch = PlaceWatch(clock, self.all)
+        self._watch = PlaceWatch(clock, self.all, look=self._trouble)
         self._storage_of = storage_of
         self._lock = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
@@ -73,6 +75,12 @@ class NamedRoots:
     def states(self) -> dict[str, PlaceState]:
         """Return by name whether each storage can be used now."""
         return self._watch.states()
+
+    def _trouble(self, root: StoreRoot) -> str:
+        if root == self.default and root.is_local:
+            # The node's own folder was not chosen, and has no sign of that.
+            return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
+        return place_trouble(root)
 
     def __str__(self) -> str:
         return str(self.default)
