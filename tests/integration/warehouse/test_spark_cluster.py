@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,6 +152,41 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
         (source.sent, source.sent)
     ]
     assert all(row[2] for row in node.connection.sql("SYSTEM VERIFY d.t").rows)
+    wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
+
+
+def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
+    cluster: SparkCluster, node: NodeProcess, tables: str
+) -> None:
+    sql = node.connection.sql
+    sql("CREATE TABLE d.big (id BIGINT, v STRING, w STRING) ENGINE = MergeTree ORDER BY v")
+    sql("SYSTEM STOP MERGES d.big")
+    for first in range(0, 1_200_000, 300_000):
+        ids = f"range({first}, {first + 300_000})"
+        sql(f"INSERT INTO d.big SELECT id, sha2(CAST(id AS STRING), 256) AS v, 'old' AS w FROM {ids}")
+
+    def struck(statement: str, kind: str) -> None:
+        """Run the statement, and kill the executor that works while a task of this kind runs."""
+        begun = f"SELECT count(*) FROM system.tasks WHERE kind = '{kind}' AND table = 'd.big'"
+        running = f"{begun} AND state = 'running'"
+        before = node.value(begun)
+        with ThreadPoolExecutor(1) as pool:
+            said = pool.submit(sql, statement)
+            wait(lambda: said.done() or node.value(running) > 0, f"{kind} to run")
+            cluster.kill_executor()
+            # It was in the middle.
+            assert node.value(running) > 0 or node.value(begun) > before + 1
+            said.result()
+
+    struck("OPTIMIZE TABLE d.big FINAL", "merge")
+    assert node.value("SELECT count(*) FROM system.parts WHERE table = 'big' AND active") == 1
+    wait(lambda: len(cluster.executors()) == 2, "two executors")
+    # Mutations are stopped with merges.
+    sql("SYSTEM START MERGES d.big")
+    struck("ALTER TABLE d.big UPDATE w = concat('new ', v) WHERE id % 3 = 0 SETTINGS mutations_sync = 1", "mutate")
+    found = sql("SELECT count(*), count(DISTINCT id), count_if(w LIKE 'new %'), sum(id) FROM d.big").rows
+    assert found == [(1_200_000, 1_200_000, 400_000, 1_200_000 * 1_199_999 // 2)]
+    assert all(row[2] for row in sql("SYSTEM VERIFY d.big").rows)
     wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
 
 
