@@ -108,6 +108,31 @@ def read_all(
         yield decode(key, found.value)
 
 
+def put_new(kv: KeyValue, clock: Clock, key: bytes, value: bytes) -> bool:
+    """Store the value under a key that nobody has; False where somebody has it."""
+
+    def plan(view: ReadView) -> Plan[bool]:
+        found = view.get(key)
+        if found is not None:
+            # Ours, where the answer to the first attempt was lost.
+            return Plan(result=found.value == value)
+        return Plan(result=True, preconditions=[Absent(key)], puts={key: value})
+
+    return change(kv, clock, plan)
+
+
+def remove(kv: KeyValue, clock: Clock, key: bytes) -> None:
+    """Remove the key; does nothing where it is not there."""
+
+    def plan(view: ReadView) -> Plan[None]:
+        found = view.get(key)
+        if found is None:
+            return Plan(result=None)
+        return Plan(result=None, preconditions=[AtVersion(key, found.version)], deletes=[key])
+
+    change(kv, clock, plan)
+
+
 def remove_range(kv: KeyValue, clock: Clock, space: Space, *fields: str | int, end: bytes | None = None) -> int:
     """Remove all keys that begin with the fields (and lie before `end`), in bounded batches; return how many."""
     start = span(space, *fields)[0]

@@ -7,10 +7,10 @@ Covers: their definitions. Does not cover: `default`, which is the node's own pl
 from __future__ import annotations
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import Absent, AtVersion, KeyValue, ReadView
+from tilth.catalog.kv import KeyValue
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import Plan, change, read_all
+from tilth.catalog.records.small_commit import put_new, read_all, remove
 from tilth.model.storage import Storage
 
 
@@ -27,25 +27,8 @@ class Storages:
 
     def create(self, storage: Storage) -> bool:
         """Store a new definition; False where there is one of this name."""
-        key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
-
-        def plan(view: ReadView) -> Plan[bool]:
-            found = view.get(key)
-            if found is not None:
-                # Ours, where the answer to the first attempt was lost.
-                return Plan(result=found.value == value)
-            return Plan(result=True, preconditions=[Absent(key)], puts={key: value})
-
-        return change(self._kv, self._clock, plan)
+        return put_new(self._kv, self._clock, pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage))
 
     def drop(self, name: str) -> None:
         """Forget the definition; does nothing where there is none."""
-        key = pack(Space.STORAGE, name)
-
-        def plan(view: ReadView) -> Plan[None]:
-            found = view.get(key)
-            if found is None:
-                return Plan(result=None)
-            return Plan(result=None, preconditions=[AtVersion(key, found.version)], deletes=[key])
-
-        change(self._kv, self._clock, plan)
+        remove(self._kv, self._clock, pack(Space.STORAGE, name))

@@ -7,10 +7,10 @@ Always holds: `default` and `write` are there, defined or not.
 from __future__ import annotations
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import Absent, AtVersion, KeyValue, ReadView
+from tilth.catalog.kv import KeyValue
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import Plan, change, read_all
+from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove
 from tilth.model.warehouse import Drain, Warehouse
 
 
@@ -30,16 +30,7 @@ class Warehouses:
 
     def create(self, warehouse: Warehouse) -> bool:
         """Store a new definition; False where there is one of this name."""
-        key, value = pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse)
-
-        def plan(view: ReadView) -> Plan[bool]:
-            found = view.get(key)
-            if found is not None:
-                # Ours, where the answer to the first attempt was lost.
-                return Plan(result=found.value == value)
-            return Plan(result=True, preconditions=[Absent(key)], puts={key: value})
-
-        return change(self._kv, self._clock, plan)
+        return put_new(self._kv, self._clock, pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse))
 
     def replace(self, warehouse: Warehouse) -> None:
         """Store a definition in place of the former one, or as the first of its name."""
@@ -48,15 +39,7 @@ class Warehouses:
 
     def drop(self, name: str) -> None:
         """Forget the definition; does nothing where there is none."""
-        key = pack(Space.WAREHOUSE, name)
-
-        def plan(view: ReadView) -> Plan[None]:
-            found = view.get(key)
-            if found is None:
-                return Plan(result=None)
-            return Plan(result=None, preconditions=[AtVersion(key, found.version)], deletes=[key])
-
-        change(self._kv, self._clock, plan)
+        remove(self._kv, self._clock, pack(Space.WAREHOUSE, name))
 
     def drains(self) -> list[Drain]:
         """Workers that are to take no tasks."""

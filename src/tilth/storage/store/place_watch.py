@@ -14,7 +14,7 @@ from tilth.base.clock import Clock
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.root import StoreRoot
 
-#: An answer is given again for so long.
+#: That all is well is said again for so long.
 FRESH_SECONDS = 1.0
 #: A place that does not answer for so long is away.
 ASK_SECONDS = 5.0
@@ -75,7 +75,9 @@ class PlaceWatch:
     def _ask(self, known: _Known) -> None:
         now = self._clock.monotonic()
         with known.changed:
-            is_fresh = known.state is not None and now - known.answered < FRESH_SECONDS
+            # One that is back is known to be back at the next look.
+            is_well = known.state is not None and not known.state.trouble
+            is_fresh = is_well and now - known.answered < FRESH_SECONDS
             if known.asked is not None or is_fresh:
                 return
             known.asked = now
