@@ -34,12 +34,28 @@ SLOWEST = {
     "test_filters_find_every_row.py",
     "test_long_lists.py",
 }
+#: Characters of a failure that are shown at once; all of it is shown in the end.
+FAILURE_SHOWN_MAX = 2000
 #: How long processes that are on their way out may take.
 EXIT_SECONDS_MAX = 15.0
 
 
-def pytest_configure() -> None:
+class AtOnce:
+    """Names each test that fails when it fails: a run that is cut off says then what it has found."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\n{report.when} failed: {report.nodeid}\n{str(report.longrepr)[-FAILURE_SHOWN_MAX:]}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Gives Spark its Java and Python also when pytest is called without `make`, and all JVMs a quick start."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(AtOnce(config))
     os.environ[SESSION_VARIABLE] = uuid4().hex
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # JVMs that live for minutes: what optimises code for hours would take a third of the processor.

@@ -267,7 +267,10 @@ def test_a_killed_owner_takes_the_jvm_and_the_python_workers_with_it(tmp_path: P
         wait_until(lambda: not any(is_running(child.pid) for child in children))
     finally:
         owner.kill()
-        owner.communicate()
+        owner.wait()
+        # Not read to its end: what hangs might hold the other end.
+        if owner.stdout is not None:
+            owner.stdout.close()
 
 
 def test_a_wrong_java_is_told_by_what_was_found(tmp_path: Path) -> None:
