@@ -32,6 +32,60 @@ class StoreIOError(UnavailableError):
     code = "STORE_IO"
 
 
+class CatalogAwayError(UnavailableError):
+    """the catalog's database does not answer as it should"""
+
+    code = "CATALOG_AWAY"
+
+
+class ForeignSchemaError(ConflictError):
+    """the schema of the database holds something else than a catalog"""
+
+    code = "FOREIGN_SCHEMA"
+
+
+class CatalogExistsError(ConflictError):
+    """there is a catalog already"""
+
+    code = "CATALOG_EXISTS"
+
+
+class CatalogMovedError(ConflictError):
+    """this catalog was moved to another place, and is used there"""
+
+    code = "CATALOG_MOVED"
+
+
+class NotHostedError(RetryError):
+    """another server hosts this"""
+
+    code = "NOT_HOSTED"
+
+
+class ServerNameTakenError(ConflictError):
+    """another server of this catalog has this name, and lives"""
+
+    code = "SERVER_NAME_TAKEN"
+
+
+class TooManyServersError(ConflictError):
+    """the catalog has as many servers as it can have"""
+
+    code = "TOO_MANY_SERVERS"
+
+
+class ClockSkewError(UnavailableError):
+    """the clock of this server is wrong: nothing is committed with its times"""
+
+    code = "CLOCK_SKEW"
+
+
+class LeaseHeldError(RetryError):
+    """another server has not let go of it yet"""
+
+    code = "LEASE_HELD"
+
+
 class NewerFormatError(CorruptError):
     """a newer version of the program wrote this value"""
 

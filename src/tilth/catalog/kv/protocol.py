@@ -12,6 +12,8 @@ from typing import Protocol
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
+#: What others hear of a commit is a set of texts, the tables' uuids; this one stands for any.
+ALL_NEWS = "*"
 
 
 @dataclass(frozen=True, slots=True)

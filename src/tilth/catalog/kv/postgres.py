@@ -1,0 +1,407 @@
+"""The catalog in PostgreSQL: a table of keys and values, a commit in one round trip.
+
+Covers: connections, commits by the function of postgres_schema.py, views, what became of a commit whose answer was
+lost. Does not cover: what keys mean.
+Always holds: READ COMMITTED with row locks (SERIALIZABLE fails commits of neighbours); a view is one short transaction
+that only reads; a commit whose answer was lost is unknown only until the backend that had it is gone: then the
+connection's row in `writers` says. Several servers may have it open; one that knows an older form of the schema
+commits nothing any more once a newer one has upgraded it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime
+from typing import Any, TypeVar
+from uuid import UUID
+
+import psycopg
+from psycopg import Connection, errors, sql
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.ids import random_id
+from tilth.base.logs import Log
+from tilth.catalog.errors import (
+    CatalogAwayError,
+    CatalogExistsError,
+    ForeignSchemaError,
+    NewerFormatError,
+    StoreClosedError,
+)
+from tilth.catalog.kv import postgres_schema as text
+from tilth.catalog.kv.postgres_address import PostgresAddress
+from tilth.catalog.kv.postgres_presence import NEWS_CHARACTERS_MAX, NEWS_SEPARATOR, PostgresPresence
+from tilth.catalog.kv.protocol import (
+    ALL_NEWS,
+    FIRST_KEY,
+    Absent,
+    AtVersion,
+    Conflict,
+    KVOutcome,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    Versioned,
+)
+
+T = TypeVar("T")
+
+CONNECTIONS_MAX = 16
+#: Longest wait for a free connection, and for a database that is away to answer a read again.
+WAIT_SECONDS = 10.0
+CONNECT_SECONDS = 5
+#: A commit or a read that takes longer is given up by the database.
+STATEMENT_SECONDS = 30
+#: So long it is tried to find out what became of a commit.
+DECIDE_SECONDS = 10.0
+_DECIDE_AGAIN_SECONDS = 0.1
+#: Times that a commit is sent again after the database chose it as the victim of a collision.
+COLLISIONS_MAX = 20
+_CHUNK_ROWS = 1000
+_FIRST_CHUNK_ROWS = 100
+#: What a network that vanished looks like to a kernel that is asked to notice.
+_KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
+_COLLISIONS = (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected)
+
+_log = Log("catalog")
+
+
+class _Writer(Connection[TupleRow]):
+    """A connection that is known by a row of `writers`."""
+
+    id: UUID
+    backend: tuple[int, datetime | None]
+
+
+class PostgresKV:
+    """The store in a schema of a database, made if it is not there.
+
+    Raises CatalogAwayError, ForeignSchemaError, NewerFormatError.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        address: PostgresAddress,
+        environment: Mapping[str, str] | None = None,
+        *,
+        news_of: Callable[[Iterable[bytes]], Collection[str]] = lambda keys: (),
+    ) -> None:
+        """`news_of` says what other servers hear of a commit, by its keys."""
+        self._clock = clock
+        self._address = address
+        self._environment = os.environ if environment is None else environment
+        self._news_of = news_of
+        self._is_closed = False
+        self._open()
+        self._pool: ConnectionPool[_Writer] = ConnectionPool(
+            connection_class=_Writer,
+            kwargs=self._parameters,
+            min_size=1,
+            max_size=CONNECTIONS_MAX,
+            open=True,
+            timeout=WAIT_SECONDS,
+            reconnect_timeout=WAIT_SECONDS,
+            configure=self._introduce,
+            name="catalog",
+        )
+
+    def get(self, key: bytes) -> Versioned | None:
+        def asked(connection: _Writer) -> Versioned | None:
+            row = connection.execute(self._sql(text.GET), (key,), prepare=True, binary=True).fetchone()
+            return None if row is None else Versioned(row[0], row[1])
+
+        return self._read(asked)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        with self.view() as view:
+            yield from view.scan(start, end, limit=limit, reverse=reverse)
+
+    @contextmanager
+    def view(self) -> Iterator[ReadView]:
+        connection = self._read(self._begun)
+        try:
+            yield _View(self, connection)
+        finally:
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            self._pool.putconn(connection)
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        assert all(key >= FIRST_KEY for key in (*puts, *deletes))
+        absent = {each.key for each in preconditions if isinstance(each, Absent)}
+        new, changed = sorted(puts.keys() & absent), sorted(puts.keys() - absent)
+        arguments = (
+            [each.key for each in preconditions],
+            [each.version if isinstance(each, AtVersion) else 0 for each in preconditions],
+            sorted(absent - puts.keys()),
+            new,
+            [puts[key] for key in new],
+            changed,
+            [puts[key] for key in changed],
+            sorted(set(deletes) - absent),
+            self._news((*puts, *deletes)),
+        )
+        for _ in range(COLLISIONS_MAX):
+            with self._translated(), self._pool.connection() as connection:
+                outcome = self._commit(connection, arguments)
+            if outcome is not None:
+                return outcome
+        # Each time another commit came first: what this one has seen is not so any more.
+        return Conflict(preconditions[0].key if preconditions else min(puts, default=FIRST_KEY))
+
+    def presence(self) -> PostgresPresence:
+        """Return what shows other servers that this process is there."""
+        return PostgresPresence(self._clock, self._connected, self._address.schema)
+
+    def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
+        """Write keys and values into a store without any, all or none; return how many. Raises CatalogExistsError."""
+        with self._translated(), closing(self._connected()) as connection, connection.transaction():
+            connection.execute(self._sql(text.LOCK_KEYS))
+            if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
+                hint = "give it another schema, or drop this one"
+                raise CatalogExistsError(catalog=self._address.shown, hint=hint)
+            version = connection.execute(self._sql(text.NEXT_VERSION)).fetchone()
+            assert version is not None
+            written = 0
+            with connection.cursor().copy(self._sql(text.COPY_KEYS)) as copy:
+                copy.set_types(["bytea", "bytea", "int8"])
+                for key, value in pairs:
+                    copy.write_row((key, value, version[0]))
+                    written += 1
+            return written
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._pool.close()
+
+    # --- commits ---
+
+    def _news(self, keys: Iterable[bytes]) -> str:
+        """Return the text that the others hear; empty: nothing."""
+        text = NEWS_SEPARATOR.join(sorted(self._news_of(keys)))
+        return text if len(text) <= NEWS_CHARACTERS_MAX else ALL_NEWS
+
+    def _commit(self, connection: _Writer, arguments: tuple[Any, ...]) -> KVOutcome | None:
+        """Return the outcome; None: the database ended it for another's sake, and it may be tried again."""
+        commit = UUID(random_id())
+        try:
+            given = (text.FORMAT, connection.id, commit, *arguments)
+            row = connection.execute(self._sql(text.COMMIT), given, prepare=True, binary=True).fetchone()
+        except _COLLISIONS:
+            return None
+        except errors.ReadOnlySqlTransaction:
+            # It was the primary once: the next connection looks for the one that is.
+            connection.close()
+            raise
+        except psycopg.OperationalError as error:
+            if not connection.closed and not connection.broken:
+                # It was answered: nothing was applied.
+                raise
+            return self._decided(connection, commit, error)
+        assert row is not None
+        outcome, conflict, version = row
+        if outcome == "upgraded":
+            raise self._newer(version)
+        return Landed(version) if outcome == "landed" else Conflict(conflict)
+
+    def _decided(self, connection: _Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
+        """Look what became of a commit whose answer was lost; its backend is ended first."""
+        _log.warning("commit_answer_lost", catalog=self._address.shown, reason=_said(error))
+        # Others that are idle may have broken with it.
+        self._pool.check()
+        deadline, why = self._clock.monotonic() + DECIDE_SECONDS, _said(error)
+        while self._clock.monotonic() < deadline:
+            try:
+                with closing(self._connected()) as other:
+                    # Until it is gone it may still commit what was sent to it.
+                    if other.execute(text.END_BACKEND, connection.backend).fetchone() is None:
+                        row = other.execute(self._sql(text.FIND_COMMIT), (connection.id, commit)).fetchone()
+                        if row is not None:
+                            return Landed(row[0])
+                        raise self._away(error, "nothing was applied")
+            except psycopg.Error as failure:
+                why = _said(failure)
+            self._clock.sleep(_DECIDE_AGAIN_SECONDS)
+        return Unknown(f"the catalog's database does not answer: {why}")
+
+    # --- reads ---
+
+    def _read(self, ask: Callable[[_Writer], T]) -> T:
+        """Ask on a connection; again on another one where it broke, as after a restart of the database.
+
+        `ask` may keep the connection: then it returns it.
+        """
+        deadline = self._clock.monotonic() + WAIT_SECONDS
+        while True:
+            with self._translated():
+                connection = self._pool.getconn()
+                kept: object = None
+                try:
+                    kept = ask(connection)
+                    return kept
+                except psycopg.OperationalError:
+                    if not connection.broken or self._clock.monotonic() > deadline:
+                        raise
+                    self._pool.check()
+                finally:
+                    if kept is not connection:
+                        self._pool.putconn(connection)
+
+    def _begun(self, connection: _Writer) -> _Writer:
+        """Begin a view: its first statement fixes what it sees."""
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()")
+        return connection
+
+    def rows(self, connection: _Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]:
+        """Return the rows of a scan of a view."""
+        with self._translated():
+            return connection.execute(self._sql(query), arguments, prepare=True, binary=True).fetchall()
+
+    # --- connections ---
+
+    @property
+    def _parameters(self) -> dict[str, Any]:
+        given = self._address.connection(self._environment)
+        timeout = {
+            "connect_timeout": str(CONNECT_SECONDS),
+            "application_name": "tilth",
+            # Of several hosts the primary; a standby alone is one that does not answer.
+            "target_session_attrs": "read-write",
+            **_KEEPALIVE,
+        }
+        options = f"-c statement_timeout={STATEMENT_SECONDS}s -c idle_in_transaction_session_timeout=0"
+        return timeout | given | {"autocommit": True, "options": options}
+
+    def _connected(self) -> Connection[TupleRow]:
+        return psycopg.connect(**self._parameters)
+
+    def _open(self) -> None:
+        """Make what is missing, and bring a schema of an older version up to this one's."""
+        with self._translated(), closing(self._connected()) as connection:
+            # Two servers that make the same schema at once disturb each other.
+            with connection.transaction():
+                connection.execute("SELECT pg_advisory_xact_lock(hashtext('tilth schema'))")
+                found = self._format(connection)
+                if found > text.FORMAT:
+                    raise self._newer(found)
+                for number in range(found, text.FORMAT):
+                    connection.execute(self._sql(text.STEPS[number]))
+                    connection.execute(self._sql(text.SET_FORMAT), (number + 1,))
+            connection.execute(self._sql(text.REMOVE_OLD_WRITERS))
+        if 0 < found < text.FORMAT:
+            _log.info("catalog_upgraded", catalog=self._address.shown, found=found, now=text.FORMAT)
+
+    def _format(self, connection: Connection[TupleRow]) -> int:
+        """Return the number of steps that have made the schema; 0: it is not there, or empty."""
+        try:
+            with connection.transaction():
+                row = connection.execute(self._sql(text.FIND_FORMAT)).fetchone()
+        except (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName):
+            row = None
+        if row is not None:
+            return int(row[0])
+        other = connection.execute(text.FIND_OTHER, (self._address.schema,)).fetchone()
+        if other is not None:
+            hint = "give the catalog a schema of its own by the option schema="
+            raise ForeignSchemaError(catalog=self._address.shown, table=other[0], hint=hint)
+        return 0
+
+    def _newer(self, found: int) -> NewerFormatError:
+        hint = "start the version that wrote it, or a later one"
+        return NewerFormatError(catalog=self._address.shown, found=found, known=text.FORMAT, hint=hint)
+
+    def _introduce(self, connection: _Writer) -> None:
+        """Give a new connection its row."""
+        connection.id = UUID(random_id())
+        connection.execute(self._sql(text.ADD_WRITER), (connection.id,))
+        row = connection.execute(text.BACKEND_START).fetchone()
+        connection.backend = (connection.info.backend_pid, None if row is None else row[0])
+
+    def _sql(self, query: str) -> sql.SQL:
+        """Put the schema's name in: letters, digits and _ (postgres_address.py), which may be a word of SQL."""
+        schema = self._address.schema
+        return sql.SQL(query.replace("{schema}", f'"{schema}"').replace("{channel}", schema))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        """Convert errors of the database to ours."""
+        try:
+            yield
+        except TilthError:
+            raise
+        except PoolTimeout as error:
+            raise self._away(self._why_none(error), "") from None
+        except psycopg.Error as error:
+            if self._is_closed:
+                raise StoreClosedError(catalog=self._address.shown) from None
+            raise self._away(error, "") from None
+
+    def _why_none(self, timeout: PoolTimeout) -> Exception:
+        """Return why the pool gives no connection: it does not say."""
+        try:
+            self._connected().close()
+        except psycopg.Error as error:
+            return error
+        return timeout
+
+    def _away(self, error: Exception, what: str) -> CatalogAwayError:
+        hint = "check that the database runs, its address, the user and the password"
+        if isinstance(error, errors.ReadOnlySqlTransaction):
+            hint = "it is read-only, as a standby is: name the primary, or wait for its promotion"
+        if isinstance(error, errors.InsufficientPrivilege):
+            hint = "let this user create and use the schema"
+        if isinstance(error, errors.DiskFull):
+            hint = "make room on the disk of the database"
+        facts = {"applied": what} if what else {}
+        return CatalogAwayError(catalog=self._address.shown, reason=_said(error), hint=hint, **facts)
+
+
+class _View:
+    """A transaction that only reads. For one thread."""
+
+    def __init__(self, store: PostgresKV, connection: _Writer) -> None:
+        self._store = store
+        self._connection = connection
+
+    def get(self, key: bytes) -> Versioned | None:
+        rows = self._store.rows(self._connection, text.GET, (key,))
+        return Versioned(rows[0][0], rows[0][1]) if rows else None
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        start = max(start, FIRST_KEY)
+        left, wanted = limit, _FIRST_CHUNK_ROWS
+        while left is None or left > 0:
+            count = wanted if left is None else min(wanted, left)
+            rows = self._chunk(start, end, count, reverse=reverse)
+            for key, value, version in rows:
+                yield key, Versioned(value, version)
+            if len(rows) < count:
+                return
+            start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
+            left, wanted = None if left is None else left - count, _CHUNK_ROWS
+
+    def _chunk(self, start: bytes, end: bytes | None, count: int, *, reverse: bool) -> list[TupleRow]:
+        if end is None:
+            query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
+            return self._store.rows(self._connection, query, (start, count))
+        query = text.SCAN_BACK if reverse else text.SCAN
+        return self._store.rows(self._connection, query, (start, end, count))
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of the database's words; they never hold a password."""
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

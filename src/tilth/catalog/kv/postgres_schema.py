@@ -1,0 +1,85 @@
+"""Tables and the one function of a catalog in PostgreSQL, as text of SQL. Pure.
+
+Covers: what a schema has, and how a commit is done in one round trip. Does not cover: who calls it (postgres.py).
+Always holds: a commit locks the rows that it needs in the order of their keys before it looks at their versions, and
+takes its own version after that, so versions of a key rise; a key that must be absent is inserted, even if only to be
+removed again, for there is no row that could be locked: of two such commits the second waits for the first, and fails.
+"""
+
+from __future__ import annotations
+
+#: `{schema}` is replaced by the quoted name, `{channel}` by the name itself.
+_TABLES = """
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE {schema}.format (id int PRIMARY KEY, format int NOT NULL);
+CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT NULL);
+-- The last commit of each connection: says what became of it when the answer was lost.
+CREATE TABLE {schema}.writers (
+    id uuid PRIMARY KEY, last_commit uuid, ver bigint, seen timestamptz NOT NULL DEFAULT now());
+CREATE SEQUENCE {schema}.version;
+INSERT INTO {schema}.format VALUES (1, 0);
+"""
+
+_COMMIT_FUNCTION = """
+CREATE OR REPLACE FUNCTION {schema}.kv_commit(
+    format_ int, writer_ uuid, commit_ uuid, pre_keys bytea[], pre_vers bigint[], guard_keys bytea[],
+    new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[], news text,
+    OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
+BEGIN
+    SELECT format INTO version_ FROM {schema}.format WHERE id = 1;
+    IF version_ > format_ THEN
+        outcome := 'upgraded';
+        RETURN;
+    END IF;
+    PERFORM 1 FROM {schema}.kv WHERE k = ANY(pre_keys || new_keys || put_keys || del_keys) ORDER BY k FOR UPDATE;
+    SELECT p.k INTO conflict FROM unnest(pre_keys, pre_vers) WITH ORDINALITY AS p(k, ver, n)
+        LEFT JOIN {schema}.kv AS now_ ON now_.k = p.k
+        WHERE now_.ver IS DISTINCT FROM nullif(p.ver, 0) ORDER BY p.n LIMIT 1;
+    IF FOUND THEN
+        outcome := 'conflict';
+        RETURN;
+    END IF;
+    version_ := nextval('{schema}.version');
+    IF cardinality(guard_keys) > 0 THEN
+        INSERT INTO {schema}.kv SELECT k, ''::bytea, version_ FROM unnest(guard_keys) AS n(k) ORDER BY k;
+        DELETE FROM {schema}.kv WHERE k = ANY(guard_keys);
+    END IF;
+    DELETE FROM {schema}.kv WHERE k = ANY(del_keys);
+    INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(new_keys, new_values) AS n(k, v) ORDER BY k;
+    INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(put_keys, put_values) AS n(k, v) ORDER BY k
+        ON CONFLICT (k) DO UPDATE SET v = excluded.v, ver = excluded.ver;
+    -- One notification a commit: it takes a lock of all databases of the server when it is sent.
+    IF news <> '' THEN
+        PERFORM pg_notify('{channel}', news);
+    END IF;
+    UPDATE {schema}.writers SET last_commit = commit_, ver = version_, seen = now() WHERE id = writer_;
+    outcome := 'landed';
+END $body$ LANGUAGE plpgsql;
+"""
+
+#: Each brings a schema one version further; what a released version had is never changed, a new step is added.
+STEPS = (_TABLES + _COMMIT_FUNCTION,)
+FORMAT = len(STEPS)
+
+COMMIT = "SELECT * FROM {schema}.kv_commit(" + ", ".join(["%b"] * 12) + ")"
+FIND_FORMAT = "SELECT format FROM {schema}.format WHERE id = 1"
+SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
+#: A table of the schema, where it is not one of ours.
+FIND_OTHER = (
+    "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p', 'v') LIMIT 1"
+)
+ADD_WRITER = "INSERT INTO {schema}.writers (id) VALUES (%s)"
+REMOVE_OLD_WRITERS = "DELETE FROM {schema}.writers WHERE seen < now() - interval '1 day'"
+FIND_COMMIT = "SELECT ver FROM {schema}.writers WHERE id = %s AND last_commit = %s"
+LOCK_KEYS = "LOCK TABLE {schema}.kv IN EXCLUSIVE MODE"
+FIND_ANY = "SELECT 1 FROM {schema}.kv LIMIT 1"
+NEXT_VERSION = "SELECT nextval('{schema}.version')"
+COPY_KEYS = "COPY {schema}.kv (k, v, ver) FROM STDIN (FORMAT BINARY)"
+GET = "SELECT v, ver FROM {schema}.kv WHERE k = %b"
+SCAN = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k LIMIT %b"
+SCAN_TO_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k LIMIT %b"
+SCAN_BACK = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k DESC LIMIT %b"
+SCAN_BACK_FROM_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k DESC LIMIT %b"
+#: A backend that may still commit what was sent to it.
+END_BACKEND = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
+BACKEND_START = "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"

@@ -1,0 +1,225 @@
+"""The store in a real PostgreSQL: the suite of all stores, several writers, lost answers, a database that restarts."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tilth.base.clock import SystemClock
+from tilth.base.rand import new_rng
+from tilth.catalog import KeyValue, NewerFormatError
+from tilth.catalog.errors import CatalogAwayError, ForeignSchemaError
+from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, Unknown, postgres_schema
+from tilth.catalog.kv.postgres import PostgresKV
+from tilth.catalog.kv.postgres_address import parse_postgres
+from tilth.testing import FaultyKV, RetryingKV, check_kv
+from tools.postgres import PASSWORD, Postgres
+
+pytestmark = pytest.mark.integration
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def make(postgres: Postgres) -> Callable[[], KeyValue]:
+    """A new store in a schema of its own at each call."""
+    return lambda: opened(postgres, f"s{next(_names)}")
+
+
+def opened(postgres: Postgres, schema: str) -> PostgresKV:
+    return PostgresKV(SystemClock(), parse_postgres(postgres.address(schema=schema)))
+
+
+def test_postgres_passes_the_suite(make: Callable[[], KeyValue]) -> None:
+    check_kv(make)
+
+
+def test_postgres_behind_faults_passes_the_suite(make: Callable[[], KeyValue]) -> None:
+    check_kv(lambda: RetryingKV(FaultyKV(make(), new_rng(2), commit_rate=0.3, read_rate=0.2)))
+
+
+def test_content_and_versions_survive_a_killed_database(postgres: Postgres) -> None:
+    with closing(opened(postgres, "survives")) as kv:
+        first = kv.commit([Absent(b"a")], {b"a": b"1", b"b": b"1"}, [])
+        assert isinstance(first, Landed)
+        postgres.kill()
+        # It was sent, and nobody can be asked.
+        assert isinstance(kv.commit([], {b"a": b"2"}, []), Unknown)
+        with pytest.raises(CatalogAwayError, match=r"127\.0\.0\.1"):
+            kv.commit([], {b"a": b"2"}, [])
+        postgres.start()
+        found = kv.get(b"a")
+        assert found is not None
+        assert (found.value, found.version) == (b"1", first.version)
+        second = kv.commit([AtVersion(b"a", first.version)], {b"a": b"2"}, [])
+        assert isinstance(second, Landed)
+        assert second.version > first.version
+    with closing(opened(postgres, "survives")) as kv:
+        assert [(key, found.value) for key, found in kv.scan(b"", None)] == [(b"a", b"2"), (b"b", b"1")]
+
+
+def test_two_commits_that_need_the_same_absence_do_not_both_land(make: Callable[[], KeyValue]) -> None:
+    """Neither writes the key: there is nothing in the database that they could meet at but for what guards it."""
+    with closing(make()) as kv:
+        for number in range(20):
+            guarded, start = b"g%d" % number, threading.Barrier(2)
+
+            def puts_it(guarded: bytes = guarded, start: threading.Barrier = start) -> bool:
+                start.wait()
+                return isinstance(kv.commit([Absent(guarded)], {guarded: b""}, []), Landed)
+
+            def relies_on_it(guarded: bytes = guarded, start: threading.Barrier = start) -> bool:
+                start.wait()
+                return isinstance(kv.commit([Absent(guarded)], {b"r" + guarded: b""}, []), Landed)
+
+            with ThreadPoolExecutor(2) as pool:
+                put, relied = pool.submit(puts_it), pool.submit(relies_on_it)
+            assert put.result()
+            # It may have come first; after the put it must not land.
+            found, other = kv.get(guarded), kv.get(b"r" + guarded)
+            assert found is not None
+            assert relied.result() == (other is not None)
+            assert other is None or other.version < found.version
+
+
+def test_writers_of_different_keys_never_meet(make: Callable[[], KeyValue]) -> None:
+    with closing(make()) as kv:
+
+        def write(who: int) -> int:
+            version = 0
+            for number in range(100):
+                key = b"t%d" % who
+                pinned = AtVersion(key, version) if version else Absent(key)
+                outcome = kv.commit([pinned], {key: b"%d" % number, b"p%d-%d" % (who, number): b"x" * 300}, [])
+                assert isinstance(outcome, Landed)
+                version = outcome.version
+            return version
+
+        with ThreadPoolExecutor(8) as pool:
+            assert len(set(pool.map(write, range(8)))) == 8
+        assert sum(1 for _ in kv.scan(b"p", b"q")) == 800
+
+
+def test_a_commit_whose_answer_was_lost_is_decided(postgres: Postgres) -> None:
+    """The backend is killed while its commit waits for a lock that somebody holds, or just after it landed."""
+    with closing(opened(postgres, "lost")) as kv, closing(postgres.connect()) as other:
+        assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
+        other.execute("BEGIN")
+        other.execute("SELECT 1 FROM lost.kv FOR UPDATE")
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
+            with closing(postgres.connect()) as third:
+                blocked = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                while not third.execute(blocked).fetchall():
+                    threading.Event().wait(0.02)
+            with pytest.raises(CatalogAwayError, match="nothing was applied"):
+                waiting.result()
+        other.execute("ROLLBACK")
+        found = kv.get(b"a")
+        assert found is not None
+        assert found.value == b"1"
+        assert isinstance(kv.commit([AtVersion(b"a", found.version)], {b"a": b"3"}, []), Landed)
+
+
+def test_a_schema_of_an_older_version_is_upgraded_once_and_older_servers_commit_nothing_then(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(postgres, "old")) as old:
+        assert isinstance(old.commit([], {b"a": b"1"}, []), Landed)
+        steps = (*postgres_schema.STEPS, "CREATE TABLE {schema}.later (id int)")
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_schema, "STEPS", steps)
+            patch.setattr(postgres_schema, "FORMAT", len(steps))
+            with ThreadPoolExecutor(4) as pool:
+                upgraded = list(pool.map(lambda _: opened(postgres, "old"), range(4)))
+            assert isinstance(upgraded[0].commit([], {b"b": b"2"}, []), Landed)
+            for each in upgraded:
+                each.close()
+        with pytest.raises(NewerFormatError, match="found=2 known=1"):
+            old.commit([], {b"a": b"zombie"}, [])
+        with pytest.raises(NewerFormatError, match="schema=old"):
+            opened(postgres, "old")
+        assert [(key, found.value) for key, found in old.scan(b"", None)] == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_schema_of_something_else_is_left_alone(postgres: Postgres) -> None:
+    with closing(postgres.connect()) as connection:
+        for schema, table in (("other1", "kv"), ("other2", "format")):
+            connection.execute(f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.{table} (id int, x text)")
+            with pytest.raises(ForeignSchemaError, match=f"table={table}"):
+                opened(postgres, schema)
+            found = connection.execute(
+                "SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace(%s)", (schema,)
+            ).fetchone()
+            assert found == (1,)
+        # An empty one may be there already, made by whoever gives out rights.
+        connection.execute("CREATE SCHEMA empty")
+    opened(postgres, "empty").close()
+
+
+def test_a_database_that_only_reads_is_named_and_gone_on_with_later(postgres: Postgres) -> None:
+    with closing(opened(postgres, "readonly")) as kv, closing(postgres.connect()) as admin:
+        assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
+        admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        admin.execute("SET default_transaction_read_only = off")
+        try:
+            # What runs already keeps its setting, as it does not in a demoted primary: these end.
+            admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tilth'")
+            # Where it landed can be asked of the primary only.
+            outcome = kv.commit([], {b"a": b"2"}, [])
+            assert isinstance(outcome, Unknown)
+            assert "read-only" in outcome.reason
+            with pytest.raises(CatalogAwayError, match="session is read-only"):
+                kv.commit([], {b"a": b"2"}, [])
+        finally:
+            admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only")
+        assert isinstance(kv.commit([], {b"a": b"3"}, []), Landed)
+
+
+def test_what_is_wrong_is_named_without_the_password(postgres: Postgres, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.write_text("hunter2-hunter2")
+    for address, words in (
+        (postgres.address(password=f"file:{wrong}"), "password authentication failed"),
+        (postgres.address().replace("/postgres?", "/nowhere?"), "nowhere"),
+        ("postgresql://tilth@127.0.0.1:9/x", "refused"),
+    ):
+        with pytest.raises(CatalogAwayError, match=words) as raised:
+            PostgresKV(SystemClock(), parse_postgres(address))
+        assert "127.0.0.1" in str(raised.value)
+        assert "hunter2" not in str(raised.value)
+        assert PASSWORD not in str(raised.value)
+    opened(postgres, "newer").close()
+    with closing(postgres.connect()) as connection:
+        connection.execute("UPDATE newer.format SET format = 99")
+    with pytest.raises(NewerFormatError, match="99"):
+        opened(postgres, "newer")
+
+
+def test_a_database_that_hangs_is_named_and_nothing_is_left_half_done(postgres: Postgres) -> None:
+    with closing(opened(postgres, "hangs")) as kv:
+        assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
+        postgres.pause()
+        timer = threading.Timer(2.0, postgres.go_on)
+        timer.start()
+        try:
+            outcome = kv.commit([], {b"a": b"2"}, [])
+        finally:
+            timer.join()
+        assert isinstance(outcome, Landed)
+        assert kv.commit([Absent(b"a")], {}, []) == Conflict(b"a")
