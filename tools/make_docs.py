@@ -380,7 +380,7 @@ def _system_tables_page() -> Iterator[str]:
     for name, table in sorted(SYSTEM_TABLES.items()):
         yield from ("", f"## system.{name}", "", table.doc, "")
         yield from _table(
-            ("column", "type", "what it is"), [(f"`{c.name}`", str(c.type), c.doc) for c in table.columns]
+            ("column", "type", "what it is"), [(f"`{c.name}`", str(c.type), c.doc) for c in table.all_columns]
         )
 
 

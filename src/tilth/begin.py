@@ -17,6 +17,7 @@ from tilth.base.settings import SettingGroup
 from tilth.catalog import NODE_SETTINGS as CATALOG_SETTINGS
 from tilth.ingest import INGEST_SETTINGS
 from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
+from tilth.membership import SETTINGS as MEMBERSHIP_SETTINGS
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import bind as bind
 from tilth.storage import NODE_SETTINGS as STORAGE_SETTINGS
@@ -32,6 +33,7 @@ NODE_SETTINGS = SettingGroup(
         *WAREHOUSE_SETTINGS.all,
         *INGEST_SETTINGS.all,
         *MAINTENANCE_SETTINGS.all,
+        *MEMBERSHIP_SETTINGS.all,
         *SERVER_SETTINGS.all,
     )
 )

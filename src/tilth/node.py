@@ -33,7 +33,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
-from tilth.catalog import Catalog, CatalogSettings, DumpHeader, FollowedKV, KeyValue, RocksKV, is_journaled
+from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -43,6 +43,7 @@ from tilth.ingest import (
     consume_runner,
 )
 from tilth.ingest.consumer.far import consumer_handlers
+from tilth.joining import check_not_moved, check_place, open_store
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
@@ -51,13 +52,24 @@ from tilth.maintenance import (
     merge_runner,
     mutate_runner,
 )
-from tilth.model.service import ServiceStats
+from tilth.membership import Member, MembershipSettings
+from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.recovery import Journal
 from tilth.server import SETTINGS as SERVER_SETTINGS
-from tilth.server import Calls, Doors, HttpServer, Metrics, MetricSources, ServerSettings, build_app
+from tilth.server import (
+    Calls,
+    Doors,
+    HttpPeers,
+    HttpServer,
+    Metrics,
+    MetricSources,
+    ServerSettings,
+    build_app,
+    reachable_url,
+)
 from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
 from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
@@ -111,7 +123,9 @@ class Node:
         self._token = service_token(read_settings(ServerSettings, given).token_file, os.environ)
         self._clock = SystemClock()
         self._folder = prepared(folder)
-        self._server = f"{socket.gethostname()}-{os.getpid()}"
+        membership = read_settings(MembershipSettings, given)
+        #: Its name among the servers of the catalog.
+        self._server = membership.name or socket.gethostname()
         #: Drawn anew by each process.
         self._run_id = random_id()
         self._session = session or begin_spark(self._folder, given)
@@ -120,11 +134,13 @@ class Node:
         self._is_ready = threading.Event()
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
+        #: Whether all rooms are there that have to hear of changes in the catalog.
+        self._is_wired = False
         try:
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
             #: Which table lies where.
             self._roots = NamedRoots(self._clock, root, lambda table: self.catalog.storage_of(table))
-            self._open_catalog(given)
+            self._open_catalog(given, membership)
             self._open_warehouse(given)
             self._open_flows(given)
             self._open_sql(GivenSettings(given, settings.sources))
@@ -157,6 +173,8 @@ class Node:
         server = HttpServer(self._clock, build_app(doors), host=host, port=port, door=door)
         server.start()
         self._parts.callback(server.stop)
+        given = read_settings(MembershipSettings, self._given)
+        self._member.announce(given.url or reachable_url(server.url))
         return server
 
     def health(self) -> Health:
@@ -169,6 +187,10 @@ class Node:
     def _components(self) -> dict[str, str]:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
+        clock = self.catalog.transactions.refusal
+        components["clock"] = "ok" if clock is None else str(clock)
+        if self._member.trouble:
+            components["membership"] = self._member.trouble
         components["spark"] = _state(self._check_spark)
         for name, state in self._roots.states().items():
             component = "tables folder" if name == DEFAULT_STORAGE else f"storage {name}"
@@ -241,14 +263,12 @@ class Node:
             raise UnavailableError(trouble)
         _ = self._session.session
 
-    def _open_catalog(self, given: Mapping[str, str]) -> None:
+    def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings) -> None:
         settings = read_settings(CatalogSettings, given)
-        store: KeyValue = RocksKV(str(self._folder / "catalog"), cache_bytes=settings.cache_bytes)
-        followed = FollowedKV(store, is_journaled) if settings.journal_seconds else None
-        store = followed or store
+        opened = open_store(self._clock, self._folder, settings)
         #: What is true.
         self.catalog = Catalog(
-            store,
+            opened.store,
             self._clock,
             self._server,
             random_id,
@@ -256,13 +276,59 @@ class Node:
             sweep=partial(clean_transaction, self._roots),
         )
         self._parts.callback(self.catalog.close)
-        self._roots.declare({each.name: parse_root(each.root) for each in self.catalog.storages.all()})
+        check_not_moved(self.catalog)
+        if opened.presence is not None:
+            check_place(self.catalog, self._roots.default)
+        self._member = Member(
+            self._clock,
+            self.catalog,
+            Joining(name=self._server, run=self._run_id, version=version("tilth")),
+            bounds=membership.bounds,
+            presence=opened.presence,
+            changed=self._servers_changed,
+            heard=self._heard,
+        )
+        self._member.join()
+        self._member.start()
+        # Last of all: what it hosted is others' then.
+        self._parts.callback(self._member.stop)
+        self._follow_catalog()
         move_secrets(self.catalog)
-        if followed is not None:
-            self._start_journal(followed, settings.journal_seconds)
-        left = self.catalog.readers.close_left_behind(self._server)
+        if opened.followed is not None:
+            self._start_journal(opened.followed, settings.journal_seconds)
+        left = self.catalog.readers.close_left_behind({each.id for each in self._member.now().servers})
         if left:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
+
+    def _servers_changed(self) -> None:
+        """Look at once at what this server hosts now."""
+        if self._is_wired:
+            self._consume.wake()
+            self._maintenance.wake()
+
+    def _follow_catalog(self) -> None:
+        """Take in storages and warehouses as the catalog has them: other servers make and drop them too."""
+        self._roots.declare({each.name: parse_root(each.root) for each in self.catalog.storages.all()})
+        if self._is_wired:
+            self._follow_warehouses()
+
+    def _heard(self, tables: frozenset[str]) -> None:
+        """Look at once at what servers have committed about tables, storages and warehouses."""
+        if not self._is_wired:
+            return
+        if ALL_NEWS in tables:
+            self._follow_catalog()
+            self._servers_changed()
+            return
+        for uuid in tables:
+            if self._member.hosts(uuid) or uuid == ALL_TABLES:
+                self._consume.wake(uuid or None)
+                self._maintenance.wake(uuid or None)
+
+    def _follow_warehouses(self) -> None:
+        self._dispatcher.declare(self.catalog.warehouses.all())
+        drains = self.catalog.warehouses.drains()
+        self._dispatcher.keep_drained({each.worker: drain_reason(each) for each in drains})
 
     def _start_journal(self, store: FollowedKV, seconds: float) -> None:
         journal = Journal(
@@ -292,9 +358,7 @@ class Node:
         workers = {name: [self._worker] if name in settings.embedded else [] for name in slots}
         seconds_max = settings.empty_seconds_max
         self._dispatcher = Dispatcher(self._clock, random_id, workers, slots=slots, empty_seconds_max=seconds_max)
-        self._dispatcher.declare(self.catalog.warehouses.all())
-        drains = self.catalog.warehouses.drains()
-        self._dispatcher.keep_drained({each.worker: drain_reason(each) for each in drains})
+        self._follow_warehouses()
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
         self._query_slots = settings.query_slots
         doors = read_settings(ServerSettings, given)
@@ -339,6 +403,7 @@ class Node:
             settings=read_settings(IngestSettings, given),
             root=root,
             server=self._server,
+            hosts=self._member.hosts,
             memory=lambda: self._maintenance.memory(),
         )
         self._consume = ConsumeManager(context)
@@ -348,11 +413,14 @@ class Node:
             self._dispatcher,
             root=root,
             settings=read_settings(ManagerSettings, given),
+            hosts=self._member.hosts,
         )
 
     def _open_sql(self, given: GivenSettings) -> None:
         root = self._roots
         doors = read_settings(ServerSettings, given.texts)
+        peers = HttpPeers(self._clock, random_id, self._member, token=self._token)
+        self._parts.callback(peers.close)
         rooms = Rooms(
             clock=self._clock,
             ids=random_id,
@@ -366,6 +434,7 @@ class Node:
             results=str(self._folder / "spark"),
             memory=MemoryGate(self._maintenance.memory, new_rng()),
             damage=self._maintenance.damage,
+            peers=peers,
             progress=self._progress.of,
         )
         slots = {**DEFAULT_SLOTS, Queue.QUERY: self._query_slots, Queue.INSERT: doors.insert_slots}
@@ -401,7 +470,7 @@ class Node:
         for kind, runner in runners.items():
             self._worker.register(kind, runner)
         handlers = consumer_handlers(self._consume) | query_handlers(self.engine.snapshots)
-        self._calls = Calls(token=self._token, handlers=self._remote.handlers(handlers))
+        self._calls = Calls(token=self._token, handlers=self._remote.handlers(handlers) | peers.handlers(self.engine))
         self._start(self._progress.start, self._progress.stop)
         self._start(self._worker.start, self._worker.stop)
         self._start(self._remote.start, self._remote.stop)
@@ -409,6 +478,7 @@ class Node:
         self._start(self.engine.start, self.engine.stop)
         self._start(self._maintenance.start, self._maintenance.stop)
         self._start(self._consume.start, self._consume.stop)
+        self._is_wired = True
         # Not waited for: `ready` says when a first query has run; whoever comes first finds the Python workers cold.
         threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
 
@@ -428,6 +498,7 @@ class Node:
                 threading.Thread(target=warm, name="tilth-warm-workers", daemon=True).start()
                 self._session.run_first_query()
                 self._is_ready.set()
+                self._member.ready()
                 return
             # Whatever Spark raises: statements do not work yet.
             except Exception as error:

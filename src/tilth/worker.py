@@ -27,7 +27,7 @@ from tilth.ingest import check_view, consume_runner
 from tilth.ingest.consumer.far import FarConsumerCalls
 from tilth.maintenance import delta_runner, flush_runner, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
-from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app
+from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
 from tilth.sql import OTHER_TASKS
 from tilth.sql.query.far import FarQueryCalls
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
@@ -182,9 +182,7 @@ class WorkerNode:
             version=version("tilth"),
             wire=WIRE_VERSION,
             warehouse=options.warehouse,
-            url=url.replace("//0.0.0.0:", f"//{socket.gethostname()}:").replace(
-                "//[::]:", f"//{socket.gethostname()}:"
-            ),
+            url=reachable_url(url),
             host=socket.gethostname(),
             pid=os.getpid(),
             master=settings.master,

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tilth.catalog.commit.work import Sweep, Work, rebase
     from tilth.catalog.errors import (
         BadMergeError,
+        CatalogAwayError,
+        CatalogExistsError,
+        CatalogMovedError,
+        ClockSkewError,
         ColumnsPendingError,
         DatabaseExistsError,
         DatabaseNotEmptyError,
@@ -25,15 +29,18 @@ if TYPE_CHECKING:
         DeltasGoneError,
         InvariantError,
         LabelTakenError,
+        LeaseHeldError,
         MutationEndedError,
         MutationNotFoundError,
         NewerFormatError,
         NothingToUndropError,
+        NotHostedError,
         OffsetsMovedError,
         PartsChangedError,
         PartsGoneError,
         ReservedNameError,
         SchemaChangedError,
+        ServerNameTakenError,
         StoreClosedError,
         StoreIOError,
         StoreLockedError,
@@ -63,10 +70,13 @@ if TYPE_CHECKING:
     )
     from tilth.catalog.kv.followed import FollowedKV, KeyChanges
     from tilth.catalog.kv.memory import MemoryKV
+    from tilth.catalog.kv.postgres import PostgresKV
+    from tilth.catalog.kv.postgres_address import parse_postgres
+    from tilth.catalog.kv.protocol import ALL_NEWS
     from tilth.catalog.kv.rocksdb import RocksKV
     from tilth.catalog.parts.trash import TrashedPart
     from tilth.catalog.records.clock import HybridClock
-    from tilth.catalog.records.keys import is_journaled
+    from tilth.catalog.records.keys import is_journaled, news_of
     from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
     from tilth.catalog.rules import visibility
     from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
@@ -99,6 +109,8 @@ if TYPE_CHECKING:
         Unsubscribe,
         Update,
     )
+    from tilth.catalog.services.servers import Joining
+    from tilth.catalog.services.services import MOVED
     from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
     from tilth.catalog.stats import CatalogStats
     from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
@@ -106,7 +118,9 @@ else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "ALL_NEWS",
     "DEFAULT_DATABASE",
+    "MOVED",
     "NODE_SETTINGS",
     "PRESSURE_SETTINGS",
     "SYSTEM_DATABASE",
@@ -120,8 +134,12 @@ __all__ = [
     "ByteSink",
     "ByteSource",
     "Catalog",
+    "CatalogAwayError",
+    "CatalogExistsError",
+    "CatalogMovedError",
     "CatalogSettings",
     "CatalogStats",
+    "ClockSkewError",
     "ColumnsPendingError",
     "CommitOutcome",
     "Committed",
@@ -142,20 +160,24 @@ __all__ = [
     "InsertLabel",
     "InsertPart",
     "InvariantError",
+    "Joining",
     "KeyChanges",
     "KeyValue",
     "LabelRecord",
     "LabelTakenError",
+    "LeaseHeldError",
     "MemoryKV",
     "MutationEndedError",
     "MutationNotFoundError",
     "NewerFormatError",
     "NoRowsSince",
+    "NotHostedError",
     "NothingToUndropError",
     "OffsetsMovedError",
     "PartsBelow",
     "PartsChangedError",
     "PartsGoneError",
+    "PostgresKV",
     "PressureSettings",
     "Release",
     "ReplaceDeltas",
@@ -168,6 +190,7 @@ __all__ = [
     "RocksKV",
     "SchemaChangedError",
     "SchemaIs",
+    "ServerNameTakenError",
     "SetOffsets",
     "StartMutation",
     "StoreClosedError",
@@ -195,6 +218,8 @@ __all__ = [
     "insert_delay_ms",
     "is_journaled",
     "load_dump",
+    "news_of",
+    "parse_postgres",
     "pressure_settings",
     "read_dump",
     "read_key_changes",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
-from tilth.catalog.commit.commit import Committer
+from tilth.catalog.commit.commit import CommitChecks, Committer
 from tilth.catalog.commit.part_log import PartLog
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
@@ -22,6 +22,7 @@ from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.readers import Readers
+from tilth.catalog.services.servers import Servers
 from tilth.catalog.services.services import SavedState, ServiceSwitches
 from tilth.catalog.services.storages import Storages
 from tilth.catalog.services.throttle import Throttle
@@ -31,6 +32,7 @@ from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables.mutations import Mutations
 from tilth.catalog.tables.secrets import SecretStore
 from tilth.catalog.tables.tables import Tables
+from tilth.model.server import ServerRecord
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
 from tilth.model.table import TableDef
 
@@ -55,15 +57,21 @@ class Catalog:
         `is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
         self._kv = kv
         self._counters = Counters()
-        #: Name of the server that has it open.
+        #: Id of the server's process that has it open: its transactions, leases and holds are known by it.
         self.server = server
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
         shown = ShownParts()
         committer = Committer(
-            clock, self.clock, kv, self._counters, shown, attempts_max=commit_attempts_max, is_checking=is_checking
+            clock,
+            self.clock,
+            kv,
+            self._counters,
+            shown,
+            checks=CommitChecks(attempts_max=commit_attempts_max, is_checking=is_checking),
+            server=lambda: self.server,
         )
-        self.transactions = Transactions(clock, self.clock, kv, committer, server=server, sweep=sweep)
+        self.transactions = Transactions(clock, self.clock, kv, committer, server=lambda: self.server, sweep=sweep)
         self.tables = Tables(clock, kv, ids=ids)
         self.secrets = SecretStore(clock, kv)
         self.parts = Parts(clock, self.clock, kv, shown)
@@ -75,12 +83,17 @@ class Catalog:
         self.leases = Leases(clock, kv)
         self.readers = Readers(clock, kv, ids=ids)
         self.services = ServiceSwitches(clock, kv)
+        self.servers = Servers(clock, kv)
         self.storages = Storages(clock, kv)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
         self.audit = AuditLog(clock, self.clock, kv)
         self.throttle = Throttle(clock, self.parts, self.services, self._counters)
+
+    def serve_as(self, record: ServerRecord) -> None:
+        """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""
+        self.server, self.clock.number = record.id, record.number
 
     def stats(self) -> CatalogStats:
         return self._counters.stats()

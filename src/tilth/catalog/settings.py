@@ -6,12 +6,26 @@ from dataclasses import dataclass
 
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, table_setting, within
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
+from tilth.catalog.kv.postgres_address import parse_postgres
+
+
+def _checked_url(text: str) -> str:
+    if text:
+        parse_postgres(text)
+    return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
     """Settings of the node."""
 
+    url: str = node_setting(
+        "catalog.url",
+        "",
+        SettingCheck(_checked_url, "postgresql://user@host:5432/database?password=file:/path"),
+        "Where the catalog is: the address of a PostgreSQL database, which several servers may share; its password is "
+        "named as file:/path or env:NAME. Empty: in the node's folder, for this server alone.",
+    )
     cache_bytes: int = node_setting(
         "catalog.cache-bytes",
         64 * MIB,

@@ -28,6 +28,7 @@ from tilth.client.errors import (
 )
 from tilth.client.far_times import python_values, readable
 from tilth.client.frames import arrow_table
+from tilth.client.servers import Failover
 from tilth.client.settings import DEFAULT_URL
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
@@ -152,23 +153,27 @@ class Connection:
         timeout_seconds: float | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """The transport is for tests. Raises BadUrlError."""
-        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        """`url`: of a server, or of several of one catalog with commas between, of which the next one is asked where
+        one does not answer. The transport is for tests. Raises BadUrlError.
+        """
+        urls = [(each if "://" in each else f"http://{each}").rstrip("/") for each in url.split(",")]
         self.database = database
         #: What SET said; sent with every statement.
         self.settings: dict[str, str] = {}
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
-        try:
-            parsed = httpx.URL(self.url)
-        except httpx.InvalidURL as error:
-            raise BadUrlError(url=url, reason=error, hint="write it as http://127.0.0.1:7411") from error
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise BadUrlError(url=url, hint="write it as http://127.0.0.1:7411")
+        for each in urls:
+            _check_url(each)
+        self._failover = Failover(urls, transport or httpx.HTTPTransport(trust_env=False))
         # Who reads, where a server's tables name readers.
         agent = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
         self._http = httpx.Client(
-            base_url=self.url, timeout=timeout, trust_env=False, transport=transport, headers=agent
+            base_url=urls[0], timeout=timeout, trust_env=False, transport=self._failover, headers=agent
         )
+
+    @property
+    def url(self) -> str:
+        """The server that was asked last; before the first call the first one."""
+        return self._failover.asked
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
         """Run one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
@@ -363,6 +368,17 @@ class Connection:
         except httpx.HTTPError as error:
             hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError(url=self.url, reason=error, hint=hint) from error
+
+
+def _check_url(url: str) -> None:
+    """Raises BadUrlError."""
+    hint = "write it as http://127.0.0.1:7411, several with commas between"
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise BadUrlError(url=url, reason=error, hint=hint) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise BadUrlError(url=url, hint=hint)
 
 
 def connect(url: str = DEFAULT_URL, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:

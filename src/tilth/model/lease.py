@@ -1,4 +1,4 @@
-"""Leases and fences: who may act, until when, and the number that makes an older holder's commits fail."""
+"""Leases and fences: who may act, and the number that makes an older holder's commits fail."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ import msgspec
 class Fence(msgspec.Struct, frozen=True):
     """Proof that a commit carries: its actor still holds the right to act."""
 
-    #: `server/ID`, `table/UUID`, `consumer/UUID/INDEX`: what the right is for.
+    #: `table/UUID`, `consumer/UUID/INDEX`: what the right is for.
     name: str
     epoch: int
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """The right to act for something until a time."""
+    """The right to act for something, as long as its holder lives.
+
+    A server's process proves that it lives by its own record (model/server.py), once for all that it holds.
+    """
 
     name: str
+    #: The id of a server's process.
     holder: str
     #: Raised by each taking over.
     epoch: int
-    expires_ms: int
 
     @property
     def fence(self) -> Fence:

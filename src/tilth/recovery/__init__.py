@@ -8,14 +8,15 @@ none is ever written over another.
 See also: docs/operate/recovery.md.
 """
 
+from tilth.recovery.copy import CopyReport, copy_catalog
 from tilth.recovery.journal import Journal
 from tilth.recovery.journals import NothingToRebuildError
 from tilth.recovery.rebuild import rebuild_catalog
 from tilth.recovery.report import Finding, FindingKind, RebuildOptions, RebuildReport, RebuiltTable
-from tilth.recovery.restore import CatalogExistsError, restore_catalog
+from tilth.recovery.restore import restore_catalog
 
 __all__ = [
-    "CatalogExistsError",
+    "CopyReport",
     "Finding",
     "FindingKind",
     "Journal",
@@ -23,6 +24,7 @@ __all__ = [
     "RebuildOptions",
     "RebuildReport",
     "RebuiltTable",
+    "copy_catalog",
     "rebuild_catalog",
     "restore_catalog",
 ]

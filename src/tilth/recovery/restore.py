@@ -11,17 +11,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tilth.base.errors import ConflictError, FolderError
-from tilth.catalog import BadDumpError, ByteSource, DumpHeader, RocksKV, load_dump
+from tilth.base.errors import FolderError
+from tilth.catalog import BadDumpError, ByteSource, CatalogExistsError, DumpHeader, RocksKV, load_dump
 from tilth.storage import Folder, StoreRoot, open_file, parse_root, sync_local_folder
 
 _PRIVATE = 0o700
-
-
-class CatalogExistsError(ConflictError):
-    """the folder has a catalog"""
-
-    code = "CATALOG_EXISTS"
 
 
 def restore_catalog(backup: str, folder: Path) -> tuple[DumpHeader, int]:

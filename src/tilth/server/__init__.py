@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
-    from tilth.server.address import bind
+    from tilth.server.address import bind, reachable_url
     from tilth.server.app import Doors, build_app
     from tilth.server.calls import Calls, build_calls_app
     from tilth.server.metrics import METRICS, Metrics, MetricSources
+    from tilth.server.peers import HttpPeers
     from tilth.server.serve import HttpServer
     from tilth.server.settings import SETTINGS, ServerSettings
     from tilth.server.stats import HttpCounters, HttpStats
@@ -26,6 +27,7 @@ __all__ = [
     "Calls",
     "Doors",
     "HttpCounters",
+    "HttpPeers",
     "HttpServer",
     "HttpStats",
     "MetricSources",
@@ -34,4 +36,5 @@ __all__ = [
     "bind",
     "build_app",
     "build_calls_app",
+    "reachable_url",
 ]

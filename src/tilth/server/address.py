@@ -35,3 +35,10 @@ def closed_if_taken(listener: socket.socket, host: str, port: int) -> Iterator[N
         listener.close()
         hint = "stop what listens there, or choose another address with --listen"
         raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
+
+
+def reachable_url(url: str) -> str:
+    """Return the URL by which others reach a door: the machine's name in place of "all addresses"."""
+    for every in ("//0.0.0.0:", "//[::]:"):
+        url = url.replace(every, f"//{socket.gethostname()}:")
+    return url

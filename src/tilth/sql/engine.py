@@ -21,8 +21,10 @@ from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting
 from tilth.base.sources import GivenSettings
+from tilth.catalog import NotHostedError
 from tilth.maintenance import DamageBook
 from tilth.sql.context.names import table_of
+from tilth.sql.context.peers import noting_unanswered
 from tilth.sql.context.rooms import Rooms
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
@@ -190,6 +192,7 @@ class SqlEngine:
             query_log=QueryLog(),
             running=RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check),
             open_results=open_results,
+            peers=rooms.peers,
             progress=rooms.progress,
             results=rooms.results,
         )
@@ -219,9 +222,10 @@ class SqlEngine:
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
         streams: bool = False,
+        is_passed_on: bool = False,
     ) -> Answer:
         """Runs one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
-        and closes it; otherwise they are collected."""
+        and closes it; otherwise they are collected. `is_passed_on`: another server has sent it to this one."""
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
@@ -234,12 +238,24 @@ class SqlEngine:
                 running.output_format = _known_format(statement.format)
             call = _call(running, database, given, streams=streams)
             self._services.running.enter(running.entry, queue_of(statement, database))
-            with dialect.reading(statement, call.settings.dialect) as (statement, read_as):
-                outcome = perform(self._services, call, statement)
+            with (
+                dialect.reading(statement, call.settings.dialect) as (statement, read_as),
+                noting_unanswered() as unanswered,
+            ):
+                try:
+                    outcome = perform(self._services, call, statement)
+                except NotHostedError as error:
+                    if is_passed_on:
+                        raise
+                    return self._services.peers.run(error, text, database=database, settings=given)
             ignored = settings_without_effect(named_settings(statement))
-            return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored))
+            return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored, *sorted(unanswered)))
 
         return self._logged(text, database, act, origin)
+
+    def own_rows(self, name: str) -> pa.Table:
+        """Return this server's own rows of a system table. Raises TableNotFoundError."""
+        return find_system_table(name).build_own(self._services)
 
     def insert_text(
         self,

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         StoreLocationError,
         claim_place,
         place_text,
+        place_trouble,
         tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
@@ -243,6 +244,7 @@ __all__ = [
     "partition_id",
     "partition_ids",
     "place_text",
+    "place_trouble",
     "presence_name",
     "read_changes",
     "read_deletes",

@@ -154,10 +154,10 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
     position = TopicPartition("x", 0)
 
     def work(number: int, rng: Rng) -> None:
-        lease = world.catalog.leases.take("consumer/k/0", f"thread {number}", 10_000)
+        lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
         for _ in range(STEPS):
             if rng.random() < 0.2:
-                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}", 10_000)
+                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
             start = world.catalog.offsets.of(kafka).get(position, 0)
             rows = 1 + int(rng.random() * 5)
             moved = OffsetRange(topic="x", partition=0, start=start, end=start + rows)
@@ -170,7 +170,7 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
                     ],
                 )
             except (FencedError, OffsetsMovedError):
-                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}", 10_000)
+                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
 
     in_threads(work)
     rows = world.catalog.parts.snapshot(world.t).rows

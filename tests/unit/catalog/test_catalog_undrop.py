@@ -219,7 +219,7 @@ def test_a_drop_comes_back_whole_or_not_at_all(world: World) -> None:
 
 
 def test_claiming(world: World) -> None:
-    lease = world.catalog.leases.take("table/t", "s1", 1000)
+    lease = world.catalog.leases.take("table/t", "s1")
     world.insert("a")
     world.merge([*world.insert("b"), *world.insert("b")])
     drop(world)
@@ -230,7 +230,7 @@ def test_claiming(world: World) -> None:
     assert world.catalog.trash.claim("other", items) == []
     world.catalog.trash.remove(world.t, items)
     assert world.catalog.trash.claim(world.t, items) == []
-    world.catalog.leases.take("table/t", "s2", 1000)
+    world.catalog.leases.take("table/t", "s2")
     with pytest.raises(FencedError):
         world.catalog.trash.claim(world.t, items, fence=lease.fence)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from tests.catalog_world import World
+from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import RetryError
 from tilth.base.rand import new_rng
-from tilth.catalog import InsertPart, MemoryKV, NoRowsSince, Work, rebase
+from tilth.catalog import InsertPart, Joining, MemoryKV, NoRowsSince, Work, rebase
 from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS, Turns
 from tilth.model.txn import TxnOutput
 from tilth.testing import FaultyKV, ManualClock
@@ -154,3 +155,56 @@ def test_who_tried_less_often_takes_no_turn(world: World) -> None:
     with begin(world) as work:
         work.begin_try(TRIES_BESIDE - 1, [world.t])
         assert Beside(lambda: insert(world)).ends()
+
+
+# --- of several servers ---
+
+
+class Servers:
+    """Two servers over one store."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.first = World(clock=clock)
+        self.second = World(self.first.kv, clock=clock)
+        for world, name in ((self.first, "a"), (self.second, "b")):
+            record = world.catalog.servers.join(Joining(name=name, run=name, version="1"))
+            world.catalog.serve_as(record)
+
+
+def test_a_turn_holds_up_the_commits_of_other_servers_too() -> None:
+    servers = Servers(SystemClock())
+    with begin(servers.first) as work:
+        work.begin_try(TRIES_BESIDE, [servers.first.t])
+        other = Beside(lambda: insert_into(servers.second, servers.first.t))
+        assert other.waits()
+        second = Beside(lambda: servers.second.catalog.transactions.take_turn(servers.first.t, 1))
+        assert second.waits()
+        work.commit([InsertPart(table=servers.first.t, written=servers.first.written())])
+    assert other.ends()
+    assert second.ends()
+    # It has been removed with the turn, and is not there for the next one.
+    servers.second.catalog.transactions.end_turns(1)
+    insert_into(servers.first, servers.first.t)
+
+
+def test_the_turn_of_a_server_that_is_gone_holds_up_nobody() -> None:
+    servers = Servers()
+    work = begin(servers.first)
+    work.begin_try(TRIES_BESIDE, [servers.first.t])
+    servers.second.catalog.servers.end(servers.first.catalog.servers.live()[0])
+    assert Beside(lambda: insert_into(servers.second, servers.first.t)).ends()
+
+
+def test_a_turn_of_another_server_that_hangs_is_over_by_itself() -> None:
+    servers = Servers()
+    work = begin(servers.first)
+    work.begin_try(TRIES_BESIDE, [servers.first.t])
+    # Its clock moves on while it waits.
+    insert_into(servers.second, servers.first.t)
+    assert servers.second.clock.monotonic() >= TURN_SECONDS - 1
+    assert work.id in servers.first.catalog.transactions.live()
+
+
+def insert_into(world: World, table: str) -> None:
+    with world.catalog.transactions.work("insert", outputs=[TxnOutput(table=table, tasks=1)]) as work:
+        work.commit([InsertPart(table=table, written=world.written())])

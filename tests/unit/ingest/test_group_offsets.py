@@ -126,7 +126,7 @@ def test_undrop_goes_on_where_the_group_stands(world: World, broker: FakeBroker)
 def test_a_drop_fences_consumers_that_are_on_their_way(world: World, broker: FakeBroker) -> None:
     reader = Reader(world, broker)
     reader.look()
-    lease = world.catalog.leases.take(f"consumer/{reader.uuid}/0", "s1", 1_000_000)
+    lease = world.catalog.leases.take(f"consumer/{reader.uuid}/0", "s1")
     reader.drop()
     reader.undrop()
     now = world.catalog.leases.get(lease.name)

@@ -173,7 +173,7 @@ def test_a_commit_that_is_asked_for_again_has_the_same_answer(server: Server) ->
 
 
 def taken_over(server: Server) -> None:
-    server.world.catalog.leases.take(server.fence.name, "s2", 10_000)
+    server.world.catalog.leases.take(server.fence.name, "s2")
 
 
 def test_no_round_begins_under_an_epoch_that_is_over(server: Server) -> None:

@@ -534,8 +534,8 @@ def test_a_fenced_server_commits_nothing_and_takes_the_table_anew(world: Mainten
         name = f"table/{world.t}"
         lease = world.catalog.leases.get(name)
         assert lease is not None
-        world.catalog.leases.release(lease)
-        world.catalog.leases.take(name, "s2", 1)
+        world.catalog.leases.release(lease.fence)
+        world.catalog.leases.take(name, "s2")
 
     world.worker.on_mutate = take
     world.alter_delete("a is odd")

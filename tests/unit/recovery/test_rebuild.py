@@ -16,6 +16,7 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import (
     Catalog,
+    CatalogExistsError,
     DumpHeader,
     FollowedKV,
     HidePartition,
@@ -29,7 +30,6 @@ from tilth.catalog import (
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.recovery import (
-    CatalogExistsError,
     FindingKind,
     Journal,
     NothingToRebuildError,

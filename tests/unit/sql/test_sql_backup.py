@@ -11,9 +11,9 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.catalog import BadDumpError, CatalogSettings, MemoryKV, load_dump
+from tilth.catalog import BadDumpError, CatalogExistsError, CatalogSettings, MemoryKV, load_dump
 from tilth.node import backup_root
-from tilth.recovery import CatalogExistsError, restore_catalog
+from tilth.recovery import restore_catalog
 from tilth.sql.language.redact import shown_statement
 from tilth.storage import BadStoreError
 from tilth.storage.store.buckets import ObjectTimes

@@ -190,9 +190,9 @@ def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
     """A late commit is refused; the older owner fails its epoch check."""
     world = World()
     leases, transactions = world.catalog.leases, world.catalog.transactions
-    older = leases.take("table/t", "s1", 3_000)
+    older = leases.take("table/t", "s1")
     late = transactions.work("merge", fences=[older.fence])
-    leases.take("table/t", "s2", 3_000)
+    leases.take("table/t", "s2")
     with pytest.raises(FencedError):
         late.commit([InsertPart(table=world.t, written=world.written())])
     with pytest.raises(FencedError):

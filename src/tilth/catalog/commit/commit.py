@@ -10,7 +10,7 @@ time.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import assert_never
@@ -23,7 +23,7 @@ from tilth.base.logs import Log
 from tilth.catalog.commit.load import Batch, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
-from tilth.catalog.commit.turns import Turns
+from tilth.catalog.commit.turns import LOOK_SECONDS, SharedTurns, Turns, TurnTakenError
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown
 from tilth.catalog.records import codec
@@ -90,6 +90,15 @@ class _Ready:
     committed: Committed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChecks:
+    """Bounds and checks of commits."""
+
+    attempts_max: int
+    #: Whether the invariants of each commit are checked.
+    is_checking: bool = False
+
+
 class Committer:
     """Commits transactions. Threads that touch different tables only meet at the store's own lock."""
 
@@ -101,18 +110,19 @@ class Committer:
         counters: Counters,
         shown: ShownParts,
         *,
-        attempts_max: int,
-        is_checking: bool,
+        checks: CommitChecks,
+        server: Callable[[], str],
     ) -> None:
         self._clock = clock
         self._hybrid = hybrid
         self._kv = kv
         self._counters = counters
         self._shown = shown
-        self._attempts_max = attempts_max
-        self._is_checking = is_checking
+        self._attempts_max = checks.attempts_max
+        self._is_checking = checks.is_checking
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
         self.turns = Turns(clock)
+        self.shared_turns = SharedTurns(clock, kv, server=server)
 
     def commit(self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome:
         """The same answer for the same transaction, however often it is asked."""
@@ -139,8 +149,9 @@ class Committer:
         # Until the record has been read in this call, an earlier call may have landed; after a lost answer, this one.
         in_doubt: str | None = "the transaction's record could not be read"
         is_lost = False
-        failures = 0
-        for _ in range(self._attempts_max):
+        failures = attempts = 0
+        while attempts < self._attempts_max:
+            attempts += 1
             try:
                 with self._kv.view() as view:
                     ready = self._prepare(view, txn, updates, requirements)
@@ -153,6 +164,10 @@ class Committer:
                 if failures >= UNKNOWNS_MAX:
                     return Conflicted(error) if in_doubt is None else Unknown(f"{in_doubt}: {error}")
                 wait_before_retry(self._clock, failures)
+                continue
+            except TurnTakenError:
+                attempts -= 1
+                self._clock.sleep(LOOK_SECONDS)
                 continue
             except TilthError as error:
                 # Folding found a reason that the batch of an earlier, unknown try must meet too.
@@ -184,6 +199,7 @@ class Committer:
             return committed_before(view, txn_id)
         txn = codec.OPEN_TXNS.decode(key, found.value)
         state.check_running(txn)
+        self.shared_turns.check(view, tables_of(updates), txn_id)
         batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])
         pin_fences(view, batch, txn)
         before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)
@@ -199,7 +215,7 @@ class Committer:
             check_commit(before, changes)
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
-        _write(batch, before, changes)
+        _write(batch, before, changes, txn_id)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
     def drain(self, table: str) -> None:
@@ -260,7 +276,7 @@ def _check_pressure(
             check_parts(before.tables[table].definition, changes.tables[table], inserted, requirement)
 
 
-def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
+def _write(batch: Batch, before: CommitState, changes: Changes, txn: int) -> None:
     puts = batch.puts
     for table, change in changes.tables.items():
         if not change.is_empty:
@@ -283,7 +299,7 @@ def _write(batch: Batch, before: CommitState, changes: Changes) -> None:
             batch.deletes.append(pack(Space.SUBSCRIPTION, *fields))
         else:
             puts[pack(Space.SUBSCRIPTION, *fields)] = codec.SUBSCRIPTIONS.encode(subscription)
-    puts.update(put_events(changes.events, changes.commit_ts))
+    puts.update(put_events(changes.events, txn))
 
 
 def _write_table(batch: Batch, table: str, change: TableChange) -> None:

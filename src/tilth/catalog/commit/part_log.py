@@ -45,9 +45,9 @@ def part_event(event: str, table: str, part: Part, now_ms: int) -> PartEvent:
     return PartEvent(event=event, at_ms=now_ms, table=table, part=str(part.name), rows=part.rows, bytes=part.bytes)
 
 
-def put_events(events: Iterable[PartEvent], ts: int) -> dict[bytes, bytes]:
-    """The keys and values of a batch's events; `ts` distinguishes the batches of one millisecond."""
+def put_events(events: Iterable[PartEvent], batch: int) -> dict[bytes, bytes]:
+    """The keys and values of a batch's events; `batch` is an id that no other batch has, of any server."""
     return {
-        pack(Space.PART_LOG, event.at_ms, ts, number): codec.PART_EVENTS.encode(event)
+        pack(Space.PART_LOG, event.at_ms, batch, number): codec.PART_EVENTS.encode(event)
         for number, event in enumerate(events)
     }

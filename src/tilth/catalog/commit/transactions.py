@@ -9,11 +9,11 @@ listing.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 from tilth.base.clock import Clock
-from tilth.base.errors import UnavailableError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
@@ -40,7 +40,14 @@ class Transactions:
     """`catalog.transactions`."""
 
     def __init__(
-        self, clock: Clock, hybrid: HybridClock, kv: KeyValue, committer: Committer, *, server: str, sweep: Sweep
+        self,
+        clock: Clock,
+        hybrid: HybridClock,
+        kv: KeyValue,
+        committer: Committer,
+        *,
+        server: Callable[[], str],
+        sweep: Sweep,
     ) -> None:
         self._clock = clock
         self._hybrid = hybrid
@@ -49,6 +56,8 @@ class Transactions:
         self._server = server
         self._sweep = sweep
         self._live = LiveWork()
+        #: Raised by everything that begins; None: nothing is refused.
+        self.refusal: TilthError | None = None
         self._hybrid.observe(self._newest_time())
 
     def work(
@@ -77,14 +86,18 @@ class Transactions:
         return self._live.unsettled()
 
     def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
-        """Begin a transaction, recorded before its first file is written. Raises FencedError."""
+        """Begin a transaction, recorded before its first file is written. Raises FencedError, and what refuses all of
+        this server.
+        """
+        if self.refusal is not None:
+            raise self.refusal
         txn = Txn(
-            id=self._hybrid.now(),
+            id=self._hybrid.new_id(),
             actor=actor,
             state=TxnState.RUNNING,
             fences=tuple(fences),
             outputs=tuple(outputs),
-            server=self._server,
+            server=self._server(),
         )
         key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
 
@@ -117,14 +130,16 @@ class Transactions:
         self._committer.drain(table)
 
     def take_turn(self, table: str, txn: int) -> None:
-        """Let nobody else of this process commit to the table until the turn ends (turns.py); no commit is under way
+        """Let nobody else commit to the table until the turn ends (turns.py); no commit of this process is under way
         then.
         """
         self._committer.turns.take(table, txn)
+        self._committer.shared_turns.take(table, txn)
         self._committer.drain(table)
 
     def end_turns(self, txn: int) -> None:
         """Let others commit again."""
+        self._committer.shared_turns.end(txn)
         self._committer.turns.end(txn)
 
     def resolve(self, txn_id: int) -> TxnState | None:

@@ -213,7 +213,7 @@ class Parts:
         return change(self._kv, self._clock, plan)
 
     def _move_batch(self, table: str, moves: Iterable[tuple[Entry, int]], *, fence: Fence | None, now_ms: int) -> int:
-        ts = self._hybrid.now()
+        batch = self._hybrid.new_id()
 
         def plan(view: ReadView) -> Plan[int]:
             preconditions = _fenced(view, fence)
@@ -243,7 +243,7 @@ class Parts:
                     events.append(part_event("trash", table, stored, now_ms))
                 preconditions.append(unchanged(key, found))
                 deletes.append(key)
-            puts |= put_events(events, ts)
+            puts |= put_events(events, batch)
             return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
 
         return change(self._kv, self._clock, plan)

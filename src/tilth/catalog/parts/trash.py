@@ -108,7 +108,7 @@ class Trash:
         return change(self._kv, self._clock, plan)
 
     def _remove_batch(self, table: str, items: Sequence[TrashedPart]) -> int:
-        now_ms, ts = self._clock.now_ms(), self._hybrid.now()
+        now_ms, batch = self._clock.now_ms(), self._hybrid.new_id()
 
         def plan(view: ReadView) -> Plan[int]:
             preconditions: list[Precondition] = []
@@ -121,7 +121,7 @@ class Trash:
             return Plan(
                 result=len(events),
                 preconditions=preconditions,
-                puts=put_events(events, ts),
+                puts=put_events(events, batch),
                 deletes=[each.key for each in preconditions],
             )
 

@@ -11,9 +11,11 @@ partition, and all partitions of a table, are one range each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum, unique
 
 from tilth.base.errors import CorruptError
+from tilth.catalog.kv.protocol import ALL_NEWS
 from tilth.model.delta import Delta
 from tilth.model.part import PartName
 
@@ -82,6 +84,10 @@ class Space(Enum):
     STORAGE = b"o"
     #: name -> Warehouse
     WAREHOUSE = b"h"
+    #: name -> ServerRecord
+    SERVER = b"n"
+    #: table -> TurnRecord
+    TURN = b"t"
     #: worker -> Drain
     DRAIN = b"q"
     #: name -> bytes
@@ -92,13 +98,39 @@ class Space(Enum):
 
 #: What ends with its node, logs, answers that are given again, and secrets, which stay in the node's own folder.
 _NOT_JOURNALED = frozenset(
-    space.value for space in (Space.LEASE, Space.READER, Space.PART_LOG, Space.AUDIT, Space.FINISHED_TXN, Space.SECRET)
+    space.value
+    for space in (
+        Space.LEASE,
+        Space.SERVER,
+        Space.TURN,
+        Space.READER,
+        Space.PART_LOG,
+        Space.AUDIT,
+        Space.FINISHED_TXN,
+        Space.SECRET,
+    )
 )
 
 
 def is_journaled(key: bytes) -> bool:
     """Return whether the key is written beside the tables' files, for a catalog that is made of these alone."""
     return key[:1] not in _NOT_JOURNALED
+
+
+#: What services of a server act on, by the table in the first field; and what concerns all of them.
+_NEWS_OF_TABLES = frozenset(space.value for space in (Space.RELATION, Space.DROPPED, Space.SWITCH, Space.MUTATION))
+_NEWS_FOR_ALL = frozenset(space.value for space in (Space.STORAGE, Space.WAREHOUSE, Space.DRAIN))
+
+
+def news_of(keys: Iterable[bytes]) -> frozenset[str]:
+    """Return the tables, by uuid, whose services other servers have to look at when these keys change."""
+    found = set()
+    for key in keys:
+        if key[:1] in _NEWS_OF_TABLES:
+            found.add(key[1:].split(_END, 1)[0].decode())
+        elif key[:1] in _NEWS_FOR_ALL:
+            found.add(ALL_NEWS)
+    return frozenset(found)
 
 
 def pack(space: Space, *fields: str | int) -> bytes:

@@ -84,3 +84,13 @@ class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):
     txn: Txn
     #: Table and part, for each part that it made.
     parts: tuple[tuple[str, Part], ...]
+
+
+class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that commits to a table alone for a while (commit/turns.py)."""
+
+    txn: int
+    #: The id of its server's process.
+    server: str
+    #: By that server's clock.
+    until_ms: int

@@ -6,7 +6,7 @@
 
 A lease's record stays after release, so that the epoch never goes back:
 
-    (none) -> held(epoch 1) -> renewed -> released(holder "") -> held(epoch 2)
+    (none) -> held(epoch 1) -> released(holder "") -> held(epoch 2)
                             \\-> taken by another: held(epoch 2)
 """
 
@@ -50,20 +50,13 @@ def check_forgettable(txn: Txn) -> None:
         raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
 
 
-def taken(lease: Lease | None, *, name: str, holder: str, now_ms: int, ttl_ms: int) -> Lease:
+def taken(lease: Lease | None, *, name: str, holder: str) -> Lease:
     """The lease under a new epoch, whoever held it."""
-    epoch = 1 if lease is None else lease.epoch + 1
-    return Lease(name=name, holder=holder, epoch=epoch, expires_ms=now_ms + ttl_ms)
-
-
-def renewed(lease: Lease | None, *, held: Lease, now_ms: int, ttl_ms: int) -> Lease:
-    """Raises FencedError when somebody has taken it; a lease that ended but was not taken is renewed."""
-    check_fence(lease, held.fence)
-    return msgspec.structs.replace(held, expires_ms=now_ms + ttl_ms)
+    return Lease(name=name, holder=holder, epoch=1 if lease is None else lease.epoch + 1)
 
 
 def released(lease: Lease) -> Lease:
-    return msgspec.structs.replace(lease, holder=NOBODY, expires_ms=0)
+    return msgspec.structs.replace(lease, holder=NOBODY)
 
 
 def is_held(lease: Lease | None, fence: Fence) -> bool:

@@ -41,7 +41,7 @@ class AuditLog:
     def record(self, event: AuditEvent) -> None:
         """Durable when it returns. A long statement is cut."""
         kept = msgspec.structs.replace(event, statement=event.statement[:STATEMENT_LENGTH_MAX])
-        key = pack(Space.AUDIT, event.at_ms, self._hybrid.now(), 0)
+        key = pack(Space.AUDIT, event.at_ms, self._hybrid.new_id(), 0)
         value = EVENTS.encode(kept)
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
         if self._recorded % _TRIM_EVERY == 0:

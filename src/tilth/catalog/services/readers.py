@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Collection
 
 import msgspec
 
@@ -75,12 +76,12 @@ class Readers:
         """Give the hold up; closing it again does nothing."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
 
-    def close_left_behind(self, server: str) -> int:
-        """Close the leases of queries that ran in former server processes; return how many there were.
+    def close_left_behind(self, living: Collection[str]) -> int:
+        """Close the leases of queries that ran in server processes which are not among the living; return how many.
 
-        A catalog belongs to one process, so at its start these queries have ended. Readers outside go on.
+        Readers outside go on.
         """
-        left = [each for each in self.list() if each.holder != server and not each.is_outside]
+        left = [each for each in self.list() if each.holder not in living and not each.is_outside]
         for lease in left:
             self.close(lease)
         return len(left)

@@ -6,12 +6,17 @@ Always holds: a switch says what the user wants, whatever runs; no switch means 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue
+from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import Plan, change, read, read_all
+from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.model.service import ServiceKind, Switch
+
+#: The value that says where the catalog was moved to; servers refuse a catalog that has one.
+MOVED = "catalog/moved"
 
 
 class ServiceSwitches:
@@ -48,3 +53,17 @@ class SavedState:
     def put(self, name: str, value: bytes) -> None:
         key, data = pack(Space.STATE, name), codec.BLOBS.encode(value)
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: data}))
+
+    def change(self, name: str, step: Callable[[bytes | None], bytes]) -> None:
+        """Put what `step` makes of what is there, whoever else does so at the same time."""
+        key = pack(Space.STATE, name)
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            old = None if found is None else codec.BLOBS.decode(key, found.value)
+            new = step(old)
+            if new == old:
+                return Plan(result=None)
+            return Plan(result=None, preconditions=[unchanged(key, found)], puts={key: codec.BLOBS.encode(new)})
+
+        change(self._kv, self._clock, plan)

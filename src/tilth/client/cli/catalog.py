@@ -56,6 +56,28 @@ def restore(
 
 
 @catalog.command()
+def copy(
+    source: Annotated[str, typer.Argument(help="Where the catalog is: a node's folder, or postgresql://...")],
+    target: Annotated[str, typer.Argument(help="Where it is to be, and is none yet: likewise.")],
+    keep_source: Annotated[
+        bool, typer.Option("--keep-source", help="Leave the source usable, for a copy that is only looked at.")
+    ] = False,
+) -> None:
+    """Move a catalog between a node's folder and a database, and compare both; the files of tables stay where they
+    are. No server may use it. A server refuses the old place from then on.
+    """
+    from tilth.recovery import copy_catalog
+
+    try:
+        report = copy_catalog(source, target, keeps_source=keep_source)
+    except TilthError as error:
+        show_error(console_of(sys.stderr), error)
+        raise typer.Exit(1) from error
+    text = f"{report.records} records, {report.bytes} bytes, the same at both places"
+    console_of().print(Text(f"{text}\nnow start the server with its catalog there"))
+
+
+@catalog.command()
 def rebuild(
     root: Annotated[
         list[str],

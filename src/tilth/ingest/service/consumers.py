@@ -59,9 +59,6 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import TableRoots
 from tilth.warehouse import Handle
 
-#: The lease is an epoch, not a right that runs out; the time only shows who is alive.
-LEASE_MS = 24 * 3600 * 1000
-
 _log = Log("ingest")
 
 
@@ -137,7 +134,7 @@ class Consumers:
         """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
-        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._context.server, LEASE_MS)
+        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._catalog.server)
         written = [each.target.uuid for each in definitions.views]
         written += [definitions.dead_letters.uuid] if definitions.dead_letters else []
         order = ConsumeOrder(
@@ -189,6 +186,17 @@ class Consumers:
         work = self._of(index).work
         if work is not None:
             work.settle(reason)
+
+    def release(self) -> None:
+        """Let another server have the consumers that do not run: this one does not host the table any more."""
+        with self._lock:
+            fences = [known.fence for known in self._known.values() if known.handle is None and known.fence is not None]
+        for fence in fences:
+            try:
+                self._catalog.leases.release(fence)
+            except TilthError as error:
+                # It is taken all the same once this server has ended.
+                _log.warning("consumer_not_released", cause_id=fence.name, reason=error)
 
     def over(self, ended: ConsumerEnded, *, is_failure: bool) -> None:
         known = self._of(ended.index)

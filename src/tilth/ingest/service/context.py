@@ -10,6 +10,7 @@ from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryReading
 from tilth.catalog import Catalog
 from tilth.ingest.settings import IngestSettings
+from tilth.model.server import hosts_all
 from tilth.storage import Roots
 from tilth.warehouse import Dispatcher
 
@@ -27,5 +28,7 @@ class ConsumeContext:
     root: Roots
     #: This server's name.
     server: str
+    #: Whether a Kafka table is this server's, by its uuid.
+    hosts: Callable[[str], bool] = hosts_all
     #: Reads the memory in use; rounds wait while there is little left.
     memory: Callable[[], MemoryReading] = MemoryReading

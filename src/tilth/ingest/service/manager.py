@@ -11,6 +11,7 @@ import threading
 
 from tilth.base.errors import FencedError, InvalidInputError
 from tilth.base.logs import Log
+from tilth.catalog import NotHostedError
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
@@ -33,7 +34,7 @@ from tilth.model.service import (
     SwitchState,
     newer_since_ms,
 )
-from tilth.model.table import KafkaDef
+from tilth.model.table import KafkaDef, full_name
 
 _log = Log("ingest")
 
@@ -90,8 +91,12 @@ class ConsumeManager:
         self.wake(kafka_uuid or None)
 
     def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
-        """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer runs any more."""
+        """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer of this server runs any
+        more. Raises NotHostedError when it is switched and another server has to end it.
+        """
         self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id)
+        if kafka_uuid != ALL_TABLES:
+            self._check_hosted(self._kafka(kafka_uuid))
         services = self._all() if kafka_uuid == ALL_TABLES else [self._find(kafka_uuid)]
         for service in services:
             if service is not None:
@@ -152,8 +157,9 @@ class ConsumeManager:
             self._clock.wait(self._wake, self._settings.manager_interval)
 
     def _reconcile(self) -> None:
-        """A service for each Kafka table that exists, and none for those that are gone."""
-        wanted = {each.uuid: each for each in self._catalog.tables.list() if isinstance(each, KafkaDef)}
+        """A service for each Kafka table that exists and is this server's, and none for others."""
+        there = (each for each in self._catalog.tables.list() if isinstance(each, KafkaDef))
+        wanted = {each.uuid: each for each in there if self._context.hosts(each.uuid)}
         with self._lock:
             gone = [self._services.pop(uuid) for uuid in list(self._services) if uuid not in wanted]
             new = [self._add(kafka) for uuid, kafka in wanted.items() if uuid not in self._services]
@@ -191,14 +197,20 @@ class ConsumeManager:
         return relation
 
     def _service(self, kafka_uuid: str) -> KafkaService:
-        """The service, made at once if the loop has not come to it yet."""
+        """The service, made at once if the loop has not come to it yet. Raises NotHostedError."""
         kafka = self._kafka(kafka_uuid)
+        self._check_hosted(kafka)
         with self._lock:
             found = self._services.get(kafka_uuid)
             service = found or self._add(kafka)
         if found is None:
             service.start()
         return service
+
+    def _check_hosted(self, kafka: KafkaDef) -> None:
+        """Raises NotHostedError."""
+        if not self._context.hosts(kafka.uuid):
+            raise NotHostedError(table=full_name(kafka), uuid=kafka.uuid)
 
     def _find(self, kafka_uuid: str) -> KafkaService | None:
         with self._lock:

@@ -20,7 +20,7 @@ import msgspec
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.pressure import MemoryPressureError, reject_chance
 from tilth.base.retry import Retry, retry_rule
-from tilth.catalog import SchemaChangedError
+from tilth.catalog import LeaseHeldError, SchemaChangedError
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
@@ -347,6 +347,7 @@ class KafkaService:
             self._clock.wait(self._wake, TROUBLE_SECONDS)
             self._wake.clear()
             self._take_ends()
+        self._consumers.release()
         self._close_broker()
 
     def _pause_seconds(self) -> float:
@@ -459,7 +460,7 @@ class KafkaService:
             ended = self._ends.popleft()
             kind = _end_kind(ended.error)
             self._settle(ended)
-            is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED)
+            is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED, EndKind.HELD)
             self._consumers.over(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
                 self._reporter.failed(ended.error, consumer=ended.index)
@@ -515,6 +516,8 @@ def _end_kind(error: TilthError | None) -> EndKind:
             return EndKind.ALTERED
         case LeaderChangedError():
             return EndKind.STALE
+        case LeaseHeldError():
+            return EndKind.HELD
         case _ if retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
             return EndKind.STALE
         case _:

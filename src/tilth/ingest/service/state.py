@@ -27,6 +27,9 @@ from tilth.ingest.policy.assignment import assign, consumer_count
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceState
 
+#: Between two tries to take over what another server lets go of.
+HELD_RETRY_MS = 100
+
 
 class ConsumerState(StrEnum):
     STOPPED = "stopped"
@@ -44,6 +47,8 @@ class EndKind(StrEnum):
     STALE = "stale"
     #: A table that it writes into has other columns now: replaced at once, and nothing went wrong.
     ALTERED = "altered"
+    #: Another server has not let go of it yet; tried again at once, and nothing went wrong.
+    HELD = "held"
     #: The broker does not answer; replaced when it does.
     BROKER = "broker"
     #: Anything else; replaced with growing delay.
@@ -154,6 +159,9 @@ class ServiceLifecycle:
             self.state, self.reason = ServiceState.WAITING, "a consumer moves to another worker"
         elif not was_stopping and kind is EndKind.ALTERED:
             consumer.retry_at_ms = now_ms
+            self.state, self.reason = ServiceState.WAITING, reason
+        elif not was_stopping and kind is EndKind.HELD:
+            consumer.state, consumer.retry_at_ms = ConsumerState.FAILED, now_ms + HELD_RETRY_MS
             self.state, self.reason = ServiceState.WAITING, reason
         elif not was_stopping:
             consumer.state = ConsumerState.FAILED

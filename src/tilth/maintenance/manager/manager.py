@@ -53,6 +53,7 @@ from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import REWRITES, RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
+from tilth.model.server import hosts_all
 from tilth.model.service import ServiceStats
 from tilth.storage import Roots
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
@@ -95,28 +96,31 @@ class MaintenanceManager:
         root: Roots,
         settings: ManagerSettings,
         *,
+        hosts: Callable[[str], bool] = hosts_all,
         stand_ins: StandIns | None = None,
     ) -> None:
-        """`root`: the folder below which the tables' folders are."""
+        """`root`: the folder below which the tables' folders are; `hosts(uuid)`: whether a table is this server's."""
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._settings = settings
+        self._hosts = hosts
         stand_ins = stand_ins or StandIns()
         self._rng = stand_ins.rng
-        self._table_leases = TableLeases(clock, catalog, catalog.server)
+        self._table_leases = TableLeases(catalog)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)
         self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
         kept_ms = int(settings.dropped_table_keep * 1000)
-        self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms)
+        self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms, hosts=hosts)
         self._registry = Registry(
             catalog,
             stand_ins.build or self._build,
             refused=lambda table, reason: self._decisions.refused("", table, reason),
             woken=lambda uuid: self._poller.woken(uuid),
+            hosts=hosts,
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
         self._places = RewritePlaces(clock, places=self._rewrites_max, running=lambda: self._runs.of_kinds(REWRITES))
@@ -369,6 +373,8 @@ class MaintenanceManager:
         for event in events:
             self._places.observe(event)
             table = self._registry.find(event.table)
+            if table is None and not self._hosts(event.table):
+                continue
             if table is None:
                 # A table that nobody reported, or one that was dropped.
                 self._must_refresh = True

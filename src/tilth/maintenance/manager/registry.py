@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tilth.base.errors import TilthError
-from tilth.catalog import Catalog, TableNotFoundError
+from tilth.catalog import Catalog, NotHostedError, TableNotFoundError
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.mutation import Mutation, MutationState
+from tilth.model.server import hosts_all
 from tilth.model.service import ALL_TABLES, Switch
 from tilth.model.table import TableDef, full_name
 
@@ -31,14 +32,17 @@ class Registry:
         *,
         refused: Callable[[str, str], None],
         woken: Callable[[str], None],
+        hosts: Callable[[str], bool] = hosts_all,
     ) -> None:
         """`build` makes a table's ops; `refused(table, reason)` is called with a table that cannot be registered,
-        `woken` with the uuid of each new table and of each in which something has changed.
+        `woken` with the uuid of each new table and of each in which something has changed; `hosts(uuid)` says
+        whether a table is this server's.
         """
         self._catalog = catalog
         self._build = build
         self._refused = refused
         self._woken = woken
+        self._hosts = hosts
         self._lock = threading.Lock()
         self._tables: dict[str, TableOps] = {}
         self._leaving: dict[str, TableOps] = {}
@@ -55,13 +59,17 @@ class Registry:
             return self._tables.get(uuid)
 
     def get(self, uuid: str) -> TableOps:
-        """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError."""
+        """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError, and
+        NotHostedError where it is another server's.
+        """
         found = self.find(uuid)
         if found is not None:
             return found
         relation = self._catalog.tables.by_id(uuid)
         if not isinstance(relation, TableDef):
             raise TableNotFoundError("no such table of rows", uuid=uuid)
+        if not self._hosts(uuid):
+            raise NotHostedError(table=full_name(relation), uuid=uuid)
         table = self._add(relation)
         if table is None:
             raise TableNotFoundError(
@@ -73,10 +81,11 @@ class Registry:
     def refresh(self) -> list[TableOps]:
         """Take in new tables, changes of known ones, their switches and mutations.
 
-        Returns those that are gone: they leave with `leave`.
+        Returns those that are gone, or another server's now: they leave with `leave`.
         """
         # Three reads of the catalog, whatever the number of tables.
-        there = {each.uuid: each for each in self._catalog.tables.all() if isinstance(each, TableDef)}
+        tables = (each for each in self._catalog.tables.all() if isinstance(each, TableDef))
+        there = {each.uuid: each for each in tables if self._hosts(each.uuid)}
         switches = _by_table(self._catalog.services.all(), lambda switch: switch.table)
         pending = _by_table(
             (each for each in self._catalog.mutations.all() if each.state is MutationState.PENDING),
@@ -98,7 +107,7 @@ class Registry:
         if table is None:
             return None
         relation = self._catalog.tables.by_id(uuid)
-        if not isinstance(relation, TableDef):
+        if not isinstance(relation, TableDef) or not self._hosts(uuid):
             return table
         if self._known(uuid, relation) is not None:
             self._look_at(table)

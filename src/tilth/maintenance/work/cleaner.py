@@ -3,13 +3,14 @@
 Covers: the end of transactions without a commit, of tables past UNDROP, of finished transactions and part events.
 Does not cover: parts that were replaced (gc/part_gc.py).
 Always holds: a transaction's files go only after its record says that it can never commit; files are found by name;
-a dropped table's record goes before its folder, and a note makes sure that the folder follows.
+a dropped table's record goes before its folder, and a note makes sure that the folder follows. A server leaves alone
+what another one that lives works on; one of them, the steward, cleans up after those that are gone.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
@@ -19,6 +20,7 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
+from tilth.model.server import STEWARD, hosts_all, server_of
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState
 from tilth.storage import FilesLeftError, Roots, clean_transaction, drop_table_folder, parse_root
@@ -33,6 +35,8 @@ FORGET_BATCH = 10
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
+#: So long it is known that there was a server.
+SERVERS_KEPT_MS = 7 * 86_400_000
 #: So long an insert with the same label is known (docs/policies/part-gc.md#records-that-are-trimmed).
 LABEL_KEPT_MS = 16_800_000
 #: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
@@ -59,11 +63,13 @@ class Cleaner:
         *,
         dropped_kept_ms: int,
         grace_ms: int = GRACE_MS,
+        hosts: Callable[[str], bool] = hosts_all,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._root = root
-        #: What was begun before belongs to an earlier run: one server at a time has the catalog open.
+        self._hosts = hosts
+        #: What was begun before is of an earlier process, unless it is of another server that lives.
         self._began = catalog.clock.now()
         self._dropped_kept_ms = dropped_kept_ms
         self._grace_ms = grace_ms
@@ -76,7 +82,10 @@ class Cleaner:
 
     def start(self) -> int:
         """End what an earlier run left; return how many transactions."""
-        left = [txn for txn in self._catalog.transactions.unfinished() if txn.id < self._began]
+        # First, for a transaction that begins meanwhile is of one that lives.
+        unfinished = self._catalog.transactions.unfinished()
+        living = self._others()
+        left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
             # Where its storage is away, later.
@@ -87,10 +96,9 @@ class Cleaner:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
         unfinished = self._catalog.transactions.unfinished()
-        live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
-        for txn in unfinished:
-            look = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
-            self._guarded("clean_transaction", str(txn.id), look)
+        self._clean_transactions(unfinished, now_ms)
+        if not self._hosts(STEWARD):
+            return
         over = [
             each
             for each in self._catalog.tables.dropped()
@@ -108,11 +116,29 @@ class Cleaner:
             self._guarded("trim", "-", partial(self._trim, now_ms))
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
 
+    def _clean_transactions(self, unfinished: Sequence[Txn], now_ms: int) -> None:
+        live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
+        others = self._others() if unfinished else set()
+        for txn in unfinished:
+            if txn.server in others:
+                continue
+            is_own = txn.server == self._catalog.server or txn.id in live
+            if not is_own and not self._hosts(STEWARD):
+                continue
+            work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
+            if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
+                work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
+            self._guarded("clean_transaction", str(txn.id), work)
+
+    def _others(self) -> set[str]:
+        """Return the ids of other servers that live."""
+        return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
+
     def forget_table(self, uuid: str) -> None:
         """End a dropped table for good: first its records, then its folder."""
-        folders = self._folders()
-        if uuid not in folders:
-            self._put_folders(folders | {uuid: self._root.of(uuid).text})
+        if uuid not in self._folders():
+            text = self._root.of(uuid).text
+            self._change_folders(lambda folders: folders | {uuid: text})
         try:
             self._catalog.tables.forget(uuid)
         except TableNotFoundError:
@@ -142,16 +168,17 @@ class Cleaner:
         with self._lock:
             if self._catalog.transactions.resolve(txn.id) is not TxnState.ABORTED:
                 return
-            left = self._left()
+            also = self._left().get(txn.id, ())
             try:
-                files = clean_transaction(self._root, txn, also=left.get(txn.id, ()))
+                files = clean_transaction(self._root, txn, also=also)
             except FilesLeftError as error:
-                if error.left:
-                    self._put_left({**left, txn.id: list(error.left)})
+                still = list(error.left)
+                if still:
+                    self._change_left(lambda left: {**left, txn.id: still})
                 raise
             self._catalog.transactions.forget(txn.id)
-            if left.pop(txn.id, None):
-                self._put_left(left)
+            if also:
+                self._change_left(lambda left: {each: files for each, files in left.items() if each != txn.id})
             self._aborted_ms.pop(txn.id, None)
         _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
 
@@ -170,25 +197,31 @@ class Cleaner:
         if self._catalog.tables.by_id(uuid) is None:
             drop_table_folder(parse_root(folders[uuid]), uuid)
             _log.info("table_folder_removed", cause_id=uuid)
-        del folders[uuid]
-        self._put_folders(folders)
+        self._change_folders(lambda now: {each: root for each, root in now.items() if each != uuid})
 
     def _folders(self) -> dict[str, str]:
         """Return the tables whose folders are to go, and the root of each: nothing else knows it any more."""
-        found = self._catalog.state.get(_FOLDERS)
+        return self._decoded_folders(self._catalog.state.get(_FOLDERS))
+
+    def _decoded_folders(self, found: bytes | None) -> dict[str, str]:
         stored = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str] | list[str])
         # Of an older version, which had one root.
         return stored if isinstance(stored, dict) else {uuid: self._root.of(uuid).text for uuid in stored}
 
-    def _put_folders(self, folders: dict[str, str]) -> None:
-        self._catalog.state.put(_FOLDERS, msgspec.msgpack.encode(folders))
+    def _change_folders(self, step: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        def change(found: bytes | None) -> bytes:
+            return msgspec.msgpack.encode(step(self._decoded_folders(found)))
+
+        self._catalog.state.change(_FOLDERS, change)
 
     def _left(self) -> dict[int, list[str]]:
-        found = self._catalog.state.get(_LEFT)
-        return {} if found is None else msgspec.msgpack.decode(found, type=dict[int, list[str]])
+        return _decoded_left(self._catalog.state.get(_LEFT))
 
-    def _put_left(self, left: dict[int, list[str]]) -> None:
-        self._catalog.state.put(_LEFT, msgspec.msgpack.encode(left))
+    def _change_left(self, step: Callable[[dict[int, list[str]]], dict[int, list[str]]]) -> None:
+        def change(found: bytes | None) -> bytes:
+            return msgspec.msgpack.encode(step(_decoded_left(found)))
+
+        self._catalog.state.change(_LEFT, change)
 
     def _trim(self, now_ms: int) -> None:
         txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))
@@ -196,6 +229,7 @@ class Cleaner:
         tables = {mutation.table for mutation in self._catalog.mutations.all()}
         mutations = sum(self._catalog.mutations.trim(table) for table in tables)
         labels = self._catalog.labels.trim(pack(max(0, now_ms - LABEL_KEPT_MS)))
+        self._catalog.servers.forget(max(0, now_ms - SERVERS_KEPT_MS))
         if txns or events or mutations or labels:
             _log.info("records_trimmed", transactions=txns, events=events, mutations=mutations, labels=labels)
 
@@ -219,3 +253,7 @@ class Cleaner:
             work()
         except (TilthError, OSError) as error:
             _log.warning(f"{action}_failed", cause_id=cause_id, reason=error)
+
+
+def _decoded_left(found: bytes | None) -> dict[int, list[str]]:
+    return {} if found is None else msgspec.msgpack.decode(found, type=dict[int, list[str]])

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import threading
 
-from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import Catalog
 from tilth.model.lease import Fence, Lease
-
-#: A lease is renewed when half of it is over; the epoch guards, the time only shows others whether somebody is there.
-LEASE_MS = 3_600_000
 
 _log = Log("maintenance")
 
@@ -22,24 +18,20 @@ _log = Log("maintenance")
 class TableLeases:
     """The table leases of this server."""
 
-    def __init__(self, clock: Clock, catalog: Catalog, server: str) -> None:
-        self._clock = clock
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._server = server
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
 
     def fence(self, uuid: str) -> Fence:
-        """Return the fence that commits to the table's parts carry. Raises FencedError when another server has taken
-        over."""
+        """Return the fence that commits to the table's parts carry. Raises LeaseHeldError while another server that
+        lives has the table.
+        """
         with self._lock:
             lease = self._leases.get(uuid)
             if lease is None:
-                lease = self._catalog.leases.take(_name(uuid), self._server, LEASE_MS)
+                lease = self._leases[uuid] = self._catalog.leases.take(_name(uuid), self._catalog.server)
                 _log.info("table_taken", cause_id=uuid, epoch=lease.epoch)
-            elif lease.expires_ms - self._clock.now_ms() < LEASE_MS // 2:
-                lease = self._catalog.leases.renew(lease, LEASE_MS)
-            self._leases[uuid] = lease
             return lease.fence
 
     def lose(self, uuid: str) -> None:
@@ -52,7 +44,7 @@ class TableLeases:
         with self._lock:
             lease = self._leases.pop(uuid, None)
         if lease is not None:
-            self._catalog.leases.release(lease)
+            self._catalog.leases.release(lease.fence)
 
     def release_all(self) -> None:
         for uuid in list(self._leases):

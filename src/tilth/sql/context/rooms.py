@@ -6,7 +6,7 @@ Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tilth.base.clock import Clock
@@ -30,6 +30,7 @@ from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
 from tilth.model.warehouse import Warehouse
+from tilth.sql.context.peers import NoPeers, Peers
 from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import Handle, TaskProgress, TaskResult, WarehouseInfo, WarehouseStats, WorkerInfo
 
@@ -142,5 +143,7 @@ class Rooms:
     memory: MemoryGate | None = None
     #: Damaged files that the maintenance of this server knows; None: the engine finds out by itself.
     damage: DamageBook | None = None
+    #: The other servers of the catalog.
+    peers: Peers = field(default_factory=NoPeers)
     #: How far Spark is with a task, by its id.
     progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress()

@@ -24,6 +24,7 @@ from tilth.catalog import Catalog
 from tilth.maintenance import DamageBook
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
+from tilth.sql.context.peers import Peers
 from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
 from tilth.sql.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.control.query_log import QueryLog
@@ -71,6 +72,8 @@ class Services:
     open_results: OpenResults
     #: The statements under way.
     running: RunningStatements
+    #: The other servers of the catalog.
+    peers: Peers
     #: How far Spark is with a task, by its id.
     progress: Callable[[str], TaskProgress]
 

@@ -70,6 +70,7 @@ def _positions(one: ConsumerStats) -> dict[str, list[str]]:
 KAFKA_TABLES = SystemTable(
     name="kafka_tables",
     doc="One row for each consumer of each Kafka table.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("database", TEXT, "The Kafka table's database."),
         ColumnDoc("table", TEXT, "The Kafka table."),
@@ -144,6 +145,7 @@ def _rows_of_kafka_log(services: Services) -> Iterator[Row]:
 KAFKA_LOG = SystemTable(
     name="kafka_log",
     doc="One row for each step of the last rounds of this server's consumers; empty after a restart.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("at", TIME, "When."),
         ColumnDoc("database", TEXT, "The Kafka table's database."),

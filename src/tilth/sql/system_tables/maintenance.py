@@ -59,6 +59,7 @@ def _waiting(one: ServiceStats, trouble: str) -> ServiceStats:
 BG_THREADS = SystemTable(
     name="bg_threads",
     doc="One row for each background service of each table: its switch, what it does, what went wrong last.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
@@ -81,7 +82,6 @@ BG_THREADS = SystemTable(
         ColumnDoc("last_exception", TEXT, "What went wrong last."),
         ColumnDoc("last_exception_time", TIME, "When."),
         ColumnDoc("next_attempt", TIME, "When what failed is tried again; NULL: nothing waits for that."),
-        ColumnDoc("server", TEXT, "The server that runs it."),
         ColumnDoc("uuid", TEXT, "The table's uuid."),
     ),
     rows=_rows_of_bg_threads,
@@ -96,6 +96,7 @@ def _rows_of_maintenance_ops(services: Services) -> Iterator[Row]:
 MAINTENANCE_OPS = SystemTable(
     name="maintenance_ops",
     doc="One row for each operation that the maintenance manager may choose, with what it would gain.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("name", TEXT, "As in `MERGE(db.t)`."),
         ColumnDoc("kind", TEXT, "What it does."),
@@ -125,6 +126,7 @@ def _rows_of_maintenance_choices(services: Services) -> Iterator[Row]:
 MAINTENANCE_CHOICES = SystemTable(
     name="maintenance_choices",
     doc="One row for each of the last decisions of the maintenance manager, with its reason.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("at", TIME, "When."),
         ColumnDoc("op", TEXT, "The op that was chosen, as `MERGE(db.t)`; NULL where none was."),
@@ -166,6 +168,7 @@ MERGES = SystemTable(
     name="merges",
     doc="One row for each merge and each rewriting of a mutation that runs or waits for a worker, as ClickHouse "
     "has it. All tasks are in `system.tasks`, merges that ended in `system.part_log`.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),

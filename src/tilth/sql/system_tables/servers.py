@@ -1,4 +1,4 @@
-"""The node, who computes for it, its numbers, as rows.
+"""The servers, who computes for them, their numbers, as rows.
 
 Covers: `system.servers`, `system.storages`, `system.warehouses`, `system.workers`, `system.tasks`, `system.metrics`.
 """
@@ -11,35 +11,75 @@ from dataclasses import fields, is_dataclass
 
 from tilth.base.pressure import describe_pressure
 from tilth.base.settings import read_settings
-from tilth.model.table import TableDef
+from tilth.model.server import ServerRecord
+from tilth.model.table import KafkaDef, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
-from tilth.sql.system_tables.table import INTEGER, NUMBER, TEXT, TEXTS, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.sql.system_tables.table import (
+    FLAG,
+    INTEGER,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    TIME,
+    ColumnDoc,
+    Row,
+    SystemTable,
+    time_of_ms,
+)
 from tilth.storage import StorageSettings
 from tilth.warehouse import WarehouseInfo
 
 
 def _rows_of_servers(services: Services) -> Iterator[Row]:
-    uptime = (services.clock.now_ms() - services.started_ms) / 1000
-    memory = services.memory.read()
-    yield Row(
-        services,
-        name=services.server,
-        uptime_seconds=uptime,
-        memory_bytes=memory.used,
-        memory_limit_bytes=memory.hard,
-        memory_pressure=describe_pressure(memory) or None,
-        memory_rejections=services.memory.rejections,
-    )
+    now_ms, memory = services.clock.now_ms(), services.memory.read()
+    records = services.peers.servers() or (ServerRecord(name=services.server, epoch=0, run=""),)
+    hosted = Counter(services.peers.hosts(each.uuid) or services.server for each in _with_services(services))
+    for record in records:
+        is_self = record.name == services.server
+        started_ms = services.started_ms if is_self else record.started_ms
+        yield Row(
+            record,
+            process=record.id,
+            state="draining" if record.draining else "alive",
+            reason=record.draining or None,
+            url=record.url or None,
+            version=record.version or None,
+            is_self=is_self,
+            tables=hosted[record.name],
+            started=time_of_ms(started_ms),
+            uptime_seconds=(now_ms - started_ms) / 1000,
+            last_proof=time_of_ms(record.renewed_ms),
+            clock_offset_ms=record.clock_offset_ms,
+            memory_bytes=memory.used if is_self else None,
+            memory_limit_bytes=memory.hard if is_self else None,
+            memory_pressure=(describe_pressure(memory) or None) if is_self else None,
+            memory_rejections=services.memory.rejections if is_self else None,
+        )
+
+
+def _with_services(services: Services) -> list[TableDef | KafkaDef]:
+    return [each for each in services.catalog.tables.all() if not isinstance(each, ViewDef)]
 
 
 SERVERS = SystemTable(
     name="servers",
-    doc="One row for each server of this catalog.",
+    doc="One row for each server of this catalog that lives; of its memory only the server knows that is asked.",
     columns=(
-        ColumnDoc("name", TEXT, "The server."),
+        ColumnDoc("name", TEXT, "The server; `server.name`."),
+        ColumnDoc("process", TEXT, "Its process, as `system.leases` and `system.transactions` name it."),
+        ColumnDoc("state", TEXT, "`alive`, or `draining`: it hosts no tables."),
+        ColumnDoc("reason", TEXT, "Why it drains; NULL: it does not."),
+        ColumnDoc("url", TEXT, "Where others reach it; NULL: its door is not open yet."),
+        ColumnDoc("version", TEXT, "Its version of Tilth."),
+        ColumnDoc("is_self", FLAG, "Whether it is the one that answers."),
+        ColumnDoc("tables", INTEGER, "Tables and Kafka tables that it hosts."),
         ColumnDoc("started", TIME, "When it was started."),
         ColumnDoc("uptime_seconds", NUMBER, "For how long it has been up."),
+        ColumnDoc("last_proof", TIME, "When it has last proved that it lives, by its own clock."),
+        ColumnDoc(
+            "clock_offset_ms", NUMBER, "How far its clock is ahead of the catalog's database; NULL: there is none."
+        ),
         ColumnDoc("memory_bytes", INTEGER, "Memory that it uses: its process and all below it, Spark's among them."),
         ColumnDoc("memory_limit_bytes", INTEGER, "`memory_limit_hard_bytes`; NULL: there is no limit."),
         ColumnDoc("memory_pressure", TEXT, "Why writes are slowed or refused for want of memory; NULL: they are not."),
@@ -148,6 +188,7 @@ def _rows_of_workers(services: Services) -> Iterator[Row]:
 WORKERS = SystemTable(
     name="workers",
     doc="One row for each worker.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("name", TEXT, "The worker."),
         ColumnDoc("warehouses", TEXTS, "The warehouses that it serves."),
@@ -194,6 +235,7 @@ def _rows_of_tasks(services: Services) -> Iterator[Row]:
 TASKS = SystemTable(
     name="tasks",
     doc="One row for each task that runs or waits, and for the last ones that ended; estimates beside measures.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("id", TEXT, "The task's id."),
         ColumnDoc("kind", TEXT, f"One of {', '.join(f'`{kind}`' for kind in TaskKind)}."),
@@ -244,6 +286,7 @@ def _numbers(room: str, stats: object, prefix: str = "") -> Iterator[Row]:
 METRICS = SystemTable(
     name="metrics",
     doc="One row for each number that a room keeps of itself.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("name", TEXT, "The metric."),
         ColumnDoc("value", NUMBER, "Its value now."),

@@ -67,6 +67,7 @@ def _state(running: Running, ahead: int | None, task: TaskInfo | None, result: s
 PROCESSES = SystemTable(
     name="processes",
     doc="One row for each statement under way, oldest first; `KILL QUERY` ends them.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("query_id", TEXT, "The statement's id, for KILL QUERY."),
         ColumnDoc("kind", TEXT, "`Query`, `InsertData`, `AlterTable`, ...; empty until it has been parsed."),
@@ -105,6 +106,7 @@ def _rows_of_query_log(services: Services) -> Iterator[Row]:
 QUERY_LOG = SystemTable(
     name="query_log",
     doc="One row for each of the last statements of this server, oldest first; empty after a restart.",
+    is_of_servers=True,
     columns=(
         ColumnDoc("query_id", TEXT, "The statement's id; the log names it as cause_id."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),

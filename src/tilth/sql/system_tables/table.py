@@ -57,6 +57,10 @@ class ColumnDoc:
     doc: str
 
 
+#: The last column of tables of which each server has rows.
+SERVER = ColumnDoc("server", TEXT, "The server that says so.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTable:
     name: str
@@ -64,14 +68,29 @@ class SystemTable:
     doc: str
     columns: tuple[ColumnDoc, ...]
     rows: Callable[[Services], Iterable[Row]]
+    #: Whether each server has rows of its own: they are asked of all, and say in a last column whose they are.
+    is_of_servers: bool = False
+
+    @property
+    def all_columns(self) -> tuple[ColumnDoc, ...]:
+        """Return the columns, that of the server among them."""
+        return (*self.columns, SERVER) if self.is_of_servers else self.columns
 
     @property
     def schema(self) -> pa.Schema:
-        return pa.schema([pa.field(column.name, column.type) for column in self.columns])
+        return pa.schema([pa.field(column.name, column.type) for column in self.all_columns])
 
     def build(self, services: Services) -> pa.Table:
+        """Return the rows, those of other servers among them."""
+        own = self.build_own(services)
+        return pa.concat_tables([own, *services.peers.tables(self.name)]) if self.is_of_servers else own
+
+    def build_own(self, services: Services) -> pa.Table:
+        """Return the rows that this server has."""
         rows = [row.named(self.columns) for row in self.rows(services)]
         arrays = [pa.array([row[column.name] for row in rows], column.type) for column in self.columns]
+        if self.is_of_servers:
+            arrays.append(pa.array([services.server] * len(rows), TEXT))
         return pa.table(arrays, schema=self.schema)
 
 

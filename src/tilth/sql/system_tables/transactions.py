@@ -63,20 +63,19 @@ TRANSACTIONS = SystemTable(
 
 
 def _rows_of_leases(services: Services) -> Iterator[Row]:
-    now_ms = services.clock.now_ms()
+    living = {each.id for each in services.catalog.servers.live()}
     for lease in services.catalog.leases.list():
-        yield Row(lease, is_valid=lease.expires_ms > now_ms)
+        yield Row(lease, is_valid=lease.holder in living)
 
 
 LEASES = SystemTable(
     name="leases",
     doc="One row for each right to act.",
     columns=(
-        ColumnDoc("name", TEXT, "`server/ID`, `table/UUID`, `consumer/UUID/INDEX`."),
-        ColumnDoc("holder", TEXT, "Who has it."),
+        ColumnDoc("name", TEXT, "`table/UUID`, `consumer/UUID/INDEX`."),
+        ColumnDoc("holder", TEXT, "The process of a server that has it."),
         ColumnDoc("epoch", INTEGER, "Raised by each taking over; commits of an older holder are refused."),
-        ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
-        ColumnDoc("is_valid", FLAG, "Whether it holds now."),
+        ColumnDoc("is_valid", FLAG, "Whether its holder lives: nobody else can take it then."),
     ),
     rows=_rows_of_leases,
 )
@@ -103,7 +102,6 @@ READERS = SystemTable(
         ColumnDoc("holder", TEXT, "The server that opened it."),
         ColumnDoc("client", TEXT, "Who reads, as `address:port (name)`; NULL: not known."),
         ColumnDoc("opened", TIME, "Since when; NULL: not known."),
-        ColumnDoc("expires", TIME, "When it ends unless it is renewed."),
     ),
     rows=_rows_of_readers,
 )

@@ -1,0 +1,160 @@
+"""Servers of a catalog: each proves that it lives by one small commit now and then, whatever it hosts.
+
+Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
+is whose (tilth.membership), what a server's leases guard (leases.py).
+Always holds: a name is of one process at a time; a process that was ended never renews, but joins anew under the next
+epoch, so whatever it held may be taken without asking it. No clock of one server is compared with another's here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.errors import FencedError
+from tilth.catalog.errors import ServerNameTakenError, TooManyServersError
+from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.living import server_key
+from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
+from tilth.model.server import SERVERS_MAX, ServerRecord
+
+#: Written by each that joins: two that join at once do not draw the same number.
+_JOINED = pack(Space.STATE, "servers/joined")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Facts that a process gives of itself when it joins."""
+
+    name: str
+    #: Drawn by the process.
+    run: str
+    version: str
+    url: str = ""
+
+
+class Servers:
+    """`catalog.servers`."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+
+    def join(self, joining: Joining) -> ServerRecord:
+        """Take the name under a new epoch. Raises ServerNameTakenError while another process lives under it, and
+        TooManyServersError.
+        """
+        now_ms, key = self._clock.now_ms(), server_key(joining.name)
+
+        def plan(view: ReadView) -> Plan[ServerRecord]:
+            old, found = read(view, key, codec.SERVERS), view.get(key)
+            if old is not None and old.lives:
+                if old.run == joining.run:
+                    # An earlier try of this very call whose answer was lost.
+                    return Plan(result=old)
+                hint = "give this server another name by --name, or stop the other one"
+                raise ServerNameTakenError(server=old.name, url=old.url or "none", hint=hint)
+            record = ServerRecord(
+                name=joining.name,
+                epoch=1 if old is None else old.epoch + 1,
+                run=joining.run,
+                number=_free_number(view),
+                url=joining.url,
+                version=joining.version,
+                started_ms=now_ms,
+                renewed_ms=now_ms,
+            )
+            return Plan(
+                result=record,
+                preconditions=[unchanged(key, found), unchanged(_JOINED, view.get(_JOINED))],
+                puts={key: codec.SERVERS.encode(record), _JOINED: codec.BLOBS.encode(record.id.encode())},
+            )
+
+        return change(self._kv, self._clock, plan)
+
+    def renew(self, record: ServerRecord) -> ServerRecord:
+        """Prove that it lives, and say of it what the record says. Raises FencedError when it was ended: it joins
+        anew.
+        """
+        renewed = msgspec.structs.replace(record, renewed_ms=max(self._clock.now_ms(), record.renewed_ms + 1))
+
+        def step(old: ServerRecord) -> ServerRecord:
+            if not old.lives or old.run != record.run or old.epoch != record.epoch:
+                raise FencedError("this server was taken to be gone", server=record.id, hint="it joins anew by itself")
+            return renewed
+
+        if not self._change(record.name, step):
+            raise FencedError("this server is not known any more", server=record.id, hint="it joins anew by itself")
+        return renewed
+
+    def end(self, record: ServerRecord) -> bool:
+        """Note that this process has left or is gone; False where it has proved meanwhile that it lives, or another
+        one has the name.
+        """
+        now_ms = self._clock.now_ms()
+
+        def step(old: ServerRecord) -> ServerRecord | None:
+            if not old.lives or old.id != record.id or old.renewed_ms != record.renewed_ms:
+                return None
+            return msgspec.structs.replace(old, ended_ms=now_ms)
+
+        self._change(record.name, step)
+        now = self.get(record.name)
+        return now is None or not now.lives
+
+    def end_all(self) -> None:
+        """Note that all are gone: one process alone can have this catalog's store open."""
+        for record in self.live():
+            self.end(record)
+
+    def get(self, name: str) -> ServerRecord | None:
+        return read(self._kv, server_key(name), codec.SERVERS)
+
+    def all(self) -> list[ServerRecord]:
+        """Return all that have ever joined and were not forgotten, by name."""
+        return list(read_all(self._kv, codec.SERVERS, Space.SERVER))
+
+    def live(self) -> list[ServerRecord]:
+        return [each for each in self.all() if each.lives]
+
+    def forget(self, before_ms: int) -> int:
+        """Remove the records of those that ended before a time; return how many."""
+        keys = [server_key(each.name) for each in self.all() if each.ended_ms and each.ended_ms < before_ms]
+
+        def plan(view: ReadView) -> Plan[int]:
+            gone = [key for key in keys if _has_ended(view, key)]
+            return Plan(result=len(gone), preconditions=[unchanged(key, view.get(key)) for key in gone], deletes=gone)
+
+        return change(self._kv, self._clock, plan)
+
+    def _change(self, name: str, step: Callable[[ServerRecord], ServerRecord | None]) -> bool:
+        key = server_key(name)
+
+        def plan(view: ReadView) -> Plan[bool]:
+            found = view.get(key)
+            old = None if found is None else codec.SERVERS.decode(key, found.value)
+            new = None if old is None else step(old)
+            if new is None or new == old:
+                return Plan(result=new is not None)
+            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: codec.SERVERS.encode(new)})
+
+        return change(self._kv, self._clock, plan)
+
+
+def _has_ended(view: ReadView, key: bytes) -> bool:
+    record = read(view, key, codec.SERVERS)
+    return record is not None and not record.lives
+
+
+def _free_number(view: ReadView) -> int:
+    """Raises TooManyServersError."""
+    taken = {each.number for each in read_all(view, codec.SERVERS, Space.SERVER) if each.lives}
+    number = next((each for each in range(SERVERS_MAX) if each not in taken), None)
+    if number is None:
+        raise TooManyServersError(servers=SERVERS_MAX, hint="stop one that is not needed")
+    return number

@@ -1,0 +1,79 @@
+"""The catalog of a node, opened, and the node's place among its servers.
+
+Covers: which store the catalog is in, the place of tables' files that all servers must see. Does not cover: what is
+wired to the catalog (node.py), who hosts what (tilth.membership).
+Always holds: a server that does not see the files of the catalog's tables is refused before it serves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilth.base.clock import Clock
+from tilth.catalog import (
+    MOVED,
+    Catalog,
+    CatalogMovedError,
+    CatalogSettings,
+    FollowedKV,
+    KeyValue,
+    PostgresKV,
+    RocksKV,
+    is_journaled,
+    news_of,
+    parse_postgres,
+)
+from tilth.membership import Presence
+from tilth.storage import StoreLocationError, StoreRoot, claim_place, place_text, place_trouble
+
+#: The place of the tables' files, as the first server had it.
+_PLACE = "storage/place"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenStore:
+    """The store of a catalog."""
+
+    store: KeyValue
+    #: Its changes as they land; None: nobody follows them.
+    followed: FollowedKV | None
+    #: None: no other server can have it open.
+    presence: Presence | None
+
+
+def open_store(clock: Clock, folder: Path, settings: CatalogSettings) -> OpenStore:
+    """Open the catalog's store; raises UnavailableError and its kind."""
+    if settings.url:
+        shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of)
+        # A journal has one follower; the database has backups and standbys of its own.
+        return OpenStore(store=shared, followed=None, presence=shared.presence())
+    own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
+    followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
+    return OpenStore(store=followed or own, followed=followed, presence=None)
+
+
+def check_not_moved(catalog: Catalog) -> None:
+    """Raises CatalogMovedError."""
+    moved = catalog.state.get(MOVED)
+    if moved:
+        hint = "start the server with catalog.url where it was moved to, or copy it back from there"
+        raise CatalogMovedError(to=moved.decode(), hint=hint)
+
+
+def check_place(catalog: Catalog, root: StoreRoot) -> None:
+    """Make sure that this server sees the files which the other servers of the catalog see. Raises StoreLocationError,
+    and what the store says.
+    """
+    own = place_text(root)
+    if catalog.state.get(_PLACE) is None:
+        claim_place(root)
+    catalog.state.change(_PLACE, lambda known: known or own.encode())
+    known = (catalog.state.get(_PLACE) or b"").decode()
+    if known != own:
+        hint = "give all servers of a catalog the same storage.root, which all of them see"
+        raise StoreLocationError("the tables of this catalog are somewhere else", chosen=known, given=own, hint=hint)
+    trouble = place_trouble(root)
+    if trouble:
+        hint = "give all servers of a catalog a storage.root that all of them see, as a bucket or a shared folder"
+        raise StoreLocationError("the files of the tables are not there", root=root, reason=trouble, hint=hint)

@@ -1,0 +1,54 @@
+"""Servers of a catalog: who serves, where, and the id by which the work of a process is known."""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Servers of one catalog that may live at once; each has a number of its own below this.
+SERVERS_MAX = 64
+#: Hosted like a table by one of the servers: what is to be done once for all of them.
+STEWARD = "steward"
+
+
+class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, as it has last said of itself. It lives until it, or another that has watched it, says otherwise."""
+
+    name: str
+    #: Raised by each process that takes the name.
+    epoch: int
+    #: Drawn by the process.
+    run: str
+    #: Below SERVERS_MAX, of no other server that lives: makes hybrid times of several servers distinct.
+    number: int = 0
+    #: Its HTTP door; empty: it has none yet.
+    url: str = ""
+    version: str = ""
+    started_ms: int = 0
+    #: By its own clock. A record that does not change is one of a server that is gone.
+    renewed_ms: int = 0
+    #: 0: it lives.
+    ended_ms: int = 0
+    #: Milliseconds by which its clock is ahead of the catalog's database; None: not measured.
+    clock_offset_ms: float | None = None
+    #: Why it lets go of its tables and takes none; empty: it does not.
+    draining: str = ""
+
+    @property
+    def id(self) -> str:
+        """Return the name by which transactions, leases and readers' holds know this process."""
+        return f"{self.name}#{self.epoch}"
+
+    @property
+    def lives(self) -> bool:
+        return not self.ended_ms
+
+
+def server_of(holder: str) -> tuple[str, int] | None:
+    """Return name and epoch of a server's process; None: it is another kind of name."""
+    name, mark, epoch = holder.rpartition("#")
+    return (name, int(epoch)) if mark and epoch.isdigit() else None
+
+
+def hosts_all(thing: str) -> bool:
+    """Return that a server alone hosts everything."""
+    return True

@@ -1,0 +1,99 @@
+"""Records of servers, what their leases may be taken by, and what is cleaned up after those that are gone."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.base.errors import FencedError
+from tilth.catalog import Catalog, Joining, LeaseHeldError, ServerNameTakenError
+from tilth.catalog.errors import TooManyServersError
+from tilth.model.server import SERVERS_MAX, ServerRecord, server_of
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def join(catalog: Catalog, name: str, run: str = "") -> ServerRecord:
+    return catalog.servers.join(Joining(name=name, run=run or name, version="1", url=f"http://{name}"))
+
+
+def test_a_name_is_of_one_process_until_that_has_ended(world: World) -> None:
+    servers = world.catalog.servers
+    first = join(world.catalog, "a", "one")
+    assert join(world.catalog, "a", "one") == first
+    with pytest.raises(ServerNameTakenError, match="http://a"):
+        join(world.catalog, "a", "two")
+    assert servers.end(first)
+    second = join(world.catalog, "a", "two")
+    assert (second.epoch, second.id) == (2, "a#2")
+    with pytest.raises(FencedError):
+        servers.renew(first)
+    # Whoever watched the first one knows nothing of the second.
+    assert not servers.end(first)
+    assert servers.live() == [second]
+
+
+def test_one_that_has_proved_meanwhile_that_it_lives_is_not_ended(world: World) -> None:
+    servers = world.catalog.servers
+    seen = join(world.catalog, "a")
+    proved = servers.renew(seen)
+    assert proved.renewed_ms > seen.renewed_ms
+    assert not servers.end(seen)
+    assert servers.end(proved)
+    with pytest.raises(FencedError):
+        servers.renew(proved)
+
+
+def test_a_lease_is_not_taken_from_a_server_that_lives(world: World) -> None:
+    catalog = world.catalog
+    a, b = join(catalog, "a"), join(catalog, "b")
+    held = catalog.leases.take("table/t", a.id)
+    with pytest.raises(LeaseHeldError, match="url=http://a"):
+        catalog.leases.take("table/t", b.id)
+    catalog.leases.release(held.fence)
+    assert catalog.leases.take("table/t", b.id).epoch == 2
+    catalog.servers.end(b)
+    taken = catalog.leases.take("table/t", a.id)
+    assert taken.epoch == 3
+    # Its next process goes on at once.
+    catalog.servers.end(a)
+    assert catalog.leases.take("table/t", join(catalog, "a", "again").id).epoch == 4
+
+
+def test_numbers_are_of_one_that_lives_each_and_there_are_so_many(world: World) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        records = list(pool.map(lambda n: join(world.catalog, f"s{n}"), range(SERVERS_MAX)))
+    assert {record.number for record in records} == set(range(SERVERS_MAX))
+    with pytest.raises(TooManyServersError):
+        join(world.catalog, "one more")
+    world.catalog.servers.end(records[17])
+    assert join(world.catalog, "one more").number == records[17].number
+
+
+def test_who_ended_long_ago_is_forgotten_and_who_lives_is_not(world: World) -> None:
+    servers = world.catalog.servers
+    servers.end(join(world.catalog, "a"))
+    join(world.catalog, "b")
+    now_ms = world.clock.now_ms()
+    assert servers.forget(now_ms) == 0
+    assert servers.forget(now_ms + 1) == 1
+    assert [each.name for each in servers.all()] == ["b"]
+
+
+def test_ids_of_processes() -> None:
+    assert server_of("a#b#12") == ("a#b", 12)
+    assert server_of("s1") is None
+    assert server_of("a#") is None
+
+
+def test_queries_of_servers_that_are_gone_hold_nothing(world: World) -> None:
+    readers = world.catalog.readers
+    for holder in ("a#1", "b#1"):
+        readers.open(world.t, 1, holder, 60_000)
+    assert readers.close_left_behind({"b#1"}) == 1
+    assert [each.holder for each in readers.list()] == ["b#1"]

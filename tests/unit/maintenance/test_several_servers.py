@@ -1,0 +1,122 @@
+"""Maintenance on one of several servers: its own tables and nobody else's, and what a server that is gone has left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.catalog_world import World
+from tilth.catalog import Catalog, Joining, NotHostedError
+from tilth.maintenance.manager.registry import Registry
+from tilth.maintenance.work.cleaner import GRACE_MS, Cleaner
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.server import STEWARD
+from tilth.model.txn import Txn, TxnState
+from tilth.storage import local_root
+
+
+class Servers:
+    """Two servers over one store; each hosts what is in its set."""
+
+    def __init__(self, folder: Path) -> None:
+        self.worlds = [World()]
+        self.worlds.append(World(self.worlds[0].kv, clock=self.worlds[0].clock))
+        self.records = []
+        self.hosted: list[set[str]] = [{STEWARD}, set()]
+        self.cleaners: list[Cleaner] = []
+        for number, world in enumerate(self.worlds):
+            record = world.catalog.servers.join(Joining(name=f"s{number}", run=str(number), version="1"))
+            world.catalog.serve_as(record)
+            self.records.append(record)
+            self.cleaners.append(
+                Cleaner(
+                    self.clock,
+                    world.catalog,
+                    local_root(folder),
+                    dropped_kept_ms=86_400_000,
+                    hosts=lambda thing, number=number: thing in self.hosted[number],  # type: ignore[misc]
+                )
+            )
+
+    @property
+    def clock(self):  # type: ignore[no-untyped-def]
+        return self.worlds[0].clock
+
+    def catalog(self, number: int) -> Catalog:
+        return self.worlds[number].catalog
+
+    def states(self) -> list[TxnState]:
+        return [txn.state for txn in self.catalog(0).transactions.unfinished()]
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Servers:
+    return Servers(tmp_path)
+
+
+def begin(catalog: Catalog) -> Txn:
+    return catalog.transactions.begin("insert")
+
+
+def test_what_another_server_works_on_is_left_alone_however_long_it_takes(servers: Servers) -> None:
+    begin(servers.catalog(1))
+    for _ in range(3):
+        servers.clock.advance(3600)
+        servers.cleaners[0].tick()
+    assert servers.cleaners[0].start() == 0
+    assert servers.states() == [TxnState.RUNNING]
+
+
+def test_what_a_server_has_left_that_is_gone_is_aborted_at_once_and_by_the_steward_alone(servers: Servers) -> None:
+    txn = begin(servers.catalog(1))
+    servers.catalog(0).servers.end(servers.records[1])
+    servers.hosted[0].clear()
+    servers.cleaners[0].tick()
+    assert servers.states() == [TxnState.RUNNING]
+    servers.hosted[0].add(STEWARD)
+    servers.cleaners[0].tick()
+    assert servers.states() == [TxnState.ABORTED]
+    [aborted] = servers.catalog(0).transactions.unfinished()
+    assert aborted.reason == f"its server {txn.server} is gone"
+    servers.cleaners[0].tick()
+    servers.clock.advance(GRACE_MS / 1000)
+    servers.cleaners[0].tick()
+    assert servers.states() == []
+
+
+def test_a_start_ends_what_its_forerunner_left_and_nothing_of_others(servers: Servers) -> None:
+    begin(servers.catalog(0))
+    other = begin(servers.catalog(1))
+    servers.catalog(0).servers.end(servers.records[0])
+    again = World(servers.worlds[0].kv, clock=servers.clock).catalog
+    again.serve_as(again.servers.join(Joining(name="s0", run="again", version="1")))
+    servers.clock.advance(1)
+    cleaner = Cleaner(servers.clock, again, local_root("/nowhere"), dropped_kept_ms=86_400_000)
+    assert cleaner.start() == 1
+    assert [txn.id for txn in again.transactions.unfinished() if txn.state is TxnState.RUNNING] == [other.id]
+
+
+def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
+    world = servers.worlds[0]
+    hosted = {world.t}
+    made: list[str] = []
+
+    def build(watch: TableWatch):  # type: ignore[no-untyped-def]
+        made.append(watch.uuid)
+        raise AssertionError
+
+    registry = Registry(
+        world.catalog,
+        build,
+        refused=lambda table, reason: None,
+        woken=lambda uuid: None,
+        hosts=lambda uuid: uuid in hosted,
+    )
+    with pytest.raises(AssertionError):
+        registry.refresh()
+    assert made == [world.t]
+    hosted.clear()
+    assert registry.refresh() == []
+    with pytest.raises(NotHostedError, match=rf"uuid={world.t}"):
+        registry.get(world.t)
