@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster soak bench \
+.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-mixed docs lock clean clean-all
 
 help: ## list the targets
@@ -56,6 +56,9 @@ demo: setup broker-jars ## Kafka to SQL with a crash in the middle, checked agai
 
 demo-cluster: setup broker-jars s3-jars ## a bucket, a cluster of Spark, workers killed, stopped, added and drained
 	@$(PY) -m tools.demo_cluster
+
+demo-ha: setup broker-jars ## two servers over one catalog; a server, a worker, the broker and the database killed
+	@$(PY) -m tools.demo_ha
 
 MINUTES = 40
 CLIENTS = 200
