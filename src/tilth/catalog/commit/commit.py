@@ -20,12 +20,12 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
-from tilth.catalog.commit.load import Batch, load_state, pin_fences
+from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.turns import LOOK_SECONDS, SharedTurns, Turns, TurnTakenError
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
-from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown
+from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, prefetch
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
@@ -194,6 +194,7 @@ class Committer:
         self, view: ReadView, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]
     ) -> _Ready | Committed:
         key = pack(Space.OPEN_TXN, txn_id)
+        prefetch(view, [key, *keys_of(updates)])
         found = view.get(key)
         if found is None:
             return committed_before(view, txn_id)

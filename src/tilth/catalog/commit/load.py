@@ -71,6 +71,21 @@ def pin_fences(view: ReadView, batch: Batch, txn: Txn) -> None:
     check_fences(leases, txn.fences)
 
 
+def keys_of(updates: Sequence[Update]) -> list[bytes]:
+    """Return the keys of single records that a commit of these updates asks for in any case."""
+    tables = tables_of(updates)
+    spaces = (Space.RELATION, Space.VERSION, Space.TURN)
+    keys = [pack(space, table) for table in tables for space in spaces]
+    keys += [pack(space, table) for table in kafka_tables_of(updates) - tables for space in spaces[:2]]
+    written = {
+        (each.table, partition)
+        for each in updates
+        if isinstance(each, TableUpdate)
+        for partition in partitions_written(each)
+    }
+    return keys + [pack(Space.PARTITION, table, partition) for table, partition in written]
+
+
 def load_state(
     view: ReadView,
     batch: Batch,

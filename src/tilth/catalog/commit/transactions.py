@@ -19,7 +19,7 @@ from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
-from tilth.catalog.kv import Absent, KeyValue, Precondition, ReadView, Unknown
+from tilth.catalog.kv import Absent, KeyValue, Landed, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
@@ -100,6 +100,9 @@ class Transactions:
             server=self._server(),
         )
         key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
+        # Nothing has to be read for it: the id is new.
+        if not fences and isinstance(self._kv.commit([Absent(key)], {key: value}, []), Landed):
+            return txn
 
         def plan(view: ReadView) -> Plan[Txn]:
             preconditions: list[Precondition] = []

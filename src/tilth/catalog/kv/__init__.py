@@ -17,6 +17,7 @@ from tilth.catalog.kv.protocol import (
     ReadView,
     Unknown,
     Versioned,
+    prefetch,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "ReadView",
     "Unknown",
     "Versioned",
+    "prefetch",
 ]

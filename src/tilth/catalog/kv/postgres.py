@@ -374,8 +374,15 @@ class _View:
     def __init__(self, store: PostgresKV, connection: _Writer) -> None:
         self._store = store
         self._connection = connection
+        self._known: dict[bytes, Versioned | None] = {}
+
+    def prefetch(self, keys: Collection[bytes]) -> None:
+        rows = self._store.rows(self._connection, text.GET_ALL, (list(keys),))
+        self._known |= dict.fromkeys(keys) | {key: Versioned(value, version) for key, value, version in rows}
 
     def get(self, key: bytes) -> Versioned | None:
+        if key in self._known:
+            return self._known[key]
         rows = self._store.rows(self._connection, text.GET, (key,))
         return Versioned(rows[0][0], rows[0][1]) if rows else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
@@ -79,6 +79,20 @@ class ReadView(Protocol):
         """The keys from `start` (included) to `end` (excluded; None: to the last),
         in order or from the end backwards.
         """
+
+
+@runtime_checkable
+class Prefetches(Protocol):
+    """A view that is asked over a network."""
+
+    def prefetch(self, keys: Collection[bytes]) -> None:
+        """Read these keys at once; `get` of one of them asks nobody then."""
+
+
+def prefetch(view: ReadView, keys: Collection[bytes]) -> None:
+    """Let the view read keys at once that will be asked for, where that is cheaper."""
+    if isinstance(view, Prefetches):
+        view.prefetch(keys)
 
 
 class KeyValue(ReadView, Protocol):

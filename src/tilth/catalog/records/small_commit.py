@@ -23,6 +23,8 @@ T = TypeVar("T")
 
 #: Tries of one change. Each lost try means that somebody else's commit landed.
 ATTEMPTS_MAX = 64
+#: So many of them follow one another at once.
+ATTEMPTS_AT_ONCE = 8
 #: Tries after outcomes that are not known, before the caller gets the error.
 UNKNOWNS_MAX = 5
 _BACKOFF_BASE_MS = 5
@@ -47,7 +49,10 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
     """
     lost: Plan[T] | None = None
     failures = 0
-    for _ in range(ATTEMPTS_MAX):
+    for attempt in range(ATTEMPTS_MAX):
+        if attempt > ATTEMPTS_AT_ONCE:
+            # Others are faster each time: a short rest breaks the step.
+            wait_before_retry(clock, 1)
         try:
             with kv.view() as view:
                 if lost is not None and _has_landed(view, lost):
