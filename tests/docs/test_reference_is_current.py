@@ -26,9 +26,9 @@ FOLDER = ROOT / "docs" / "reference"
 
 
 def blocks() -> list[str]:
-    """The examples of the SQL page, those that need a broker or a bucket too."""
+    """The examples of the SQL page, those that need a broker, a bucket or a second server too."""
     return re.findall(
-        r"^```sql(?: broker| storage)?\n(.*?)^```", (FOLDER / "sql.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```sql(?: broker| storage| servers)?\n(.*?)^```", (FOLDER / "sql.md").read_text(), re.MULTILINE | re.DOTALL
     )
 
 

@@ -286,6 +286,7 @@ others = (
     | st.builds(g.ExplainMerge, name=table_names, policy=st.none() | names)
     | st.builds(g.ExplainGc, name=table_names)
     | st.builds(g.BackupCatalog, path=texts)
+    | st.builds(g.DrillFailover, name=table_names, seconds=st.none() | st.integers(1, 3600))
     | st.builds(g.CreateWarehouse, warehouse=names, if_not_exists=st.booleans(), settings=maybe_settings)
     | st.builds(g.AlterWarehouse, warehouse=names, settings=maybe_settings.filter(bool))
     | st.builds(g.AlterWarehouse, warehouse=names, reset=st.lists(names, min_size=1, max_size=3).map(tuple))

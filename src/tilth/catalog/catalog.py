@@ -21,6 +21,7 @@ from tilth.catalog.parts.trash import Trash
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.leases import Leases
+from tilth.catalog.services.placements import Placements
 from tilth.catalog.services.readers import Readers
 from tilth.catalog.services.servers import Servers
 from tilth.catalog.services.services import SavedState, ServiceSwitches
@@ -84,6 +85,7 @@ class Catalog:
         self.readers = Readers(clock, kv, ids=ids)
         self.services = ServiceSwitches(clock, kv)
         self.servers = Servers(clock, kv)
+        self.placements = Placements(clock, kv)
         self.storages = Storages(clock, kv)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)

@@ -13,8 +13,8 @@ to be gone hosts nothing until it has joined anew; one server alone, whose store
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import msgspec
@@ -23,9 +23,8 @@ from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, ClockSkewError, Joining, ServerNameTakenError
-from tilth.membership.placement import host_of
 from tilth.membership.watch import Watch
-from tilth.model.server import ServerRecord
+from tilth.model.server import ServerRecord, host_of
 
 #: Between two looks at the others.
 LOOK_SECONDS = 0.25
@@ -70,11 +69,14 @@ class Membership:
     #: Id of this process.
     me: str
     servers: tuple[ServerRecord, ...]
+    #: By thing: the name of the server that hosts it by order, if it can.
+    placed: Mapping[str, str] = field(default_factory=dict)
 
     def host_of(self, thing: str) -> ServerRecord | None:
         """Return the server that hosts the thing; None: no server does now."""
         hosts = {each.name: each for each in self.servers if not each.draining}
-        name = host_of(thing, hosts)
+        ordered = self.placed.get(thing)
+        name = ordered if ordered in hosts else host_of(thing, hosts)
         return None if name is None else hosts[name]
 
 
@@ -291,7 +293,8 @@ class Member:
                 _log.warning("server_gone", server=record.id, silent_seconds=round(silent[record.id], 2))
         ended = {each.id for each in gone}
         servers = tuple(each for each in records if each.lives and each.id not in ended)
-        found = Membership(me="" if own is None else own.id, servers=servers)
+        placed = {} if self._presence is None else {each.thing: each.server for each in self._catalog.placements.all()}
+        found = Membership(me="" if own is None else own.id, servers=servers, placed=placed)
         has_changed = _who(found) != _who(self._now)
         self._now = found
         if has_changed:
@@ -325,5 +328,5 @@ class Member:
             self._clock.wait(self._stopping, LOOK_SECONDS)
 
 
-def _who(found: Membership) -> tuple[str, frozenset[tuple[str, str, str]]]:
-    return found.me, frozenset((each.id, each.url, each.draining) for each in found.servers)
+def _who(found: Membership) -> tuple[str, frozenset[tuple[str, str, str]], Mapping[str, str]]:
+    return found.me, frozenset((each.id, each.url, each.draining) for each in found.servers), found.placed

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from hashlib import blake2b
+
 import msgspec
 
 #: Servers of one catalog that may live at once; each has a number of its own below this.
@@ -41,6 +44,29 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def lives(self) -> bool:
         return not self.ended_ms
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """An order that a server hosts a thing for a while, whatever follows from the names."""
+
+    thing: str
+    #: The server's name.
+    server: str
+    until_ms: int
+
+
+def host_of(thing: str, servers: Iterable[str]) -> str | None:
+    """Return the name of the server that hosts the thing, a relation's uuid for one; None: there is no server.
+
+    Rendezvous hashing (Thaler and Ravishankar, 1998): each server gets a number from its name and the thing's, the
+    highest hosts it. All who see the same servers agree, without asking; when a server goes only what it hosted moves,
+    when one comes only what it takes.
+    """
+    return max(servers, key=lambda name: (_weight(name, thing), name), default=None)
+
+
+def _weight(server: str, thing: str) -> bytes:
+    return blake2b(f"{server}\0{thing}".encode(), digest_size=8).digest()
 
 
 def server_of(holder: str) -> tuple[str, int] | None:

@@ -41,6 +41,7 @@ from tilth.sql.grammar import (
     CreateView,
     DeleteRows,
     Describe,
+    DrillFailover,
     DropDatabase,
     DropTable,
     DropView,
@@ -96,6 +97,7 @@ from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.statements import (
     backup,
     delete_update,
+    drill,
     explain,
     kill,
     select,
@@ -492,6 +494,8 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return kill.kill_mutations(services, call, statement)
         case KillQuery():
             return kill.kill_queries(services, call, statement)
+        case DrillFailover():
+            return drill.drill(services, call, statement)
         case BackupCatalog():
             return backup.backup_catalog(services, call, statement)
         case ExplainMerge() | ExplainGc():

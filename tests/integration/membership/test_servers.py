@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -200,6 +201,40 @@ def test_a_killed_server_s_tables_move_and_come_back(world: World) -> None:
         world.wait_both()
         world.wait(lambda host=host: world.hosts() == [host], "it does not come back")  # type: ignore[misc]
     assert world.nodes[other].value("SELECT count() FROM system.transactions WHERE state = 'running'") <= 1
+
+
+def test_a_failover_is_rehearsed_under_load_and_everything_is_as_before(world: World) -> None:
+    home = world.host
+    for name in NAMES:
+        over = threading.Event()
+
+        def produce(over: threading.Event = over) -> None:
+            while not over.wait(0.1):
+                world.produce(20)
+
+        source = threading.Thread(target=produce)
+        source.start()
+        try:
+            drilled = world.sql(name, "DRILL FAILOVER source FOR SECONDS 3")
+        finally:
+            over.set()
+            source.join()
+        there, back = (dict(zip(drilled.names, row, strict=True)) for row in drilled.rows)
+        assert (there["from_server"], there["to_server"]) == (home, world.other(home))
+        assert (back["from_server"], back["to_server"]) == (world.other(home), home)
+        for move in (there, back):
+            assert move["lost"] == "nothing"
+            assert 0 < move["seconds"] < 20
+            assert 0 < move["gap_seconds"] < 20
+            assert move["rounds"] > 0
+        assert world.hosts() == [home]
+        assert world.sql(name, "DRILL FAILOVER plain FOR SECONDS 1").rows[0][-1] == "nothing"
+    for name in NAMES:
+        world.wait_for_rows(name)
+    [host] = [
+        server for (server,) in world.sql("a", "SELECT server FROM system.bg_threads WHERE table = 'source'").rows
+    ]
+    assert host == home
 
 
 def test_a_server_that_stood_still_commits_nothing_when_it_goes_on(world: World) -> None:

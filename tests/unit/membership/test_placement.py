@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilth.membership.placement import host_of
+from tilth.model.server import host_of
 
 THINGS = [f"{number:032x}" for number in range(300)]
 NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=8, unique=True)

@@ -29,7 +29,7 @@ from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
 from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription
 from tilth.model.part import Entry, PartEvent, TrashItem
-from tilth.model.server import ServerRecord
+from tilth.model.server import Placement, ServerRecord
 from tilth.model.service import Switch
 from tilth.model.storage import Storage
 from tilth.model.table import Relation, Secrets
@@ -103,6 +103,7 @@ SUBSCRIPTIONS = Codec(msgspec.msgpack.Decoder(Subscription))
 FORMER = Codec(msgspec.msgpack.Decoder(FormerKafkaTable))
 LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))
 GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
+PLACEMENTS = Codec(msgspec.msgpack.Decoder(Placement))
 TURNS = Codec(msgspec.msgpack.Decoder(TurnRecord))
 SERVERS = Codec(msgspec.msgpack.Decoder(ServerRecord))
 LEASES = Codec(msgspec.msgpack.Decoder(Lease))

@@ -86,6 +86,8 @@ class Space(Enum):
     WAREHOUSE = b"h"
     #: name -> ServerRecord
     SERVER = b"n"
+    #: thing -> Placement
+    PLACEMENT = b"p"
     #: table -> TurnRecord
     TURN = b"t"
     #: worker -> Drain
@@ -103,6 +105,7 @@ _NOT_JOURNALED = frozenset(
         Space.LEASE,
         Space.SERVER,
         Space.TURN,
+        Space.PLACEMENT,
         Space.READER,
         Space.PART_LOG,
         Space.AUDIT,

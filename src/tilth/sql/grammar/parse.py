@@ -26,6 +26,7 @@ from tilth.sql.grammar.statements import (
     BackupCatalog,
     DeleteRows,
     Describe,
+    DrillFailover,
     DropDatabase,
     DropTable,
     DropView,
@@ -71,6 +72,8 @@ from tilth.sql.grammar.warehouses import (
     parse_show_warehouses,
 )
 
+#: A rehearsal longer than this was not meant to be one.
+DRILL_SECONDS_MAX = 3600
 #: What a query may begin with; a bracket, too.
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _REFUSED = {
@@ -276,6 +279,20 @@ def _backup(cursor: Cursor) -> BackupCatalog:
     return BackupCatalog(path=cursor.string("a file's name"))
 
 
+def _drill(cursor: Cursor) -> DrillFailover:
+    cursor.expect("DRILL", "FAILOVER")
+    cursor.take("TABLE")
+    name = parse_name(cursor)
+    if not cursor.take("FOR"):
+        return DrillFailover(name=name)
+    cursor.expect("SECONDS")
+    token = cursor.peek()
+    seconds = cursor.integer("a number of seconds")
+    if not 1 <= seconds <= DRILL_SECONDS_MAX:
+        raise cursor.error("not a useful time", at=token, hint=f"from 1 to {DRILL_SECONDS_MAX} seconds")
+    return DrillFailover(name=name, seconds=seconds)
+
+
 def _use(cursor: Cursor) -> UseDatabase:
     cursor.expect("USE")
     return UseDatabase(database=cursor.name("the name of a database"))
@@ -469,6 +486,7 @@ _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "USE": _use,
     "SHOW": _show,
     "BACKUP": _backup,
+    "DRILL": _drill,
     "SET": _set,
     "DESCRIBE": _describe,
     "DESC": _describe,

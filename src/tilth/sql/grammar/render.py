@@ -27,6 +27,7 @@ from tilth.sql.grammar.statements import (
     DeleteRows,
     Describe,
     DescribeColumn,
+    DrillFailover,
     DropColumn,
     DropDatabase,
     DropPartition,
@@ -183,6 +184,7 @@ _Short = (
     | KillMutation
     | KillQuery
     | BackupCatalog
+    | DrillFailover
     | ShowProcesses
     | RunService
     | ExplainMerge
@@ -243,6 +245,8 @@ def _short(statement: _Short) -> str:
             return f"KILL QUERY {chosen}{f' {mode.value}' if mode is not KillMode.ASYNC else ''}"
         case BackupCatalog(path=path):
             return f"BACKUP CATALOG TO {quoted_string(path)}"
+        case DrillFailover(name=name, seconds=seconds):
+            return f"DRILL FAILOVER {_name(name)}{'' if seconds is None else f' FOR SECONDS {seconds}'}"
         case ShowProcesses():
             return "SHOW PROCESSLIST"
         case RunService(verb=verb, name=name, partition=partition, is_forced=is_forced):

@@ -424,6 +424,15 @@ class BackupCatalog:
     path: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillFailover:
+    """DRILL FAILOVER t [FOR SECONDS n]."""
+
+    name: Name
+    #: None: the statement does not say.
+    seconds: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ShowProcesses:
     """SHOW PROCESSLIST."""
@@ -558,6 +567,7 @@ Statement = (
     | KillMutation
     | KillQuery
     | BackupCatalog
+    | DrillFailover
     | StorageStatement
     | WarehouseStatement
     | ShowProcesses
