@@ -294,6 +294,7 @@ others = (
     | st.builds(g.ShowWarehouses, like=st.none() | texts)
     | st.builds(g.ShowWarehouses, warehouse=names)
     | st.builds(g.ShowCreateWarehouse, warehouse=names)
+    | st.builds(g.AlterServer, server=names, drains=st.booleans(), because=texts)
     | st.builds(g.AlterWorker, worker=names, drains=st.booleans(), because=texts)
     | st.builds(g.Query, text=queries, format=st.none() | formats, settings=maybe_settings)
 )

@@ -36,7 +36,6 @@ GONE_SECONDS = 1.0
 #: Why a server that has just joined takes no tables.
 STARTING = "it starts"
 
-WRONG_CLOCK = "its clock is wrong"
 
 _log = Log("membership")
 
@@ -123,7 +122,8 @@ class Member:
         self._record: ServerRecord | None = None
         self._now = Membership(me="", servers=())
         self._proved_at = self._looked_at = 0.0
-        self._trouble = self._draining = ""
+        self._trouble = self._clock_fault = ""
+        self._is_starting = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tilth-members", daemon=True)
 
@@ -161,9 +161,9 @@ class Member:
                 continue
             self._take(record)
             self._look()
-            if len(self._now.servers) > 1:
-                # Others host its tables until it can run something.
-                self.drain(STARTING)
+            # Others, if there are any, host its tables until it can run something.
+            self._is_starting = len(self._now.servers) > 1
+            self._say(self._with_draining)
             return record
 
     def start(self) -> None:
@@ -173,19 +173,14 @@ class Member:
 
     def ready(self) -> None:
         """Take tables from now on: this server can run their services."""
-        if self._record is not None and self._record.draining == STARTING:
-            self.drain("")
+        self._is_starting = False
+        self._say(self._with_draining)
 
     def announce(self, url: str) -> None:
         """Let the others know where the door is."""
         # For the next epoch, too.
         self._joining = replace(self._joining, url=url)
         self._say(lambda record: msgspec.structs.replace(record, url=url))
-
-    def drain(self, reason: str) -> None:
-        """Let go of all tables, and take none; an empty reason ends that."""
-        self._draining = reason
-        self._say(lambda record: msgspec.structs.replace(record, draining=reason))
 
     def stop(self) -> None:
         """Leave the others: what this one hosted is theirs at once. Call it when nothing of that runs any more."""
@@ -222,14 +217,13 @@ class Member:
         """Prove that this server lives where that is due, and look at the others. The thread calls it; tests may."""
         if self._clock.monotonic() - self._proved_at >= self._gone_seconds / PROOFS:
             try:
-                self._say(self._with_clock)
+                self._say(lambda record: self._with_draining(self._with_clock(record)))
             except FencedError as error:
                 _log.warning("server_ended_by_others", server=self._now.me, reason=error)
                 self._forget()
         if self._record is None:
             self._take(self._catalog.servers.join(self._joining))
-            if self._draining:
-                self.drain(self._draining)
+            self._say(self._with_draining)
         self._look()
         news = frozenset[str]() if self._presence is None else self._presence.news()
         if news:
@@ -246,6 +240,12 @@ class Member:
             if self._presence is not None:
                 self._presence.show(self._record.id)
 
+    def _with_draining(self, record: ServerRecord) -> ServerRecord:
+        """Say whether this server hosts tables, and why not."""
+        drained = self._catalog.servers.drains().get(record.name)
+        asked = "" if drained is None else f"ALTER SERVER .. DRAIN{': ' if drained else ''}{drained}"
+        return msgspec.structs.replace(record, draining=STARTING if self._is_starting else self._clock_fault or asked)
+
     def _with_clock(self, record: ServerRecord) -> ServerRecord:
         """Compare the clock with the database's: this server drains while it is too wrong, and commits nothing."""
         measured = None if self._presence is None else self._presence.clock_offset()
@@ -253,17 +253,17 @@ class Member:
             return record
         offset, doubt = measured
         is_wrong = abs(offset) - doubt > self._skew_ms_max
-        refusal, draining = self._catalog.transactions.refusal, record.draining
+        refusal = self._catalog.transactions.refusal
         if is_wrong:
             where = "ahead of" if offset > 0 else "behind"
-            draining = f"{WRONG_CLOCK}: {abs(offset) / 1000:.1f} s {where} the catalog's database"
+            self._clock_fault = f"its clock is wrong: {abs(offset) / 1000:.1f} s {where} the catalog's database"
             hint = "set the clock of this machine right, as by NTP, or raise server.clock-bound on all servers"
             refusal = ClockSkewError(server=record.name, offset_ms=round(offset), bound_ms=self._skew_ms_max, hint=hint)
             _log.warning("clock_is_wrong", server=record.id, offset_ms=round(offset))
         elif isinstance(refusal, ClockSkewError):
-            refusal, draining = None, "" if draining.startswith(WRONG_CLOCK) else draining
+            refusal, self._clock_fault = None, ""
         self._catalog.transactions.refusal = refusal
-        return msgspec.structs.replace(record, clock_offset_ms=round(offset, 1), draining=draining)
+        return msgspec.structs.replace(record, clock_offset_ms=round(offset, 1))
 
     def _take(self, record: ServerRecord) -> None:
         with self._lock:

@@ -33,6 +33,7 @@ from tilth.sql.control.running import RUNNING_TEXT_MAX, Origin, Running, Running
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
 from tilth.sql.grammar import (
+    AlterServer,
     AlterTable,
     AlterWorker,
     BackupCatalog,
@@ -142,6 +143,7 @@ _WATCHES = (
     | ShowStorages
     | ShowCreateStorage
     | AlterWorker
+    | AlterServer
 )
 
 _log = Log("sql")

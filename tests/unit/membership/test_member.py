@@ -233,16 +233,45 @@ def test_who_leaves_is_missed_at_once() -> None:
     assert all(a.hosts(thing) for thing in THINGS)
 
 
-def test_who_drains_lives_and_hosts_nothing() -> None:
+def test_who_drains_lives_and_hosts_nothing_after_a_restart_too() -> None:
     cluster = Cluster()
-    a, b = cluster.server("a"), cluster.server("b")
-    b.drain("maintenance of the machine")
-    cluster.run(0.5, a, b)
+    a, (b, catalog) = cluster.server("a"), cluster.process("b")
+    b.join()
+    b.ready()
+    catalog.servers.drain("b", "its machine goes")
+    cluster.run(1, a, b)
     assert all(a.hosts(thing) and not b.hosts(thing) for thing in THINGS)
-    assert a.now().servers[1].draining == "maintenance of the machine"
-    b.drain("")
+    assert a.now().servers[1].draining == "ALTER SERVER .. DRAIN: its machine goes"
+    b.stop()
+    again = cluster.server("b")
+    cluster.run(1, a, again)
+    assert all(a.hosts(thing) for thing in THINGS)
+    catalog.servers.resume("b")
+    cluster.run(1, a, again)
+    assert any(again.hosts(thing) for thing in THINGS)
+
+
+def test_what_is_placed_by_order_is_hosted_there_while_that_server_can() -> None:
+    cluster = Cluster()
+    a, (b, catalog) = cluster.server("a"), cluster.process("b")
+    b.join()
+    b.ready()
+    cluster.run(1, a, b)
+    thing = next(each for each in THINGS if a.hosts(each))
+    catalog.placements.place(thing, "b", until_ms=cluster.clock.now_ms() + 5_000)
+    cluster.changes.clear()
     cluster.run(0.5, a, b)
-    assert any(b.hosts(thing) for thing in THINGS)
+    assert b.hosts(thing)
+    assert not a.hosts(thing)
+    assert set(cluster.changes) == {"a", "b"}
+    # It is over by itself.
+    cluster.run(5, a, b)
+    assert a.hosts(thing)
+    catalog.placements.place(thing, "nobody", until_ms=cluster.clock.now_ms() + 60_000)
+    cluster.run(0.5, a, b)
+    assert a.hosts(thing)
+    catalog.placements.release(thing)
+    assert catalog.placements.all() == []
 
 
 def test_a_store_of_one_process_is_joined_at_once_whoever_had_it() -> None:
@@ -299,7 +328,12 @@ def test_a_server_whose_clock_is_wrong_hosts_and_commits_nothing_until_it_is_rig
 
 def test_one_that_drains_for_another_reason_goes_on_draining_when_its_clock_is_right() -> None:
     cluster = Cluster()
-    a = cluster.server("a")
-    a.drain("the machine goes")
+    a, catalog = cluster.process("a")
+    a.join()
+    catalog.servers.drain("a", "")
+    cluster.signs.offsets["a"] = (7_300.0, 5.0)
     cluster.run(1, a)
-    assert a.now().servers[0].draining == "the machine goes"
+    assert "clock" in a.now().servers[0].draining
+    cluster.signs.offsets.clear()
+    cluster.run(1, a)
+    assert a.now().servers[0].draining == "ALTER SERVER .. DRAIN"

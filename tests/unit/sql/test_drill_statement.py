@@ -1,5 +1,5 @@
-"""DRILL FAILOVER where it cannot be: one server, a table that is not there, a time that nobody meant. What it measures
-is tested on servers (tests/integration/membership).
+"""DRILL FAILOVER and ALTER SERVER where they cannot be: one server, names that are not there, times nobody meant.
+What they do is tested on servers (tests/integration/membership).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
+from tilth.catalog import Joining
 from tilth.sql.grammar import DrillFailover, Name, SqlSyntaxError, parse
 
 
@@ -49,3 +50,15 @@ def test_a_time_that_nobody_meant_is_refused(seconds: str) -> None:
 
 def test_it_reads_as_it_is_written() -> None:
     assert parse("drill failover table `a b`.t for seconds 7;") == DrillFailover(name=Name("a b", "t"), seconds=7)
+
+
+def test_a_server_that_is_not_known_is_not_drained(world: SqlWorld) -> None:
+    with pytest.raises(TilthError, match="no such server") as raised:
+        world.run("ALTER SERVER other DRAIN BECAUSE 'x'")
+    assert raised.value.code == "SERVER_NOT_FOUND"
+    world.catalog.servers.join(Joining(name="other", run="r", version="1"))
+    world.run("ALTER SERVER other DRAIN BECAUSE 'its disk'")
+    assert world.catalog.servers.drains() == {"other": "its disk"}
+    world.run("ALTER SERVER other RESUME")
+    world.run("ALTER SERVER `other` DRAIN")
+    assert world.catalog.servers.drains() == {"other": ""}

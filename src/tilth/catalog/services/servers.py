@@ -25,6 +25,8 @@ from tilth.model.server import SERVERS_MAX, ServerRecord
 
 #: Written by each that joins: two that join at once do not draw the same number.
 _JOINED = pack(Space.STATE, "servers/joined")
+#: Names of servers that are to host nothing.
+_DRAINED = pack(Space.STATE, "servers/drained")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +113,29 @@ class Servers:
         """Note that all are gone: one process alone can have this catalog's store open."""
         for record in self.live():
             self.end(record)
+
+    def drain(self, name: str, because: str) -> None:
+        """Remember that the server of this name is to host nothing, whichever process has the name."""
+        self._change_drains(lambda drains: {**drains, name: because})
+
+    def resume(self, name: str) -> None:
+        """Forget it."""
+        self._change_drains(lambda drains: {each: why for each, why in drains.items() if each != name})
+
+    def drains(self) -> dict[str, str]:
+        """Return the names of the servers that are to host nothing, and why."""
+        found = read(self._kv, _DRAINED, codec.BLOBS)
+        return {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
+
+    def _change_drains(self, step: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(_DRAINED)
+            old = read(view, _DRAINED, codec.BLOBS)
+            new = msgspec.msgpack.encode(step({} if old is None else msgspec.msgpack.decode(old, type=dict[str, str])))
+            puts = {_DRAINED: codec.BLOBS.encode(new)}
+            return Plan(result=None, preconditions=[unchanged(_DRAINED, found)], puts=puts)
+
+        change(self._kv, self._clock, plan)
 
     def get(self, name: str) -> ServerRecord | None:
         return read(self._kv, server_key(name), codec.SERVERS)

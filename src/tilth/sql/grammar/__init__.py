@@ -90,6 +90,7 @@ from tilth.sql.grammar.text.script import split
 from tilth.sql.grammar.text.tokens import words_of
 from tilth.sql.grammar.text.units import with_unit_diff
 from tilth.sql.grammar.warehouse_statements import (
+    AlterServer,
     AlterWarehouse,
     AlterWorker,
     CreateWarehouse,
@@ -102,6 +103,7 @@ from tilth.sql.grammar.warehouse_statements import (
 __all__ = [
     "AddColumn",
     "AlterOperation",
+    "AlterServer",
     "AlterTable",
     "AlterWarehouse",
     "AlterWorker",

@@ -64,6 +64,7 @@ from tilth.sql.grammar.warehouse_statements import (
     DropWarehouse,
 )
 from tilth.sql.grammar.warehouses import (
+    parse_alter_server,
     parse_alter_warehouse,
     parse_alter_worker,
     parse_drop_warehouse,
@@ -267,6 +268,8 @@ def _alter(cursor: Cursor) -> Statement:
         return parse_alter_warehouse(cursor)
     if cursor.take("WORKER"):
         return parse_alter_worker(cursor)
+    if cursor.take("SERVER"):
+        return parse_alter_server(cursor)
     return parse_alter(cursor)
 
 

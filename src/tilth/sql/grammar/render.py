@@ -88,6 +88,7 @@ from tilth.sql.grammar.storage_statements import (
 )
 from tilth.sql.grammar.system import SERVICE_WORDS
 from tilth.sql.grammar.warehouse_statements import (
+    AlterServer,
     AlterWarehouse,
     AlterWorker,
     CreateWarehouse,
@@ -333,9 +334,15 @@ def _warehouse(statement: WarehouseStatement) -> str:
         case ShowCreateWarehouse(warehouse=name):
             return f"SHOW CREATE WAREHOUSE {quoted_name(name)}"
         case AlterWorker(worker=worker, drains=drains, because=because):
-            text = f"ALTER WORKER {quoted_name(worker)} {'DRAIN' if drains else 'RESUME'}"
-            return f"{text} BECAUSE {quoted_string(because)}" if because else text
+            return f"ALTER WORKER {quoted_name(worker)}{_drain(drains, because)}"
+        case AlterServer(server=server, drains=drains, because=because):
+            return f"ALTER SERVER {quoted_name(server)}{_drain(drains, because)}"
     assert_never(statement)
+
+
+def _drain(drains: bool, because: str) -> str:
+    reason = f" BECAUSE {quoted_string(because)}" if because else ""
+    return f" {'DRAIN' if drains else 'RESUME'}{reason}"
 
 
 def _switch(switch: SwitchService) -> str:

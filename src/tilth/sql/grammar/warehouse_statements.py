@@ -53,6 +53,16 @@ class AlterWorker:
     because: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterServer:
+    """ALTER SERVER name DRAIN or RESUME."""
+
+    server: str
+    #: False: it hosts tables again.
+    drains: bool
+    because: str = ""
+
+
 WarehouseStatement = (
-    CreateWarehouse | AlterWarehouse | DropWarehouse | ShowWarehouses | ShowCreateWarehouse | AlterWorker
+    CreateWarehouse | AlterWarehouse | DropWarehouse | ShowWarehouses | ShowCreateWarehouse | AlterWorker | AlterServer
 )

@@ -9,6 +9,7 @@ from tilth.sql.grammar.statements import (
 )
 from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.warehouse_statements import (
+    AlterServer,
     AlterWarehouse,
     AlterWorker,
     CreateWarehouse,
@@ -66,13 +67,26 @@ def parse_show_create_warehouse(cursor: Cursor) -> ShowCreateWarehouse:
 def parse_alter_worker(cursor: Cursor) -> AlterWorker:
     """Read what follows ALTER WORKER."""
     worker = _name(cursor, "the name of a worker")
+    drains, because = _drain(cursor)
+    return AlterWorker(worker=worker, drains=drains, because=because)
+
+
+def parse_alter_server(cursor: Cursor) -> AlterServer:
+    """Read what follows ALTER SERVER."""
+    server = _name(cursor, "the name of a server")
+    drains, because = _drain(cursor)
+    return AlterServer(server=server, drains=drains, because=because)
+
+
+def _drain(cursor: Cursor) -> tuple[bool, str]:
+    """Read DRAIN or RESUME, and the reason."""
     drains = cursor.choose("DRAIN", "RESUME") == "DRAIN"
     because = ""
     if cursor.take("BECAUSE"):
         if not cursor.is_string():
             raise cursor.expected("the reason", hint="put it in single quotes: BECAUSE 'its disk is replaced'")
         because = cursor.string("the reason")
-    return AlterWorker(worker=worker, drains=drains, because=because)
+    return drains, because
 
 
 def _name(cursor: Cursor, what: str) -> str:

@@ -13,12 +13,13 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.base.errors import InvalidInputError
+from tilth.base.errors import InvalidInputError, NotFoundError
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.warehouse import Drain, Warehouse
 from tilth.sql.context.audit import audited
 from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
+    AlterServer,
     AlterWarehouse,
     AlterWorker,
     CreateWarehouse,
@@ -40,6 +41,13 @@ from tilth.warehouse import (
     drain_reason,
     table_warehouses,
 )
+
+
+class ServerNotFoundError(NotFoundError):
+    """no such server"""
+
+    code = "SERVER_NOT_FOUND"
+
 
 _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
@@ -66,6 +74,23 @@ def warehouses(services: Services, call: Call, statement: WarehouseStatement) ->
             verb = f"ALTER WORKER .. {'DRAIN' if drains else 'RESUME'}"
             with audited(services, call, verb=verb, because=because), _one_at_a_time:
                 return _alter_worker(services, call, statement)
+        case AlterServer(drains=drains, because=because):
+            verb = f"ALTER SERVER .. {'DRAIN' if drains else 'RESUME'}"
+            with audited(services, call, verb=verb, because=because), _one_at_a_time:
+                return _alter_server(services, statement)
+
+
+def _alter_server(services: Services, statement: AlterServer) -> Outcome:
+    """Raises ServerNotFoundError."""
+    name, servers = statement.server, services.catalog.servers
+    known = {each.name for each in servers.all()}
+    if name not in known and (statement.drains or name not in servers.drains()):
+        raise ServerNotFoundError(server=name, hint=f"there are: {', '.join(sorted(known))}")
+    if not statement.drains:
+        servers.resume(name)
+        return done(f"server {name} hosts tables again")
+    servers.drain(name, statement.because)
+    return done(f"server {name} lets go of its tables, after a restart too, until ALTER SERVER .. RESUME")
 
 
 def _create(services: Services, statement: CreateWarehouse) -> Outcome:
