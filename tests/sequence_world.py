@@ -33,6 +33,7 @@ from tilth.catalog import (
     Committed,
     HidePartition,
     InsertPart,
+    KeyValue,
     NoRowsSince,
     RestorePartition,
     RocksKV,
@@ -151,9 +152,14 @@ class SequenceWorld:
 
     # --- the process ---
 
+    def open_kv(self, folder: str) -> KeyValue:
+        """RocksDB without a sync: processes die here, machines do not. A test may put another store in its place."""
+        kv = RocksKV(folder, cache_bytes=1 << 20)
+        kv._sync.sync = False
+        return kv
+
     def _open(self) -> None:
-        self.kv = RocksKV(self._kv_folder, cache_bytes=1 << 20)
-        self.kv._sync.sync = False
+        self.kv = self.open_kv(self._kv_folder)
         self.faulty = LosingKV(self.kv, new_rng(self._seed))
         self.catalog = Catalog(self.faulty, self.clock, "s1", self._new_id, is_checking=True, sweep=self._sweep)
         self.dispatcher = Dispatcher(
