@@ -20,7 +20,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
@@ -108,6 +108,8 @@ FAILED_SHOWN_MAX = 20
 WARM_AGAIN_SECONDS = 2.0
 
 _log = Log("node")
+
+T = TypeVar("T")
 
 
 class Node:
@@ -224,7 +226,7 @@ class Node:
         )
 
     def _services(self) -> list[ServiceStats]:
-        return [*self._consume.stats(), *self._maintenance.stats()]
+        return [*_known(self._consume.stats), *_known(self._maintenance.stats)]
 
     def close(self) -> None:
         """Stops the services, ends running tasks, closes Spark and the store. What does not end in time loses Java:
@@ -451,7 +453,7 @@ class Node:
                 catalog=self.catalog.stats,
                 warehouse=self._dispatcher.stats,
                 services=self._services,
-                consumers=self._consume.kafka_tables,
+                consumers=lambda: _known(self._consume.kafka_tables),
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
                 inserts=self.engine.insert_stats,
@@ -553,6 +555,15 @@ def _check_room(folder: Path) -> None:
         full = full_error(error, folder=str(folder))
         if full is not None:
             raise full from error
+
+
+def _known(ask: Callable[[], list[T]]) -> list[T]:
+    """Return what services say of themselves; nothing while the catalog is away, which health says."""
+    try:
+        return ask()
+    except UnavailableError as error:
+        _log.debug("services_not_asked", reason=error)
+        return []
 
 
 def _state(look: Callable[[], object]) -> str:

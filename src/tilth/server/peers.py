@@ -84,7 +84,10 @@ class HttpPeers:
         return "" if host is None else host.name
 
     def run(self, error: NotHostedError, text: str, *, database: str, settings: Mapping[str, str]) -> Outcome:
-        host = self._member.now().host_of(str(error.facts.get("uuid", "")))
+        now, named = self._member.now(), error.facts.get("server")
+        host = next((each for each in now.servers if each.name == named), None)
+        if named is None:
+            host = now.host_of(str(error.facts.get("uuid", "")))
         if host is None or host.id == self._member.now().me:
             raise NotHostedError("its server changes right now", table=error.facts.get("table"), hint="try again")
         if not self._token or not host.url:

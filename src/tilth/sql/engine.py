@@ -492,10 +492,8 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return system.reset_offset(services, call, statement)
         case DeleteRows() | UpdateRows():
             return delete_update.change_rows(services, call, statement)
-        case KillMutation():
-            return kill.kill_mutations(services, call, statement)
-        case KillQuery():
-            return kill.kill_queries(services, call, statement)
+        case KillMutation() | KillQuery():
+            return kill.kill(services, call, statement)
         case DrillFailover():
             return drill.drill(services, call, statement)
         case BackupCatalog():

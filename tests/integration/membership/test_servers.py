@@ -184,6 +184,32 @@ def test_verbs_work_from_any_server_and_rows_of_services_come_from_all(world: Wo
     assert hosted == [(4,)]
 
 
+def test_a_query_is_killed_by_its_id_from_any_server(world: World) -> None:
+    slow = "SELECT count(*) FROM range(300000000) a CROSS JOIN range(300000000) b WHERE (a.id * b.id) % 7 = 3"
+    failures: list[ServerError] = []
+
+    def ask() -> None:
+        try:
+            world.sql("a", slow)
+        except ServerError as error:
+            failures.append(error)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    found = "SELECT query_id, server FROM system.processes WHERE query LIKE '%CROSS%' AND query NOT LIKE '%LIKE%'"
+    world.wait(lambda: len(world.sql("b", found).rows) == 1, "it does not run")
+    [(query_id, server)] = world.sql("b", found).rows
+    assert server == "a"
+    missed = world.sql("b", f"KILL QUERY WHERE query_id = '{query_id}'")
+    assert missed.rows == []
+    assert query_id in str(missed.summary.notices)
+    assert world.sql("b", f"KILL QUERY '{query_id}' SYNC").rows[0][:2] == ("finished", query_id)
+    asking.join(30)
+    assert len(failures) == 1
+    with pytest.raises(ServerError, match="no such query"):
+        world.sql("b", "KILL QUERY 'nobody'")
+
+
 def test_a_killed_server_s_tables_move_and_come_back(world: World) -> None:
     for _ in range(2):
         host = world.host
@@ -263,6 +289,7 @@ def test_a_database_that_is_killed_is_waited_for(world: World) -> None:
             world.sql("a", "SELECT count() FROM plain")
         health = world.nodes["a"].connection.health()
         assert "127.0.0.1" in health.components["catalog"]
+        assert "tilth_" in world.nodes["a"].connection.metrics()
     finally:
         world.postgres.start()
     world.wait_both()

@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from tilth.base.cancel import pause
 from tilth.base.errors import NotFoundError
-from tilth.catalog import MutationEndedError, MutationNotFoundError, TableNotFoundError
+from tilth.catalog import MutationEndedError, MutationNotFoundError, NotHostedError, TableNotFoundError
 from tilth.model.mutation import Mutation, MutationKind, MutationState
 from tilth.sql.context.audit import audited
+from tilth.sql.context.peers import note_unanswered
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.running import LISTED_TEXT_MAX, Running
 from tilth.sql.errors import BadQueryError
@@ -38,10 +39,17 @@ class QueryNotFoundError(NotFoundError):
     code = "QUERY_NOT_FOUND"
 
 
+def kill(services: Services, call: Call, statement: KillQuery | KillMutation) -> Outcome:
+    """Kill queries or mutations; see the two below."""
+    if isinstance(statement, KillQuery):
+        return kill_queries(services, call, statement)
+    return kill_mutations(services, call, statement)
+
+
 def kill_queries(services: Services, call: Call, statement: KillQuery) -> Outcome:
     """One row for each chosen statement: `waiting` until it has ended, `finished` when SYNC has seen that.
 
-    Raises QueryNotFoundError for an id that does not run.
+    Raises QueryNotFoundError for an id that does not run, and NotHostedError where another server runs it.
     """
     chosen = _chosen_queries(services, call, statement)
     if statement.mode is KillMode.TEST:
@@ -60,11 +68,24 @@ def _chosen_queries(services: Services, call: Call, statement: KillQuery) -> lis
     others = {one.query_id: one for one, _ in services.running.list() if one.query_id != call.query_id}
     if statement.query_id is not None:
         if statement.query_id not in others:
+            _raise_if_elsewhere(services, statement.query_id)
             hint = "it may have ended: system.processes shows what runs, system.query_log what has ended"
             raise QueryNotFoundError(query_id=statement.query_id, hint=hint)
         return [others[statement.query_id]]
     found = _ids(services, "SELECT query_id FROM system.processes WHERE", statement.predicate)
+    elsewhere = sorted(set(found) - others.keys() - {call.query_id})
+    if elsewhere:
+        shown = ", ".join(elsewhere[:_NAMED_MAX])
+        note_unanswered(f"{len(elsewhere)} more run on other servers, each is killed by its id: {shown}")
     return [others[name] for name in found if name in others]
+
+
+def _raise_if_elsewhere(services: Services, query_id: str) -> None:
+    """Raises NotHostedError where another server runs the query."""
+    for table in services.peers.tables("processes"):
+        for each, server in zip(table["query_id"].to_pylist(), table["server"].to_pylist(), strict=True):
+            if each == query_id:
+                raise NotHostedError(query_id=query_id, server=server)
 
 
 def _wait(services: Services, chosen: list[Running]) -> None:
