@@ -89,7 +89,7 @@ bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upse
 bench-cluster: setup broker-jars s3-jars ## workers and warehouses: ingest, kills, requests to a bucket, reads, restart
 	@$(PY) -m bench.bench_cluster
 
-bench-ha: setup broker-jars ## several servers: failover, commits and starts on PostgreSQL, proofs of life
+bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on PostgreSQL, idle cost, 100 rounds of chaos
 	@$(PY) -m bench.bench_ha
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile

@@ -22,7 +22,7 @@ from bench.cluster_kills import strike
 from bench.cluster_reads import read_apart, read_together
 from bench.cluster_restart import restart
 from bench.cluster_store import count_requests
-from bench.report import Figure, print_report
+from bench.report import Figure, less, more, print_report
 
 STOPS = 3
 PERCENTILE = 95
@@ -32,32 +32,32 @@ def _ingest(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     found = ingest(folder, messages=arguments.messages, passes=arguments.passes)
     embedded, remote = (statistics.median(found[place]) for place in ("embedded", "remote"))
     return [
-        _more("ingest_embedded_mib_s", embedded, "MiB/s"),
-        _more("ingest_remote_mib_s", remote, "MiB/s"),
-        _more("ingest_remote_ratio", remote / embedded, "x", 0.9),
+        more("ingest_embedded_mib_s", embedded, "MiB/s"),
+        more("ingest_remote_mib_s", remote, "MiB/s"),
+        more("ingest_remote_ratio", remote / embedded, "x", 0.9),
     ]
 
 
 def _kills(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     blows = strike(folder, kills=arguments.kills, stops=STOPS)
     return [
-        _less("replaced_p50_s", statistics.median(blows.killed_s), "s"),
-        _less("replaced_p95_s", float(np.percentile(blows.killed_s, PERCENTILE)), "s", 5),
-        _less("replaced_max_s", max(blows.killed_s), "s"),
-        _less("hung_jvm_found_max_s", max(blows.found_s), "s", 15),
-        _less("hung_jvm_commit_max_s", max(blows.stopped_s), "s"),
-        _more("kills_lost_nothing", float(blows.is_right), "yes", 1),
+        less("replaced_p50_s", statistics.median(blows.killed_s), "s"),
+        less("replaced_p95_s", float(np.percentile(blows.killed_s, PERCENTILE)), "s", 5),
+        less("replaced_max_s", max(blows.killed_s), "s"),
+        less("hung_jvm_found_max_s", max(blows.found_s), "s", 15),
+        less("hung_jvm_commit_max_s", max(blows.stopped_s), "s"),
+        more("kills_lost_nothing", float(blows.is_right), "yes", 1),
     ]
 
 
 def _store(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     requests = count_requests(folder, parts=arguments.parts, rounds=arguments.rounds)
     return [
-        _less("round_requests_beside_files", requests.a_round_beside_files, "requests", 3),
-        _more("scan_parts", requests.parts, "parts", arguments.parts),
-        _less("plan_requests", requests.of_plan, "requests", 0),
-        _less("scan_gets_a_part", requests.gets_a_part, "requests", 1),
-        _less("scan_heads_a_part", requests.heads_a_part, "requests", 1),
+        less("round_requests_beside_files", requests.a_round_beside_files, "requests", 3),
+        more("scan_parts", requests.parts, "parts", arguments.parts),
+        less("plan_requests", requests.of_plan, "requests", 0),
+        less("scan_gets_a_part", requests.gets_a_part, "requests", 1),
+        less("scan_heads_a_part", requests.heads_a_part, "requests", 1),
     ]
 
 
@@ -66,19 +66,19 @@ def _reads(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     apart = read_apart(folder / "apart", **sizes)
     together = read_together(folder / "together", **sizes)
     return [
-        _less("query_idle_apart_s", apart.idle_s, "s"),
-        _less("query_importing_apart_ratio", apart.ratio, "x", 1.5),
-        _less("query_idle_together_s", together.idle_s, "s"),
-        _less("query_importing_together_ratio", together.ratio, "x"),
+        less("query_idle_apart_s", apart.idle_s, "s"),
+        less("query_importing_apart_ratio", apart.ratio, "x", 1.5),
+        less("query_idle_together_s", together.idle_s, "s"),
+        less("query_importing_together_ratio", together.ratio, "x"),
     ]
 
 
 def _restart(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     seconds = restart(folder, kills=arguments.restarts)
     return [
-        _less("restart_catalog_s", seconds["catalog_s"], "s"),
-        _less("restart_answer_s", seconds["answer_s"], "s", 5),
-        _less("restart_commit_s", seconds["commit_s"], "s", 6),
+        less("restart_catalog_s", seconds["catalog_s"], "s"),
+        less("restart_answer_s", seconds["answer_s"], "s", 5),
+        less("restart_commit_s", seconds["commit_s"], "s", 6),
     ]
 
 
@@ -89,14 +89,6 @@ SECTIONS: dict[str, Callable[[Path, argparse.Namespace], list[Figure]]] = {
     "reads": _reads,
     "restart": _restart,
 }
-
-
-def _more(name: str, value: float, unit: str, target: float | None = None) -> Figure:
-    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=True)
-
-
-def _less(name: str, value: float, unit: str, target: float | None = None) -> Figure:
-    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=False)
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Several servers over one catalog: how soon another goes on, and what the catalog in PostgreSQL costs.
 
-    python -m bench.bench_ha [--sections catalog,failover] [--kills 20] [--partitions 10000]
+    python -m bench.bench_ha [--sections catalog,failover,idle,chaos] [--kills 20]
 
 Two cores for the database, the servers, the broker and the writers together. The rival of PostgreSQL is RocksDB, which
 one process alone can use. Each section can be run alone: see bench/ha_*.py.
@@ -16,9 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
+from bench import ha_chaos
 from bench.ha_catalog import PARTS_OF_PARTITION, measure
 from bench.ha_failover import fail_over
-from bench.report import Figure, print_report
+from bench.ha_idle import idle
+from bench.report import Figure, less, more, print_report
 from tools.postgres import Postgres
 
 PERCENTILE = 95
@@ -34,42 +36,66 @@ def _catalog(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
         postgres.stop()
     parts = arguments.partitions * PARTS_OF_PARTITION
     return [
-        _less("parts", parts, "parts"),
-        _less("restart_1m_parts_s", found.open_postgres_s, "s", 3),
-        _less("restart_1m_parts_rocksdb_s", found.open_rocksdb_s, "s", 3),
-        _less("commit_pg_p50_ms", found.commit_p50_ms, "ms"),
-        _less("commit_pg_p99_ms", found.commit_p99_ms, "ms", 50),
-        _more("pg_commits_s", found.commits_s, "commits/s", 1000),
-        _less("pg_writers_p99_ms", found.writers_p99_ms, "ms"),
-        _less("pg_conflicts", found.conflicts, "conflicts", 0),
-        _less("lease_writes_s", found.proofs_many_s, "writes/s"),
-        _less("lease_writes_ratio", found.proofs_many_s / found.proofs_few_s, "x", 1.05),
+        less("parts", parts, "parts"),
+        less("restart_1m_parts_s", found.open_postgres_s, "s", 3),
+        less("restart_1m_parts_rocksdb_s", found.open_rocksdb_s, "s", 3),
+        less("commit_pg_p50_ms", found.commit_p50_ms, "ms"),
+        less("commit_pg_p99_ms", found.commit_p99_ms, "ms", 50),
+        more("pg_commits_s", found.commits_s, "commits/s", 1000),
+        less("pg_writers_p99_ms", found.writers_p99_ms, "ms"),
+        less("pg_conflicts", found.conflicts, "conflicts", 0),
+        less("lease_writes_s", found.proofs_many_s, "writes/s"),
+        less("lease_writes_ratio", found.proofs_many_s / found.proofs_few_s, "x", 1.05),
     ]
 
 
 def _failover(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     found = fail_over(folder, kills=arguments.kills)
     return [
-        _less("failover_p50_s", statistics.median(found.killed_s), "s", 3),
-        _less("failover_p95_s", float(np.percentile(found.killed_s, PERCENTILE)), "s", 5),
-        _less("failover_max_s", max(found.killed_s), "s"),
-        _less("lost", found.lost, "rows", 0),
-        _less("twice", found.twice, "rows", 0),
+        less("failover_p50_s", statistics.median(found.killed_s), "s", 3),
+        less("failover_p95_s", float(np.percentile(found.killed_s, PERCENTILE)), "s", 5),
+        less("failover_max_s", max(found.killed_s), "s"),
+        less("lost", found.lost, "rows", 0),
+        less("twice", found.twice, "rows", 0),
+    ]
+
+
+def _idle(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
+    figures = []
+    for tables in (10, arguments.tables):
+        found = idle(folder / str(tables), tables=tables)
+        figures += [
+            less(f"idle_{tables}_tables_server_cpu", found.server_cpu, "cores"),
+            less(f"idle_{tables}_tables_database_cpu", found.database_cpu, "cores"),
+            less(f"idle_{tables}_tables_transactions_s", found.transactions_s, "1/s"),
+            less(f"idle_{tables}_tables_rows_written_s", found.rows_written_s, "rows/s"),
+            less(f"idle_{tables}_tables_memory_mb", found.memory_mb, "MiB"),
+        ]
+    return figures
+
+
+def _chaos(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
+    found = ha_chaos.run_chaos(folder, rounds=arguments.rounds, seed=arguments.seed)
+    print(found)
+    return [
+        more("chaos_rounds", found.rounds, "rounds", arguments.rounds),
+        less("chaos_go_on_p50_s", statistics.median(found.go_on_s), "s"),
+        less("chaos_go_on_p95_s", float(np.percentile(found.go_on_s, PERCENTILE)), "s"),
+        less("chaos_go_on_max_s", max(found.go_on_s), "s"),
+        less("chaos_lost", found.lost, "rows", 0),
+        less("chaos_twice", found.twice, "rows", 0),
+        less("chaos_files_left", len(found.files_left), "files", 0),
+        less("chaos_wrong", len(found.wrong), "answers", 0),
+        less("chaos_errors_cured", found.cured.total(), "errors"),
     ]
 
 
 SECTIONS: dict[str, Callable[[Path, argparse.Namespace], list[Figure]]] = {
     "catalog": _catalog,
     "failover": _failover,
+    "idle": _idle,
+    "chaos": _chaos,
 }
-
-
-def _less(name: str, value: float, unit: str, target: float | None = None) -> Figure:
-    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=False)
-
-
-def _more(name: str, value: float, unit: str, target: float | None = None) -> Figure:
-    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=True)
 
 
 def main() -> None:
@@ -77,6 +103,9 @@ def main() -> None:
     parser.add_argument("--sections", default=",".join(SECTIONS))
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--partitions", type=int, default=10_000, help="of 100 parts each")
+    parser.add_argument("--tables", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=100, help="of chaos")
+    parser.add_argument("--seed", type=int, default=1, help="of chaos")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     for name in arguments.sections.split(","):

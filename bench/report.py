@@ -39,6 +39,16 @@ class Figure:
         return self.value >= self.target if self.higher_is_better else self.value <= self.target
 
 
+def more(name: str, value: float, unit: str, target: float | None = None) -> Figure:
+    """Return a figure that is better the higher it is."""
+    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=True)
+
+
+def less(name: str, value: float, unit: str, target: float | None = None) -> Figure:
+    """Return a figure that is better the lower it is."""
+    return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=False)
+
+
 def print_report(bench: str, figures: Sequence[Figure], tables: Sequence[Table] = ()) -> None:
     """Prints the tables, the figures beside their targets, and the line of JSON."""
     console = Console(width=_WIDTH)

@@ -53,7 +53,14 @@ class World:
 
     def table(self, name: str, database: str = "default") -> str:
         """The uuid of a table, made where it is not there."""
-        relation = TableDef(uuid=self.new_id(), database=database, name=name, schema=SCHEMA, next_column_id=2)
+        relation = TableDef(
+            uuid=self.new_id(),
+            database=database,
+            name=name,
+            schema=SCHEMA,
+            next_column_id=2,
+            created_ms=self.clock.now_ms(),
+        )
         return self.catalog.tables.create(relation, if_not_exists=True).uuid
 
     def kafka(self, name: str = "k", database: str = "default") -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from tools.broker import JARS, JAVA_HOME, Broker
 from tools.lanes import BROKER_VARIABLE
+from tools.postgres import Postgres
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
@@ -31,6 +32,8 @@ SLOWEST = {
     "test_round_matrix.py",
     "test_slow_readers.py",
     "test_beside_duckdb.py",
+    "test_beside_duckdb_on_postgres.py",
+    "test_chaos.py",
     "test_filters_find_every_row.py",
     "test_long_lists.py",
 }
@@ -123,6 +126,17 @@ def own_broker(java_home: Path, tmp_path: Path) -> Iterator[Broker]:
     own.start()
     yield own
     own.stop()
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """A running database of the tests of one file: use schemas of your own."""
+    server = Postgres(tmp_path_factory.mktemp("postgres"))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
 
 
 def _end_spark() -> None:

@@ -69,6 +69,7 @@ class DeltaWorld(MaintenanceWorld):
 
     def table(self, name: str, database: str = "default") -> str:
         relation = TableDef(
+            created_ms=self.clock.now_ms(),
             uuid=self.new_id(),
             database=database,
             name=name,

@@ -13,6 +13,9 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.copies.task_spark import CopyFact
+from tilth.maintenance.copies.task_spark import decode_task as decode_copy_task
+from tilth.maintenance.copies.task_spark import encode_facts as encode_copy_facts
 from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS, StandIns
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
@@ -122,6 +125,11 @@ class MergeWorker:
         match spec.kind:
             case TaskKind.MUTATE:
                 self._mutate(spec)
+            case TaskKind.COPY:
+                # Files that are there in name only are what was written.
+                facts = encode_copy_facts(tuple(CopyFact() for _ in decode_copy_task(spec.payload).items))
+                assert self.reports is not None
+                self.reports.finished(spec.id, TaskResult(payload=facts, actual=Cost(seconds=1.0)))
             case _:
                 self._merge(spec)
 

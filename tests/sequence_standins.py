@@ -21,6 +21,7 @@ from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
 from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX
+from tilth.maintenance.copies.task_spark import copy_runner
 from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.work import op as op_module
 from tilth.maintenance.work.task_spark import flush_runner, merge_runner
@@ -61,6 +62,7 @@ class InProcessWorker:
             TaskKind.MERGE: merge_runner(),
             TaskKind.FLUSH: flush_runner(),
             TaskKind.DELTA: delta_runner(),
+            TaskKind.COPY: copy_runner(),
         }
         self._reports: WorkerReports | None = None
 

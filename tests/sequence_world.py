@@ -497,6 +497,7 @@ class SequenceWorld:
         assert wanted <= there, f"missing: {sorted(wanted - there)}"
         assert there <= wanted | allowed, f"left: {sorted(there - wanted - allowed)}"
         assert not self.catalog.transactions.unfinished()
+        assert not self.catalog.transactions.unswept()
 
 
 def _change_table(lines: Sequence[_Line], columns: Collection[str]) -> pa.Table:

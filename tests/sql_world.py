@@ -37,6 +37,7 @@ from tilth.maintenance import (
     OpNumbers,
     OpRow,
     OptimizeReport,
+    ScrubRow,
 )
 from tilth.maintenance.op import OpKind
 from tilth.model.offset import TopicPartition
@@ -165,6 +166,9 @@ class FakeConsume:
     def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
         self.calls.append(("stop", kafka_uuid, because, until_ms))
 
+    def wait_stopped(self) -> None:
+        self.calls.append(("wait stopped",))
+
     def restart(self, kafka_uuid: str) -> None:
         self.calls.append(("restart", kafka_uuid))
 
@@ -238,6 +242,9 @@ class FakeMaintenance:
     def wake(self, table_uuid: str | None = None) -> None:
         self.calls.append(("wake", table_uuid))
 
+    def wait_refreshed(self) -> None:
+        self.calls.append(("wait refreshed",))
+
     def scanned(self, table_uuids: Iterable[str]) -> None:
         self.calls.append(("scanned", *table_uuids))
 
@@ -253,6 +260,10 @@ class FakeMaintenance:
         return FlushReport(
             segments=2 * is_first, parts=int(is_first), rows=3 * is_first, bytes=1024 * is_first, seconds=0.1
         )
+
+    def scrub_now(self, table_uuid: str) -> list[ScrubRow]:
+        self.calls.append(("scrub_now", table_uuid))
+        return [ScrubRow(replica=0, root="/r", files=2, bytes=9, wrong=1, left=0, is_ok=True, detail="a checksum")]
 
     def gc_now(self, table_uuid: str, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
         self.calls.append(("gc", table_uuid, partition, is_forced))

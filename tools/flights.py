@@ -29,6 +29,12 @@ def all_flights() -> pd.DataFrame:
     return frame.astype(dict.fromkeys(whole, "Int64"))
 
 
+def rows_by_carrier(flights: pd.DataFrame) -> list[tuple[str, int, int]]:
+    """Return carrier, flights and minutes of delay, by carrier: what a query must answer."""
+    grouped = flights.groupby("carrier").agg(n=("id", "size"), late=("arr_delay", "sum")).sort_index()
+    return [(str(carrier), int(row.n), int(row.late)) for carrier, row in grouped.iterrows()]
+
+
 def produce(
     bootstrap: str,
     topic: str,

@@ -7,7 +7,7 @@ Always holds: everything it starts ends with it; a question is asked again until
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tilth
@@ -16,7 +16,6 @@ from tilth.base.errors import TilthError
 from tools.node_process import NodeProcess
 from tools.postgres import Postgres
 from tools.stage import DRIVER_MEMORY, LOOK_SECONDS, WAIT_SECONDS_MAX, Stage, wait
-from tools.worker_process import WorkerRun
 
 ONE_CORE = {"warehouse.master": "local[1]"}
 HOLDERS = "SELECT holder FROM system.leases WHERE name LIKE 'consumer/%' AND is_valid ORDER BY name"
@@ -31,14 +30,19 @@ class HaStage(Stage):
         self.nodes: dict[str, NodeProcess] = {}
         self.database = Postgres(folder / "postgres")
 
-    def start_servers(self, names: Sequence[str], settings: Mapping[str, str]) -> None:
-        """Start the database and the servers, and return when all are ready."""
+    def start_database(self) -> None:
+        """Start it before the servers do, to put something into it."""
         self.database.start()
         self._parts.callback(self.database.stop)
+
+    def start_servers(self, names: Sequence[str], settings: Mapping[str, str]) -> None:
+        """Start the servers, and the database where it does not run yet; return when all are ready."""
+        if self.database.pid is None:
+            self.start_database()
         for name in names:
             own = {
                 "server.name": name,
-                "catalog.url": self.database.address(),
+                "catalog.url": self.database_address(name),
                 "storage.root": f"file://{self._folder}/tables",
                 "server.token-file": str(self._folder / "token"),
             }
@@ -48,21 +52,22 @@ class HaStage(Stage):
         for node in self.nodes.values():
             node.wait_ready()
         #: Asks whichever server answers.
-        self.any = tilth.connect(",".join(node.url for node in self.nodes.values()), timeout_seconds=30)
+        self.any = tilth.connect(self.urls, timeout_seconds=30)
         self._parts.callback(self.any.close)
 
-    def add_worker(self, name: str, server: str, warehouse: str, settings: Mapping[str, str]) -> None:
-        """Start a worker of one of the servers."""
-        worker = self.workers[name] = WorkerRun(
-            self._folder / name,
-            server=self.nodes[server].url,
-            warehouse=warehouse,
-            name=name,
-            token=self._token,
-            settings={**DRIVER_MEMORY, **settings},
-        )
-        worker.start()
-        self._parts.callback(worker.stop)
+    def database_address(self, server: str) -> str:
+        """Return where this server finds the database."""
+        return self.database.address()
+
+    @property
+    def bootstrap(self) -> str:
+        """Return where servers and workers find the broker."""
+        return self.broker.bootstrap
+
+    @property
+    def urls(self) -> str:
+        """Return where clients find the servers."""
+        return ",".join(node.url for node in self.nodes.values())
 
     def ask(self, query: str) -> Result:
         """Return the answer of a server, asked again until there is one: the client's part of a failover."""
@@ -92,10 +97,4 @@ class HaStage(Stage):
     def run(self, *statements: str) -> None:
         """Run statements whose answers do not matter; `{bootstrap}` in them is the broker's address."""
         for statement in statements:
-            self.ask(statement.replace("{bootstrap}", self.broker.bootstrap))
-
-
-def seconds_until(is_so: Callable[[], bool], what: str, since: float) -> float:
-    """Return the seconds from a moment of the monotonic clock until it is so."""
-    wait(is_so, what)
-    return time.monotonic() - since
+            self.ask(statement.replace("{bootstrap}", self.bootstrap) if "{bootstrap}" in statement else statement)

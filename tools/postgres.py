@@ -14,9 +14,11 @@ import stat
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import psycopg
 
 from tools.broker import free_port
@@ -81,6 +83,12 @@ class Postgres:
             host="127.0.0.1", port=self._port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True
         )
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process that has the backends as its children, while it lives."""
+        process = self._process.running()
+        return None if process is None else int(process.pid)
+
     def kill(self) -> None:
         """SIGQUIT: it ends at once as after a loss of power, its backends too."""
         self._signal(signal.SIGQUIT)
@@ -131,7 +139,9 @@ class Postgres:
         # Those below the first: with `setpriv` in front, the server is its own process all the same (it is replaced).
         others = server.children(recursive=True) if number in (signal.SIGSTOP, signal.SIGCONT) else []
         for each in (server, *others):
-            each.send_signal(number)
+            # A backend may end of itself meanwhile.
+            with suppress(psutil.NoSuchProcess):
+                each.send_signal(number)
 
 
 def _as_nobody() -> list[str]:

@@ -70,11 +70,11 @@ class Stage:
         self._parts.callback(self.node.stop)
         self.node.wait_ready()
 
-    def add(self, name: str, warehouse: str, settings: Mapping[str, str]) -> None:
-        """Start a worker; `wait_alive` waits until it takes tasks."""
+    def add(self, name: str, warehouse: str, settings: Mapping[str, str], *, server: str = "") -> None:
+        """Start a worker of the node, or of the server at this address; `wait_alive` waits until it takes tasks."""
         worker = WorkerRun(
             self._folder / name,
-            server=self.node.url,
+            server=server or self.node.url,
             warehouse=warehouse,
             name=name,
             token=self._token,

@@ -19,6 +19,7 @@ import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
 import tilth.ingest.rounds.spark
+import tilth.maintenance.copies.task_spark
 import tilth.maintenance.deltas.task_spark
 import tilth.maintenance.mutate.task_spark
 import tilth.maintenance.work.task_spark

@@ -8,6 +8,7 @@ Always holds: a server that does not see the files of the catalog's tables is re
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tilth.base.clock import Clock
@@ -20,6 +21,7 @@ from tilth.catalog import (
     KeyValue,
     PostgresKV,
     RocksKV,
+    check_upgrade,
     is_journaled,
     news_of,
     parse_postgres,
@@ -42,10 +44,11 @@ class OpenStore:
     presence: Presence | None
 
 
-def open_store(clock: Clock, folder: Path, settings: CatalogSettings) -> OpenStore:
-    """Open the catalog's store; raises UnavailableError and its kind."""
+def open_store(clock: Clock, folder: Path, settings: CatalogSettings, *, version: str) -> OpenStore:
+    """Open the catalog's store for a server of this version; raises UnavailableError and its kind."""
     if settings.url:
-        shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of)
+        upgrade = partial(check_upgrade, version)
+        shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of, check_upgrade=upgrade)
         # A journal has one follower; the database has backups and standbys of its own.
         return OpenStore(store=shared, followed=None, presence=shared.presence())
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)

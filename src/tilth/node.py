@@ -15,8 +15,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +32,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
-from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
+from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, ClockSkewError, DumpHeader, FollowedKV, Joining
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -47,10 +46,12 @@ from tilth.joining import check_not_moved, check_place, open_store
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
+    copy_runner,
     delta_runner,
     flush_runner,
     merge_runner,
     mutate_runner,
+    sweep_transaction,
 )
 from tilth.membership import Member, MembershipSettings
 from tilth.model.service import ALL_TABLES, ServiceStats
@@ -78,7 +79,6 @@ from tilth.storage import (
     NamedRoots,
     NodeStorageSettings,
     StoreRoot,
-    clean_transaction,
     local_root,
     parse_root,
     tables_root,
@@ -141,7 +141,12 @@ class Node:
         try:
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
             #: Which table lies where.
-            self._roots = NamedRoots(self._clock, root, lambda table: self.catalog.storage_of(table))
+            self._roots = NamedRoots(
+                self._clock,
+                root,
+                lambda table: self.catalog.storage_of(table),
+                lambda table: self.catalog.copies.incomplete(table),
+            )
             self._open_catalog(given, membership)
             self._open_warehouse(given)
             self._open_flows(given)
@@ -189,8 +194,8 @@ class Node:
     def _components(self) -> dict[str, str]:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
-        clock = self.catalog.transactions.refusal
-        components["clock"] = "ok" if clock is None else str(clock)
+        refusal = self.catalog.transactions.refusal
+        components["clock"] = str(refusal) if isinstance(refusal, ClockSkewError) else "ok"
         if self._member.trouble:
             components["membership"] = self._member.trouble
         components["spark"] = _state(self._check_spark)
@@ -237,6 +242,8 @@ class Node:
         too_long = threading.Timer(CLOSE_SECONDS_MAX, self.kill_spark)
         too_long.daemon = True
         too_long.start()
+        with suppress(TilthError):
+            self._member.leave()
         try:
             self.engine.cancel_all()
             # The door closes first: nobody would hear of the ends of their tasks.
@@ -267,15 +274,15 @@ class Node:
 
     def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings) -> None:
         settings = read_settings(CatalogSettings, given)
-        opened = open_store(self._clock, self._folder, settings)
+        opened = open_store(self._clock, self._folder, settings, version=version("tilth"))
         #: What is true.
-        self.catalog = Catalog(
+        self.catalog: Catalog = Catalog(
             opened.store,
             self._clock,
             self._server,
             random_id,
             commit_attempts_max=settings.commit_attempts_max,
-            sweep=partial(clean_transaction, self._roots),
+            sweep=lambda txn, *, keep: sweep_transaction(self.catalog, self._roots, txn, keep=keep),
         )
         self._parts.callback(self.catalog.close)
         check_not_moved(self.catalog)
@@ -298,7 +305,8 @@ class Node:
         move_secrets(self.catalog)
         if opened.followed is not None:
             self._start_journal(opened.followed, settings.journal_seconds)
-        left = self.catalog.readers.close_left_behind({each.id for each in self._member.now().servers})
+        others = {each.name for each in self.catalog.servers.all()}
+        left = self.catalog.readers.close_left_behind(self._server, others)
         if left:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
@@ -387,7 +395,9 @@ class Node:
             if not is_default and name in states and states[name].trouble:
                 continue
             try:
-                probes.append(StorageProbe(root=root.text, path=write_probe(root, content), content=content))
+                probes.append(
+                    StorageProbe(root=root.text, path=write_probe(root, content, server=self._server), content=content)
+                )
             except (TilthError, OSError) as error:
                 if is_default:
                     raise
@@ -467,6 +477,7 @@ class Node:
             TaskKind.MERGE: merge_runner(),
             TaskKind.MUTATE: mutate_runner(),
             TaskKind.DELTA: delta_runner(),
+            TaskKind.COPY: copy_runner(),
         }
         assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
         for kind, runner in runners.items():
@@ -493,7 +504,9 @@ class Node:
         try:
             self._session.warm_if_possible()
         finally:
-            self._member.ready()
+            # Where the catalog is away it is said with the next proof.
+            with suppress(TilthError):
+                self._member.ready()
 
     def _warm(self) -> None:
         while not self._is_closing.is_set():

@@ -2,8 +2,9 @@
 
 Covers: building a worker from its options and settings, starting and stopping it in order. Does not cover: what any of
 the rooms does, the server (node.py).
-Always holds: nothing of the catalog is opened here; Spark starts only after the server has said that it would take this
-worker; a worker that could not be started leaves nothing running. See also: docs/operate/workers.md.
+Always holds: nothing of the catalog is opened here; Spark starts only after a server has said that it would take this
+worker, and stays when the worker goes on with another server; a worker that could not be started leaves nothing
+running. See also: docs/operate/workers.md.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
 from tilth.ingest import check_view, consume_runner
 from tilth.ingest.consumer.far import FarConsumerCalls
-from tilth.maintenance import delta_runner, flush_runner, merge_runner, mutate_runner
+from tilth.maintenance import copy_runner, delta_runner, flush_runner, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
 from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
 from tilth.sql import OTHER_TASKS
@@ -58,6 +59,7 @@ _log = Log("worker")
 class WorkerOptions:
     """Options of `tilth worker`."""
 
+    #: Address of the server, or addresses of several of one catalog with commas between.
     server: str
     warehouse: str
     name: str
@@ -90,6 +92,11 @@ class WorkerNode:
             class_data=class_data(self._settings, default=self._folder / "class-data"),
         )
         self._link: WorkerLink | None = None
+
+    @property
+    def server(self) -> str:
+        """Address of the server that it calls now."""
+        return self._channel.url
 
     @property
     def refusal(self) -> TilthError | None:
@@ -139,7 +146,7 @@ class WorkerNode:
         # Before the first task: a consumer that takes over must not wait for Python and for classes.
         self._session.warm_if_possible(with_query=True)
         self._link.join(worker)
-        _log.info("worker_started", worker=options.name, server=options.server, warehouse=options.warehouse)
+        _log.info("worker_started", worker=options.name, server=self.server, warehouse=options.warehouse)
 
     def stop(self, reason: str) -> None:
         """Let what runs end, for a while, say farewell, and end Spark."""
@@ -170,6 +177,7 @@ class WorkerNode:
             TaskKind.MERGE: merge_runner(),
             TaskKind.MUTATE: mutate_runner(),
             TaskKind.DELTA: delta_runner(),
+            TaskKind.COPY: copy_runner(),
         }
         assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
         return runners

@@ -66,6 +66,7 @@ POINTS = {
     "gc.before_remove": 1,
     "gc.before_forget": 1,
     "gc.after_remove": 1,
+    "work.before_sweep": 5,
 }
 #: Those that need two new mutations to be passed twice.
 MUTATION_POINTS = {
@@ -85,7 +86,7 @@ ALWAYS = (
     ("round.before_commit", "round.after_commit"),
     ("mutate.before_commit", "mutate.after_commit"),
     tuple(place for place in POINTS if place.startswith("flush.")),
-    tuple(place for place in POINTS if place.startswith("merge.")),
+    tuple(place for place in POINTS if place.startswith(("merge.", "work."))),
     tuple(place for place in POINTS if place.startswith(("rebase.", "flush_deltas.", "minor_delta.", "major_delta."))),
     tuple(place for place in POINTS if place.startswith(("log_gc.", "history_gc.", "deleted_part_gc."))),
     tuple(place for place in POINTS if place.startswith("gc.")),

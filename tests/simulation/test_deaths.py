@@ -17,6 +17,8 @@ from tests.sequence_standins import Died, failpoints_to
 from tests.sequence_world import AT_ONCE, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth.maintenance.op import OpKind
+from tilth.model.txn import TxnState
+from tilth.storage import file_name
 
 pytestmark = pytest.mark.simulation
 
@@ -26,6 +28,7 @@ PLACES = (
     *(f"{verb}.{side}_{step}" for verb in WORK for step in ("files", "commit") for side in ("before", "after")),
     "rebase.before_files",
     "rebase.before_commit",
+    "work.before_sweep",
     *(f"{verb}.{side}" for verb in ("log_gc", "gc") for side in ("before_trash", "after_trash")),
     *(f"{verb}.{side}_remove" for verb in ("history_gc", "gc") for side in ("before", "after")),
     "gc.before_forget",
@@ -50,6 +53,8 @@ class Life:
 
     def at(self, name: str) -> None:
         self.passes[name] += 1
+        if name.endswith(".after_files"):
+            self._fail_attempt()
         if name == self._place and self.deaths < DEATHS:
             self.deaths += 1
             self.world.die()
@@ -80,6 +85,13 @@ class Life:
         self.world.collect_all()
         self.world.check()
         self.world.check_files()
+
+    def _fail_attempt(self) -> None:
+        """A first attempt of a task has failed, and its files are there; the ones that count are the second's."""
+        for txn in self.world.catalog.transactions.unfinished():
+            if txn.state is TxnState.RUNNING and txn.outputs:
+                name = file_name(txn=txn.id, task=0, attempt=1, n=0)
+                Path(self.world.folder, name).touch()
 
     def _insert(self) -> None:
         self._value += 1
@@ -119,6 +131,41 @@ class Life:
             result = "died"
         self.world.check()
         return result
+
+
+def test_files_of_refused_tries_are_found_after_a_death(folder: Path) -> None:
+    """A DELETE is refused, for others were faster; the process dies between its commit and the removal of the files."""
+    world = SequenceWorld(folder, Shape(partitions=2), settings=AT_ONCE)
+    before: set[str] = set()
+
+    def at(name: str) -> None:
+        if name == "catalog.before_commit" and not before:
+            before.update(world.files())
+            # In the same part.
+            world.change(lambda row: row.k == 1)
+        if name == "work.before_sweep":
+            world.die()
+
+    try:
+        world.insert([Fresh(Row(k, p, v=1)) for p in "ab" for k in range(6)])
+        with failpoints_to(at), pytest.raises(Died):
+            world.change(lambda row: row.k == 0)
+        world.restart(is_killed=True)
+        # It had landed.
+        world.model.delete(lambda row: row.k == 0)
+        world.model.note(world.catalog.parts.version(world.uuid).last_commit_ts)
+        world.check(past=0)
+        [note] = world.catalog.transactions.unswept()
+        # The start has removed them; the note goes with the next round.
+        refused = {name for name in before if name.startswith(f"{note.txn.id}-")}
+        assert refused
+        assert not refused.intersection(note.keep)
+        assert not refused.intersection(world.files())
+        world.collect_all()
+        world.check(past=0)
+        world.check_files()
+    finally:
+        world.close()
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
@@ -24,16 +23,6 @@ from tools.postgres import Postgres
 pytestmark = pytest.mark.simulation
 
 SEQUENCES = int(os.environ.get("TILTH_POSTGRES_SEQUENCES", "30"))
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture(autouse=True)

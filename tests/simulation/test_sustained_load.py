@@ -14,10 +14,11 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.catalog import Catalog, InsertPart
+from tilth.maintenance.copies import task_spark as copies
 from tilth.maintenance.work.task_spark import MergeFacts, decode_task, encode_facts
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import TableDef
-from tilth.model.task import Cost, TaskSpec
+from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.storage import file_name
 from tilth.warehouse import Dispatcher, TaskResult
 
@@ -31,6 +32,8 @@ ROUND_ROWS_MAX = 600_000
 ROWS_PER_SECOND = 300_000
 #: Of a round and of a merge, beside what a core does.
 LATENCY = 0.2
+#: Of a byte that a scrub compares with its checksum, in seconds of a core.
+CHECK_BYTE_SECONDS = 1e-9
 PARTITION_ROWS = 5_000_000
 ROW_BYTES = 25
 SETTINGS = {"old_parts_lifetime": "30", "tablet_history_max_age_sec": "30", "ttl_for_trash_items": "30"}
@@ -71,6 +74,7 @@ class Load:
     stored: int = 0
     slowed: set[str] = field(default_factory=set)
     merged: int = 0
+    scrubbed: int = 0
     _table: str = ""
     _files: count[int] = field(default_factory=count)
     _round: Work | None = None
@@ -110,8 +114,7 @@ class Load:
         self._begin_round()
         for task_id, spec in self.world.worker.held.items():
             if task_id not in self._merges:
-                rows = sum(source.rows for source in decode_task(spec.payload).sources)
-                self._merges[task_id] = Work(rows, rows * self.merge_row_seconds, 1.0)
+                self._merges[task_id] = self._work_of(spec)
         works = [*self._merges.values(), *([self._round] if self._round else [])]
         share = min(1.0, CORES / max(CORES, sum(work.wanted for work in works)))
         for work in works:
@@ -121,12 +124,20 @@ class Load:
         ended = [task_id for task_id, work in self._merges.items() if work.is_done]
         for task_id in ended:
             del self._merges[task_id]
-            self._end_merge(self.world.worker.held.pop(task_id))
+            spec = self.world.worker.held.pop(task_id)
+            self._end_scrub(spec) if spec.kind is TaskKind.COPY else self._end_merge(spec)
         if ended:
             self._settle()
             self._maintain()
         self.world.clock.advance(STEP)
         self.now += STEP
+
+    def _work_of(self, spec: TaskSpec) -> Work:
+        if spec.kind is TaskKind.COPY:
+            size = sum(item.file.size for item in copies.decode_task(spec.payload).items)
+            return Work(0, size * CHECK_BYTE_SECONDS, 1.0)
+        rows = sum(source.rows for source in decode_task(spec.payload).sources)
+        return Work(rows, rows * self.merge_row_seconds, 1.0)
 
     def _begin_round(self) -> None:
         if self._round is None and self.now >= self._next_round:
@@ -155,15 +166,22 @@ class Load:
             self.slowed.add(delay.noun)
         self._next_round = self.now + (0.0 if delay is None else delay.milliseconds / 1000)
 
+    def _end_scrub(self, spec: TaskSpec) -> None:
+        facts = tuple(copies.CopyFact() for _ in copies.decode_task(spec.payload).items)
+        self._report(spec, copies.encode_facts(facts))
+        self.scrubbed += len(facts)
+
     def _end_merge(self, spec: TaskSpec) -> None:
         task = decode_task(spec.payload)
         rows, size = (sum(getattr(source, name) for source in task.sources) for name in ("rows", "bytes"))
         file = DataFile(name=file_name(txn=task.txn, task=0, attempt=0, n=0), size=size, checksum=1)
         written = WrittenPart(partition=task.partition, values=task.values, rows=rows, file=file, ranges={})
-        payload = encode_facts(MergeFacts(written=written, rows_in=rows, bytes_in=size))
+        self._report(spec, encode_facts(MergeFacts(written=written, rows_in=rows, bytes_in=size)))
+        self.merged += 1
+
+    def _report(self, spec: TaskSpec, payload: bytes) -> None:
         assert self.world.worker.reports is not None
         self.world.worker.reports.finished(spec.id, TaskResult(payload=payload, actual=Cost(seconds=1.0)))
-        self.merged += 1
 
     def _maintain(self) -> None:
         for _ in range(10):
@@ -192,6 +210,7 @@ def test_an_hour_of_full_ingestion_stays_flat() -> None:
     assert max(most[-15:]) <= max(most[:15]) + 3, most
     assert load.stored > 60 * 12_000_000
     assert load.merged > 60 * 5
+    assert load.scrubbed > 100
 
 
 def test_rounds_wait_where_merges_cannot_keep_up() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
-    from tilth.catalog.catalog import Catalog
+    from tilth.catalog.catalog import Catalog, KnownFiles
     from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
     from tilth.catalog.commit.work import Sweep, Work, rebase
     from tilth.catalog.errors import (
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ReservedNameError,
         SchemaChangedError,
         ServerNameTakenError,
+        ServerVersionError,
         StoreClosedError,
         StoreIOError,
         StoreLockedError,
@@ -77,6 +78,7 @@ if TYPE_CHECKING:
     from tilth.catalog.parts.trash import TrashedPart
     from tilth.catalog.records.clock import HybridClock
     from tilth.catalog.records.keys import is_journaled, news_of
+    from tilth.catalog.records.living import check_upgrade
     from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
     from tilth.catalog.rules import visibility
     from tilth.catalog.rules.pressure import InsertDelay, insert_delay_ms, pressure_settings, worst_delay
@@ -163,6 +165,7 @@ __all__ = [
     "Joining",
     "KeyChanges",
     "KeyValue",
+    "KnownFiles",
     "LabelRecord",
     "LabelTakenError",
     "LeaseHeldError",
@@ -191,6 +194,7 @@ __all__ = [
     "SchemaChangedError",
     "SchemaIs",
     "ServerNameTakenError",
+    "ServerVersionError",
     "SetOffsets",
     "StartMutation",
     "StoreClosedError",
@@ -215,6 +219,7 @@ __all__ = [
     "Update",
     "Work",
     "WrongEngineError",
+    "check_upgrade",
     "insert_delay_ms",
     "is_journaled",
     "load_dump",

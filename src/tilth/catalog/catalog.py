@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
@@ -20,6 +21,7 @@ from tilth.catalog.parts.parts import Parts
 from tilth.catalog.parts.trash import Trash
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.services.audit import AuditLog
+from tilth.catalog.services.copies import Copies
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.placements import Placements
 from tilth.catalog.services.readers import Readers
@@ -33,9 +35,23 @@ from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables.mutations import Mutations
 from tilth.catalog.tables.secrets import SecretStore
 from tilth.catalog.tables.tables import Tables
+from tilth.model.part import DataFile, Part
 from tilth.model.server import ServerRecord
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
 from tilth.model.table import TableDef
+
+#: Items of the trash that are read at once.
+TRASH_STEP = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFiles:
+    """The files of one table, by name."""
+
+    #: Named by entries and by deltas that have not ended: they stay as long as they are.
+    live: dict[str, DataFile]
+    #: In the trash, or of deltas that have ended: they may be removed at any time.
+    leaving: dict[str, DataFile]
 
 
 class Catalog:
@@ -87,6 +103,7 @@ class Catalog:
         self.servers = Servers(clock, kv)
         self.placements = Placements(clock, kv)
         self.storages = Storages(clock, kv)
+        self.copies = Copies(clock, kv)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)
@@ -114,3 +131,19 @@ class Catalog:
             dropped = (each.relation for each in self.tables.dropped())
             found = next((each for each in dropped if each.uuid == table), None)
         return found.settings.get(STORAGE_SETTING, DEFAULT_STORAGE) if isinstance(found, TableDef) else None
+
+    def files_of(self, table: str) -> KnownFiles:
+        """Return all files of a table that somebody may need."""
+        # What leaves while they are read is among those that leave.
+        live = {entry.file.name: entry.file for entry in self.parts.all_entries(table) if isinstance(entry, Part)}
+        parts: list[Part] = []
+        after: bytes | None = None
+        while True:
+            items, after = self.trash.items(table, after=after, limit=TRASH_STEP)
+            parts += [each.item.part for each in items]
+            if after is None:
+                break
+        leaving = {part.file.name: part.file for part in parts}
+        for delta in self.parts.deltas(table, is_all=True):
+            (leaving if delta.end_ts else live)[delta.file.name] = delta.file
+        return KnownFiles(live={name: file for name, file in live.items() if name not in leaving}, leaving=leaving)

@@ -68,6 +68,12 @@ class ServerNameTakenError(ConflictError):
     code = "SERVER_NAME_TAKEN"
 
 
+class ServerVersionError(UnavailableError):
+    """a server of another version lives in this catalog"""
+
+    code = "SERVER_VERSION"
+
+
 class TooManyServersError(ConflictError):
     """the catalog has as many servers as it can have"""
 

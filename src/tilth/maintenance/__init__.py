@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
+    from tilth.maintenance.copies.task_spark import copy_runner
     from tilth.maintenance.deltas.task_spark import delta_runner
     from tilth.maintenance.manager.manager import MaintenanceManager
     from tilth.maintenance.mutate.task_spark import mutate_runner
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
         OpRow,
         OpRun,
         OptimizeReport,
+        ScrubRow,
     )
     from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
+    from tilth.maintenance.work.left_files import sweep_transaction
     from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 else:
     __getattr__ = door(__name__)
@@ -60,12 +63,15 @@ __all__ = [
     "OpRow",
     "OpRun",
     "OptimizeReport",
+    "ScrubRow",
+    "copy_runner",
     "delta_runner",
     "flush_runner",
     "gc_settings",
     "is_expired",
     "merge_runner",
     "mutate_runner",
+    "sweep_transaction",
     "table_settings",
     "ttl_of",
     "unreadable",

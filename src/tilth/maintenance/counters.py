@@ -56,6 +56,16 @@ class MaintenanceCounters:
         with self._lock:
             self._numbers.flushed_bytes += size
 
+    def copied(self, size: int) -> None:
+        with self._lock:
+            self._numbers.copied_bytes += size
+
+    def scrubbed(self, size: int, wrong: int) -> None:
+        """Count what a round has read, and the copies that were not what was written."""
+        with self._lock:
+            self._numbers.scrubbed_bytes += size
+            self._numbers.wrong_copies += wrong
+
     def chose(self, seconds: float) -> None:
         """Add the seconds of one observation with its choice or refusal."""
         with self._lock:

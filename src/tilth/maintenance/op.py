@@ -29,6 +29,8 @@ class OpKind(StrEnum):
     PART_GC = "PART_GC"
     HISTORY_GC = "HISTORY_GC"
     DELETED_PART_GC = "DELETED_PART_GC"
+    REPLICATE = "REPLICATE"
+    SCRUB = "SCRUB"
 
 
 class IoUsage(StrEnum):

@@ -171,6 +171,15 @@ class OpSwitches:
         SWITCH,
         "Off: parts whose rows are all deleted stay until a merge takes them.",
     )
+    replicate: bool = node_setting(
+        "enable_replication", True, SWITCH, "Off: copies that replicas of storages lack are not made."
+    )
+    scrub: bool = node_setting(
+        "enable_scrubs",
+        True,
+        SWITCH,
+        "Off: files are not compared with their checksums in the background, and damage shows when they are read.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

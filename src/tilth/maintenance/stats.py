@@ -212,6 +212,23 @@ class GcRow:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubRow:
+    """One row of SYSTEM SCRUB: the copies of a table's files in one place."""
+
+    #: Its number; 0 where the storage has no replicas.
+    replica: int
+    root: str
+    #: That were read.
+    files: int
+    bytes: int
+    #: That were not what was written, and those of them that still are not.
+    wrong: int
+    left: int
+    is_ok: bool
+    detail: str
+
+
 @dataclass(slots=True, kw_only=True)
 class OpNumbers:
     """Counters of one kind of op."""
@@ -296,6 +313,19 @@ class MaintenanceNumbers:
         "deleted_rowset_estimated_retained_bytes",
         "Bytes of parts without rows that a collection which is due would hide, as far as known.",
     )
+    replications: OpNumbers = _runs(
+        OpKind.REPLICATE,
+        ("replicate_running", "Rounds that make missing copies"),
+        ("replicate_duration", "such rounds"),
+    )
+    copied_bytes: int = counter("tilth_copied_bytes_total", "Bytes of copies that were made in replicas.")
+    scrubs: OpNumbers = _runs(
+        OpKind.SCRUB,
+        ("scrub_running", "Rounds that compare files with their checksums"),
+        ("scrub_duration", "such rounds"),
+    )
+    scrubbed_bytes: int = counter("tilth_scrubbed_bytes_total", "Bytes of files that were compared with checksums.")
+    wrong_copies: int = counter("tilth_wrong_copies_total", "Copies of files that were not what was written.")
     segment_bytes: int = gauge("memrowset_size", "Bytes of row segments that are not flushed yet.")
     flushed_bytes: int = counter("bytes_flushed_total", "Bytes of the parts that flushes made.")
     expired: int = counter(

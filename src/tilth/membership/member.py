@@ -22,7 +22,7 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, ClockSkewError, Joining, ServerNameTakenError
+from tilth.catalog import Catalog, ClockSkewError, Joining, ServerNameTakenError, ServerVersionError
 from tilth.membership.watch import Watch
 from tilth.model.server import ServerRecord, host_of
 
@@ -35,6 +35,7 @@ GONE_SECONDS = 1.0
 
 #: Why a server that has just joined takes no tables.
 STARTING = "it starts"
+LEAVING = "it stops"
 
 
 _log = Log("membership")
@@ -105,8 +106,7 @@ class Member:
         heard: Callable[[frozenset[str]], None] = lambda tables: None,
     ) -> None:
         """`presence`: None where no other process can open the catalog's store. `changed` is called when hosts may
-        have changed; `heard` with the tables, by uuid, of which somebody has
-        committed news; `*`: of any.
+        have changed; `heard` with the tables, by uuid, of which somebody has committed news; `*`: of any.
         """
         self._clock = clock
         self._catalog = catalog
@@ -123,7 +123,7 @@ class Member:
         self._now = Membership(me="", servers=())
         self._proved_at = self._looked_at = 0.0
         self._trouble = self._clock_fault = ""
-        self._is_starting = False
+        self._is_starting = self._is_leaving = False
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tilth-members", daemon=True)
 
@@ -146,25 +146,20 @@ class Member:
     # --- life ---
 
     def join(self) -> ServerRecord:
-        """Become a server of the catalog. A former process of this name, and others that are
-        gone, are waited for as long as they may live.
+        """Become a server of the catalog. A former process of this name, and servers of a version that does not fit,
+        are waited for as long as they may live.
 
-        Raises ServerNameTakenError when that one lives, TooManyServersError.
+        Raises ServerNameTakenError and ServerVersionError when these live, TooManyServersError.
         """
         if self._presence is None:
             self._catalog.servers.end_all()
-        while True:
-            try:
-                record = self._catalog.servers.join(self._joining)
-            except ServerNameTakenError:
-                self._wait_for_former()
-                continue
-            self._take(record)
-            self._look()
-            # Others, if there are any, host its tables until it can run something.
-            self._is_starting = len(self._now.servers) > 1
-            self._say(self._with_draining)
-            return record
+        record = self._joined()
+        self._take(record)
+        self._look()
+        # Others, if there are any, host its tables until it can run something.
+        self._is_starting = len(self._now.servers) > 1
+        self._say(self._with_draining)
+        return record
 
     def start(self) -> None:
         """Go on proving that this server lives."""
@@ -175,6 +170,12 @@ class Member:
         """Take tables from now on: this server can run their services."""
         self._is_starting = False
         self._say(self._with_draining)
+
+    def leave(self) -> None:
+        """Let others have the tables as soon as this server lets go of them: it stops."""
+        self._is_leaving = True
+        if self._presence is not None:
+            self._say(self._with_draining)
 
     def announce(self, url: str) -> None:
         """Let the others know where the door is."""
@@ -222,12 +223,25 @@ class Member:
                 _log.warning("server_ended_by_others", server=self._now.me, reason=error)
                 self._forget()
         if self._record is None:
-            self._take(self._catalog.servers.join(self._joining))
-            self._say(self._with_draining)
+            self._join_anew()
         self._look()
         news = frozenset[str]() if self._presence is None else self._presence.news()
         if news:
             self._heard(news)
+
+    def _join_anew(self) -> None:
+        """Join under the next epoch. Raises as `join`, except that nobody is waited for: it is tried again."""
+        try:
+            self._take(self._catalog.servers.join(self._joining))
+        except ServerVersionError as error:
+            # What the other version has written is not to be written anew by this one.
+            self._catalog.transactions.refusal = error
+            # The other one may be gone.
+            self._look()
+            raise
+        if isinstance(self._catalog.transactions.refusal, ServerVersionError):
+            self._catalog.transactions.refusal = None
+        self._say(self._with_draining)
 
     def _say(self, step: Callable[[ServerRecord], ServerRecord]) -> None:
         """Write the own record, changed or not, which proves that the server lives."""
@@ -244,7 +258,8 @@ class Member:
         """Say whether this server hosts tables, and why not."""
         drained = self._catalog.servers.drains().get(record.name)
         asked = "" if drained is None else f"ALTER SERVER .. DRAIN{': ' if drained else ''}{drained}"
-        return msgspec.structs.replace(record, draining=STARTING if self._is_starting else self._clock_fault or asked)
+        own = LEAVING if self._is_leaving else STARTING if self._is_starting else self._clock_fault
+        return msgspec.structs.replace(record, draining=own or asked)
 
     def _with_clock(self, record: ServerRecord) -> ServerRecord:
         """Compare the clock with the database's: this server drains while it is too wrong, and commits nothing."""
@@ -309,23 +324,31 @@ class Member:
             return True
         return silent > GONE_SECONDS and self._presence is not None and self._presence.is_gone(record.id)
 
-    def _wait_for_former(self) -> None:
-        """Look at the process that has the name until it proves that it lives, or is gone. Raises
-        ServerNameTakenError.
-        """
-        watch, first = Watch(), self._catalog.servers.get(self._joining.name)
+    def _joined(self) -> ServerRecord:
+        while True:
+            try:
+                return self._catalog.servers.join(self._joining)
+            except (ServerNameTakenError, ServerVersionError) as error:
+                other = error.facts["server"]
+            if self._proves(other):
+                # Raises with its address of now, unless it has left meanwhile.
+                return self._catalog.servers.join(self._joining)
+
+    def _proves(self, name: str) -> bool:
+        """Look at the process that has the name until it proves that it lives, or is gone and ended."""
+        watch, first = Watch(), self._catalog.servers.get(name)
         while first is not None and first.lives:
-            record = self._catalog.servers.get(self._joining.name)
+            record = self._catalog.servers.get(name)
             if record is None or not record.lives:
-                return
+                return False
             if record.renewed_ms != first.renewed_ms:
-                # Raises with its address.
-                self._catalog.servers.join(self._joining)
+                return True
             silent = watch.silent_seconds([record], self._clock.monotonic())[record.id]
             if self._is_gone(record, silent):
                 self._catalog.servers.end(record)
-                return
+                return False
             self._clock.wait(self._stopping, LOOK_SECONDS)
+        return False
 
 
 def _who(found: Membership) -> tuple[str, frozenset[tuple[str, str, str]], Mapping[str, str]]:

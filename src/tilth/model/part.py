@@ -49,7 +49,7 @@ def parse_part_name(text: str) -> PartName:
     return PartName(found[1], int(found[2]), int(found[3]), int(found[4]), int(found[5]))
 
 
-class DataFile(msgspec.Struct, frozen=True, kw_only=True):
+class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a table's `data/` folder."""
 
     #: `{txn}-{task}-{n}.{ext}`; never used again.
@@ -60,6 +60,8 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True):
     #: Of a part's Parquet file: whether a scan that skips rows by its statistics, page index and dictionaries finds
     #: every row that Spark's comparisons match. False: not known, as for files of older versions.
     is_filterable: bool = False
+    #: Numbers of the replicas of its storage that had no copy when it was written; the catalog notes them.
+    lacking: tuple[int, ...] = ()
 
 
 class ColumnRange(msgspec.Struct, frozen=True, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from hashlib import blake2b
 
@@ -38,7 +39,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Return the name by which transactions, leases and readers' holds know this process."""
+        """Return the name by which transactions and leases know this process."""
         return f"{self.name}#{self.epoch}"
 
     @property
@@ -67,6 +68,18 @@ def host_of(thing: str, servers: Iterable[str]) -> str | None:
 
 def _weight(server: str, thing: str) -> bytes:
     return blake2b(f"{server}\0{thing}".encode(), digest_size=8).digest()
+
+
+def serve_together(one: str, other: str) -> bool:
+    """Return whether servers of these two versions of Tilth may live in one catalog: those that differ by their patch
+    only, for these change neither what is stored nor what servers say to one another.
+    """
+    return _release(one) == _release(other)
+
+
+def _release(version: str) -> tuple[str, str]:
+    found = re.match(r"(\d+)(?:\.(\d+))?", version)
+    return (version, "") if found is None else (found[1], found[2] or "0")
 
 
 def server_of(holder: str) -> tuple[str, int] | None:

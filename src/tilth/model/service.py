@@ -17,6 +17,8 @@ class ServiceKind(StrEnum):
     MUTATE = "mutate"
     DELTA = "delta"
     GC = "gc"
+    REPLICATE = "replicate"
+    SCRUB = "scrub"
 
 
 class ServiceState(StrEnum):

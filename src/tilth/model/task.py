@@ -17,6 +17,8 @@ class TaskKind(StrEnum):
     MUTATE = "mutate"
     #: Deltas of parts become fewer.
     DELTA = "delta"
+    #: Copies of files are compared, or made.
+    COPY = "copy"
     QUERY = "query"
 
 

@@ -38,3 +38,14 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
     commit_ts: int = 0
     #: Why it was aborted.
     reason: str = ""
+
+
+class UnsweptTxn(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that landed, as long as files of its failed tries may be there."""
+
+    #: As it was begun.
+    txn: Txn
+    #: Names of the files that its commit made true.
+    keep: tuple[str, ...]
+    #: Whether its tasks may have written after the commit.
+    may_write_on: bool = False

@@ -20,7 +20,7 @@ _PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
 #: `{txn}-{task}.{attempt}-{n}.{extension}`.
 _NAME = re.compile(r"(\d{1,19})-(\d+)\.(\d+)-(\d+)\.(parquet|arrow|puffin|map|filter)")
 #: What nodes and workers write into a root to find it again, and to prove that they see the same.
-_MARKS = re.compile(r"\.(?:tilth|server-probe|worker-probe-[^/]*)")
+_MARKS = re.compile(r"(?:[^/]+/)?\.tilth|\.server-probe(?:-[^/]*)?|\.worker-probe-[^/]*")
 _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
 
 

@@ -2,38 +2,51 @@
 
 Covers: both ends of these calls. Does not cover: who hosts what (tilth.membership), routes (calls.py).
 Always holds: a statement is passed on once at most, so it never goes in circles; rows of a server that does not answer
-in time are missing, and the answer says so; calls carry the service token, as those of workers do.
+in time are missing, and the answer says so; calls carry the service token, as those of workers do; one that another
+version answers in a form of its own ends with an error that names the server and both versions.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
+from importlib.metadata import version
+from typing import TypeVar
 
+import httpx
 import msgspec
 import pyarrow as pa
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.catalog import NotHostedError
 from tilth.membership import Member
 from tilth.model.server import ServerRecord
+from tilth.model.service import ServiceKind
+from tilth.server.errors import BadBodyError, RouteNotFoundError
 from tilth.sql import SqlEngine
 from tilth.sql.context.peers import note_unanswered
 from tilth.sql.results.answer import Outcome
 from tilth.sql.system_tables import find_system_table
 from tilth.warehouse.remote.channel import Channel
+from tilth.warehouse.remote.errors import PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.wire import Done
 from tilth.warehouse.remote.workers import Handler, handler
 
 #: A server that has not sent its rows after so long is left out.
 ROWS_SECONDS_MAX = 3.0
+#: A server may take so long to end its consumers.
+STOPPED_SECONDS_MAX = 45.0
 #: A statement that was passed on may run so long; it has bounds of its own.
 STATEMENT_SECONDS_MAX = 24 * 3600.0
 #: Servers that are asked at once.
 _ASKED_AT_ONCE = 16
+
+T = TypeVar("T")
 
 
 class PassedStatement(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,14 +78,30 @@ class TableRows(msgspec.Struct, frozen=True, kw_only=True):
     rows: bytes
 
 
+class AskedStop(msgspec.Struct, frozen=True, kw_only=True):
+    """A service that was stopped for all tables; the answer comes when the server has stopped it."""
+
+    service: ServiceKind
+
+
 class HttpPeers:
     """The other servers, asked over HTTP."""
 
-    def __init__(self, clock: Clock, ids: IdSource, member: Member, *, token: str) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        ids: IdSource,
+        member: Member,
+        *,
+        token: str,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`transport`: of all calls, for tests."""
         self._clock = clock
         self._ids = ids
         self._member = member
         self._token = token
+        self._transport = transport
         self._lock = threading.Lock()
         self._channels: dict[str, Channel] = {}
 
@@ -93,27 +122,37 @@ class HttpPeers:
         if not self._token or not host.url:
             hint = "send it there, or give all servers the same service token"
             raise NotHostedError(server=host.name, url=host.url or "none", table=error.facts.get("table"), hint=hint)
-        answer = self._channel(host.url).call(
-            "server/statement",
-            PassedStatement(text=text, database=database, settings=dict(settings)),
-            PassedAnswer,
-            answer_seconds=STATEMENT_SECONDS_MAX,
-        )
+        with _named(host):
+            answer = self._channel(host.url).call(
+                "server/statement",
+                PassedStatement(text=text, database=database, settings=dict(settings)),
+                PassedAnswer,
+                answer_seconds=STATEMENT_SECONDS_MAX,
+            )
+            table = _table(answer.rows)
         return Outcome(
-            table=_table(answer.rows),
+            table=table,
             message=answer.message,
             notices=answer.notices,
             rows_written=answer.rows_written,
         )
 
     def tables(self, name: str) -> list[pa.Table]:
+        found = self._of_others(lambda server: self._table_of(server, name))
+        return [table for table in found if table is not None]
+
+    def wait_stopped(self, service: ServiceKind) -> None:
+        self._of_others(lambda server: self._wait_stopped(server, service))
+
+    def _of_others(self, ask: Callable[[ServerRecord], T]) -> list[T]:
+        """Ask all other servers that live at once."""
         found = self._member.now()
         others = [each for each in found.servers if each.id != found.me]
         if not others:
             return []
         with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            asked = [pool.submit(copy_context().run, self._table_of, each, name) for each in others]
-            return [table for each in asked if (table := each.result()) is not None]
+            asked = [pool.submit(copy_context().run, ask, each) for each in others]
+            return [each.result() for each in asked]
 
     def handlers(self, engine: SqlEngine) -> dict[str, Handler]:
         """Return the handlers of the calls of other servers, by their names."""
@@ -132,7 +171,12 @@ class HttpPeers:
         def rows(asked: AskedTable) -> TableRows:
             return TableRows(rows=_bytes(engine.own_rows(asked.name)))
 
+        def stopped(asked: AskedStop) -> Done:
+            engine.wait_stopped(asked.service)
+            return Done()
+
         return {
+            "server/stopped": handler(AskedStop, stopped),
             "server/statement": handler(PassedStatement, run),
             "server/rows": handler(AskedTable, rows),
         }
@@ -142,6 +186,24 @@ class HttpPeers:
             for channel in self._channels.values():
                 channel.close()
 
+    def _wait_stopped(self, server: ServerRecord, service: ServiceKind) -> None:
+        try:
+            if not self._token:
+                raise UnavailableError("servers need a service token to ask one another")
+            with _named(server):
+                self._channel(server.url).call(
+                    "server/stopped",
+                    AskedStop(service=service),
+                    Done,
+                    seconds=0.0,
+                    answer_seconds=STOPPED_SECONDS_MAX,
+                )
+        except TilthError as error:
+            note_unanswered(
+                f"server {server.name} at {server.url or 'no address'} has not said that it has stopped "
+                f"{service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
+            )
+
     def _table_of(self, server: ServerRecord, name: str) -> pa.Table | None:
         if not self._token:
             note_unanswered(
@@ -149,21 +211,26 @@ class HttpPeers:
             )
             return None
         try:
-            answer = self._channel(server.url).call(
-                "server/rows",
-                AskedTable(name=name),
-                TableRows,
-                seconds=ROWS_SECONDS_MAX,
-                answer_seconds=ROWS_SECONDS_MAX,
-            )
-            table = _table(answer.rows)
+            with _named(server):
+                answer = self._channel(server.url).call(
+                    "server/rows",
+                    AskedTable(name=name),
+                    TableRows,
+                    # Once: whoever does not listen is not waited for.
+                    seconds=0.0,
+                    answer_seconds=ROWS_SECONDS_MAX,
+                )
+                table = _table(answer.rows)
         except TilthError as error:
             note_unanswered(
                 f"rows of server {server.name} at {server.url or 'no address'} are missing: {error.message}"
             )
             return None
         if table.schema != find_system_table(name).schema:
-            note_unanswered(f"rows of server {server.name} are missing: it has version {server.version}")
+            note_unanswered(
+                f"rows of server {server.name} at {server.url} are missing: {name} has other columns in its version "
+                f"{server.version}, this server has {version('tilth')}"
+            )
             return None
         return table
 
@@ -171,8 +238,29 @@ class HttpPeers:
         with self._lock:
             channel = self._channels.get(url)
             if channel is None:
-                channel = self._channels[url] = Channel(self._clock, self._ids, url, token=self._token)
+                channel = self._channels[url] = Channel(
+                    self._clock, self._ids, url, token=self._token, transport=self._transport
+                )
             return channel
+
+
+@contextmanager
+def _named(server: ServerRecord) -> Iterator[None]:
+    """Convert what comes of another form of calls and answers to errors that name the server and both versions."""
+    names = {
+        "server": server.name,
+        "url": server.url,
+        "server_version": server.version or "unknown",
+        "version": version("tilth"),
+    }
+    hint = f"install one version of tilth on {server.name} and on this server"
+    try:
+        yield
+    except (PeerAnswerUnreadableError, pa.ArrowException) as error:
+        facts = error.facts if isinstance(error, PeerAnswerUnreadableError) else {"reason": str(error)}
+        raise PeerAnswerUnreadableError(**(facts | names), hint=hint) from error
+    except (RouteNotFoundError, BadBodyError) as error:
+        raise PeerVersionError(**(error.facts | names), hint=hint) from error
 
 
 def _bytes(table: pa.Table) -> bytes:

@@ -23,6 +23,7 @@ from tilth.base.settings import Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import NotHostedError
 from tilth.maintenance import DamageBook
+from tilth.model.service import ServiceKind
 from tilth.sql.context.names import table_of
 from tilth.sql.context.peers import noting_unanswered
 from tilth.sql.context.rooms import Rooms
@@ -111,6 +112,7 @@ from tilth.sql.statements import (
 )
 from tilth.sql.statements.alter import alter
 from tilth.sql.statements.session import named_settings
+from tilth.sql.statements.system import wait_stopped
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import system_tables_of
 
@@ -260,6 +262,10 @@ class SqlEngine:
     def own_rows(self, name: str) -> pa.Table:
         """Return this server's own rows of a system table. Raises TableNotFoundError."""
         return find_system_table(name).build_own(self._services)
+
+    def wait_stopped(self, service: ServiceKind) -> None:
+        """Wait until this server has stopped a service of all tables. Raises UnavailableError."""
+        wait_stopped(self._services, service)
 
     def insert_text(
         self,

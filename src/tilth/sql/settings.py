@@ -32,6 +32,7 @@ from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import table_settings
 from tilth.sql.language.spark_settings import SPARK_PREFIX, check_spark_settings
 from tilth.storage import NODE_SETTINGS as STORAGE_NODE_SETTINGS
+from tilth.storage import REPLICAS_MAX, parse_quorum
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
 from tilth.warehouse import SETTINGS as WAREHOUSE_NODE_SETTINGS
 from tilth.warehouse import TABLE_SETTINGS as WAREHOUSE_TABLE_SETTINGS
@@ -149,6 +150,14 @@ class SessionSettings:
         SettingCheck(_parse_async, "auto, 0 or 1"),
         f"{_ASYNC_DOC} What a statement says counts more than what its table says.",
     )
+    insert_quorum: int = session_setting(
+        "insert_quorum",
+        0,
+        SettingCheck(parse_quorum, "auto, 0, or a number of replicas", lambda n: 0 <= n <= REPLICAS_MAX),
+        "Of an INSERT into a table in a storage with replicas: so many copies of its files are safe when it is "
+        "answered. auto or 0: as the table's setting says. More: its rows survive the loss of more replicas. Less: it "
+        "goes on while more of them are away.",
+    )
     async_insert_busy_timeout_ms: int = session_setting(
         "async_insert_busy_timeout_ms",
         5,
@@ -222,7 +231,6 @@ _SESSION_WITHOUT_EFFECT = (
     "allow_experimental_live_view",
     "distributed_product_mode",
     "distributed_ddl_task_timeout",
-    "insert_quorum",
     "insert_distributed_sync",
     "wait_for_async_insert",
     "wait_for_async_insert_timeout",

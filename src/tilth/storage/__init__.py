@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         PartFileCorruptError,
         PartFileNotFoundError,
         PartShapeUnknownError,
+        QuorumError,
         StoreAwayError,
         UniqueKeyNullError,
         UnmappedTypeError,
@@ -57,11 +58,15 @@ if TYPE_CHECKING:
         write_segments,
     )
     from tilth.storage.settings import (
+        REPLICAS_MAX,
         TABLE_SETTINGS,
         StorageSettings,
+        insert_quorum,
+        parse_quorum,
         storage_settings,
     )
     from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_data
+    from tilth.storage.store.copying import CopyCheck, check_copies, make_copy, missing_copies, remove_copies
     from tilth.storage.store.files import (
         are_there,
         check_size,
@@ -84,6 +89,7 @@ if TYPE_CHECKING:
         layout_of,
         sidecar_name,
         table_folder,
+        table_of,
     )
     from tilth.storage.store.place import (
         PLACE_FILE,
@@ -94,7 +100,10 @@ if TYPE_CHECKING:
         tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
+    from tilth.storage.store.replica_health import health_of, note_unanswered
+    from tilth.storage.store.replicated import Replica, begin_table, replicas_of
     from tilth.storage.store.root import (
+        BadQuorumError,
         BadStoreError,
         Folder,
         Roots,
@@ -103,10 +112,11 @@ if TYPE_CHECKING:
         local_folder,
         local_root,
         parse_root,
+        replicated_root,
     )
     from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
-    from tilth.storage.store.storages import NamedRoots, StorageNotFoundError, check_from_sql
+    from tilth.storage.store.storages import NamedRoots, StorageNotFoundError, check_from_sql, quorum_trouble
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
@@ -156,12 +166,15 @@ __all__ = [
     "OP_DELETE",
     "OP_UPSERT",
     "PLACE_FILE",
+    "REPLICAS_MAX",
     "TABLE_SETTINGS",
     "UPSERT_HERE_BYTES_MAX",
     "UPSERT_TRIES_MAX",
     "BadColumnError",
     "BadPartitionError",
+    "BadQuorumError",
     "BadStoreError",
+    "CopyCheck",
     "DeltaFileCorruptError",
     "DeltaFileNotFoundError",
     "DeltaWriter",
@@ -183,6 +196,8 @@ __all__ = [
     "PartShapeUnknownError",
     "PartWriter",
     "Partitioned",
+    "QuorumError",
+    "Replica",
     "RewriteTarget",
     "RootNotSharedError",
     "Roots",
@@ -203,9 +218,11 @@ __all__ = [
     "array_of",
     "arrow_schema",
     "arrow_type",
+    "begin_table",
     "bound_of",
     "can_filter",
     "candidates",
+    "check_copies",
     "check_file",
     "check_from_sql",
     "check_partition_by",
@@ -227,6 +244,8 @@ __all__ = [
     "flush_segments",
     "footer_rows",
     "fresh_sources",
+    "health_of",
+    "insert_quorum",
     "iter_source",
     "key_scope",
     "layout_of",
@@ -234,18 +253,23 @@ __all__ = [
     "load_changes",
     "local_folder",
     "local_root",
+    "make_copy",
     "make_folder",
     "merge_parts",
     "misfits",
+    "missing_copies",
     "new_whole_file",
+    "note_unanswered",
     "open_file",
     "ordered_source",
+    "parse_quorum",
     "parse_root",
     "partition_id",
     "partition_ids",
     "place_text",
     "place_trouble",
     "presence_name",
+    "quorum_trouble",
     "read_changes",
     "read_deletes",
     "read_file",
@@ -255,11 +279,14 @@ __all__ = [
     "read_segment",
     "read_source",
     "read_unrecorded",
+    "remove_copies",
     "remove_data",
     "remove_files",
     "remove_row_map",
     "remove_scratch",
     "repeated_keys",
+    "replicas_of",
+    "replicated_root",
     "resolve_all",
     "resolve_upserts",
     "result_type",
@@ -276,6 +303,7 @@ __all__ = [
     "stretches",
     "sync_local_folder",
     "table_folder",
+    "table_of",
     "tables_root",
     "transform_array",
     "type_from_arrow",

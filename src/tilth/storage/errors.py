@@ -49,6 +49,12 @@ class StoreBusyError(RetryError):
     code = "STORE_BUSY"
 
 
+class QuorumError(UnavailableError):
+    """fewer copies of a file could be made than a commit needs"""
+
+    code = "QUORUM_NOT_MET"
+
+
 class FilesLeftError(UnavailableError):
     """files cannot be removed"""
 

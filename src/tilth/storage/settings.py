@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilth.base.settings import (
@@ -16,6 +17,14 @@ from tilth.base.settings import (
 from tilth.base.units import KIB, MIB, parse_bytes
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.table import TableDef
+
+#: More replicas than anybody has.
+REPLICAS_MAX = 64
+
+
+def parse_quorum(text: str) -> int:
+    """Read a number of copies; `auto` is 0. Raises ValueError."""
+    return 0 if text.strip().lower() == "auto" else int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +60,14 @@ class StorageSettings:
         "The storage where all files of the table are, see SHOW STORAGES. Chosen when the table is made: files are not "
         "moved.",
     )
+    insert_quorum: int = table_setting(
+        "insert_quorum",
+        0,
+        SettingCheck(parse_quorum, "auto, 0, or a number of replicas", lambda n: 0 <= n <= REPLICAS_MAX),
+        "Of a table in a storage with replicas: so many copies of a file are safe before the commit that names it; "
+        "auto or 0 is the storage's own QUORUM. More: a commit survives the loss of more replicas. Less: writes go on "
+        "while more of them are away. INSERT .. SETTINGS insert_quorum = n says it for one statement.",
+    )
     memory_buffer: bool = table_setting(
         "memory_buffer",
         False,
@@ -76,6 +93,11 @@ class StorageSettings:
 
 
 TABLE_SETTINGS = SettingGroup(settings_of(StorageSettings))
+
+
+def insert_quorum(settings: Mapping[str, str]) -> int:
+    """Return the copies that a table's settings ask for; 0: the storage's own quorum. Raises BadSettingError."""
+    return read_settings(StorageSettings, settings).insert_quorum
 
 
 def storage_settings(table: TableDef) -> StorageSettings:

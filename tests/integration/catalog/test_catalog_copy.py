@@ -32,16 +32,6 @@ from tools.postgres import PASSWORD, Postgres
 pytestmark = pytest.mark.integration
 
 
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
-
-
 def made(folder: Path, parts: int = 300) -> list[tuple[bytes, bytes]]:
     """A catalog in a folder; returns its records."""
     folder.mkdir()

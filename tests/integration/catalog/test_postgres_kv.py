@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tilth.base.clock import SystemClock
 from tilth.base.rand import new_rng
-from tilth.catalog import KeyValue, NewerFormatError
+from tilth.catalog import Catalog, Joining, KeyValue, NewerFormatError, ServerVersionError, check_upgrade
 from tilth.catalog.errors import CatalogAwayError, ForeignSchemaError
 from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, Unknown, postgres_schema
 from tilth.catalog.kv.postgres import PostgresKV
@@ -23,16 +25,6 @@ from tools.postgres import PASSWORD, Postgres
 
 pytestmark = pytest.mark.integration
 _names = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
-    server = Postgres(tmp_path_factory.mktemp("postgres"))
-    try:
-        server.start()
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture
@@ -155,6 +147,44 @@ def test_a_schema_of_an_older_version_is_upgraded_once_and_older_servers_commit_
         with pytest.raises(NewerFormatError, match="schema=old"):
             opened(postgres, "old")
         assert [(key, found.value) for key, found in old.scan(b"", None)] == [(b"a", b"1"), (b"b", b"2")]
+
+
+def test_a_schema_is_not_upgraded_under_a_server_that_lives(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def newer() -> PostgresKV:
+        address = parse_postgres(postgres.address(schema="kept"))
+        return PostgresKV(SystemClock(), address, check_upgrade=partial(check_upgrade, "9.9.0"))
+
+    with closing(opened(postgres, "kept")) as old:
+        catalog = Catalog(old, SystemClock(), "a", lambda: "0" * 32)
+        record = catalog.servers.join(Joining(name="a", run="r", version="0.1.0", url="http://there"))
+        presence = old.presence()
+        presence.show(record.id)
+        steps = (*postgres_schema.STEPS, "CREATE TABLE {schema}.later (id int)")
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_schema, "STEPS", steps)
+            patch.setattr(postgres_schema, "FORMAT", len(steps))
+            with pytest.raises(ServerVersionError, match=r"version=9.9.0 server=a url=http://there server_version=0.1"):
+                newer()
+        # It goes on undisturbed.
+        assert isinstance(old.commit([], {b"a": b"1"}, []), Landed)
+        # As when its process is killed: its record says that it lives.
+        presence.hide()
+        with monkeypatch.context() as patch:
+            patch.setattr(postgres_schema, "STEPS", steps)
+            patch.setattr(postgres_schema, "FORMAT", len(steps))
+            deadline = time.monotonic() + 10
+            while True:
+                try:
+                    newer().close()
+                    break
+                except ServerVersionError:
+                    # The database has not noticed yet that the connection has ended.
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+        with pytest.raises(NewerFormatError):
+            old.commit([], {b"a": b"zombie"}, [])
 
 
 def test_a_schema_of_something_else_is_left_alone(postgres: Postgres) -> None:

@@ -26,7 +26,7 @@ from tilth.catalog import (
 from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner, flush_runner
 from tilth.model.delta import seen_of
 from tilth.model.task import TaskKind
-from tilth.model.txn import TxnOutput
+from tilth.model.txn import TxnOutput, UnsweptTxn
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
@@ -128,10 +128,15 @@ def test_changes_that_come_before_the_commit_arrive(node: ChangingNode, monkeypa
     real = node.catalog.transactions.commit
     coming: list[dict[int, str | None]] = []
 
-    def commit(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+    def commit(
+        txn_id: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        unswept: UnsweptTxn | None = None,
+    ) -> CommitOutcome:
         if coming and any(isinstance(update, ReplaceParts) for update in updates):
             node.change(coming.pop(0))
-        return real(txn_id, updates, requirements)
+        return real(txn_id, updates, requirements, unswept)
 
     monkeypatch.setattr(node.catalog.transactions, "commit", commit)
     node.worker.start()

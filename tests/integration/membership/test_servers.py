@@ -13,22 +13,32 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 import tilth
+from tilth.base.clock import SystemClock
+from tilth.base.ids import random_id
+from tilth.catalog import Catalog, Joining, PostgresKV, ServerVersionError, parse_postgres
 from tilth.client import ServerError
+from tilth.membership import Bounds, Member
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 from tools.postgres import Postgres
+from tools.worker_process import WorkerRun
 
 pytestmark = pytest.mark.integration
 
 SECONDS_MAX = 90.0
 NAMES = ("a", "b")
 GONE_SECONDS = 3.0
+TOKEN = "a-token-of-this-test-0123456789"
+#: From the end of a server until its worker is at another one: two unanswered reports, and what a crowded machine adds.
+WORKER_SECONDS_MAX = 30.0
 
 
 class World:
@@ -36,7 +46,7 @@ class World:
 
     def __init__(self, folder: Path, broker: Broker) -> None:
         self.folder, self.broker = folder, broker
-        (folder / "token").write_text("a-token-of-this-test-0123456789\n")
+        (folder / "token").write_text(f"{TOKEN}\n")
         self.postgres = Postgres(folder / "postgres")
         self.postgres.start()
         self.nodes = {name: self.node(name) for name in NAMES}
@@ -175,10 +185,23 @@ def test_verbs_work_from_any_server_and_rows_of_services_come_from_all(world: Wo
         world.sql(world.other(name), "SYSTEM START CONSUME source")
         world.wait(lambda name=name: world.sql(name, state).rows == [("running", host)], "it does not run")  # type: ignore[misc]
         world.sql(name, "SYSTEM RESTART CONSUME source")
+    for name in NAMES:
+        stopped = world.sql(name, "SYSTEM STOP CONSUME")
+        assert not [notice for notice in stopped.summary.notices if "has not said" in notice]
+        assert world.sql(name, state).rows == [("stopped", host)]
+        for word in ("MERGES", "GC"):
+            assert "has not said" not in str(world.sql(name, f"SYSTEM STOP {word}").summary.notices)
+            service = "merge" if word == "MERGES" else "gc"
+            states = f"SELECT DISTINCT state FROM system.bg_threads WHERE service = '{service}'"
+            assert world.sql(name, states).rows == [("stopped",)]
+            world.sql(world.other(name), f"SYSTEM START {word}")
+        world.sql(world.other(name), "SYSTEM START CONSUME")
+        world.wait(lambda name=name: world.sql(name, state).rows == [("running", host)], "it does not run")  # type: ignore[misc]
     workers = [server for (server,) in world.sql("a", "SELECT DISTINCT server FROM system.workers ORDER BY 1").rows]
     assert workers == ["a", "b"]
-    servers = "SELECT name, is_self, state FROM system.servers ORDER BY name"
-    assert world.sql("a", servers).rows == [("a", True, "alive"), ("b", False, "alive")]
+    servers = "SELECT name, is_self, state, version FROM system.servers ORDER BY name"
+    own = version("tilth")
+    assert world.sql("a", servers).rows == [("a", True, "alive", own), ("b", False, "alive", own)]
     hosted = world.sql("a", "SELECT sum(tables) FROM system.servers").rows
     # That of dead letters, too.
     assert hosted == [(4,)]
@@ -227,6 +250,62 @@ def test_a_killed_server_s_tables_move_and_come_back(world: World) -> None:
         world.wait_both()
         world.wait(lambda host=host: world.hosts() == [host], "it does not come back")  # type: ignore[misc]
     assert world.nodes[other].value("SELECT count() FROM system.transactions WHERE state = 'running'") <= 1
+
+
+def test_a_server_that_starts_leaves_what_queries_of_others_hold(world: World) -> None:
+    """Their files would go while they are read."""
+    with closing(PostgresKV(SystemClock(), parse_postgres(world.postgres.address()))) as kv:
+        readers = Catalog(kv, SystemClock(), "test", random_id).readers
+        [(uuid,)] = world.sql("a", "SELECT uuid FROM system.tables WHERE name = 'plain'").rows
+        leases = {name: readers.open(uuid, 1, name, 300_000) for name in NAMES}
+        world.nodes["a"].kill()
+        world.nodes["a"].start()
+        world.wait_both()
+        found = {name: readers.find(lease.id) is not None for name, lease in leases.items()}
+        readers.close(leases["b"])
+        assert found == {"a": False, "b": True}
+
+
+def test_a_worker_goes_on_with_the_next_server_when_its_own_is_killed(world: World) -> None:
+    worker = WorkerRun(
+        world.folder / "worker",
+        server=",".join(world.nodes[name].url for name in NAMES),
+        warehouse="write",
+        name="far",
+        token=TOKEN,
+        settings={"warehouse.master": "local[1]", "warehouse.driver-memory": "1g"},
+    )
+    at = "SELECT server, state FROM system.workers WHERE name = 'far'"
+    worker.start()
+    try:
+        world.wait(lambda: world.sql("b", at).rows == [("a", "alive")], "it is not at the first server")
+        pid = worker.pid
+        for left, joined in (("a", "b"), ("b", "a")):
+            world.nodes[left].kill()
+            took = world.wait(lambda joined=joined: world.sql(joined, at).rows == [(joined, "alive")], worker.log())  # type: ignore[misc]
+            print(f"the worker is at {joined} {took:.1f} s after the end of {left}")
+            assert took < WORKER_SECONDS_MAX
+            world.nodes[left].start()
+            world.wait_both()
+            # It stays with the server that it has.
+            assert world.sql(left, at).rows == [(joined, "alive")]
+        # The process and its Spark are the same, and work for the server.
+        assert worker.pid == pid
+        world.sql("a", "ALTER SERVER b DRAIN")
+        world.sql("a", "ALTER WORKER embedded DRAIN")
+        consumes = "SELECT count() FROM system.tasks WHERE worker = 'far' AND kind = 'consume' AND state = 'running'"
+        world.wait(lambda: world.nodes["a"].value(consumes) > 0, "it does not consume")
+        world.produce()
+        rows = "SELECT sum(rows) FROM system.parts WHERE active AND table = 'plain'"
+        world.wait(lambda: world.nodes["b"].value(rows) == world.produced, "its rows miss")
+        assert world.nodes["a"].value(consumes) > 0
+        log = worker.log()
+        for name in NAMES:
+            assert f"action=server_left cause_id=- server={name}" in log, log
+    finally:
+        world.sql("a", "ALTER WORKER embedded RESUME")
+        world.sql("a", "ALTER SERVER b RESUME")
+        worker.stop()
 
 
 def test_a_failover_is_rehearsed_under_load_and_everything_is_as_before(world: World) -> None:
@@ -319,3 +398,59 @@ def test_a_server_that_does_not_fit_is_refused(world: World, settings: dict[str,
     finally:
         node.stop()
     world.wait_both()
+
+
+def member_of(store: PostgresKV, name: str, given: str) -> Member:
+    """A server of this version, of which nothing but its membership runs."""
+    return Member(
+        SystemClock(),
+        Catalog(store, SystemClock(), name, random_id),
+        Joining(name=name, run=random_id(), version=given, url="http://10.1.1.1:7411"),
+        bounds=Bounds(GONE_SECONDS),
+        presence=store.presence(),
+        changed=lambda: None,
+    )
+
+
+def test_a_server_of_another_version_is_refused_and_those_that_live_go_on(world: World) -> None:
+    with closing(PostgresKV(SystemClock(), parse_postgres(world.postgres.address()))) as store:
+        member = member_of(store, "later", "9.9.0")
+        with pytest.raises(ServerVersionError, match=f"version=9.9.0 server=[ab] .*server_version={version('tilth')}"):
+            member.join()
+        member.stop()
+    assert world.sql("a", "SELECT name FROM system.servers ORDER BY name").rows == [("a",), ("b",)]
+    world.produce()
+    for name in NAMES:
+        world.wait_for_rows(name)
+
+
+def test_tilth_serve_is_refused_while_a_server_of_another_version_lives(world: World) -> None:
+    address = world.postgres.address(schema="of_another_version")
+    with closing(PostgresKV(SystemClock(), parse_postgres(address))) as store:
+        member = member_of(store, "later", "9.9.0")
+        joined = member.join()
+        member.start()
+        node = world.node("d", catalog_url=address)
+        node.start()
+        try:
+            assert node.wait_end(60)
+            assert node.exit_code == 1
+            log = node.log_tail()
+            words = ("SERVER_VERSION", f"version={version('tilth')}", "server=later", "url=http://10.1.1.1:7411")
+            assert all(word in log for word in (*words, "server_version=9.9.0", "stop the server later")), log
+            assert "Traceback" not in log
+            servers = member._catalog.servers
+            assert [each.id for each in servers.all()] == [joined.id]
+            assert [each.id for each in member.now().servers] == [joined.id]
+            assert member.trouble == ""
+        finally:
+            node.stop()
+            member.stop()
+        # When that one has left it is taken.
+        node.start()
+        try:
+            node.wait_ready()
+            found = node.connection.sql("SELECT name, version FROM system.servers").rows
+            assert found == [("d", version("tilth"))]
+        finally:
+            node.stop()

@@ -99,8 +99,16 @@ _numbers = count(1)
 
 
 @pytest.fixture(scope="module")
-def node(no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object) -> Iterator[Node]:
-    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"}
+def catalog_settings() -> dict[str, str]:
+    """Settings that say where the catalog is: nothing but the node's own folder."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def node(
+    no_spark: None, tmp_path_factory: pytest.TempPathFactory, java_home: object, catalog_settings: dict[str, str]
+) -> Iterator[Node]:
+    settings = CLASS_DATA | {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]"} | catalog_settings
     with open_node(tmp_path_factory.mktemp("beside"), settings) as made:
         # Merges and flushes are steps: else no seed would tell what happened.
         made.engine.run("SYSTEM STOP MERGES", database="default")
@@ -430,7 +438,7 @@ def _shrunk(node: Node, session: SparkSession, seed: int, failure: Failure) -> F
     return failure
 
 
-def _check(node: Node, session: SparkSession, seed: int) -> None:
+def check_case(node: Node, session: SparkSession, seed: int) -> None:
     failure = _failure_of(node, session, seed, _drawn(seed))
     if failure is None:
         return
@@ -444,11 +452,11 @@ def _check(node: Node, session: SparkSession, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", FIXED_SEEDS)
 def test_fixed_cases(node: Node, session: SparkSession, seed: int) -> None:
-    _check(node, session, seed)
+    check_case(node, session, seed)
 
 
 def test_fresh_cases(node: Node, session: SparkSession) -> None:
     first = seed_of_run()
     print(f"{SEED_VARIABLE}={first} TILTH_HOSTILE_CASES={CASES}")
     for seed in range(first, first + CASES):
-        _check(node, session, seed)
+        check_case(node, session, seed)

@@ -12,7 +12,9 @@ from uuid import uuid4
 import pytest
 
 from tests.integration.storage.conftest import BUCKET, KEY_VARIABLE, SECRET_VARIABLE
-from tilth.storage import Folder, StoreRoot, data_folder, local_root, parse_root
+from tilth.storage import Folder, StoreRoot, claim_place, data_folder, local_root, parse_root
+from tilth.storage.store.replicated import begin_table
+from tilth.storage.store.root import replicated_root
 from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
@@ -20,7 +22,7 @@ from tools.hdfs_cluster import HdfsCluster
 from tools.s3server import S3Server
 
 #: By name; the last two need their servers.
-KINDS = ("folder", "fake bucket", "fake bucket of GCS", "s3proxy", "hdfs")
+KINDS = ("folder", "fake bucket", "fake bucket of GCS", "replicas", "s3proxy", "hdfs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +61,26 @@ def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterat
         case "fake bucket of GCS":
             with FakeBucket(is_gcs=True) as bucket:
                 yield Place(gcs_root(bucket.endpoint, folder))
+        case "replicas":
+            with FakeBucket() as bucket:
+                folders = [local_root(folder / name) for name in ("one", "two")]
+                yield Place(replicated(*folders, bucket_root(bucket.endpoint)))
         case "hdfs":
             cluster: HdfsCluster = request.getfixturevalue("hdfs")
             yield Place(parse_root(f"{cluster.address}/{uuid4().hex}"))
         case _:
             server: S3Server = request.getfixturevalue("s3_server")
             yield Place(bucket_root(server.endpoint))
+
+
+def replicated(*replicas: StoreRoot, quorum: int = 2) -> StoreRoot:
+    """Return a storage of these replicas as CREATE STORAGE and CREATE TABLE leave it."""
+    for each in replicas:
+        claim_place(each)
+    root = replicated_root("r", replicas, quorum)
+    for table in ("t", "t2", "a", "ab"):
+        begin_table(root, table)
+    return root
 
 
 def gcs_root(endpoint: str, folder: Path) -> StoreRoot:

@@ -372,6 +372,18 @@ def test_what_a_transaction_left_goes_by_name(place: Place) -> None:
     assert place.store.exist([place.folder.key(each.file.name) for each in kept]) == [True]
 
 
+def test_what_failed_tries_left_goes_where_the_file_that_stays_is_gone_already(place: Place) -> None:
+    layout = layout_in(place)
+    names = [write_parts(layout, rows_of(1), txn=2, task=0, attempt=0, first_n=n)[0].file.name for n in range(4)]
+    paths = [place.folder.key(name) for name in names]
+    place.store.remove(paths[1:2])
+    clean_transaction(place.root, txn_of(2), keep=set(names[:2]))
+    assert place.store.exist(paths) == [True, False, False, False]
+    place.store.remove(paths[:1])
+    clean_transaction(place.root, txn_of(2), keep=set(names[:2]))
+    assert not any(place.store.exist(paths))
+
+
 def test_many_files_are_ended_at_once_and_all_are_there(place: Place) -> None:
     layout = replace(layout_in(place), partition_by=(Transform(kind=TransformKind.IDENTITY, column="k"),))
     parts = write_parts(layout, rows_of(40), txn=1, task=0, attempt=0)

@@ -188,10 +188,10 @@ def test_queries_of_a_former_process_hold_nothing_and_readers_outside_go_on(worl
     readers = world.catalog.readers
     readers.open("t", 10, "s-1", 5000, client="10.0.0.7:5 (report)")
     outside = readers.open("t", 20, "s-1", 5000, is_outside=True)
-    mine = readers.open("u", 30, "s-2", 5000)
-    assert readers.close_left_behind({"s-2"}) == 1
-    assert {each.id for each in readers.list()} == {outside.id, mine.id}
-    assert readers.close_left_behind({"s-2"}) == 0
+    of_another = readers.open("u", 30, "s-2", 5000)
+    assert readers.close_left_behind("s-1", {"s-1", "s-2"}) == 1
+    assert {each.id for each in readers.list()} == {outside.id, of_another.id}
+    assert readers.close_left_behind("s-1", {"s-1", "s-2"}) == 0
     assert readers.find(outside.id) == outside
     assert readers.find("none") is None
 

@@ -91,9 +91,9 @@ def test_ids_of_processes() -> None:
     assert server_of("a#") is None
 
 
-def test_queries_of_servers_that_are_gone_hold_nothing(world: World) -> None:
+def test_a_start_closes_the_leases_of_former_processes_and_leaves_those_of_others(world: World) -> None:
     readers = world.catalog.readers
-    for holder in ("a#1", "b#1"):
+    for holder in ("a", "b", "renamed"):
         readers.open(world.t, 1, holder, 60_000)
-    assert readers.close_left_behind({"b#1"}) == 1
-    assert [each.holder for each in readers.list()] == ["b#1"]
+    assert readers.close_left_behind("a", {"a", "b"}) == 2
+    assert [each.holder for each in readers.list()] == ["b"]

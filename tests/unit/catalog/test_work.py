@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 import pytest
@@ -169,6 +170,110 @@ def test_updates_without_files_are_one_call(world: WorkWorld) -> None:
     assert left.state is TxnState.ABORTED
 
 
+# --- the note of files that failed tries may have left ---
+
+
+def noted(world: WorkWorld) -> list[int]:
+    """Transactions that have a note in the store, as another process finds them."""
+    return [each.txn.id for each in world.reopened().transactions.unswept()]
+
+
+def count_commits(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Commits of the store from now on."""
+    counts: Counter[str] = Counter()
+    landing = world.faulty.commit
+
+    def commit(*given: object) -> object:
+        counts["all"] += 1
+        return landing(*given)  # type: ignore[arg-type]  # as it was called
+
+    monkeypatch.setattr(world.faulty, "commit", commit)
+    return counts
+
+
+def test_a_commit_that_may_leave_files_says_which_ones_stay(world: WorkWorld) -> None:
+    world.disk.error = OSError("away")
+    written, updates = world.one_part()
+    with world.work(may_retry=True) as work:
+        work.commit(updates)
+    [note] = world.reopened().transactions.unswept()
+    assert (note.txn, note.keep, note.may_write_on) == (work.txn, (written.file.name,), True)
+    assert world.catalog.transactions.swept() == set()
+    # It stays for the cleaner.
+    world.catalog.transactions.forget_swept()
+    assert noted(world) == [work.id]
+
+
+def test_the_note_says_that_no_task_writes_any_more(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    with world.work(may_retry=True) as work:
+        work.tasks_ended()
+        work.commit(updates)
+    assert [each.may_write_on for each in world.catalog.transactions.unswept()] == [False]
+
+
+def test_the_note_is_in_the_batch_of_the_commit(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(name: str) -> None:
+        if name == "catalog.after_commit":
+            raise Killed
+
+    _, updates = world.one_part()
+    work = world.work(may_retry=True)
+    counts = count_commits(world, monkeypatch)
+    monkeypatch.setattr("tilth.catalog.commit.transactions.hit", die)
+    with pytest.raises(Killed):
+        work.commit(updates)
+    assert (noted(world), counts["all"], world.disk.swept) == ([work.id], 1, [])
+
+
+def test_work_that_wrote_once_leaves_no_note_and_costs_no_commit_more(
+    world: WorkWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, updates = world.one_part()
+    counts = count_commits(world, monkeypatch)
+    with world.work() as work:
+        work.commit(updates)
+    assert (world.catalog.transactions.unswept(), world.catalog.transactions.swept()) == ([], set())
+    # Its beginning and its end.
+    assert counts["all"] == 2
+    world.catalog.transactions.forget_swept()
+    assert counts["all"] == 2
+
+
+def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    works = [world.work(may_retry=True) for _ in range(5)]
+    for work in works:
+        work.commit(world.one_part()[1])
+    ids = [work.id for work in works]
+    assert (noted(world), world.catalog.transactions.swept()) == (ids, set(ids))
+    counts = count_commits(world, monkeypatch)
+    world.catalog.transactions.forget_swept()
+    assert (noted(world), world.catalog.transactions.swept(), counts["all"]) == ([], set(), 1)
+
+
+def test_notes_that_cannot_be_removed_go_later(world: WorkWorld) -> None:
+    with world.work(may_retry=True) as work:
+        work.commit(world.one_part()[1])
+    world.faulty.read_rate = 1.0
+    with pytest.raises(UnavailableError):
+        world.catalog.transactions.forget_swept()
+    assert world.catalog.transactions.swept() == {work.id}
+    world.faulty.read_rate = 0.0
+    world.catalog.transactions.forget_swept()
+    assert (noted(world), world.catalog.transactions.swept()) == ([], set())
+
+
+def test_it_is_live_while_it_sweeps(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[int]] = []
+    monkeypatch.setattr("tilth.catalog.commit.work.hit", lambda _: seen.append(world.live()))
+    with world.work(may_retry=True) as work:
+        work.commit(world.one_part()[1])
+    assert (seen, world.live()) == ([{work.id}], set())
+
+
 # --- lost answers ---
 
 
@@ -191,6 +296,8 @@ def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, may_r
     assert caught.value.kind is ErrorKind.UNKNOWN_OUTCOME
     # It had landed; had it been aborted or swept its part would be lost.
     assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
+    # What its failed tries have left is the cleaner's.
+    assert noted(world) == [work.id] * may_retry
     # The cleaner may look at it from now on.
     assert world.live() == set()
 
@@ -369,6 +476,9 @@ def test_files_of_tries_that_were_refused_go_with_the_commit_that_lands(world: W
     with world.work() as work:
         rebase(work.id, lambda number: attempt(work, number), tries=2, busy=RetryError("always late"))
     assert world.disk.swept == [(work.id, frozenset({lands.file.name}))]
+    assert [(each.txn.id, each.keep) for each in world.catalog.transactions.unswept()] == [
+        (work.id, (lands.file.name,))
+    ]
     assert world.parts() == 2
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import UnavailableError
-from tilth.catalog import BadMergeError, CommitOutcome, HidePartition, Requirement, Unknown, Update
+from tilth.catalog import BadMergeError, CommitOutcome, HidePartition, Unknown
 from tilth.maintenance import MutationProgress
 from tilth.maintenance.mutate.task_spark import MutateTask
 from tilth.maintenance.work.task_spark import MergeTask
@@ -263,13 +263,13 @@ def test_an_unknown_outcome_deletes_nothing_and_is_resolved_later(
     real = world.catalog.transactions.commit
     left = [True]
 
-    def lossy(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+    def lossy(*given: object) -> CommitOutcome:
         if world.worker.rewrites and left:
             left.clear()
             if has_landed:
-                real(txn_id, updates, requirements)
+                real(*given)  # type: ignore[arg-type]  # as it was called
             return Unknown("the answer was lost")
-        return real(txn_id, updates, requirements)
+        return real(*given)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(world.catalog.transactions, "commit", lossy)
     world.insert("a", rows=3)
@@ -347,10 +347,10 @@ def test_what_is_killed_while_it_commits_does_not_land(
     entry = world.alter_delete("true")
     real = world.catalog.transactions.commit
 
-    def late(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+    def late(*given: object) -> CommitOutcome:
         monkeypatch.undo()
         kill(world, entry)
-        return real(txn_id, updates, requirements)
+        return real(*given)  # type: ignore[arg-type]  # as it was called
 
     monkeypatch.setattr(world.catalog.transactions, "commit", late)
     world.work()

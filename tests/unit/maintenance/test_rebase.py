@@ -22,6 +22,7 @@ from tilth.model.delta import Delta, DeltaKind, PartSource, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Schema
+from tilth.model.txn import UnsweptTxn
 
 
 @pytest.fixture
@@ -41,7 +42,11 @@ class Watched:
         monkeypatch.setattr(world.catalog.transactions, "commit", self._commit)
 
     def _commit(
-        self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()
+        self,
+        txn_id: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        unswept: UnsweptTxn | None = None,
     ) -> CommitOutcome:
         if any(isinstance(update, ReplaceParts | RewritePart) for update in updates):
             self.asked.append(list(updates))
@@ -49,7 +54,7 @@ class Watched:
                 found = self._before.pop(0)()
                 if found is not None:
                     return found
-        return self._real(txn_id, updates, requirements)
+        return self._real(txn_id, updates, requirements, unswept)
 
     @property
     def deltas(self) -> list[int]:

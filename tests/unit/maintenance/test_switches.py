@@ -97,3 +97,20 @@ def test_next_wakeup_and_next_attempt_wait_for_the_end_of_a_stop() -> None:
     switch(world, world.t, SwitchState.STOPPED)
     told = world.service(ServiceKind.MERGE, world.t)
     assert (told.next_wakeup_ms, told.next_attempt_ms) == (0, 0)
+
+
+def test_who_waits_for_a_switch_of_all_tables_finds_it_read() -> None:
+    world = MaintenanceWorld()
+    # Nobody works yet: there is nothing to wait for.
+    world.manager.wait_refreshed()
+    world.manager.start()
+    try:
+        for state in (SwitchState.STOPPED, SwitchState.RUNNING) * 3:
+            world.catalog.services.set(
+                Switch(table=ALL_TABLES, service=ServiceKind.MERGE, state=state, since_ms=world.clock.now_ms())
+            )
+            world.clock.advance(1)
+            world.manager.wait_refreshed()
+            assert state_of(world, world.t) is state
+    finally:
+        world.manager.stop()

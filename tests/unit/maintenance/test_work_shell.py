@@ -24,6 +24,7 @@ from tilth.maintenance.op import OpKind, Prepared
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.op import PartWorkOp
 from tilth.model.service import ServiceKind, SwitchState
+from tilth.model.txn import UnsweptTxn
 
 KINDS = (
     OpKind.MERGE,
@@ -85,13 +86,18 @@ def losing(world: DeltaWorld, kind: OpKind, *, has_landed: bool = True) -> Itera
     real = world.catalog.transactions.commit
     lost = 0
 
-    def lossy(txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+    def lossy(
+        txn_id: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        unswept: UnsweptTxn | None = None,
+    ) -> CommitOutcome:
         nonlocal lost
         if not any(kind_of(update) == EVENTS[kind] for update in updates):
-            return real(txn_id, updates, requirements)
+            return real(txn_id, updates, requirements, unswept)
         lost += 1
         if has_landed and lost == 1:
-            real(txn_id, updates, requirements)
+            real(txn_id, updates, requirements, unswept)
         return Unknown("the answer was lost")
 
     with pytest.MonkeyPatch.context() as patch:

@@ -9,9 +9,18 @@ import pytest
 
 from tilth.base.errors import FencedError
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import Catalog, ClockSkewError, Joining, KeyValue, LeaseHeldError, MemoryKV, ServerNameTakenError
+from tilth.catalog import (
+    Catalog,
+    ClockSkewError,
+    Joining,
+    KeyValue,
+    LeaseHeldError,
+    MemoryKV,
+    ServerNameTakenError,
+    ServerVersionError,
+)
 from tilth.membership import Bounds, Member
-from tilth.membership.member import STARTING
+from tilth.membership.member import LEAVING, STARTING
 from tilth.model.server import SERVERS_MAX
 from tilth.testing import ManualClock
 
@@ -71,13 +80,13 @@ class Cluster:
         self._runs = count()
         self.changes: list[str] = []
 
-    def process(self, name: str) -> tuple[Member, Catalog]:
+    def process(self, name: str, version: str = "1") -> tuple[Member, Catalog]:
         """A process of this name that has not joined yet."""
         catalog = Catalog(self.kv, self.clock, name, lambda: f"{next(self._runs):032x}", is_checking=True)
         member = Member(
             self.clock,
             catalog,
-            Joining(name=name, run=f"run {next(self._runs)}", version="1"),
+            Joining(name=name, run=f"run {next(self._runs)}", version=version),
             bounds=Bounds(gone_seconds=3.0),
             presence=Sign(self.signs),
             changed=lambda: self.changes.append(name),
@@ -251,6 +260,16 @@ def test_who_drains_lives_and_hosts_nothing_after_a_restart_too() -> None:
     assert any(again.hosts(thing) for thing in THINGS)
 
 
+def test_who_stops_lets_others_have_its_tables_before_it_has_ended() -> None:
+    cluster = Cluster()
+    a, b = cluster.server("a"), cluster.server("b")
+    cluster.run(1, a, b)
+    b.leave()
+    a.step()
+    assert all(a.hosts(thing) for thing in THINGS)
+    assert a.now().servers[1].draining == LEAVING
+
+
 def test_what_is_placed_by_order_is_hosted_there_while_that_server_can() -> None:
     cluster = Cluster()
     a, (b, catalog) = cluster.server("a"), cluster.process("b")
@@ -337,3 +356,94 @@ def test_one_that_drains_for_another_reason_goes_on_draining_when_its_clock_is_r
     cluster.signs.offsets.clear()
     cluster.run(1, a)
     assert a.now().servers[0].draining == "ALTER SERVER .. DRAIN"
+
+
+def proving(cluster: Cluster, *members: Member) -> None:
+    """Let these go on while another one waits."""
+
+    def wait(event: threading.Event, seconds: float) -> bool:
+        cluster.clock.advance(seconds)
+        for member in members:
+            member.step()
+        return event.is_set()
+
+    cluster.clock.wait = wait  # type: ignore[method-assign]
+
+
+def test_a_server_of_another_version_is_refused_while_one_lives_and_disturbs_nobody() -> None:
+    cluster = Cluster()
+    a, catalog = cluster.process("a", "1.4.2")
+    a.join()
+    a.ready()
+    a.announce("http://a:7411")
+    proving(cluster, a)
+    before = cluster.clock.monotonic()
+    for version in ("1.5.0", "2.4.2", "1.3.9", "0", "of-a-branch", ""):
+        late, late_catalog = cluster.process("late", version)
+        with pytest.raises(ServerVersionError) as raised:
+            late.join()
+        for word in (f"version={version}", "server=a", "url=http://a:7411", "server_version=1.4.2"):
+            assert word in raised.value.message
+        assert "stop the server a" in raised.value.hint
+        assert "upgrade.md" in raised.value.hint
+        assert late_catalog.servers.get("late") is None
+        late.stop()
+    # As soon as that one has proved that it lives.
+    assert cluster.clock.monotonic() - before < 6 * 1.5
+    assert [each.id for each in catalog.servers.all()] == ["a#1"]
+    assert all(a.hosts(thing) for thing in THINGS)
+    catalog.transactions.begin("insert")
+
+
+def test_servers_that_differ_by_their_patch_live_together() -> None:
+    cluster = Cluster()
+    members = []
+    for name, version in (("a", "1.4.2"), ("b", "1.4.10"), ("c", "1.4"), ("d", "1.4.11+local.1")):
+        member, _ = cluster.process(name, version)
+        member.join()
+        member.ready()
+        members.append(member)
+    cluster.run(1, *members)
+    assert [each.version for each in members[0].now().servers] == ["1.4.2", "1.4.10", "1.4", "1.4.11+local.1"]
+    assert all(sum(member.hosts(thing) for member in members) == 1 for thing in THINGS)
+
+
+def test_servers_of_another_version_that_were_killed_are_waited_for_and_ended() -> None:
+    cluster = Cluster()
+    for name in "ab":
+        member, _ = cluster.process(name, "1.4.2")
+        member.join()
+    late, catalog = cluster.process("late", "1.5.0")
+    assert late.join().id == "late#1"
+    assert [each.id for each in catalog.servers.live()] == ["late#1"]
+
+
+def test_who_was_ended_while_a_newer_version_took_over_commits_nothing_until_that_is_gone() -> None:
+    cluster = Cluster()
+    a, catalog = cluster.process("a", "1.4.2")
+    a.join()
+    a.ready()
+    newer, _ = cluster.process("newer", "1.5.0")
+    # `a` stands still.
+    newer.join()
+    newer.ready()
+    cluster.run(1, newer)
+    for _ in range(3):
+        cluster.clock.advance(0.25)
+        with pytest.raises(ServerVersionError, match="server=newer"):
+            a.step()
+        newer.step()
+    assert not any(a.hosts(thing) for thing in THINGS)
+    with pytest.raises(ServerVersionError):
+        catalog.transactions.begin("insert")
+    # Nobody else is there to see that it was killed.
+    cluster.signs.shown.discard("newer#1")
+    for _ in range(16):
+        cluster.clock.advance(0.25)
+        try:
+            a.step()
+        except ServerVersionError:
+            continue
+    assert catalog.server == "a#2"
+    assert all(a.hosts(thing) for thing in THINGS)
+    catalog.transactions.begin("insert")

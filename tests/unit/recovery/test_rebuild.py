@@ -195,6 +195,17 @@ def test_aborted_work_stays_aborted(world: World) -> None:
     assert (Path(str(data_folder(world.root, world.table().uuid))) / name).exists()
 
 
+def test_notes_of_files_that_failed_tries_may_have_left_come_along(world: World) -> None:
+    world.fill()
+    noted = world.sql.catalog.transactions.unswept()
+    # Of the table with a unique key.
+    assert len(noted) == 4
+    world.journal.write()
+    world.rebuild()
+    with opened(world) as catalog:
+        assert catalog.transactions.unswept() == noted
+
+
 @pytest.mark.parametrize("harm", ["gone", "short", "other bytes"])
 def test_a_damaged_part_is_left_out_and_the_rest_verifies(world: World, harm: str) -> None:
     world.fill()
@@ -243,6 +254,7 @@ def test_foreign_files_and_unknown_tables_are_left_alone_and_reported(world: Wor
     stray.mkdir(parents=True)
     (stray / "123-0.0-0.parquet").write_text("whose")
     (tables / ".server-probe").write_text("x")
+    (tables / ".server-probe-a").write_text("x")
     before = {path: path.read_bytes() for path in tables.rglob("*") if path.is_file()}
     report = world.rebuild()
     assert kinds(report) == ["foreign", "foreign", "foreign", "unknown_table"]

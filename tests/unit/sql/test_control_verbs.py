@@ -16,6 +16,7 @@ from tilth.model.mutation import MutationKind
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
+from tilth.model.txn import UnsweptTxn
 from tilth.model.types import Kind, Simple
 from tilth.sql.query.protocol import InsertResult
 from tilth.storage import data_folder, local_root, read_part
@@ -74,9 +75,21 @@ def test_a_word_to_all_tables_is_kept_for_those_that_come_later(world: SqlWorld)
     assert own is not None
     assert own.since_ms > stopped.since_ms
     world.run("SYSTEM STOP CONSUME FOR 1 hour")
-    assert world.consume.calls[-1] == ("stop", ALL_TABLES, "", world.clock.now_ms() + 3_600_000)
+    assert world.consume.calls[-2:] == [
+        ("stop", ALL_TABLES, "", world.clock.now_ms() + 3_600_000),
+        ("wait stopped",),
+    ]
     world.run("SYSTEM START CONSUME")
     assert ("start", ALL_TABLES) in world.consume.calls
+
+
+@pytest.mark.parametrize("word", ["MERGES", "MUTATIONS", "GC", "FLUSH", "DELTAS", "REPLICATION", "SCRUBS"])
+def test_a_stop_of_all_tables_returns_when_the_switch_has_been_read(world: SqlWorld, word: str) -> None:
+    for statement in (f"SYSTEM STOP {word} t", f"SYSTEM START {word}"):
+        world.run(statement)
+    assert ("wait refreshed",) not in world.maintenance.calls
+    world.run(f"SYSTEM STOP {word}")
+    assert world.maintenance.calls[-2:] == [("wake", None), ("wait refreshed",)]
 
 
 def test_gc_of_a_partition_and_without_lifetimes(world: SqlWorld) -> None:
@@ -165,7 +178,9 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
     commit = transactions.commit
     done: list[int] = []
 
-    def first_alter(txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> object:
+    def first_alter(
+        txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = (), unswept: UnsweptTxn | None = None
+    ) -> object:
         if len(done) < len(schemas):
             schema = schemas[len(done)]
             done.append(txn)
@@ -180,7 +195,7 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
                 next_column_id=9,
             )
             assert isinstance(commit(begun.id, [start]), Committed)
-        return commit(txn, updates, requirements)
+        return commit(txn, updates, requirements, unswept)
 
     monkeypatch.setattr(transactions, "commit", first_alter)
     return done

@@ -126,7 +126,7 @@ def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: Sq
     _, lease, _ = pins.pin("default", "t", None, client=client)
     assert lease.client.startswith("10.0.0.7:5 (report[31mbuilder")
     assert len(lease.client) <= SHOWN_CHARACTERS_MAX
-    assert world.catalog.readers.close_left_behind({"s2"}) == 0
+    assert world.catalog.readers.close_left_behind("s1", {"s1"}) == 0
     world.clock.advance(60)
     pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s2")
     pins.renew(lease.id)

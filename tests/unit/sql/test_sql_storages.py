@@ -25,6 +25,9 @@ def world(tmp_path: Path) -> SqlWorld:
     [
         "CREATE STORAGE s ROOT 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=env:TILTH_STORAGE_SECRET'",
         "CREATE STORAGE IF NOT EXISTS `a b` ROOT '/folder/it\\'s'",
+        "CREATE STORAGE s REPLICAS ('/a', '/it\\'s b', 's3://bucket/p') QUORUM 2",
+        "CREATE STORAGE IF NOT EXISTS s REPLICAS ('/a', '/b')",
+        "ALTER STORAGE `a b` RESTORE REPLICA '/it\\'s b'",
         "DROP STORAGE s",
         "DROP STORAGE IF EXISTS `a b`",
         "SHOW STORAGES",
@@ -61,6 +64,34 @@ def test_a_storage_is_made_shown_used_and_dropped(world: SqlWorld, tmp_path: Pat
     world.run("DROP TABLE t")
     with pytest.raises(TilthError, match=r"default\.t"):
         world.run(f"DROP STORAGE `{HOSTILE.replace('`', '``')}`")
+
+
+def test_a_storage_with_replicas_takes_rows_and_says_what_each_lacks(world: SqlWorld, tmp_path: Path) -> None:
+    one, two = (tmp_path / "places" / name for name in ("one", "two"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    [(text,)] = world.rows("SHOW CREATE STORAGE r")
+    assert text == f"CREATE STORAGE r REPLICAS ('{one}', '{two}') QUORUM 2"
+    world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'")
+    world.run("INSERT INTO t VALUES (1)")
+    [uuid] = [each.uuid for each in world.catalog.tables.all()]
+    assert sorted(path.name for path in (one / uuid / "data").iterdir()) == sorted(
+        path.name for path in (two / uuid / "data").iterdir()
+    )
+    assert world.rows("SELECT replica_num, state, quorum, queue_size FROM system.replicas") == [
+        (0, "ok", 2, 0),
+        (1, "ok", 2, 0),
+    ]
+    # Nothing is written to a replica that is not what it was, and with a quorum of one nothing waits for it.
+    (two / uuid / ".tilth").unlink()
+    with pytest.raises(TilthError, match="copies=1 quorum=2"):
+        world.run("INSERT INTO t VALUES (2)")
+    world.run("INSERT INTO t SETTINGS insert_quorum = 1 VALUES (2)")
+    assert world.rows("SELECT replica_num, state, queue_size FROM system.replicas") == [(0, "ok", 0), (1, "behind", 1)]
+    with pytest.raises(TilthError) as caught:
+        world.run("INSERT INTO t SETTINGS insert_quorum = 3 VALUES (2)")
+    assert caught.value.code == "BAD_QUORUM"
+    answer = world.run("SYSTEM SCRUB t")
+    assert answer.table.to_pylist()[0]["repaired"] == 1
 
 
 def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorld, tmp_path: Path) -> None:

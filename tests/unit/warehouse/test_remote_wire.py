@@ -201,6 +201,27 @@ def test_a_closed_channel_calls_nobody() -> None:
     assert lossy.ids == []
 
 
+def test_a_call_to_one_server_is_never_sent_to_the_next_one() -> None:
+    asked = list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        if request.url.host == "a":
+            # Meanwhile the worker leaves it.
+            channel.go_on()
+            raise httpx.ConnectError("refused")
+        return httpx.Response(200, content=msgspec.msgpack.encode(("done",)), headers={"content-type": MEDIA_TYPE})
+
+    transport = httpx.MockTransport(answer)
+    channel = Channel(Quick(), lambda: "i", "http://a:1/, http://b:2", token=TOKEN, worker="w", transport=transport)
+    with pytest.raises(PeerAwayError, match="url=http://a:1 "):
+        channel.call("act", NameTasks(ids=()), tuple[str, ...])
+    assert (asked, channel.url, channel.worker) == (["a"], "http://b:2", "")
+    assert channel.call("act", NameTasks(ids=()), tuple[str, ...]) == ("done",)
+    channel.go_on()
+    assert (asked, channel.url) == (["a", "b"], "http://a:1")
+
+
 def test_what_the_other_side_raises_is_raised_here() -> None:
     def act(message: NameTasks) -> object:
         match message.ids[0]:
@@ -248,7 +269,10 @@ def test_a_call_without_an_id_is_refused_for_it_could_not_be_known_again() -> No
 
 @pytest.mark.parametrize(
     "url",
-    ["", "host:7411", "ftp://host", "http://", "http://u:hunter2@host", "http://host?token=hunter2", "http://h:x"],
+    [
+        *("", "host:7411", "http://a:1,", "http://a:1,http://u:hunter2@b", "ftp://host", "http://"),
+        *("http://u:hunter2@host", "http://host?token=hunter2", "http://h:x"),
+    ],
 )
 def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(BadAddressError) as raised:

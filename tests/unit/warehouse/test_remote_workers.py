@@ -47,10 +47,12 @@ class Wire(Channel):
 
     def __init__(self, handlers: Callable[[], dict[str, Handler]], worker: str = "") -> None:
         self.url, self.worker = URL, worker
+        self.urls: tuple[str, ...] = (URL,)
         self._handlers = handlers
         #: By call: what becomes of the next ones.
         self.fates: dict[str, list[str]] = {}
         self.calls: list[str] = []
+        self.called: list[str] = []
 
     def call(
         self, name: str, message: object, answer: type[T], *, seconds: float = 0.0, answer_seconds: float = 0.0
@@ -58,6 +60,7 @@ class Wire(Channel):
         fates = self.fates.get(name, [])
         fate = fates.pop(0) if fates else "pass"
         self.calls.append(name)
+        self.called.append(self.url)
         if fate == "away":
             raise PeerAwayError(call=name)
         if fate == "lost":
@@ -416,3 +419,141 @@ def test_a_farewell_drains_first() -> None:
     later(world, lambda: not ender.is_alive())
     assert world.members.events[-2:] == [("drain", "w", "it was asked to"), ("leave", "w", "it was asked to")]
     assert world.members.there == {}
+
+
+class Two(World):
+    """Two servers of one catalog, of which the worker knows both."""
+
+    def __init__(self, storage_error: TilthError | None = None) -> None:
+        super().__init__(storage_error)
+        self.servers = {"http://a:1": self.workers, "http://b:1": self.new_server()}
+        #: What a call to a server meets, by address; nothing: the server.
+        self.away: dict[str, type[TilthError]] = {}
+        self.up._handlers = self._handlers
+        self.up.urls = tuple(self.servers)
+        self.up.url = self.up.urls[0]
+
+    def _handlers(self) -> dict[str, Handler]:
+        met = self.away.get(self.up.url)
+        if met is not None:
+            raise met(url=self.up.url)
+        return self.servers[self.up.url].handlers({})
+
+    def at(self, url: str) -> bool:
+        return "w" in self.servers[url].infos()
+
+    def begin(self) -> RemoteWorker:
+        """Start at the first server, and report."""
+        self.link.try_out()
+        self.link.join(self.tasks)
+        worker = self.workers.infos()["w"]
+        self.down = Wire(self.link.handlers, worker.registration.instance)
+        worker._channel = self.down
+        return worker
+
+    def end(self) -> None:
+        self.link._closing.set()
+        later(self, lambda: not self.link._thread.is_alive())
+
+
+def test_a_worker_is_at_the_first_server_that_answers_and_stays_there() -> None:
+    world = Two()
+    world.away = {"http://a:1": PeerAwayError}
+    world.link.try_out()
+    world.link.join(world.tasks)
+    assert world.at("http://b:1")
+    world.away = {}
+    reports = world.up.calls.count("report")
+    later(world, lambda: world.up.calls.count("report") > reports + 5)
+    assert not world.at("http://a:1")
+    world.end()
+
+
+def test_a_worker_goes_on_with_the_next_server_and_ends_the_tasks_of_the_former_one() -> None:
+    world = Two()
+    old = world.begin()
+    old.assign(spec("a"))
+    world.away = {"http://a:1": PeerAwayError}
+    later(world, lambda: world.at("http://b:1"))
+    assert world.tasks.cancelled == ["a"]
+    assert world.up.url == "http://b:1"
+    # The former server's calls are refused: it may live, and not know yet that the worker has left.
+    with pytest.raises(WorkerNotFoundError):
+        Wire(world.link.handlers, old.registration.instance).call("touch", Done(), tuple[str, ...])
+    # It looked for that server's storages before it took its tasks.
+    asked = [name for name, url in zip(world.up.calls, world.up.called, strict=True) if url == "http://b:1"]
+    assert asked[:2] == ["register", "register"]
+    # And back.
+    world.workers._lose(old, "it has not reported")
+    world.away = {"http://b:1": PeerAnswerLostError}
+    later(world, lambda: world.at("http://a:1"))
+    world.end()
+
+
+def test_silence_that_the_server_bears_is_no_reason_to_leave_it() -> None:
+    world = Two()
+    world.begin()
+    for _ in range(3):
+        world.up.fates["report"] = ["lost", "away"]
+        later(world, lambda: not world.up.fates["report"])
+        reports = world.up.calls.count("report")
+        later(world, lambda reports=reports: world.up.calls.count("report") > reports)  # type: ignore[misc]
+    world.end()
+    assert set(world.up.called) == {"http://a:1"}
+    assert world.tasks.cancelled == []
+
+
+def test_a_server_that_stops_and_still_answers_is_left() -> None:
+    world = Two()
+    world.begin()
+    world.servers["http://a:1"].stop()
+    later(world, lambda: world.at("http://b:1"))
+    world.end()
+
+
+def test_all_servers_are_asked_again_until_one_is_there() -> None:
+    world = Two()
+    world.begin()
+    world.away = dict.fromkeys(world.servers, PeerAwayError)
+    calls = len(world.up.called)
+    later(world, lambda: len(world.up.called) > calls + 20)
+    assert not world.over.is_set()
+    del world.away["http://b:1"]
+    later(world, lambda: world.at("http://b:1"))
+    world.end()
+
+
+def test_a_refusal_of_one_server_is_not_the_last_word_and_that_of_all_is() -> None:
+    world = Two()
+    world.begin()
+    another = RemoteSettings(token="t", server="s", version="2")
+    world.servers["http://b:1"]._settings = another
+    world.away = {"http://a:1": PeerAwayError}
+    later(world, lambda: world.up.called.count("http://b:1") > 3)
+    assert not world.over.is_set()
+    world.servers["http://a:1"]._settings = another
+    world.workers.stop()
+    world.away = {}
+    later(world, lambda: world.over.is_set())
+    assert isinstance(world.link.refusal, WorkerVersionError)
+
+
+def test_a_server_whose_files_are_not_seen_is_passed_over() -> None:
+    world = Two(storage_error=WorkerStorageError(root="/r"))
+    with pytest.raises(WorkerStorageError):
+        world.link.try_out()
+    assert world.up.called == list(world.servers)
+    world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="1")
+    world.link.try_out()
+    assert world.up.url == "http://b:1"
+
+
+def test_where_none_takes_it_a_refusal_is_said_rather_than_that_one_is_away() -> None:
+    world = Two()
+    world.away = {"http://a:1": PeerAwayError}
+    world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="2")
+    with pytest.raises(WorkerVersionError):
+        world.link.try_out()
+    world.away["http://b:1"] = PeerAnswerLostError
+    with pytest.raises(PeerAwayError):
+        world.link.try_out()

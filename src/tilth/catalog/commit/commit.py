@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import assert_never
 
 import msgspec
@@ -28,7 +29,7 @@ from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, prefetch
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
-from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
+from tilth.catalog.records.keys import Space, copy_key, delta_key, entry_key, pack
 from tilth.catalog.records.nouns import FinishedTxn
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX, read, unchanged, wait_before_retry
 from tilth.catalog.rules import state
@@ -53,7 +54,9 @@ from tilth.catalog.rules.updates import (
 )
 from tilth.catalog.rules.visibility import visible
 from tilth.catalog.stats import Counters
+from tilth.model.copy_note import CopyNote
 from tilth.model.part import Part
+from tilth.model.txn import UnsweptTxn
 
 #: Locks that commits to the same table take in turn, so that they do not fold in vain.
 _STRIPES = 256
@@ -124,13 +127,19 @@ class Committer:
         self.turns = Turns(clock)
         self.shared_turns = SharedTurns(clock, kv, server=server)
 
-    def commit(self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome:
-        """The same answer for the same transaction, however often it is asked."""
+    def commit(
+        self,
+        txn: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement],
+        unswept: UnsweptTxn | None = None,
+    ) -> CommitOutcome:
+        """The same answer for the same transaction, however often it is asked. `unswept`: a note to write with it."""
         tables = tables_of(updates)
         self.turns.await_others(sorted(tables), txn)
         started = self._clock.monotonic()
         with self._following(tables | kafka_tables_of(updates)):
-            outcome = self._commit(txn, updates, requirements)
+            outcome = self._commit(txn, updates, requirements, unswept)
         self._counters.count_time(self._clock.monotonic() - started)
         match outcome:
             case Committed():
@@ -145,7 +154,9 @@ class Committer:
                 assert_never(outcome)
         return outcome
 
-    def _commit(self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome:
+    def _commit(
+        self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement], unswept: UnsweptTxn | None
+    ) -> CommitOutcome:
         # Until the record has been read in this call, an earlier call may have landed; after a lost answer, this one.
         in_doubt: str | None = "the transaction's record could not be read"
         is_lost = False
@@ -157,6 +168,8 @@ class Committer:
                     ready = self._prepare(view, txn, updates, requirements)
                 if not isinstance(ready, _Ready):
                     return ready
+                if unswept is not None:
+                    ready.batch.puts[pack(Space.UNSWEPT_TXN, txn)] = codec.UNSWEPT_TXNS.encode(unswept)
                 in_doubt = in_doubt if is_lost else None
                 outcome = self._kv.commit(ready.batch.preconditions, ready.batch.puts, ready.batch.deletes)
             except UnavailableError as error:
@@ -216,7 +229,7 @@ class Committer:
             check_commit(before, changes)
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
-        _write(batch, before, changes, txn_id)
+        _write(batch, before, changes, times)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
     def drain(self, table: str) -> None:
@@ -277,11 +290,11 @@ def _check_pressure(
             check_parts(before.tables[table].definition, changes.tables[table], inserted, requirement)
 
 
-def _write(batch: Batch, before: CommitState, changes: Changes, txn: int) -> None:
+def _write(batch: Batch, before: CommitState, changes: Changes, times: CommitTimes) -> None:
     puts = batch.puts
     for table, change in changes.tables.items():
         if not change.is_empty:
-            _write_table(batch, table, change)
+            _write_table(batch, table, change, times.now_ms)
     for table, kafka in changes.kafka.items():
         puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(kafka.version)
         stored = before.kafka[table].offsets
@@ -300,10 +313,19 @@ def _write(batch: Batch, before: CommitState, changes: Changes, txn: int) -> Non
             batch.deletes.append(pack(Space.SUBSCRIPTION, *fields))
         else:
             puts[pack(Space.SUBSCRIPTION, *fields)] = codec.SUBSCRIPTIONS.encode(subscription)
-    puts.update(put_events(changes.events, txn))
+    puts.update(put_events(changes.events, times.txn))
 
 
-def _write_table(batch: Batch, table: str, change: TableChange) -> None:
+def _missing_copies(table: str, change: TableChange, now_ms: int) -> Iterator[CopyNote]:
+    """Yield what replicas lack of the files that the commit names."""
+    parts = (entry.file for entry in change.added if isinstance(entry, Part))
+    for file in chain(parts, (delta.file for delta in change.deltas_added)):
+        for replica in file.lacking:
+            reason = "it was away when the file was written"
+            yield CopyNote(table=table, replica=replica, file=file, since_ms=now_ms, reason=reason)
+
+
+def _write_table(batch: Batch, table: str, change: TableChange, now_ms: int) -> None:
     puts = batch.puts
     puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
     if change.definition is not None:
@@ -315,6 +337,8 @@ def _write_table(batch: Batch, table: str, change: TableChange) -> None:
     # In this order: what was accepted may have been added or restored by the same commit.
     for entry in (*change.added, *change.restored, *change.accepted.values()):
         puts[entry_key(table, entry.name)] = codec.ENTRIES.encode(entry)
+    for note in _missing_copies(table, change, now_ms):
+        puts[copy_key(note)] = codec.COPIES.encode(note)
     for delta in (*change.deltas_added, *change.deltas_ended):
         puts[delta_key(table, delta)] = codec.DELTAS.encode(delta)
     for label, record in change.labels.items():

@@ -2,8 +2,8 @@
 
 Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
 outcome (work.py), removing files (storage).
-Always holds: a transaction that is not finished has a record until its files are gone, so nothing is ever found by
-listing.
+Always holds: a transaction that is not finished has a record until its files are gone, and one that landed has a note
+until files that it may have left are gone, so nothing is ever found by listing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilth.catalog.rules import state
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update
 from tilth.model.lease import Fence
-from tilth.model.txn import Txn, TxnOutput, TxnState
+from tilth.model.txn import Txn, TxnOutput, TxnState, UnsweptTxn
 
 #: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
 CLOCK_FLOOR = pack(Space.CLOCK)
@@ -118,13 +118,20 @@ class Transactions:
 
         return change(self._kv, self._clock, plan)
 
-    def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> CommitOutcome:
+    def commit(
+        self,
+        txn_id: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        unswept: UnsweptTxn | None = None,
+    ) -> CommitOutcome:
         """Apply all updates at once, or nothing. Asked again it gives the same answer.
 
-        After `Unknown` keep the files and ask again (or `resolve`): it may have landed.
+        After `Unknown` keep the files and ask again (or `resolve`): it may have landed. `unswept`: the note to be
+        written with it, where it may leave files.
         """
         hit("catalog.before_commit")
-        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements))
+        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), unswept)
         hit("catalog.after_commit")
         return self._found_out(txn_id) or outcome if isinstance(outcome, Unknown) else outcome
 
@@ -197,6 +204,32 @@ class Transactions:
             )
 
         change(self._kv, self._clock, plan)
+
+    def unswept(self) -> list[UnsweptTxn]:
+        """Return those that landed and whose failed tries may have left files; oldest first."""
+        with self._kv.view() as view:
+            return list(read_all(view, codec.UNSWEPT_TXNS, Space.UNSWEPT_TXN))
+
+    def swept(self) -> set[int]:
+        """Return those that have left no file any more, and whose notes may be there still."""
+        return self._live.swept()
+
+    def sweep_done(self, txn_id: int) -> None:
+        """Note that the transaction has left no file any more; `forget_swept` removes what the catalog notes of it."""
+        self._live.sweep_done(txn_id)
+
+    def forget_swept(self) -> None:
+        """Remove the notes of transactions that have left no file: together, for a commit each would cost more."""
+        done = sorted(self._live.swept())
+        for start in range(0, len(done), REMOVE_BATCH):
+            batch = done[start : start + REMOVE_BATCH]
+            gone = Plan(result=None, deletes=[pack(Space.UNSWEPT_TXN, txn_id) for txn_id in batch])
+
+            def plan(_: ReadView, gone: Plan[None] = gone) -> Plan[None]:
+                return gone
+
+            change(self._kv, self._clock, plan)
+            self._live.forget_swept(batch)
 
     def recent(self, limit: int) -> list[Txn]:
         with self._kv.view() as view:

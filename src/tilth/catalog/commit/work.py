@@ -3,9 +3,10 @@
 Covers: what follows from each outcome, leftover files, trying again on what others have changed. Does not cover: the
 commit (commit.py), the records (transactions.py), removing files (tilth.storage, passed to the catalog as `sweep`).
 Always holds: files go only after the record says that the transaction landed without them or can never land; after an
-unknown outcome nothing is aborted or swept, until the same commit is asked for again or the work is settled.
+unknown outcome nothing is aborted or swept, until the same commit is asked for again or the work is settled; a
+commit that may leave files lands with a note that says so until they are gone.
 
-    running --commit landed---> landed: files that it did not name are swept
+    running --commit landed---> landed: files that it did not name are swept, by the cleaner where that fails
      ^   |----commit unknown--> unknown: asked for again by its owner, or left to the cleaner
      |   |----commit refused--.
      '---+----- rebase -------'
@@ -21,6 +22,7 @@ from typing import Protocol, TypeVar, assert_never
 from weakref import WeakSet
 
 from tilth.base.errors import TilthError, UnknownOutcomeError
+from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
 from tilth.catalog.commit.turns import TRIES_BESIDE
@@ -28,10 +30,12 @@ from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedE
 from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of
-from tilth.model.txn import Txn
+from tilth.model.txn import Txn, UnsweptTxn
 
 #: Characters of the reason that an aborted transaction's record keeps.
 REASON_MAX = 1000
+#: Transactions whose notes are removed together; the cleaner sweeps those above it once more.
+SWEPT_MAX = 100_000
 
 _log = Log("catalog")
 
@@ -51,7 +55,13 @@ def keep_files(txn: Txn, *, keep: Collection[str]) -> None:
 class Committing(Protocol):
     """Methods of `Transactions` that work needs."""
 
-    def commit(self, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]) -> CommitOutcome: ...
+    def commit(
+        self,
+        txn_id: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement],
+        unswept: UnsweptTxn | None,
+    ) -> CommitOutcome: ...
 
     def abort(self, txn_id: int, reason: str) -> None: ...
 
@@ -71,6 +81,7 @@ class LiveWork:
         self._lock = threading.Lock()
         self._works: WeakSet[Work] = WeakSet()
         self._unsettled: set[int] = set()
+        self._swept: set[int] = set()
 
     def add(self, work: Work) -> None:
         with self._lock:
@@ -96,6 +107,20 @@ class LiveWork:
     def unsettled(self) -> set[int]:
         with self._lock:
             return set(self._unsettled)
+
+    def sweep_done(self, txn: int) -> None:
+        """Note that the transaction has left no file, and that its note may go."""
+        with self._lock:
+            if len(self._swept) < SWEPT_MAX:
+                self._swept.add(txn)
+
+    def swept(self) -> set[int]:
+        with self._lock:
+            return set(self._swept)
+
+    def forget_swept(self, txns: Collection[int]) -> None:
+        with self._lock:
+            self._swept.difference_update(txns)
 
 
 class Work:
@@ -123,13 +148,12 @@ class Work:
         Raises what refused it, after which it may be tried with other updates, or UnknownOutcomeError, after which the
         same commit may be asked for again.
         """
-        outcome = self._transactions.commit(self.id, updates, requirements)
+        unswept = self._unswept(updates)
+        outcome = self._transactions.commit(self.id, updates, requirements, unswept)
         match outcome:
             case Committed():
                 self._is_unknown = False
-                self._end()
-                if self._may_retry or self._is_refused:
-                    self._remove_files(keep=frozenset(files_of(updates)))
+                self._landed(unswept)
                 return outcome
             case Conflicted(error=error):
                 self._is_unknown, self._is_refused = False, True
@@ -199,17 +223,38 @@ class Work:
             reason = "nothing was committed" if error is None else f"{type(error).__name__}: {error}"
             self.give_up(reason, is_settled=not self._may_write_on)
 
+    def _unswept(self, updates: Sequence[Update]) -> UnsweptTxn | None:
+        """Return the note that its commit leaves; None: whatever it has written is in these updates."""
+        if not self.txn.outputs or not (self._may_retry or self._is_refused):
+            return None
+        keep = tuple(sorted(set(files_of(updates))))
+        return UnsweptTxn(txn=self.txn, keep=keep, may_write_on=self._may_write_on)
+
+    def _landed(self, unswept: UnsweptTxn | None) -> None:
+        self._is_over = True
+        self._transactions.end_turns(self.id)
+        try:
+            # Live until then: the cleaner need not look for the same files.
+            if unswept is not None:
+                hit("work.before_sweep")
+                if self._remove_files(keep=frozenset(unswept.keep)):
+                    self._live.sweep_done(self.id)
+        finally:
+            self._live.discard(self)
+
     def _end(self) -> None:
         self._is_over = True
         self._transactions.end_turns(self.id)
         self._live.discard(self)
 
-    def _remove_files(self, *, keep: Collection[str]) -> None:
+    def _remove_files(self, *, keep: Collection[str]) -> bool:
         try:
             self._sweep(self.txn, keep=keep)
         except (TilthError, OSError) as error:
-            # All that is lost is space, until the cleaner comes where it did not land.
+            # The cleaner comes: the record of an aborted transaction and the note of one that landed stay until then.
             _log.warning("files_left", cause_id=str(self.id), reason=error)
+            return False
+        return True
 
 
 def rebase(

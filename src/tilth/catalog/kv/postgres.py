@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -35,7 +36,12 @@ from tilth.catalog.errors import (
 )
 from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.postgres_address import PostgresAddress
-from tilth.catalog.kv.postgres_presence import NEWS_CHARACTERS_MAX, NEWS_SEPARATOR, PostgresPresence
+from tilth.catalog.kv.postgres_presence import (
+    NEWS_CHARACTERS_MAX,
+    NEWS_SEPARATOR,
+    PostgresPresence,
+    is_shown_by_none,
+)
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
     FIRST_KEY,
@@ -67,6 +73,10 @@ _CHUNK_ROWS = 1000
 _FIRST_CHUNK_ROWS = 100
 #: What a network that vanished looks like to a kernel that is asked to notice.
 _KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
+#: All questions are by the key, in its order. A plan that was made when the table was small must not stay without it.
+_BY_KEY = "-c enable_seqscan=off -c enable_bitmapscan=off"
+#: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
+UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
 _COLLISIONS = (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected)
 
 _log = Log("catalog")
@@ -92,12 +102,16 @@ class PostgresKV:
         environment: Mapping[str, str] | None = None,
         *,
         news_of: Callable[[Iterable[bytes]], Collection[str]] = lambda keys: (),
+        check_upgrade: UpgradeCheck = lambda pairs, is_gone: None,
     ) -> None:
-        """`news_of` says what other servers hear of a commit, by its keys."""
+        """`news_of` says what other servers hear of a commit, by its keys; `check_upgrade` raises while a schema of an
+        older version must stay as it is.
+        """
         self._clock = clock
         self._address = address
         self._environment = os.environ if environment is None else environment
         self._news_of = news_of
+        self._check_upgrade = check_upgrade
         self._is_closed = False
         self._open()
         self._pool: ConnectionPool[_Writer] = ConnectionPool(
@@ -131,8 +145,9 @@ class PostgresKV:
         try:
             yield _View(self, connection)
         finally:
+            # After a ROLLBACK psycopg forgets its prepared statements, and each would be prepared anew.
             with suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
+                connection.execute("COMMIT")
             self._pool.putconn(connection)
 
     def commit(
@@ -164,8 +179,8 @@ class PostgresKV:
         """Return what shows other servers that this process is there."""
         return PostgresPresence(self._clock, self._connected, self._address.schema)
 
-    def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> int:
-        """Write keys and values into a store without any, all or none; return how many. Raises CatalogExistsError."""
+    def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
         with self._translated(), closing(self._connected()) as connection, connection.transaction():
             connection.execute(self._sql(text.LOCK_KEYS))
             if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
@@ -173,13 +188,10 @@ class PostgresKV:
                 raise CatalogExistsError(catalog=self._address.shown, hint=hint)
             version = connection.execute(self._sql(text.NEXT_VERSION)).fetchone()
             assert version is not None
-            written = 0
             with connection.cursor().copy(self._sql(text.COPY_KEYS)) as copy:
                 copy.set_types(["bytea", "bytea", "int8"])
                 for key, value in pairs:
                     copy.write_row((key, value, version[0]))
-                    written += 1
-            return written
 
     def close(self) -> None:
         if not self._is_closed:
@@ -281,7 +293,7 @@ class PostgresKV:
             "target_session_attrs": "read-write",
             **_KEEPALIVE,
         }
-        options = f"-c statement_timeout={STATEMENT_SECONDS}s -c idle_in_transaction_session_timeout=0"
+        options = f"-c statement_timeout={STATEMENT_SECONDS}s -c idle_in_transaction_session_timeout=0 {_BY_KEY}"
         return timeout | given | {"autocommit": True, "options": options}
 
     def _connected(self) -> Connection[TupleRow]:
@@ -296,12 +308,22 @@ class PostgresKV:
                 found = self._format(connection)
                 if found > text.FORMAT:
                     raise self._newer(found)
+                if 0 < found < text.FORMAT:
+                    # Servers of the older version would commit nothing any more.
+                    self._check_upgrade(
+                        partial(self._pairs, connection), partial(is_shown_by_none, connection, self._address.schema)
+                    )
                 for number in range(found, text.FORMAT):
                     connection.execute(self._sql(text.STEPS[number]))
                     connection.execute(self._sql(text.SET_FORMAT), (number + 1,))
             connection.execute(self._sql(text.REMOVE_OLD_WRITERS))
         if 0 < found < text.FORMAT:
             _log.info("catalog_upgraded", catalog=self._address.shown, found=found, now=text.FORMAT)
+
+    def _pairs(self, connection: Connection[TupleRow], start: bytes, end: bytes | None) -> list[tuple[bytes, bytes]]:
+        """Return keys and values of a span, as a schema of any version has them."""
+        rows = connection.execute(self._sql(text.SCAN), (start, end, None), binary=True).fetchall()
+        return [(row[0], row[1]) for row in rows]
 
     def _format(self, connection: Connection[TupleRow]) -> int:
         """Return the number of steps that have made the schema; 0: it is not there, or empty."""

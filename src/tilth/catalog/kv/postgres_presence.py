@@ -27,6 +27,8 @@ NEWS_CHARACTERS_MAX = 7000
 SETTLED_SECONDS = 3.0
 _TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp()) * 1000"
+#: Asked outside of a presence: whether nobody shows it; what is taken is given back with the transaction.
+_TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
 _GIVE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 
 _log = Log("catalog")
@@ -127,4 +129,14 @@ class PostgresPresence:
         return row is not None and bool(row[0])
 
     def _name(self, server: str) -> str:
-        return f"{self._schema}/{server}"
+        return _lock_name(self._schema, server)
+
+
+def is_shown_by_none(connection: Connection[TupleRow], schema: str, server: str) -> bool:
+    """Return whether the process with this id surely is not there, asked in a transaction."""
+    row = connection.execute(_TRY, (_lock_name(schema, server),)).fetchone()
+    return row is not None and bool(row[0])
+
+
+def _lock_name(schema: str, server: str) -> str:
+    return f"{schema}/{server}"

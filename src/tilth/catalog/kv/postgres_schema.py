@@ -44,10 +44,16 @@ BEGIN
         INSERT INTO {schema}.kv SELECT k, ''::bytea, version_ FROM unnest(guard_keys) AS n(k) ORDER BY k;
         DELETE FROM {schema}.kv WHERE k = ANY(guard_keys);
     END IF;
-    DELETE FROM {schema}.kv WHERE k = ANY(del_keys);
-    INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(new_keys, new_values) AS n(k, v) ORDER BY k;
-    INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(put_keys, put_values) AS n(k, v) ORDER BY k
-        ON CONFLICT (k) DO UPDATE SET v = excluded.v, ver = excluded.ver;
+    IF cardinality(del_keys) > 0 THEN
+        DELETE FROM {schema}.kv WHERE k = ANY(del_keys);
+    END IF;
+    IF cardinality(new_keys) > 0 THEN
+        INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(new_keys, new_values) AS n(k, v) ORDER BY k;
+    END IF;
+    IF cardinality(put_keys) > 0 THEN
+        INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(put_keys, put_values) AS n(k, v) ORDER BY k
+            ON CONFLICT (k) DO UPDATE SET v = excluded.v, ver = excluded.ver;
+    END IF;
     -- One notification a commit: it takes a lock of all databases of the server when it is sent.
     IF news <> '' THEN
         PERFORM pg_notify('{channel}', news);

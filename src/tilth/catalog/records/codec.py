@@ -24,6 +24,7 @@ from tilth.catalog.records.nouns import (
     TableVersion,
     TurnRecord,
 )
+from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta
 from tilth.model.lease import Lease, ReaderLease
 from tilth.model.mutation import Mutation
@@ -33,7 +34,7 @@ from tilth.model.server import Placement, ServerRecord
 from tilth.model.service import Switch
 from tilth.model.storage import Storage
 from tilth.model.table import Relation, Secrets
-from tilth.model.txn import Txn
+from tilth.model.txn import Txn, UnsweptTxn
 from tilth.model.warehouse import Drain, Warehouse
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
 FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
+UNSWEPT_TXNS = Codec(msgspec.msgpack.Decoder(UnsweptTxn))
 #: The first version was the offset alone.
 OFFSETS = Codec(
     msgspec.msgpack.Decoder(StoredOffset),
@@ -110,6 +112,7 @@ LEASES = Codec(msgspec.msgpack.Decoder(Lease))
 READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))
 SWITCHES = Codec(msgspec.msgpack.Decoder(Switch))
 STORAGES = Codec(msgspec.msgpack.Decoder(Storage))
+COPIES = Codec(msgspec.msgpack.Decoder(CopyNote))
 WAREHOUSES = Codec(msgspec.msgpack.Decoder(Warehouse))
 DRAINS = Codec(msgspec.msgpack.Decoder(Drain))
 PART_EVENTS = Codec(msgspec.msgpack.Decoder(PartEvent))

@@ -7,6 +7,7 @@ partition, and all partitions of a table, are one range each.
     ENTRY  table, partition, min block, max block, level, mutation -> Part | Mark | DropRange
     OFFSET Kafka table, topic, partition                           -> StoredOffset
     SUBSCRIPTION cluster id, topic id, group                       -> Subscription
+    COPY   table, replica, file                                    -> CopyNote
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from enum import Enum, unique
 
 from tilth.base.errors import CorruptError
 from tilth.catalog.kv.protocol import ALL_NEWS
+from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta
 from tilth.model.part import PartName
 
@@ -61,6 +63,8 @@ class Space(Enum):
     OPEN_TXN = b"X"
     #: id -> FinishedTxn
     FINISHED_TXN = b"Z"
+    #: id -> UnsweptTxn
+    UNSWEPT_TXN = b"x"
     OFFSET = b"O"
     #: cluster id, topic id, group -> Subscription
     SUBSCRIPTION = b"u"
@@ -82,6 +86,8 @@ class Space(Enum):
     AUDIT = b"a"
     #: name -> Storage
     STORAGE = b"o"
+    #: table, replica, file (empty: any file) -> CopyNote
+    COPY = b"y"
     #: name -> Warehouse
     WAREHOUSE = b"h"
     #: name -> ServerRecord
@@ -188,6 +194,11 @@ def unpack(key: bytes, kinds: str) -> list[str | int]:
 def entry_key(table: str, name: PartName, *, space: Space = Space.ENTRY) -> bytes:
     """The key of a part, mark or drop range (or, with Space.TRASH, of what was one)."""
     return pack(space, table, name.partition, name.min_block, name.max_block, name.level, name.mutation)
+
+
+def copy_key(note: CopyNote) -> bytes:
+    """Key of the note that a replica lacks a file."""
+    return pack(Space.COPY, note.table, note.replica, "" if note.file is None else note.file.name)
 
 
 def delta_key(table: str, delta: Delta) -> bytes:

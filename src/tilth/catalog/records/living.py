@@ -1,12 +1,15 @@
-"""Servers' processes that live, as their records say."""
+"""Servers' processes that live, as their records say, and whether one of another version may join them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
+from tilth.catalog.errors import ServerVersionError
 from tilth.catalog.kv import ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.small_commit import read
-from tilth.model.server import ServerRecord, server_of
+from tilth.model.server import ServerRecord, serve_together, server_of
 
 
 def server_key(name: str) -> bytes:
@@ -18,3 +21,36 @@ def live_server(view: ReadView, holder: str) -> ServerRecord | None:
     parts = server_of(holder)
     record = None if parts is None else read(view, server_key(parts[0]), codec.SERVERS)
     return record if record is not None and record.id == holder and record.lives else None
+
+
+def check_versions(others: Iterable[ServerRecord], version: str) -> None:
+    """Raises ServerVersionError, with the first server that lives and is of a version which is not served together with
+    this one.
+    """
+    for other in others:
+        if other.lives and not serve_together(other.version, version):
+            raise _version_error(other, version)
+
+
+def check_upgrade(
+    version: str, pairs: Callable[[bytes, bytes | None], Iterable[tuple[bytes, bytes]]], is_gone: Callable[[str], bool]
+) -> None:
+    """Make sure that nobody lives who would commit nothing any more once this version has changed the catalog's schema.
+
+    `pairs` are keys and values of a span; `is_gone` takes the id of a process. Raises ServerVersionError.
+    """
+    for key, value in pairs(*span(Space.SERVER)):
+        other = codec.SERVERS.decode(key, value)
+        if other.lives and not is_gone(other.id):
+            raise _version_error(other, version)
+
+
+def _version_error(other: ServerRecord, version: str) -> ServerVersionError:
+    theirs = other.version or "unknown"
+    hint = (
+        f"stop the server {other.name} and all others of version {theirs} first, or install version {theirs} here; only"
+        " patch versions, as 1.2.3 and 1.2.4, serve side by side: docs/operate/upgrade.md"
+    )
+    return ServerVersionError(
+        version=version, server=other.name, url=other.url or "none", server_version=theirs, hint=hint
+    )

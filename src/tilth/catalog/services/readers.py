@@ -76,12 +76,14 @@ class Readers:
         """Give the hold up; closing it again does nothing."""
         change(self._kv, self._clock, lambda _: Plan(result=None, deletes=[_key(lease)]))
 
-    def close_left_behind(self, living: Collection[str]) -> int:
-        """Close the leases of queries that ran in server processes which are not among the living; return how many.
+    def close_left_behind(self, holder: str, others: Collection[str]) -> int:
+        """Close the leases of queries that ran in former processes of this holder; return how many.
 
-        Readers outside go on.
+        `others`: names of servers that may run queries. Their leases are left alone: one that was ended because it
+        stood still may go on. Readers outside go on too.
         """
-        left = [each for each in self.list() if each.holder not in living and not each.is_outside]
+        kept = set(others) - {holder}
+        left = [each for each in self.list() if each.holder not in kept and not each.is_outside]
         for lease in left:
             self.close(lease)
         return len(left)

@@ -2,8 +2,9 @@
 
 Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
 is whose (tilth.membership), what a server's leases guard (leases.py).
-Always holds: a name is of one process at a time; a process that was ended never renews, but joins anew under the next
-epoch, so whatever it held may be taken without asking it. No clock of one server is compared with another's here.
+Always holds: a name is of one process at a time; all that live are of versions that fit; a process that was ended
+never renews, but joins anew under the next epoch, so whatever it held may be taken without asking it. No clock of one
+server is compared with another's here.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from tilth.catalog.errors import ServerNameTakenError, TooManyServersError
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.living import server_key
+from tilth.catalog.records.living import check_versions, server_key
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
+from tilth.catalog.services.services import SavedState
 from tilth.model.server import SERVERS_MAX, ServerRecord
 
 #: Written by each that joins: two that join at once do not draw the same number.
 _JOINED = pack(Space.STATE, "servers/joined")
 #: Names of servers that are to host nothing.
-_DRAINED = pack(Space.STATE, "servers/drained")
+_DRAINED = "servers/drained"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +48,11 @@ class Servers:
     def __init__(self, clock: Clock, kv: KeyValue) -> None:
         self._clock = clock
         self._kv = kv
+        self._state = SavedState(clock, kv)
 
     def join(self, joining: Joining) -> ServerRecord:
-        """Take the name under a new epoch. Raises ServerNameTakenError while another process lives under it, and
-        TooManyServersError.
+        """Take the name under a new epoch. Raises ServerNameTakenError while another process lives under it,
+        ServerVersionError while a server of a version that does not fit lives, and TooManyServersError.
         """
         now_ms, key = self._clock.now_ms(), server_key(joining.name)
 
@@ -59,8 +62,9 @@ class Servers:
                 if old.run == joining.run:
                     # An earlier try of this very call whose answer was lost.
                     return Plan(result=old)
-                hint = "give this server another name by --name, or stop the other one"
+                hint = "give this server another one by --set server.name=.., or stop the other one"
                 raise ServerNameTakenError(server=old.name, url=old.url or "none", hint=hint)
+            check_versions(read_all(view, codec.SERVERS, Space.SERVER), joining.version)
             record = ServerRecord(
                 name=joining.name,
                 epoch=1 if old is None else old.epoch + 1,
@@ -124,18 +128,10 @@ class Servers:
 
     def drains(self) -> dict[str, str]:
         """Return the names of the servers that are to host nothing, and why."""
-        found = read(self._kv, _DRAINED, codec.BLOBS)
-        return {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
+        return _drains(self._state.get(_DRAINED))
 
     def _change_drains(self, step: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        def plan(view: ReadView) -> Plan[None]:
-            found = view.get(_DRAINED)
-            old = read(view, _DRAINED, codec.BLOBS)
-            new = msgspec.msgpack.encode(step({} if old is None else msgspec.msgpack.decode(old, type=dict[str, str])))
-            puts = {_DRAINED: codec.BLOBS.encode(new)}
-            return Plan(result=None, preconditions=[unchanged(_DRAINED, found)], puts=puts)
-
-        change(self._kv, self._clock, plan)
+        self._state.change(_DRAINED, lambda found: msgspec.msgpack.encode(step(_drains(found))))
 
     def get(self, name: str) -> ServerRecord | None:
         return read(self._kv, server_key(name), codec.SERVERS)
@@ -169,6 +165,10 @@ class Servers:
             return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: codec.SERVERS.encode(new)})
 
         return change(self._kv, self._clock, plan)
+
+
+def _drains(found: bytes | None) -> dict[str, str]:
+    return {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
 
 
 def _has_ended(view: ReadView, key: bytes) -> bool:

@@ -37,6 +37,7 @@ _SPACES_OF_ONE = (
     Space.READER,
     Space.SWITCH,
     Space.VERSION,
+    Space.COPY,
 )
 
 #: Names of leases and of saved state that belong to one relation, with what follows its uuid. A uuid is never used
@@ -45,6 +46,7 @@ _NAMES_OF_ONE = (
     (Space.LEASE, "table/{uuid}"),
     (Space.LEASE, "consumer/{uuid}/"),
     (Space.STATE, "maintenance/trash/{uuid}"),
+    (Space.STATE, "maintenance/scrub/{uuid}"),
     (Space.STATE, "ingest/{uuid}/"),
 )
 

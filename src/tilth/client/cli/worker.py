@@ -23,7 +23,13 @@ from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
 
 def worker(
-    server: Annotated[str, typer.Option(help="Address of the server, as in http://host:7411.")],
+    server: Annotated[
+        str,
+        typer.Option(
+            help="Address of the server, as in http://host:7411; of several of one catalog with commas between: the "
+            "worker is at the first that answers, and goes on with the next one when that one is gone."
+        ),
+    ],
     warehouse: Annotated[str, typer.Option(help="The warehouse whose tasks it runs.")],
     master: Annotated[
         str | None, typer.Option(help="Where Spark computes: local[N], spark://.., yarn, k8s://..")
@@ -76,7 +82,7 @@ def worker(
         )
         process = WorkerNode(options, given.among(NODE_SETTINGS).texts, over=is_over)
         process.start()
-        console.print(Text(f"worker {shown} runs tasks of {warehouse} for {server} (Ctrl-C stops it)"))
+        console.print(Text(f"worker {shown} runs tasks of {warehouse} for {process.server} (Ctrl-C stops it)"))
         is_over.wait()
         bound_the_stop(process.kill_spark)
         process.stop("it was asked to stop")

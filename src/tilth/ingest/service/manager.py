@@ -95,15 +95,23 @@ class ConsumeManager:
         more. Raises NotHostedError when it is switched and another server has to end it.
         """
         self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id)
-        if kafka_uuid != ALL_TABLES:
-            self._check_hosted(self._kafka(kafka_uuid))
-        services = self._all() if kafka_uuid == ALL_TABLES else [self._find(kafka_uuid)]
+        if kafka_uuid == ALL_TABLES:
+            self.wait_stopped()
+            return
+        self._check_hosted(self._kafka(kafka_uuid))
+        service = self._find(kafka_uuid)
+        if service is not None:
+            service.wait_switched_off()
+
+    def wait_stopped(self) -> None:
+        """Wait until no consumer of this server runs any more, all of them being switched off. Raises
+        UnavailableError.
+        """
+        services = self._all()
         for service in services:
-            if service is not None:
-                service.wake()
+            service.wake()
         for service in services:
-            if service is not None:
-                service.wait_stopped()
+            service.wait_switched_off()
 
     def restart(self, kafka_uuid: str) -> None:
         """SYSTEM RESTART CONSUME: ends the consumers; new ones start unless the table is stopped."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
@@ -105,6 +105,8 @@ class KafkaService:
         #: Guards the state machine; whoever waits for consumers to end waits on the condition.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
+        #: Looks by number: the last that was begun, and the last from which follows what runs.
+        self._looks_begun = self._looks_seen = 0
         self._lifecycle = ServiceLifecycle()
         self._definitions: Definitions | None = None
         self._broker: BrokerClient | None = None
@@ -141,13 +143,20 @@ class KafkaService:
         self._is_look_due = True
         self._wake.set()
 
-    def wait_stopped(self) -> None:
-        """Wait until the service has seen the switch and no consumer runs.
+    def wait_switched_off(self) -> None:
+        """Look at once, and wait until the service has seen its switch and no consumer runs.
 
         Raises UnavailableError if one does not end.
         """
+        with self._lock:
+            # A look under way may have read the former switch, and start consumers that had ended for a restart.
+            wanted = self._looks_begun + 1
+        self.wake()
+        self._wait_for(lambda: self._is_stopped() and (self._looks_seen >= wanted or self._stopping.is_set()))
+
+    def _wait_for(self, is_so: Callable[[], bool]) -> None:
         with self._changed:
-            is_over = self._changed.wait_for(self._is_stopped, STOP_SECONDS_MAX)
+            is_over = self._changed.wait_for(is_so, STOP_SECONDS_MAX)
         if not is_over:
             raise UnavailableError("a consumer does not end", table=full_name(self._kafka), seconds=STOP_SECONDS_MAX)
 
@@ -309,7 +318,9 @@ class KafkaService:
                 if (self._is_look_due or is_over or is_switching) and not self._holds:
                     self._is_look_due = False
                     looked = self._clock.monotonic()
-                    self._looked(self._look())
+                    with self._lock:
+                        self._looks_begun = number = self._looks_begun + 1
+                    self._looked(self._look(), number)
                 else:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
@@ -321,12 +332,13 @@ class KafkaService:
             self._clock.wait(self._wake, seconds)
         self._end()
 
-    def _looked(self, look: TableObservation) -> None:
+    def _looked(self, look: TableObservation, number: int) -> None:
         with self._changed:
             if self._holds:
                 # Somebody began to move offsets while we looked: what we saw is old by now.
                 self._is_look_due = True
                 return
+            self._looks_seen = number
             self._wakeups += 1
             self._last_wakeup_ms = self._clock.now_ms()
             instructions = self._lifecycle.looked(look, now_ms=self._last_wakeup_ms)
@@ -347,6 +359,9 @@ class KafkaService:
             self._clock.wait(self._wake, TROUBLE_SECONDS)
             self._wake.clear()
             self._take_ends()
+        with self._changed:
+            # Whoever waits for a look waits in vain from now on.
+            self._changed.notify_all()
         self._consumers.release()
         self._close_broker()
 
@@ -489,7 +504,7 @@ class KafkaService:
         try:
             self._perform(instructions)
             self._wake.set()
-            self.wait_stopped()
+            self._wait_for(self._is_stopped)
             yield
         finally:
             with self._lock:

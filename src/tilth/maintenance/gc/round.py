@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilth.base.clock import Clock
 from tilth.base.errors import UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog, Update
+from tilth.catalog import Update
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
-from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.duty import DutyTable
 from tilth.maintenance.work.leases import TableLeases
-from tilth.maintenance.work.watch import TableWatch
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.storage import Roots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcTable:
+@dataclass(frozen=True, slots=True)
+class GcTable(DutyTable):
     """One table as collecting sees it."""
-
-    context: TableContext
-    is_cancelled: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def clock(self) -> Clock:
-        return self.context.server.clock
-
-    @property
-    def catalog(self) -> Catalog:
-        return self.context.server.catalog
 
     @property
     def root(self) -> Roots:
@@ -47,16 +33,8 @@ class GcTable:
         return self.context.server.rng
 
     @property
-    def watch(self) -> TableWatch:
-        return self.context.watch
-
-    @property
     def table_leases(self) -> TableLeases:
         return self.context.server.table_leases
-
-    @property
-    def uuid(self) -> str:
-        return self.watch.uuid
 
     @property
     def settings(self) -> GcSettings:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng, new_rng
@@ -45,6 +45,7 @@ from tilth.maintenance.stats import (
     OpRow,
     OpRun,
     OptimizeReport,
+    ScrubRow,
 )
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
@@ -64,6 +65,8 @@ REFRESH_MS = 30_000
 REFRESH_SHARE = 10
 CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
+#: So long a statement waits until switches have been read.
+REFRESH_SECONDS_MAX = 10.0
 #: While it is disabled, the log says so this often.
 DISABLED_LOG_SECONDS = 300.0
 #: Ops whose waiting bytes are shown as numbers.
@@ -137,6 +140,9 @@ class MaintenanceManager:
         #: Tables about which something is to be read anew.
         self._woken: set[str] = set()
         self._must_refresh = True
+        #: Refreshes of all tables, for those who wait for the next one.
+        self._refreshed = threading.Condition()
+        self._refreshes_begun = self._refreshes_ended = 0
         #: Of the manager's thread alone: the choices by table, and the times of its other duties.
         self._served: dict[str, int] = {}
         self._turns = 0
@@ -178,6 +184,21 @@ class MaintenanceManager:
             else:
                 self._woken.add(table_uuid)
         self._awake.set()
+
+    def wait_refreshed(self) -> None:
+        """Wait until the switches have been read anew, so that nothing more is begun by the former ones. Raises
+        UnavailableError.
+        """
+        if self._thread is None:
+            return
+        with self._refreshed:
+            wanted = self._refreshes_begun + 1
+            self.wake()
+            if not self._refreshed.wait_for(lambda: self._refreshes_ended >= wanted, REFRESH_SECONDS_MAX):
+                hint = "it will, as soon as it can read the catalog; the switch is stored"
+                raise UnavailableError(
+                    "the maintenance has not looked at its switches yet", seconds=REFRESH_SECONDS_MAX, hint=hint
+                )
 
     def scanned(self, table_uuids: Iterable[str]) -> None:
         """Count that a query begins to read these tables: the more are read, the more it is worth to merge them."""
@@ -296,6 +317,13 @@ class MaintenanceManager:
         """
         return self._registry.get(table_uuid).command().garbage.run_now(partition, is_forced=is_forced)
 
+    def scrub_now(self, table_uuid: str) -> list[ScrubRow]:
+        """Compare all copies of the table's files with their checksums, and make wrong ones anew; a row for each place.
+
+        Raises TableNotFoundError, and what a task failed with.
+        """
+        return self._registry.get(table_uuid).command().copies.scrub_now()
+
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         """Ask what runs in the partition, or anywhere in the table, to end; return how many runs.
 
@@ -329,12 +357,17 @@ class MaintenanceManager:
                 self._must_refresh = False
                 self._woken.clear()
             self._refreshed_ms = now_ms
+            with self._refreshed:
+                self._refreshes_begun = number = self._refreshes_begun + 1
             try:
                 gone = self._registry.refresh()
             except TilthError:
                 # What was not read is still news.
                 self._must_refresh = True
                 raise
+            with self._refreshed:
+                self._refreshes_ended = number
+                self._refreshed.notify_all()
             ended = self._clock.monotonic()
             self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
             for table in gone:

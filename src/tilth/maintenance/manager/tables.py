@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilth.maintenance.copies.op import CopyCommands
 from tilth.maintenance.deltas.op import delta_ops
 from tilth.maintenance.flush.commands import FlushCommands
 from tilth.maintenance.gc.commands import GcCommands
@@ -26,6 +27,7 @@ class TableCommands:
     flushes: FlushCommands
     mutations: MutateCommands
     garbage: GcCommands
+    copies: CopyCommands
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,9 +52,9 @@ class TableOps:
 
 def ops_of(context: TableContext) -> TableOps:
     merges, mutations, flushes = MergeCommands(context), MutateCommands(context), FlushCommands(context)
-    garbage = GcCommands(context)
+    garbage, copies = GcCommands(context), CopyCommands(context)
     return TableOps(
         context.watch,
-        (merges.op, mutations.op, flushes.op, *delta_ops(context), *garbage.ops),
-        TableCommands(merges, flushes, mutations, garbage),
+        (merges.op, mutations.op, flushes.op, *delta_ops(context), *garbage.ops, *copies.ops),
+        TableCommands(merges, flushes, mutations, garbage, copies),
     )

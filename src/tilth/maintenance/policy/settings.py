@@ -25,7 +25,7 @@ from tilth.base.settings import (
     table_setting,
     within,
 )
-from tilth.base.units import parse_bytes, parse_seconds
+from tilth.base.units import MIB, parse_bytes, parse_seconds
 
 
 class MergePolicy(StrEnum):
@@ -459,6 +459,28 @@ class DeltaSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubSettings:
+    """Settings of how often a table's files are compared with their checksums, and how fast."""
+
+    interval: float = table_setting(
+        "scrub_interval",
+        604_800.0,
+        within(parse_seconds, 0),
+        "Time between two readings of all copies of all files, which find damage before a query does. Shorter: it is "
+        "found sooner. Longer: less is read. 0: files are not read for that.",
+        unit="s",
+    )
+    bytes_per_second: int = table_setting(
+        "scrub_bytes_per_second",
+        16 * MIB,
+        within(parse_bytes, 0, words="0 bytes and up"),
+        "Bytes of files that such a reading takes in a second at most, over several rounds. More: it is over sooner. "
+        "Less: disks and network are left to others. 0: files are not read for that.",
+        unit="bytes",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
     """Maintenance's share of a table's settings."""
 
@@ -466,6 +488,7 @@ class TableSettings:
     merge_partitions: PartitionSettings = contained(PartitionSettings)
     mutate: MutateSettings = contained(MutateSettings)
     gc: GcSettings = contained(GcSettings)
+    scrub: ScrubSettings = contained(ScrubSettings)
     gc_partitions: GcPartitionSettings = contained(GcPartitionSettings)
     priority: int = table_setting(
         "maintenance_priority",

@@ -299,6 +299,6 @@ class Attempts(Generic[WorkT, FactsT]):
         try:
             for made_of, part in written.parts:
                 remove_row_map(made_of.layout.folder, part.file.name)
-        except OSError as error:
+        except (OSError, TilthError) as error:
             # All that is lost is space: they go with their parts.
             _log.warning("row_maps_left", cause_id=str(written.txn.id), table=self._watch.name, reason=error)

@@ -1,8 +1,10 @@
-"""Remover of what did not land: files of aborted and lost transactions, folders of dropped tables, old records.
+"""Remover of what did not land: files of aborted and lost transactions and of tries that failed, folders of dropped
+tables, old records.
 
 Covers: the end of transactions without a commit, of tables past UNDROP, of finished transactions and part events.
 Does not cover: parts that were replaced (gc/part_gc.py).
-Always holds: a transaction's files go only after its record says that it can never commit; files are found by name;
+Always holds: a transaction's files go only after its record says that it can never commit, or landed without them, as
+the note that came with its commit says (`transactions.unswept`); files are found by name;
 a dropped table's record goes before its folder, and a note makes sure that the folder follows. A server leaves alone
 what another one that lives works on; one of them, the steward, cleans up after those that are gone.
 """
@@ -20,10 +22,11 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
+from tilth.maintenance.work.left_files import sweep_again
 from tilth.model.server import STEWARD, hosts_all, server_of
 from tilth.model.table import KafkaDef, full_name
-from tilth.model.txn import Txn, TxnState
-from tilth.storage import FilesLeftError, Roots, clean_transaction, drop_table_folder, parse_root
+from tilth.model.txn import Txn, TxnState, UnsweptTxn
+from tilth.storage import Roots, drop_table_folder, parse_root
 
 #: A running transaction that nobody works on is lost after this.
 LOST_AFTER_MS = 600_000
@@ -46,8 +49,6 @@ LEDGER_KEPT_MAX = 10_000
 LEDGER_SETTLED_MS = 600_000
 #: Folders of tables whose records are going or gone.
 _FOLDERS = "maintenance/folders"
-#: Files of transactions that could not be removed while those counted before them could.
-_LEFT = "maintenance/files-left"
 
 _log = Log("maintenance")
 
@@ -75,6 +76,8 @@ class Cleaner:
         self._grace_ms = grace_ms
         #: When an aborted transaction was first seen.
         self._aborted_ms: dict[int, int] = {}
+        #: When one that landed was first seen with files that nobody removes.
+        self._unswept_ms: dict[int, int] = {}
         self._trimmed_ms = 0
         #: Dropped tables looked at so far.
         self._forgotten = 0
@@ -84,12 +87,17 @@ class Cleaner:
         """End what an earlier run left; return how many transactions."""
         # First, for a transaction that begins meanwhile is of one that lives.
         unfinished = self._catalog.transactions.unfinished()
+        unswept = self._catalog.transactions.unswept()
         living = self._others()
         left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
             # Where its storage is away, later.
             self._guarded("clean_transaction", str(txn.id), partial(self._remove, txn))
+        for each in unswept:
+            # The tasks of a server that has died may write on elsewhere: what they may leave has its turn in `tick`.
+            if each.txn.id < self._began and each.txn.server not in living and not each.may_write_on:
+                self._guarded("sweep_transaction", str(each.txn.id), partial(self._sweep, each))
         return len(left)
 
     def tick(self) -> None:
@@ -97,6 +105,7 @@ class Cleaner:
         now_ms = self._clock.now_ms()
         unfinished = self._catalog.transactions.unfinished()
         self._clean_transactions(unfinished, now_ms)
+        self._guarded("sweep_transactions", "-", partial(self._sweep_transactions, now_ms))
         if not self._hosts(STEWARD):
             return
         over = [
@@ -129,6 +138,24 @@ class Cleaner:
             if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
                 work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
             self._guarded("clean_transaction", str(txn.id), work)
+
+    def _sweep_transactions(self, now_ms: int) -> None:
+        """Remove what failed tries have left of transactions that landed and that nobody else does it for."""
+        transactions = self._catalog.transactions
+        transactions.forget_swept()
+        # In this order: what has landed is live until it is swept.
+        unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
+        ids = {each.txn.id for each in unswept}
+        self._unswept_ms = {txn: seen_ms for txn, seen_ms in self._unswept_ms.items() if txn in ids}
+        left = [each for each in unswept if each.txn.id not in live | swept]
+        others = self._others() if left else set()
+        for each in left:
+            is_own = each.txn.server == self._catalog.server
+            if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
+                continue
+            since_ms = self._unswept_ms.setdefault(each.txn.id, now_ms)
+            if not each.may_write_on or now_ms - since_ms >= self._grace_ms:
+                self._guarded("sweep_transaction", str(each.txn.id), partial(self._sweep, each))
 
     def _others(self) -> set[str]:
         """Return the ids of other servers that live."""
@@ -168,19 +195,19 @@ class Cleaner:
         with self._lock:
             if self._catalog.transactions.resolve(txn.id) is not TxnState.ABORTED:
                 return
-            also = self._left().get(txn.id, ())
-            try:
-                files = clean_transaction(self._root, txn, also=also)
-            except FilesLeftError as error:
-                still = list(error.left)
-                if still:
-                    self._change_left(lambda left: {**left, txn.id: still})
-                raise
+            files = sweep_again(self._catalog, self._root, txn)
             self._catalog.transactions.forget(txn.id)
-            if also:
-                self._change_left(lambda left: {each: files for each, files in left.items() if each != txn.id})
             self._aborted_ms.pop(txn.id, None)
         _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
+
+    def _sweep(self, unswept: UnsweptTxn) -> None:
+        # The files of a table that is gone for good go with its folder, and nobody finds its storage any more.
+        outputs = (each for each in unswept.txn.outputs if self._catalog.storage_of(each.table) is not None)
+        txn = msgspec.structs.replace(unswept.txn, outputs=tuple(outputs))
+        with self._lock:
+            files = sweep_again(self._catalog, self._root, txn, keep=frozenset(unswept.keep))
+            self._catalog.transactions.sweep_done(txn.id)
+        _log.info("transaction_swept", cause_id=str(txn.id), actor=txn.actor, files=files)
 
     def _remove_folders(self) -> None:
         folders = self._folders()
@@ -214,15 +241,6 @@ class Cleaner:
 
         self._catalog.state.change(_FOLDERS, change)
 
-    def _left(self) -> dict[int, list[str]]:
-        return _decoded_left(self._catalog.state.get(_LEFT))
-
-    def _change_left(self, step: Callable[[dict[int, list[str]]], dict[int, list[str]]]) -> None:
-        def change(found: bytes | None) -> bytes:
-            return msgspec.msgpack.encode(step(_decoded_left(found)))
-
-        self._catalog.state.change(_LEFT, change)
-
     def _trim(self, now_ms: int) -> None:
         txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
@@ -253,7 +271,3 @@ class Cleaner:
             work()
         except (TilthError, OSError) as error:
             _log.warning(f"{action}_failed", cause_id=cause_id, reason=error)
-
-
-def _decoded_left(found: bytes | None) -> dict[int, list[str]]:
-    return {} if found is None else msgspec.msgpack.decode(found, type=dict[int, list[str]])

@@ -18,13 +18,14 @@ from dataclasses import dataclass
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import CorruptError, TilthError
+from tilth.base.errors import CorruptError, RetryError, TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
+from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.snapshot import Snapshot
-from tilth.storage import Roots, check_file, check_size, data_folder, stamp_of
+from tilth.storage import Folder, Roots, check_copies, check_file, check_size, data_folder, stamp_of
 
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
@@ -102,6 +103,20 @@ class DamageBook:
         wanted = _wanted(parts, deltas).get(path.rpartition("/")[2])
         return None if wanted is None else self._check(table, wanted)
 
+    def has_other_copies(self, snapshot: Snapshot, error: TilthError) -> bool:
+        """Return whether a query of the snapshot may succeed with copies in other replicas than those that it met;
+        wrong ones are known then.
+        """
+        table = snapshot.table.uuid
+        root = self._root.of(table)
+        path = error.facts.get("file", "")
+        wanted = _wanted(snapshot.parts, snapshot.deltas).get(path.rpartition("/")[2])
+        if not root.replicas or wanted is None:
+            return False
+        if isinstance(error, CorruptError):
+            return self._check(table, wanted) is None
+        return isinstance(error, UnavailableError | RetryError)
+
     def check_sizes(self, snapshot: Snapshot) -> None:
         """Take note of all files of the snapshot that are missing, cut or too long, and look whether those in the book
         are good again. Raises StoreAwayError."""
@@ -167,6 +182,8 @@ class DamageBook:
         """Read the file; what is wrong with it, which then stands in the book."""
         folder = data_folder(self._root, table)
         stamp: tuple[int, ...] = ()
+        if folder.root.replicas:
+            self._note_wrong_copies(table, folder, wanted.file)
         try:
             stamp = stamp_of(folder, wanted.file.name)
             check_file(folder, wanted.file, is_delta=wanted.is_delta)
@@ -192,6 +209,16 @@ class DamageBook:
         if before is not None:
             self._forget([before], "its bytes are right again")
         return None
+
+    def _note_wrong_copies(self, table: str, folder: Folder, file: DataFile) -> None:
+        """Let wrong copies be made anew where a right one is left."""
+        check = check_copies(folder, file)
+        if check.is_good_in_one(folder.root):
+            now_ms = self._clock.now_ms()
+            self._catalog.copies.note(
+                CopyNote(table=table, replica=replica, file=file, since_ms=now_ms, reason=reason)
+                for replica, reason in check.wrong.items()
+            )
 
     def _note(self, found: DamagedFile) -> None:
         key = found.table, found.file.name

@@ -42,6 +42,11 @@ class DamagedParts:
         """Count what the book says of the table too, from now on."""
         self._book, self._table = book, table
 
+    def report(self, error: Exception, parts: Iterable[Part], deltas: Iterable[Delta]) -> None:
+        """Let the book look at the file that the error names."""
+        if self._book is not None:
+            self._book.report(self._table, error, parts, deltas)
+
     def found(
         self, error: Exception, sources: Iterable[Part], changes: Mapping[str, Iterable[Delta]], now_ms: int
     ) -> str | None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tilth.catalog import NotHostedError
 from tilth.model.server import ServerRecord
+from tilth.model.service import ServiceKind
 from tilth.sql.results.answer import Outcome
 
 _unanswered: ContextVar[set[str] | None] = ContextVar("unanswered", default=None)
@@ -31,6 +32,11 @@ class Peers(Protocol):
     def tables(self, name: str) -> list[pa.Table]:
         """Return the rows that the others have of a system table of servers; who does not answer is noted."""
 
+    def wait_stopped(self, service: ServiceKind) -> None:
+        """Wait until the others have stopped a service of all tables, as the catalog says; who does not say that it has
+        is noted.
+        """
+
     def servers(self) -> tuple[ServerRecord, ...]:
         """Return all servers that live, this one among them."""
 
@@ -46,6 +52,9 @@ class NoPeers:
 
     def tables(self, name: str) -> list[pa.Table]:
         return []
+
+    def wait_stopped(self, service: ServiceKind) -> None:
+        """There is nobody to wait for."""
 
     def servers(self) -> tuple[ServerRecord, ...]:
         return ()
@@ -67,7 +76,7 @@ def noting_unanswered() -> Iterator[set[str]]:
 
 
 def note_unanswered(text: str) -> None:
-    """Say that rows of a server are missing, and why."""
+    """Say what a server has not answered, and why."""
     found = _unanswered.get()
     if found is not None:
         found.add(text)

@@ -55,6 +55,8 @@ class PreparedInsert:
     label: str = ""
     #: Too large to be one of a group.
     is_large: bool = False
+    #: Copies of its files that it asks for; 0: as many as the table says.
+    quorum: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,7 @@ from tilth.sql.grammar.statements import (
     UseDatabase,
 )
 from tilth.sql.grammar.storage_statements import (
+    AlterStorage,
     CreateStorage,
     DropStorage,
     ShowCreateStorage,
@@ -104,6 +105,7 @@ __all__ = [
     "AddColumn",
     "AlterOperation",
     "AlterServer",
+    "AlterStorage",
     "AlterTable",
     "AlterWarehouse",
     "AlterWorker",

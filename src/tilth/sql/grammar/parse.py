@@ -53,6 +53,7 @@ from tilth.sql.grammar.statements import (
 )
 from tilth.sql.grammar.storage_statements import DropStorage
 from tilth.sql.grammar.storages import (
+    parse_alter_storage,
     parse_drop_storage,
     parse_show_create_storage,
     parse_show_storages,
@@ -270,6 +271,8 @@ def _alter(cursor: Cursor) -> Statement:
         return parse_alter_worker(cursor)
     if cursor.take("SERVER"):
         return parse_alter_server(cursor)
+    if cursor.take("STORAGE"):
+        return parse_alter_storage(cursor)
     return parse_alter(cursor)
 
 

@@ -80,6 +80,7 @@ from tilth.sql.grammar.statements import (
     UseDatabase,
 )
 from tilth.sql.grammar.storage_statements import (
+    AlterStorage,
     CreateStorage,
     DropStorage,
     ShowCreateStorage,
@@ -310,14 +311,23 @@ def _query(query: Query) -> str:
 
 def _storage(statement: StorageStatement) -> str:
     match statement:
-        case CreateStorage(storage=name, root=root, if_not_exists=if_not_exists):
-            return f"CREATE STORAGE {_if_not_exists(if_not_exists)}{quoted_name(name)} ROOT {quoted_string(root)}"
+        case CreateStorage(storage=name, if_not_exists=if_not_exists):
+            return f"CREATE STORAGE {_if_not_exists(if_not_exists)}{quoted_name(name)} {_places(statement)}"
+        case AlterStorage(storage=name, replica=replica):
+            return f"ALTER STORAGE {quoted_name(name)} RESTORE REPLICA {quoted_string(replica)}"
         case DropStorage(storage=name, if_exists=if_exists):
             return f"DROP STORAGE {_if_exists(if_exists)}{quoted_name(name)}"
         case ShowStorages(like=like):
             return f"SHOW STORAGES{_like(like)}"
         case ShowCreateStorage(storage=name):
             return f"SHOW CREATE STORAGE {quoted_name(name)}"
+
+
+def _places(statement: CreateStorage) -> str:
+    if not statement.replicas:
+        return f"ROOT {quoted_string(statement.root)}"
+    quorum = "" if statement.quorum is None else f" QUORUM {statement.quorum}"
+    return f"REPLICAS ({', '.join(map(quoted_string, statement.replicas))}){quorum}"
 
 
 def _warehouse(statement: WarehouseStatement) -> str:

@@ -461,12 +461,13 @@ class SwitchService:
 class RunVerb(StrEnum):
     FLUSH = "FLUSH"
     VERIFY = "VERIFY"
+    SCRUB = "SCRUB"
     GC = "GC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunService:
-    """SYSTEM FLUSH | VERIFY | GC: once, now."""
+    """SYSTEM FLUSH | VERIFY | SCRUB | GC: once, now."""
 
     verb: RunVerb
     name: Name

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateStorage:
-    """CREATE STORAGE name ROOT 'address'"""
+    """CREATE STORAGE name ROOT 'address', or REPLICAS ('address', ..) QUORUM n"""
 
     storage: str
-    root: str
+    #: Empty where there are replicas.
+    root: str = ""
+    replicas: tuple[str, ...] = ()
+    #: Copies of a file before a commit names it; None: more than half of them.
+    quorum: int | None = None
     if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterStorage:
+    """ALTER STORAGE name RESTORE REPLICA 'address'"""
+
+    storage: str
+    replica: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,4 +42,4 @@ class ShowCreateStorage:
     storage: str
 
 
-StorageStatement = CreateStorage | DropStorage | ShowStorages | ShowCreateStorage
+StorageStatement = CreateStorage | AlterStorage | DropStorage | ShowStorages | ShowCreateStorage

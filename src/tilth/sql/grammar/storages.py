@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from tilth.sql.grammar.phrases import take_if_exists, take_if_not_exists
-from tilth.sql.grammar.storage_statements import CreateStorage, DropStorage, ShowCreateStorage, ShowStorages
+from tilth.sql.grammar.storage_statements import (
+    AlterStorage,
+    CreateStorage,
+    DropStorage,
+    ShowCreateStorage,
+    ShowStorages,
+)
 from tilth.sql.grammar.text.cursor import Cursor
 
 _NAME = "the name of a storage"
@@ -13,11 +19,33 @@ def parse_create_storage(cursor: Cursor) -> CreateStorage:
     """Read what follows CREATE STORAGE."""
     if_not_exists = take_if_not_exists(cursor)
     name = cursor.name(_NAME)
-    cursor.expect("ROOT")
+    if cursor.choose("ROOT", "REPLICAS") == "REPLICAS":
+        return _replicas(cursor, name, if_not_exists=if_not_exists)
+    return CreateStorage(storage=name, root=_address(cursor, "of the storage"), if_not_exists=if_not_exists)
+
+
+def parse_alter_storage(cursor: Cursor) -> AlterStorage:
+    """Read what follows ALTER STORAGE."""
+    name = cursor.name(_NAME)
+    cursor.expect("RESTORE", "REPLICA")
+    return AlterStorage(storage=name, replica=_address(cursor, "of the replica"))
+
+
+def _replicas(cursor: Cursor, name: str, *, if_not_exists: bool) -> CreateStorage:
+    cursor.expect_symbol("(")
+    replicas = [_address(cursor, "of a replica")]
+    while cursor.take_symbol(","):
+        replicas.append(_address(cursor, "of a replica"))
+    cursor.expect_symbol(")")
+    quorum = cursor.integer("a number of replicas") if cursor.take("QUORUM") else None
+    return CreateStorage(storage=name, replicas=tuple(replicas), quorum=quorum, if_not_exists=if_not_exists)
+
+
+def _address(cursor: Cursor, whose: str) -> str:
     if not cursor.is_string():
-        hint = "put it in single quotes: ROOT 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=..'"
-        raise cursor.expected("the address of the storage", hint=hint)
-    return CreateStorage(storage=name, root=cursor.string("the address"), if_not_exists=if_not_exists)
+        hint = "put it in single quotes: 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=..'"
+        raise cursor.expected(f"the address {whose}", hint=hint)
+    return cursor.string("the address")
 
 
 def parse_drop_storage(cursor: Cursor) -> DropStorage:

@@ -43,6 +43,8 @@ SERVICE_WORDS = {
     "GC": ServiceKind.GC,
     "FLUSH": ServiceKind.FLUSH,
     "DELTAS": ServiceKind.DELTA,
+    "REPLICATION": ServiceKind.REPLICATE,
+    "SCRUBS": ServiceKind.SCRUB,
 }
 #: A switch that turns back later than this was not meant to.
 _DURATION_SECONDS_MAX = 3650 * 86400
@@ -77,7 +79,7 @@ _SYSTEM_REFUSED = {
     "DROP": "SYSTEM RESET CONSUME OFFSET changes offsets, DROP TABLE drops tables",
     "SHUTDOWN": "stop the process of `tilth serve` by SIGTERM",
     "KILL": "stop the process of `tilth serve` by SIGTERM",
-    "RESTORE": "there are no replicas: leave it out",
+    "RESTORE": "ALTER STORAGE name RESTORE REPLICA 'address' fills one that has lost its files",
     "UNFREEZE": "files of parts never change: nothing is frozen",
     "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
 }
@@ -86,9 +88,8 @@ _SWITCHES_REFUSED = {
     "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
     "TTL": "rows expire by SYSTEM STOP | START GC and MERGES",
     "MOVES": "parts do not move: there is one store",
-    "FETCHES": "there are no replicas",
-    "REPLICATION": "there are no replicas",
-    "REPLICATED": "there are no replicas",
+    "FETCHES": "SYSTEM STOP | START REPLICATION says whether missing copies are made",
+    "REPLICATED": "SYSTEM STOP | START REPLICATION says whether missing copies are made",
     "DISTRIBUTED": "there is nothing to send: SYSTEM STOP CONSUME stops ingestion",
     "CLUSTERING": "there is no such service",
     "MATERIALIZEDMYSQL": "there is no such service",
@@ -106,7 +107,7 @@ def parse_system(cursor: Cursor) -> Statement:
     for word, hint in _SYSTEM_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"SYSTEM {word} is not supported", hint=hint)
-    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "GC", "FORCE")
+    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "SCRUB", "GC", "FORCE")
     if verb == "RESET":
         cursor.expect("CONSUME", "OFFSET")
         return _reset(cursor)

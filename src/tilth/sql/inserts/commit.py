@@ -48,7 +48,7 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
         tasks=1,
         labels=tuple((insert.label, insert.rows.num_rows) for insert in inserts if insert.label),
     )
-    layout = layout_of(table, services.root)
+    layout = layout_of(table, services.root, quorum=max(insert.quorum for insert in inserts))
 
     def write(txn: int) -> Sequence[WrittenPart]:
         if inserts[0].is_large and not table.unique_key:

@@ -197,7 +197,7 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Write the rows and commit them, perhaps with those of others."""
     _check_size(call, rows.nbytes)
-    shaped = shaped_rows(layout_of(table, services.root), rows, is_numbered=True)
+    shaped = shaped_rows(layout_of(table, services.root, quorum=call.settings.insert_quorum), rows, is_numbered=True)
     if not shaped.num_rows:
         return _inserted(table, 0)
     if not services.catalog.throttle.is_calm(table):
@@ -215,6 +215,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
         table=table,
         rows=shaped,
         label=settings.insertion_label,
+        quorum=settings.insert_quorum,
         is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
     )
     if insert.is_large or not _is_grouped(services, call, table):
@@ -262,6 +263,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             is_partial=target.is_partial,
             txn=txn,
             tasks_max=tasks_max,
+            quorum=call.settings.insert_quorum,
         )
         spec = services.dispatcher.new_spec(
             TaskKind.INSERT,

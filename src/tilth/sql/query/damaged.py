@@ -36,6 +36,8 @@ from tilth.sql.settings import SessionSettings
 
 #: How often a query begins anew because another part turned out to be damaged; then the error stands.
 TRIES_MAX = 50
+#: How often a query begins anew because another replica may have what it could not read.
+COPIES_TRIED_MAX = 5
 #: Parts that a notice names; the others it counts.
 NAMED_MAX = 5
 
@@ -74,6 +76,7 @@ class QueryParts:
         #: Of this try, as snapshots were taken.
         self._snapshots: list[Snapshot] = []
         self.left_out: list[LeftOut] = []
+        self._tries_of_copies = 0
 
     @property
     def may_begin_early(self) -> bool:
@@ -102,7 +105,13 @@ class QueryParts:
 
     def may_try_again(self, error: TilthError) -> bool:
         """True if the query may succeed without what the error is about."""
-        return self._skips and self._learns(error)
+        return self._finds_other_copies(error) or (self._skips and self._learns(error))
+
+    def _finds_other_copies(self, error: TilthError) -> bool:
+        self._tries_of_copies += 1
+        if self._tries_of_copies > COPIES_TRIED_MAX:
+            return False
+        return any(self._book.has_other_copies(snapshot, error) for snapshot in self._snapshots)
 
     def named(self, error: TilthError) -> TilthError:
         """Return the error with the part that it is about, if a file is why."""

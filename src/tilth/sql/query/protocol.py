@@ -187,6 +187,8 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     txn: int
     #: As the transaction has declared them.
     tasks_max: int
+    #: Copies of its files that the statement asks for; 0: as many as the table says.
+    quorum: int = 0
 
 
 class InsertResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,7 @@ from tilth.sql.context.lifetimes import trash_lifetime_ms
 from tilth.sql.context.services import Services
 from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
 from tilth.sql.grammar import CreateTable
-from tilth.storage import StorageSettings
+from tilth.storage import StorageSettings, StoreRoot, insert_quorum
 
 _SCOPE = "partition_level_unique_keys"
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
@@ -92,13 +92,14 @@ def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterab
         )
 
 
-def check_storage_stays(table: TableDef, changes: Mapping[str, str], reset: Iterable[str]) -> None:
-    """Raises BadAlterError for another storage: files are not moved."""
+def check_storage_stays(table: TableDef, root: StoreRoot, changes: Mapping[str, str], reset: Iterable[str]) -> None:
+    """Raises BadAlterError for another storage: files are not moved; and BadQuorumError for more copies than it has."""
     settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
     now, then = (read_settings(StorageSettings, each).storage_policy for each in (table.settings, settings))
     if now != then:
         hint = "create a table with the other storage_policy, then INSERT .. SELECT"
         raise BadAlterError("a table stays in its storage", table=full_name(table), storage=now, hint=hint)
+    root.with_quorum(insert_quorum(settings))
 
 
 def _scope(settings: Mapping[str, str]) -> bool:

@@ -19,11 +19,20 @@ from tilth.model.storage import DEFAULT_STORAGE, Storage
 from tilth.model.table import Relation, TableDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.services import Call, Services
-from tilth.sql.grammar import CreateStorage, DropStorage, ShowCreateStorage, ShowStorages, StorageStatement, render
+from tilth.sql.grammar import (
+    AlterStorage,
+    CreateStorage,
+    DropStorage,
+    ShowCreateStorage,
+    ShowStorages,
+    StorageStatement,
+    render,
+)
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.show import is_like
 from tilth.sql.system_tables import find_system_table
 from tilth.storage import (
+    BadStoreError,
     NodeStorageSettings,
     StorageSettings,
     StoreRoot,
@@ -31,6 +40,7 @@ from tilth.storage import (
     claim_place,
     parse_root,
     place_text,
+    replicated_root,
 )
 
 _USERS_SHOWN_MAX = 10
@@ -59,12 +69,19 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
             kept = [is_like(name, like) for name in table["name"].to_pylist()]
             return Outcome(table=table.filter(pa.array(kept, pa.bool_())))
         case ShowCreateStorage(storage=name):
-            root = services.root.named(name).text
-            text = render(CreateStorage(storage=name, root=root, if_not_exists=name == DEFAULT_STORAGE))
+            root, is_default = services.root.named(name), name == DEFAULT_STORAGE
+            made = CreateStorage(storage=name, root=root.text, if_not_exists=is_default)
+            if root.replicas:
+                places = tuple(each.text for each in root.replicas)
+                made = CreateStorage(storage=name, replicas=places, quorum=root.quorum)
+            text = render(made)
             return Outcome(table=pa.table({"statement": pa.array([text], pa.string())}))
         case CreateStorage():
             with audited(services, call, verb="CREATE STORAGE"), _one_at_a_time:
                 return _create(services, statement)
+        case AlterStorage():
+            with audited(services, call, verb="ALTER STORAGE"), _one_at_a_time:
+                return _restore(services, statement)
         case DropStorage():
             with audited(services, call, verb="DROP STORAGE"), _one_at_a_time:
                 return _drop(services, statement)
@@ -88,14 +105,38 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
         if statement.if_not_exists:
             return done(f"exists already: {name}")
         raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
-    root = check_from_sql(statement.root, read_settings(NodeStorageSettings, services.node_settings.texts))
-    _check_apart(services, root)
-    claim_place(root, _owner(services))
+    settings = read_settings(NodeStorageSettings, services.node_settings.texts)
+    if statement.replicas:
+        places = [check_from_sql(each, settings) for each in statement.replicas]
+        quorum = len(places) // 2 + 1 if statement.quorum is None else statement.quorum
+        root = replicated_root(name, places, quorum)
+    else:
+        root = check_from_sql(statement.root, settings)
+    for each in root.places:
+        _check_apart(services, each)
+    for each in root.places:
+        claim_place(each, _owner(services))
     storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms())
     if not services.catalog.storages.create(storage):
         raise StorageExistsError(storage=name, hint="it was made meanwhile")
     _declare(services)
     return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
+
+
+def _restore(services: Services, statement: AlterStorage) -> Outcome:
+    """Let a replica that has lost its files be filled anew: whether it is empty or not mounted, only its owner knows.
+
+    Raises StorageNotFoundError, BadStoreError, and what the store says.
+    """
+    name, root = statement.storage, services.root.named(statement.storage)
+    address = parse_root(statement.replica)
+    number = next((at for at, each in enumerate(root.replicas) if place_text(each) == place_text(address)), None)
+    if number is None:
+        known = ", ".join(each.uri for each in root.replicas) or "none"
+        raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
+    claim_place(root.replicas[number], _owner(services))
+    services.maintenance.wake()
+    return done(f"replica {number} of {name} is filled with what it lacks: SELECT * FROM system.replicas")
 
 
 def _owner(services: Services) -> str:
@@ -109,7 +150,8 @@ def _owner(services: Services) -> str:
 
 def _check_apart(services: Services, root: StoreRoot) -> None:
     """Raises StorageExistsError for a place that has a name, and for other keys to a bucket that is used."""
-    for name, other in services.root.all().items():
+    known = ((name, each) for name, other in services.root.all().items() for each in other.places)
+    for name, other in known:
         if place_text(other) == place_text(root):
             raise StorageExistsError("this place is a storage already", storage=name, root=root)
         if (other.kind, other.bucket) == (root.kind, root.bucket) and other.options != root.options:

@@ -41,6 +41,8 @@ _SPELLED = {
     ServiceKind.FLUSH: "FLUSH",
     ServiceKind.MUTATE: "MUTATIONS",
     ServiceKind.DELTA: "DELTAS",
+    ServiceKind.REPLICATE: "REPLICATION",
+    ServiceKind.SCRUB: "SCRUBS",
 }
 _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
 
@@ -57,8 +59,23 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
             _switch_consume(services, call, uuid, statement, until_ms)
         else:
             _switch_maintenance(services, call, uuid, statement, until_ms)
+        if statement.verb is SwitchVerb.STOP and uuid == ALL_TABLES:
+            wait_stopped(services, statement.service)
+            services.peers.wait_stopped(statement.service)
     limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
     return done(f"{_SPELLED[statement.service]} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
+
+
+def wait_stopped(services: Services, service: ServiceKind) -> None:
+    """Wait until this server begins nothing more of a service that the catalog says is stopped for all tables; its
+    consumers have ended then, and other work that runs goes on to its end.
+
+    Raises UnavailableError where that takes too long.
+    """
+    if service is ServiceKind.CONSUME:
+        services.consume.wait_stopped()
+    else:
+        services.maintenance.wait_refreshed()
 
 
 def _switch_consume(services: Services, call: Call, uuid: str, statement: SwitchService, until_ms: int) -> None:
@@ -104,6 +121,8 @@ def run_service(services: Services, call: Call, statement: RunService) -> Outcom
             return _verify(services, call, statement)
         case RunVerb.GC:
             return _collect(services, call, statement)
+        case RunVerb.SCRUB:
+            return _scrub(services, call, statement)
 
 
 def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
@@ -166,6 +185,32 @@ def _verify(services: Services, call: Call, statement: RunService) -> Outcome:
                 "check": pa.array([check.check for check in checks], pa.string()),
                 "ok": pa.array([check.is_ok for check in checks], pa.bool_()),
                 "detail": pa.array([check.detail for check in checks], pa.string()),
+            }
+        )
+    )
+
+
+def _scrub(services: Services, call: Call, statement: RunService) -> Outcome:
+    """Read all copies of all files, copy good ones over wrong ones; return one row for each replica."""
+    table = table_of(services, call, statement.name, what="SYSTEM SCRUB")
+    with audited(services, call, verb="SYSTEM SCRUB", table=full_name(table)) as audit:
+        rows = apart(
+            lambda: services.maintenance.scrub_now(table.uuid),
+            name="scrub",
+            hint="copies that were made stay; the others are made in the background",
+        )
+        audit.outcome = f"done: {sum(each.wrong for each in rows)} wrong copies, {sum(each.left for each in rows)} left"
+    return Outcome(
+        table=pa.table(
+            {
+                "replica": pa.array([each.replica for each in rows], pa.int64()),
+                "root": pa.array([each.root for each in rows], pa.string()),
+                "files": pa.array([each.files for each in rows], pa.int64()),
+                "bytes": pa.array([each.bytes for each in rows], pa.int64()),
+                "wrong": pa.array([each.wrong for each in rows], pa.int64()),
+                "repaired": pa.array([each.wrong - each.left for each in rows], pa.int64()),
+                "ok": pa.array([each.is_ok for each in rows], pa.bool_()),
+                "detail": pa.array([each.detail for each in rows], pa.string()),
             }
         )
     )

@@ -42,7 +42,7 @@ from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
 from tilth.sql.statements.storages import kept_storage
-from tilth.storage import StorageSettings, check_partition_by
+from tilth.storage import StorageSettings, begin_table, check_partition_by, insert_quorum
 
 
 def create_database(services: Services, statement: CreateDatabase) -> Outcome:
@@ -77,7 +77,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     check_together(settings)
     check_named(services, settings)
     storage = read_settings(StorageSettings, settings).storage_policy
-    services.root.named(storage)
+    services.root.named(storage).with_quorum(insert_quorum(settings))
     table = TableDef(
         uuid="",
         database=database,
@@ -96,6 +96,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     _check_table(statement, table)
     with kept_storage(services, storage):
         made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
+    begin_table(services.root.of(made.uuid), made.uuid)
     services.maintenance.wake()
     return done(f"table created: {full_name(made)}")
 

@@ -16,9 +16,7 @@ _INSTEAD = {
     **dict.fromkeys(("cnch_tables", "cnch_databases"), "system.tables, system.databases"),
     **dict.fromkeys(("cnch_kafka_tables", "cnch_kafka_log"), "system.kafka_tables, system.kafka_log"),
     **dict.fromkeys(("merge_tree_settings", "build_options"), "system.settings"),
-    **dict.fromkeys(
-        ("clusters", "replicas", "cnch_servers", "vw", "virtual_warehouses"), "system.servers, system.workers"
-    ),
+    **dict.fromkeys(("clusters", "cnch_servers", "vw", "virtual_warehouses"), "system.servers, system.workers"),
     **dict.fromkeys(("server_part_log", "cnch_part_log", "detached_parts"), "system.part_log, system.parts"),
     **dict.fromkeys(("cnch_transactions", "cnch_transaction_records"), "system.transactions"),
     **dict.fromkeys(

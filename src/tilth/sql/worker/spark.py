@@ -73,7 +73,15 @@ from tilth.sql.worker.relations import (
 )
 from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known
 from tilth.sql.worker.writing_spark import written_in_tasks
-from tilth.storage import TableLayout, UpsertRequest, layout_of, resolve_all, write_parts, write_rows
+from tilth.storage import (
+    TableLayout,
+    UpsertRequest,
+    layout_of,
+    note_unanswered,
+    resolve_all,
+    write_parts,
+    write_rows,
+)
 from tilth.storage.read.spark import file_error, is_changed, read_snapshot
 from tilth.warehouse import TaskContext, TaskResult, check_plan, mailbox, parse_expression, parse_plan, run_in_task
 
@@ -223,6 +231,7 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
         except (PySparkException, Py4JError) as error:
             damage = file_error(error, letters)
             if damage is not None:
+                note_unanswered(damage)
                 raise damage from error
             shown = ", ".join(text for _, text in task.assignments) or task.predicate
             raise from_spark(error, shown, lambda place: place, shown, is_whole=False) from error
@@ -307,6 +316,7 @@ class PreparedQuery:
         except (PySparkException, Py4JError, RecursionError) as error:
             damage = file_error(error, self._mailbox)
             if damage is not None:
+                note_unanswered(damage)
                 raise damage from error
             raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
 
@@ -439,7 +449,7 @@ def inserted(
     `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
     """
     rows = _conformed(frame, task, now_us)
-    write = partial(_write_inserted, layout_of(task.target, task.root), task.txn)
+    write = partial(_write_inserted, layout_of(task.target, task.root, quorum=task.quorum), task.txn)
     return written_in_tasks(rows.coalesce(task.tasks_max), write, check)
 
 

@@ -26,12 +26,12 @@ from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
 from tilth.storage.parts.notes import new_note
 from tilth.storage.store.files import (
     Endings,
-    checksum_of,
+    check_bytes,
     corrupt,
     end_file,
     make_folder,
-    missing,
     new_file,
+    of_a_good_copy,
     open_sized,
 )
 from tilth.storage.store.paths import TableLayout, file_name
@@ -251,22 +251,9 @@ def read_part(folder: Folder, file: DataFile, columns: Sequence[str] | None = No
 
 def check_file(folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
     """Read the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
-    checksum differ; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
+    checksum of no copy are right; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
     """
-    try:
-        size, checksum = checksum_of(folder, file.name)
-    except FileNotFoundError as error:
-        raise missing(folder, file.name, is_delta=is_delta) from error
-    if (size, checksum) != (file.size, file.checksum):
-        raise corrupt(
-            folder,
-            file.name,
-            is_delta=is_delta,
-            size=size,
-            expected_size=file.size,
-            checksum=checksum,
-            expected_checksum=file.checksum,
-        )
+    of_a_good_copy(folder, lambda store: check_bytes(store, folder, file, is_delta=is_delta))
 
 
 def footer_of(folder: Folder, file: DataFile) -> pq.FileMetaData:

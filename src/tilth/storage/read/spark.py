@@ -53,6 +53,7 @@ from tilth.storage.read.overlay_spark import (
 )
 from tilth.storage.store.files import missing
 from tilth.storage.store.paths import data_folder
+from tilth.storage.store.placed import PlacedFiles, placed
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
 from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of
@@ -128,15 +129,11 @@ def files_frame(
     if not files:
         return session.createDataFrame([], declared)
     options = SCAN_OPTIONS if is_filterable else UNFILTERED_OPTIONS
-    let_spark_reach(session, folder.root)
     frame = _native(session, folder, files, declared, options)
     if frame is not None:
         return frame
-    return (
-        session.read.options(**options)
-        .schema(declared)
-        .parquet(*(f"{spark_uri(folder)}/{file.name}" for file in files))
-    )
+    paths = [f"{spark_uri(each.folder)}/{file.name}" for each in placed(folder, files) for _, file in each.files]
+    return session.read.options(**options).schema(declared).parquet(*paths)
 
 
 def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
@@ -320,14 +317,18 @@ def _indexed(
     jvm: Any = session.sparkContext._jvm
     java_session: Any = session._jsparkSession
     sources: Any = getattr(jvm, _DATASOURCES)
-    folder_path = jvm.org.apache.hadoop.fs.Path(spark_uri(folder))
     java_schema = java_session.parseDataType(schema.json())
     none = jvm.scala.Option.empty()
     empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
     # Of our own: the session's is shared, bounded, and may be switched off.
     cache = sources.SharedInMemoryCache(_CACHE_BYTES, -1).createForNewClient()
-    cache.putLeafFiles(folder_path, _statuses(session, folder, files, first_number))
-    roots = jvm.org.apache.spark.api.python.PythonUtils.toSeq([folder_path])
+    paths = []
+    for each in placed(folder, files):
+        let_spark_reach(session, each.folder.root)
+        path = jvm.org.apache.hadoop.fs.Path(spark_uri(each.folder))
+        cache.putLeafFiles(path, _statuses(session, each, first_number))
+        paths.append(path)
+    roots = jvm.org.apache.spark.api.python.PythonUtils.toSeq(paths)
     index = sources.InMemoryFileIndex(
         java_session, roots, empty_map, jvm.scala.Option.apply(java_schema), cache, none, none
     )
@@ -347,14 +348,15 @@ def _check_index(index: Any, files: Sequence[DataFile]) -> None:
         raise _WrongIndexError(f"{count} files of {size} bytes instead of {len(files)} of {wanted}")
 
 
-def _statuses(session: SparkSession, folder: Folder, files: Sequence[DataFile], first_number: int) -> Any:
+def _statuses(session: SparkSession, placed: PlacedFiles, first_number: int) -> Any:
     """A Java array of FileStatus, made by Hadoop itself from what it would have written."""
     jvm: Any = session.sparkContext._jvm
     gateway: Any = session.sparkContext._gateway
+    files = placed.files
     written = bytearray(struct.pack(">i", len(files)))
-    above = spark_uri(folder)
-    for number, file in enumerate(files, start=first_number):
-        status = _status_message(f"{above}/{file.name}", file.size, number)
+    above = spark_uri(placed.folder)
+    for number, file in files:
+        status = _status_message(f"{above}/{file.name}", file.size, first_number + number)
         written += struct.pack(">i", len(status)) + status
     array = jvm.org.apache.hadoop.io.ArrayWritable(jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileStatus"))
     array.readFields(jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(bytes(written))))

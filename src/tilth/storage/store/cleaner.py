@@ -8,7 +8,7 @@ beside a part's file goes before it.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 
@@ -18,11 +18,10 @@ from tilth.model.txn import Txn
 from tilth.storage.errors import FilesLeftError
 from tilth.storage.store.paths import (
     EXTENSIONS,
-    PART_EXTENSION,
     SIDECAR_EXTENSIONS,
+    beside,
     data_folder,
     file_name,
-    sidecar_name,
     table_folder,
     table_of,
 )
@@ -34,8 +33,8 @@ from tilth.storage.store.stores import store_of
 ATTEMPTS_MAX = 8
 
 
-#: What a name says: how many files its attempt wrote before.
-_NUMBER = re.compile(r".+-(\d+)\.\w+")
+#: What a name says: transaction, task, attempt, how many files its attempt wrote before, extension.
+_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)-(\d+)\.(\w+)")
 #: The files that one attempt of a task wrote with one extension: named by a number, from 0 without a hole.
 _Run = tuple[int, int, str]
 
@@ -59,7 +58,8 @@ def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also
             for attempt in range(ATTEMPTS_MAX)
             for extension in EXTENSIONS
         ]
-        counts = _kept_counts(folder, txn.id, runs, keep) or _counts(folder, txn.id, runs)
+        kept = _kept(txn.id, keep)
+        counts = _kept_counts(folder, runs, kept) or _counts(folder, txn.id, runs, kept)
         names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
         paths.setdefault(folder.root, []).extend(folder.key(name) for name in names)
     removals = {place: store_of(place).remove(each) for place, each in paths.items()}
@@ -91,7 +91,7 @@ def remove_data(
     """
     folder = data_folder(root, table)
     store = store_of(folder.root)
-    keys = [[folder.key(name) for name in (*_beside(file.name), file.name)] for file in files]
+    keys = [[folder.key(name) for name in (*beside(file.name), file.name)] for file in files]
     per_request = store.names_per_removal // (1 + len(SIDECAR_EXTENSIONS))
     step = per_request or max(1, -(-len(keys) // deleters))
     runs = [list(chain.from_iterable(keys[at : at + step])) for at in range(0, len(keys), step)]
@@ -110,27 +110,38 @@ def drop_table_folder(root: Roots, uuid: str) -> None:
     store_of(folder.root).remove_folder(folder.path)
 
 
-def _kept_counts(folder: Folder, txn: int, runs: Sequence[_Run], keep: Collection[str]) -> list[int]:
+def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
+    """Return for each run with files that are kept a number that is greater than theirs."""
+    above: dict[_Run, int] = {}
+    for name in keep:
+        found = _NAME.fullmatch(name)
+        if found is not None and int(found[1]) == txn:
+            run = int(found[2]), int(found[3]), found[5]
+            above[run] = max(above.get(run, 0), int(found[4]) + 1)
+    return above
+
+
+def _kept_counts(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> list[int]:
     """Return a number that no file of the runs has or exceeds where it is known without a question; else none.
 
     Of a transaction that landed: its tasks wrote what is kept, and what failed attempts of theirs wrote is about as
     much. On a disk a question is free, and its answer exact.
     """
     blind = store_of(folder.root).blind_names
-    if not blind or not keep:
+    if not blind or not kept:
         return []
-    numbers = [int(found[1]) for name in keep if (found := _NUMBER.fullmatch(name)) and name.startswith(f"{txn}-")]
-    return [max(numbers, default=0) + blind] * len(runs)
+    return [max(kept.values()) + blind] * len(runs)
 
 
-def _counts(folder: Folder, txn: int, runs: Sequence[_Run]) -> list[int]:
+def _counts(folder: Folder, txn: int, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> list[int]:
     """Return for each run a number that none of its files has or exceeds.
 
     Where a look costs a request, the first names are not looked for: they are removed whether they are there or not.
+    Files that are kept may have left their table since: a hole that one of them has left hides nothing behind it.
     """
     store = store_of(folder.root)
     step = max(1, store.blind_names)
-    counts = [store.blind_names] * len(runs)
+    counts = [max(store.blind_names, kept.get(run, 0)) for run in runs]
     growing = list(range(len(runs)))
     while growing:
         paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
@@ -143,20 +154,13 @@ def _counts(folder: Folder, txn: int, runs: Sequence[_Run]) -> list[int]:
 def _names(txn: int, run: _Run, count: int, keep: Collection[str]) -> Iterator[str]:
     """Yield what is to be removed from the last file to the first, so that a crash in between leaves no hole."""
     # A row map is begun before the part beside it.
-    yield from _beside(_name(txn, run, count))
+    yield from beside(_name(txn, run, count))
     for n in reversed(range(count)):
         name = _name(txn, run, n)
         if name not in keep:
-            yield from (*_beside(name), name)
+            yield from (*beside(name), name)
 
 
 def _name(txn: int, run: _Run, n: int) -> str:
     task, attempt, extension = run
     return file_name(txn=txn, task=task, attempt=attempt, n=n, extension=extension)
-
-
-def _beside(name: str) -> list[str]:
-    """Return the names of what may lie beside a file."""
-    if not name.endswith(f".{PART_EXTENSION}"):
-        return []
-    return [sidecar_name(name, extension) for extension in SIDECAR_EXTENSIONS]

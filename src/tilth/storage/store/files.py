@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from types import TracebackType
+from typing import TypeVar
 
 import pyarrow as pa
 
+from tilth.base.errors import CorruptError, TilthError
 from tilth.model.part import DataFile
 from tilth.storage.errors import (
     DeltaFileCorruptError,
@@ -25,8 +27,10 @@ from tilth.storage.errors import (
     StoreAwayError,
 )
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import FileSizeError, NewFile
+from tilth.storage.store.store import FileSizeError, NewFile, Store
 from tilth.storage.store.stores import store_of
+
+T = TypeVar("T")
 
 
 def new_file(folder: Folder, name: str) -> NewFile:
@@ -45,7 +49,7 @@ def new_whole_file(folder: Folder, name: str, *, fsync: bool = True) -> Iterator
         yield file
     except BaseException:
         # A bucket has no object before its end: one of this name would be somebody else's.
-        if folder.root.kind in ("file", "hdfs"):
+        if folder.root.kind not in ("s3", "gs", "az"):
             file.give_up()
             remove(folder, name)
         raise
@@ -175,8 +179,12 @@ def mapped(folder: Folder, file: DataFile, *, is_delta: bool = False) -> pa.Buff
 
     Raises what `missing` and `corrupt` return.
     """
+    return of_a_good_copy(folder, lambda store: _mapped(store, folder, file, is_delta))
+
+
+def _mapped(store: Store, folder: Folder, file: DataFile, is_delta: bool) -> pa.Buffer:
     try:
-        buffer = store_of(folder.root).read(folder.key(file.name), size=file.size)
+        buffer = store.read(folder.key(file.name), size=file.size)
     except FileNotFoundError as error:
         raise missing(folder, file.name, is_delta=is_delta) from error
     except FileSizeError as error:
@@ -191,12 +199,40 @@ def mapped(folder: Folder, file: DataFile, *, is_delta: bool = False) -> pa.Buff
 
 def check_size(folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
     """Raises what `missing` and `corrupt` return where the file is not there, or not as long as it was."""
+
+    def check(store: Store) -> None:
+        try:
+            size = store.size(folder.key(file.name))
+        except FileNotFoundError as error:
+            raise missing(folder, file.name, is_delta=is_delta) from error
+        if size != file.size:
+            raise corrupt(folder, file.name, is_delta=is_delta, size=size, expected_size=file.size)
+
+    of_a_good_copy(folder, check)
+
+
+def check_bytes(store: Store, folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
+    """Read all of one copy; raises what `missing` and `corrupt` return where it is not what was written."""
     try:
-        size = store_of(folder.root).size(folder.key(file.name))
+        size, checksum = store.checksum(folder.key(file.name))
     except FileNotFoundError as error:
         raise missing(folder, file.name, is_delta=is_delta) from error
-    if size != file.size:
-        raise corrupt(folder, file.name, is_delta=is_delta, size=size, expected_size=file.size)
+    if (size, checksum) != (file.size, file.checksum):
+        facts = {"size": size, "expected_size": file.size, "checksum": checksum, "expected_checksum": file.checksum}
+        raise corrupt(folder, file.name, is_delta=is_delta, **facts)
+
+
+def of_a_good_copy(folder: Folder, ask: Callable[[Store], T]) -> T:
+    """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer says
+    nothing of the file, and counts before all that others say.
+    """
+    errors: list[TilthError] = []
+    for store in store_of(folder.root).copies:
+        try:
+            return ask(store)
+        except TilthError as error:
+            errors.append(error)
+    raise next((error for error in errors if not isinstance(error, CorruptError)), errors[0])
 
 
 def corrupt(

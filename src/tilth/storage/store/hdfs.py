@@ -84,6 +84,10 @@ class HdfsStore:
         with self._asking(""):
             self._client = AsyncClient(f"hdfs://{root.bucket}")
 
+    @property
+    def copies(self) -> tuple[HdfsStore, ...]:
+        return (self,)
+
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Make the folder; the NameNode's answer says that its name is safe."""
         place = self._place(folder)

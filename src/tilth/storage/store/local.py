@@ -33,6 +33,10 @@ class LocalStore:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
+    @property
+    def copies(self) -> tuple[LocalStore, ...]:
+        return (self,)
+
     def prepare(self, folder: str, *, fsync: bool) -> None:
         make_local_folder(self._path(folder), fsync=fsync)
 

@@ -77,6 +77,10 @@ class ObjectStore:
         # Not more than there may be holes in the names of a run that was killed.
         self.ending_max = max(1, self.blind_names // 2)
 
+    @property
+    def copies(self) -> tuple[ObjectStore, ...]:
+        return (self,)
+
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing: a bucket has no folders."""
 

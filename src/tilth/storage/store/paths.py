@@ -93,15 +93,25 @@ def sidecar_name(file: str, extension: str) -> str:
     return f"{stem}.{extension}"
 
 
-def layout_of(table: TableDef, root: Roots, schema: Schema | None = None, *, fsync: bool = True) -> TableLayout:
-    """The layout by the table's definition and settings; with a schema, for files with those columns.
+def beside(name: str) -> list[str]:
+    """Return the names of what may lie beside a file."""
+    if not name.endswith(f".{PART_EXTENSION}"):
+        return []
+    return [sidecar_name(name, extension) for extension in SIDECAR_EXTENSIONS]
+
+
+def layout_of(
+    table: TableDef, root: Roots, schema: Schema | None = None, *, fsync: bool = True, quorum: int = 0
+) -> TableLayout:
+    """The layout by the table's definition and settings; with a schema, for files with those columns; with a quorum,
+    for files with so many copies. Raises BadQuorumError.
 
     The columns must be of one of the table's versions: then they have those of the sort key, the unique key,
     the partition and the TTL.
     """
     settings = storage_settings(table)
     return TableLayout(
-        folder=data_folder(root, table.uuid),
+        folder=Folder(root.of(table.uuid).with_quorum(quorum or settings.insert_quorum), f"{table.uuid}/data"),
         schema=table.schema if schema is None else schema,
         partition_by=table.partition_by,
         order_by=table.order_by,

@@ -1,7 +1,8 @@
 """A file that proves that two processes see the same storage.
 
 Covers: writing it, finding it, writing beside it. Does not cover: who asks (node.py, worker.py).
-Always holds: a root of the same name on another machine's disk is found out: the content is drawn anew by each process.
+Always holds: a root of the same name on another machine's disk is found out: the content is drawn anew by each process,
+and each server has a file of its own.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ class RootNotSharedError(UnavailableError):
     code = "ROOT_NOT_SHARED"
 
 
-def write_probe(root: StoreRoot, content: bytes) -> str:
-    """Write the server's file, over that of a former process; return its path."""
-    store_of(root).put(_NAME, content)
-    return _NAME
+def write_probe(root: StoreRoot, content: bytes, *, server: str) -> str:
+    """Write the server's file, over that of its former process; return its path."""
+    name = f"{_NAME}-{server}"
+    store_of(root).put(name, content)
+    return name
 
 
 def check_probe(root: str, path: str, content: bytes, *, own_name: str) -> None:

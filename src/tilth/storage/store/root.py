@@ -10,6 +10,7 @@ a URI in which somebody may have put one. Roots travel in tasks, so they are val
     gs://bucket/prefix?credentials=file:/etc/tilth/gcs.json
     az://container/prefix?account=name&key=env:AZURE_KEY
     hdfs://namenode:8020/prefix
+    replicas://name?quorum=2&root=/disk1/tables&root=s3%3A//bucket/prefix
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -47,6 +48,8 @@ _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 #: A NameNode with its port, or the name of a service that Hadoop's configuration resolves.
 _HDFS_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(:[0-9]{1,5})?")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]")
+#: The scheme of a root with replicas.
+REPLICAS = "replicas"
 _FORMS = "write /folder, file:///folder, or an address of s3://, gs://, az:// or hdfs://"
 
 
@@ -56,6 +59,12 @@ class BadStoreError(InvalidInputError):
     code = "BAD_STORE"
 
 
+class BadQuorumError(InvalidInputError):
+    """a quorum is a number of replicas, and no more than there are"""
+
+    code = "BAD_QUORUM"
+
+
 class StoreRoot(msgspec.Struct, frozen=True):
     """A place below which the folders of tables are."""
 
@@ -63,6 +72,14 @@ class StoreRoot(msgspec.Struct, frozen=True):
     uri: str
     #: Names and values, in the order of the names.
     options: tuple[tuple[str, str], ...] = ()
+    #: The places that have a copy of each file, those to read from first; none: the files are here, once.
+    replicas: tuple[StoreRoot, ...] = ()
+    #: Of a file so many copies are there before a commit names it.
+    quorum: int = 0
+    #: Numbers of the replicas that lack a file of the table for which the root was asked.
+    incomplete: tuple[int, ...] = ()
+    #: Numbers of those that did not answer then.
+    away: tuple[int, ...] = ()
 
     @property
     def is_local(self) -> bool:
@@ -86,7 +103,25 @@ class StoreRoot(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """Return the text that `parse_root` reads, with the options."""
-        return f"{self.uri}?{urlencode(self.options, safe='/:')}" if self.options else self.uri
+        options = self.options
+        if self.replicas:
+            options = (("quorum", str(self.quorum)), *(("root", each.text) for each in self.replicas))
+        return f"{self.uri}?{urlencode(options, safe='/:')}" if options else self.uri
+
+    @property
+    def places(self) -> tuple[StoreRoot, ...]:
+        """Return its replicas; itself where it has none."""
+        return self.replicas or (self,)
+
+    def with_quorum(self, quorum: int) -> StoreRoot:
+        """Return the root with another number of copies before a commit; 0, or no replicas: as it is.
+
+        Raises BadQuorumError.
+        """
+        if not quorum or not self.replicas:
+            return self
+        _check_quorum(quorum, len(self.replicas))
+        return msgspec.structs.replace(self, quorum=quorum)
 
     def of(self, table: str) -> StoreRoot:
         """Return where the files of a table lie: a root alone holds them all."""
@@ -169,11 +204,39 @@ def parse_root(text: str) -> StoreRoot:
         raise BadStoreError("an address has no part behind #", hint=_FORMS)
     if parts.scheme == "file":
         return _local(parts.netloc, unquote(parts.path), parts.query)
+    if parts.scheme == REPLICAS:
+        return _read_replicas(unquote(parts.netloc), parts.query)
     if parts.scheme in PLAIN_OPTIONS:
         place = _hdfs_host(parts.netloc) if parts.scheme == "hdfs" else _bucket(parts.netloc)
         options = _options(parts.scheme, parts.query)
         return StoreRoot(f"{parts.scheme}://{place}{_prefix(parts.path)}", options)
     raise BadStoreError("no store of this kind is known", kind=parts.scheme or "none", hint=_FORMS)
+
+
+def replicated_root(name: str, replicas: Sequence[StoreRoot], quorum: int) -> StoreRoot:
+    """Return the root of a storage whose files are in all of these places. Raises BadStoreError, BadQuorumError."""
+    if len(replicas) < 2:
+        raise BadStoreError("a storage with replicas has two at least", hint="ROOT 'address' is one place")
+    if any(each.replicas for each in replicas):
+        raise BadStoreError("a replica has no replicas of its own", hint="name each place by its own address")
+    if len({each.uri for each in replicas}) < len(replicas):
+        raise BadStoreError("a replica is named twice", hint="each needs a place of its own")
+    _check_quorum(quorum, len(replicas))
+    return StoreRoot(f"{REPLICAS}://{quote(name, safe='')}", replicas=tuple(replicas), quorum=quorum)
+
+
+def _check_quorum(quorum: int, replicas: int) -> None:
+    if not 1 <= quorum <= replicas:
+        raise BadQuorumError(quorum=quorum, replicas=replicas, hint=f"from 1 to {replicas}")
+
+
+def _read_replicas(name: str, query: str) -> StoreRoot:
+    pairs = parse_qsl(query)
+    quorum = next((value for key, value in pairs if key == "quorum"), "")
+    roots = [parse_root(value) for key, value in pairs if key == "root"]
+    if not quorum.isdecimal():
+        raise BadStoreError("replicas have a quorum", hint="quorum=2")
+    return replicated_root(name, roots, int(quorum))
 
 
 def _local(host: str, path: str, query: str) -> StoreRoot:

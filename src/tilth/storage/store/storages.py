@@ -13,11 +13,14 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
+import msgspec
+
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.place_watch import PlaceState, PlaceWatch
+from tilth.storage.store.replica_health import health_of
 from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
 from tilth.storage.store.settings import NodeStorageSettings
 
@@ -33,11 +36,20 @@ class StorageNotFoundError(NotFoundError):
 class NamedRoots:
     """The storages of a node, and which of its tables lies in which. For any thread."""
 
-    def __init__(self, clock: Clock, default: StoreRoot, storage_of: Callable[[str], str | None]) -> None:
-        """`storage_of`: the storage of the table with this uuid; None where there is no such table (yet)."""
+    def __init__(
+        self,
+        clock: Clock,
+        default: StoreRoot,
+        storage_of: Callable[[str], str | None],
+        incomplete: Callable[[str], tuple[int, ...]] = lambda table: (),
+    ) -> None:
+        """`storage_of`: the storage of the table with this uuid; None where there is no such table (yet).
+        `incomplete`: the replicas that lack a file of the table.
+        """
         self.default = default
         self._watch = PlaceWatch(clock, self.all, look=self._trouble)
         self._storage_of = storage_of
+        self._incomplete = incomplete
         self._lock = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
         #: By the table's uuid, once it has been asked for: it never changes.
@@ -47,6 +59,9 @@ class NamedRoots:
         """Say which storages there are, beside `default`."""
         with self._lock:
             self._roots = dict(storages)
+        for each in storages.values():
+            for replica in each.replicas:
+                health_of(replica).watch()
 
     def all(self) -> dict[str, StoreRoot]:
         """Return each storage, `default` first."""
@@ -70,7 +85,11 @@ class NamedRoots:
                 return self.default
             with self._lock:
                 self._places[table] = place
-        return self.default if place == DEFAULT_STORAGE else self.named(place)
+        root = self.default if place == DEFAULT_STORAGE else self.named(place)
+        if not root.replicas:
+            return root
+        away = tuple(number for number, each in enumerate(root.replicas) if health_of(each).trouble)
+        return msgspec.structs.replace(root, incomplete=self._incomplete(table), away=away)
 
     def states(self) -> dict[str, PlaceState]:
         """Return by name whether each storage can be used now."""
@@ -80,15 +99,28 @@ class NamedRoots:
         if root == self.default and root.is_local:
             # The node's own folder was not chosen, and has no sign of that.
             return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
+        if root.replicas:
+            return quorum_trouble(root)
         return place_trouble(root)
 
     def __str__(self) -> str:
         return str(self.default)
 
 
+def quorum_trouble(root: StoreRoot) -> str:
+    """Return why nothing can be written to a root with replicas; empty: a quorum of them answers."""
+    away = [f"{each.uri}: {trouble}" for each in root.replicas if (trouble := health_of(each).trouble)]
+    answering = len(root.replicas) - len(away)
+    if answering >= root.quorum:
+        return ""
+    return f"{answering} of {len(root.replicas)} replicas answer, the quorum is {root.quorum}; {'; '.join(away)}"
+
+
 def check_from_sql(text: str, settings: NodeStorageSettings) -> StoreRoot:
     """Read the address of a storage that a statement gives. Raises BadStoreError."""
     root = parse_root(text)
+    if root.replicas:
+        raise BadStoreError("replicas are named one by one", hint="REPLICAS ('address', 'address') QUORUM 2")
     if root.is_local and not _is_below(root.uri, settings.local_folder):
         hint = f"choose a folder below {settings.local_folder}" if settings.local_folder else "set storage.local-folder"
         raise BadStoreError("statements may use folders of this machine only below storage.local-folder", hint=hint)

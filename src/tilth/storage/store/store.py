@@ -88,6 +88,11 @@ class NewFile(Protocol):
 class Store(Protocol):
     """Files below one root, named by their paths below it. For any thread."""
 
+    @property
+    def copies(self) -> tuple[Store, ...]:
+        """Return the stores that each have a copy of a file, those to read from first; of most stores itself."""
+        ...
+
     #: So many names of a run of numbered files are removed without a question whether they are there.
     blind_names: int
     #: So many names are removed by one request.

@@ -26,6 +26,10 @@ def store_of(root: StoreRoot) -> Store:
     """Return the store of the root; for an object store the same one each time. Raises StoreSecretError."""
     if root.is_local:
         return LocalStore(root.uri)
+    if root.replicas:
+        from tilth.storage.store.replicated import ReplicatedStore
+
+        return ReplicatedStore(root)
     _check_user(root)
     with _lock:
         found = _stores.get(root)

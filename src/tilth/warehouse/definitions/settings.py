@@ -46,7 +46,7 @@ class WorkKind(StrEnum):
 _KINDS: Mapping[WorkKind, frozenset[TaskKind]] = {
     WorkKind.QUERIES: frozenset({TaskKind.QUERY, TaskKind.INSERT}),
     WorkKind.IMPORTS: frozenset({TaskKind.CONSUME, TaskKind.INSERT}),
-    WorkKind.MAINTENANCE: frozenset({TaskKind.FLUSH, TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA}),
+    WorkKind.MAINTENANCE: frozenset({TaskKind.FLUSH, TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA, TaskKind.COPY}),
 }
 #: ByConity's types of warehouses.
 _TYPES: Mapping[str, tuple[WorkKind, ...]] = {

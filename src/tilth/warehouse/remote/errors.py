@@ -65,6 +65,18 @@ class NoTilthServerError(UnavailableError):
     code = "NO_TILTH_SERVER"
 
 
+class PeerAnswerUnreadableError(UnknownOutcomeError):
+    """the other process has answered in a form that this version cannot read; it may have done what was asked"""
+
+    code = "PEER_ANSWER_UNREADABLE"
+
+
+class PeerVersionError(UnavailableError):
+    """the other process does not understand the call; nothing was done"""
+
+    code = "PEER_VERSION"
+
+
 class PeerAwayError(UnavailableError):
     """the other process cannot be reached"""
 

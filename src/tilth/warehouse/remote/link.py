@@ -1,12 +1,14 @@
 """A worker's tie to its server: registered, reporting, taking tasks, reporting their ends.
 
     UNKNOWN --registered--> MEMBER --refused as unknown (the server restarted, or took us for gone)--> UNKNOWN
+                              |--- of several servers: unanswered for as long as that one bears silence--> UNKNOWN, next
                               '--- farewell: drains, then leaves
 
 Covers: registration and its repetition, the heartbeat, the worker's own calls, what its door takes. Does not cover:
 running tasks (worker/worker.py), routes (tilth.server), what runners ask.
 Always holds: tasks of a former registration are cancelled before the next one; a task is started once, however often
-it is assigned; a server that is away ends nothing by itself, and a refusal of a registration ends the process.
+it is assigned; it is a member of one server at a time; a server that is away, if there is no other, ends nothing by
+itself, and a refusal of a registration by all servers ends the process.
 """
 
 from __future__ import annotations
@@ -107,19 +109,28 @@ class WorkerLink:
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._report_always, name="tilth-report", daemon=True)
         self._over = over
+        #: The server that it is a member of, by name; empty: none.
+        self._server = ""
+        #: Of the server whose storages were found last: the address.
+        self._tried_out = ""
+        #: By address: the code for which it was passed over since the last registration.
+        self._passed_over: dict[str, str] = {}
+        self._gone_seconds = 0.0
+        #: When the first report was begun that is not answered; None: the last one was.
+        self._silent_since: float | None = None
         self.refusal: TilthError | None = None
 
     def try_out(self) -> None:
-        """Ask whether the server would take this worker, and look for its storages. Raises the server's refusal,
-        WorkerStorageError, PeerAwayError and NoTilthServerError.
+        """Ask whether the server, or the first of several that answers, would take this worker, and look for its
+        storages. Raises the server's refusal, WorkerStorageError, PeerAwayError and NoTilthServerError.
         """
-        self._register(is_trial=True)
+        _raise_any(self._tried(lambda: self._register(is_trial=True)))
 
     def join(self, tasks: Tasks) -> None:
         """Register, and report from now on. Raises as `try_out`."""
         self._tasks = tasks
         tasks.attach(self)
-        self._register(is_trial=False)
+        _raise_any(self._tried(lambda: self._register(is_trial=False)))
         self._thread.start()
 
     def leave(self, reason: str, *, drain_seconds: float) -> None:
@@ -151,6 +162,9 @@ class WorkerLink:
     def _deliver(self, ended: EndedTask) -> None:
         """Until the server knows it, or does not know this worker any more."""
         member = self._channel.worker
+        if not member:
+            # Between two servers: the task is nobody's.
+            return
         while not self._closing.is_set() and self._channel.worker == member:
             try:
                 self._channel.call("ended", ended, Done)
@@ -203,35 +217,86 @@ class WorkerLink:
 
     # --- registration and heartbeat ----------------------------------------------------------------------------------
 
+    def _tried(self, act: Callable[[], None]) -> list[TilthError]:
+        """Do it at the first server that lets it be done, beginning with the one that is called now. Return why each of
+        them did not, empty: one did.
+        """
+        errors, has_others = list[TilthError](), len(self._channel.urls) > 1
+        for _ in self._channel.urls:
+            if self._closing.is_set():
+                break
+            try:
+                act()
+                return []
+            except TilthError as error:
+                errors.append(error)
+                if has_others:
+                    self._pass_over(error)
+        return errors
+
+    def _pass_over(self, error: TilthError) -> None:
+        """Go on with the next server; the same reason is written to the log once."""
+        url = self._channel.url
+        if self._passed_over.get(url) != error.code:
+            _log.warning("server_passed_over", url=url, reason=error)
+        self._passed_over[url] = error.code
+        self._channel.go_on()
+
     def _register(self, *, is_trial: bool) -> None:
         instance = "" if is_trial else self._ids()
         # Set before it is sent: the server may call at once.
         self._channel.worker = instance
         registration = msgspec.structs.replace(self._registration, instance=instance, is_trial=is_trial)
-        registered = self._channel.call("register", registration, Registered, seconds=_REGISTER_SECONDS_MAX)
+        registered = self._channel.call(
+            "register",
+            registration,
+            Registered,
+            # Where there are others nobody is waited for.
+            seconds=_REGISTER_SECONDS_MAX if len(self._channel.urls) == 1 else 0.0,
+            answer_seconds=_REGISTER_SECONDS_MAX,
+        )
         if is_trial:
             for probe in registered.probes:
                 self._check_storage(probe)
-        else:
-            _log.info("registered", server=registered.server, url=self._channel.url, worker=registration.name)
+            self._tried_out = self._channel.url
+            return
+        self._server, self._gone_seconds = registered.server, registered.gone_seconds
+        self._silent_since = None
+        self._passed_over.clear()
+        _log.info("registered", server=registered.server, url=self._channel.url, worker=registration.name)
 
     def _report_always(self) -> None:
-        is_away = False
         while not self._clock.wait(self._closing, REPORT_SECONDS):
+            began = self._clock.monotonic()
             try:
                 self._report()
-                is_away = False
+                self._silent_since = None
             except FencedError as error:
-                _log.warning("registering_again", reason=error)
+                _log.warning("registering_again", url=self._channel.url, reason=error)
                 self._end_tasks()
                 self._register_again()
             except TilthError as error:
-                if not is_away:
-                    _log.warning("server_away", url=self._channel.url, reason=error)
-                is_away = True
+                self._unanswered(error, began)
             # The outermost loop of the process: it goes on whatever happened.
             except Exception as error:
                 _log.error("report_failed", error=error)
+
+    def _unanswered(self, error: TilthError, began: float) -> None:
+        """Wait for a server that is alone; go on with the next one when this one takes the worker for gone, too."""
+        if self._silent_since is None:
+            _log.warning("server_away", url=self._channel.url, reason=error)
+            self._silent_since = began
+        silent = self._clock.monotonic() - self._silent_since
+        if len(self._channel.urls) == 1 or silent < self._gone_seconds:
+            return
+        if self._server:
+            url, seconds = self._channel.url, round(silent, 1)
+            _log.warning("server_left", server=self._server, url=url, silent_seconds=seconds, reason=error)
+        self._server = ""
+        # First: what the tasks still ask of the former server ends at once.
+        self._channel.go_on()
+        self._end_tasks()
+        self._register_again()
 
     def _report(self) -> None:
         assert self._tasks is not None
@@ -240,17 +305,25 @@ class WorkerLink:
         self._channel.call("report", report, Done, seconds=seconds, answer_seconds=seconds)
 
     def _register_again(self) -> None:
-        try:
+        def register() -> None:
+            if len(self._channel.urls) > 1 and self._channel.url != self._tried_out:
+                # It may have other files than the one before.
+                self._register(is_trial=True)
             self._register(is_trial=False)
-        except TilthError as error:
-            # A name is free again when its former holder has been noticed to be gone.
-            if error.kind not in _FINAL or isinstance(error, WorkerNameTakenError):
-                _log.warning("not_registered", reason=error)
-                return
-            _log.error("registration_refused", reason=error)
-            self.refusal = error
-            self._closing.set()
-            self._over.set()
+
+        errors = self._tried(register)
+        # A name is free again when its former holder has been noticed to be gone.
+        lasting = [each for each in errors if each.kind in _FINAL and not isinstance(each, WorkerNameTakenError)]
+        if len(lasting) < len(self._channel.urls):
+            if errors:
+                self._server = ""
+            if len(self._channel.urls) == len(errors) == 1:
+                _log.warning("not_registered", reason=errors[0])
+            return
+        _log.error("registration_refused", reason=lasting[0])
+        self.refusal = lasting[0]
+        self._closing.set()
+        self._over.set()
 
     def _end_tasks(self) -> None:
         """Cancel all tasks and wait for them: they are nobody's."""
@@ -281,3 +354,9 @@ def load_of(folder: str, *, cores: int) -> WorkerLoad:
         disk_bytes=disk.total,
         free_disk_bytes=disk.free,
     )
+
+
+def _raise_any(errors: list[TilthError]) -> None:
+    """Raise what says most: rather a refusal than that somebody is away."""
+    if errors:
+        raise next((each for each in errors if each.kind in _FINAL), errors[0])

@@ -67,8 +67,10 @@ class StorageProbe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
-    #: The server's process.
+    #: The server's name.
     server: str
+    #: A worker that has not been heard for so long is gone for the server, and the server for it.
+    gone_seconds: float
     probes: tuple[StorageProbe, ...] = ()
 
 

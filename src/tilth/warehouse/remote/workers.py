@@ -276,7 +276,11 @@ class RemoteWorkers:
         except TilthError as error:
             _log.warning("worker_refused", worker=registration.name[:_NAME_CHARACTERS_MAX], reason=error)
             raise
-        registered = Registered(server=self._settings.server, probes=self._settings.probes())
+        registered = Registered(
+            server=self._settings.server,
+            gone_seconds=self._settings.gone_seconds,
+            probes=self._settings.probes(),
+        )
         if not registration.is_trial:
             self._take(registration)
         return registered

@@ -42,6 +42,7 @@ GUESSES: dict[TaskKind, Guess] = {
     TaskKind.MERGE: Guess(seconds_min=0.1, speed=20.0 * MIB, output=0.95, memory=8.0, memory_max=512 * MIB),
     TaskKind.MUTATE: Guess(seconds_min=0.5, speed=15.0 * MIB, output=1.0, memory=8.0, memory_max=512 * MIB),
     TaskKind.DELTA: Guess(seconds_min=0.1, speed=40.0 * MIB, output=0.9, memory=6.0, memory_max=1 * GIB),
+    TaskKind.COPY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.0, memory=1.0, memory_max=64 * MIB),
     TaskKind.QUERY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.01, memory=0.1, memory_max=256 * MIB),
 }
 

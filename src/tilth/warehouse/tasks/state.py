@@ -47,7 +47,7 @@ ENDED_MAX = 1000
 #: Kinds that stay until they are stopped.
 RESIDENT = frozenset({TaskKind.CONSUME})
 #: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
-YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA})
+YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA, TaskKind.COPY})
 _EMPTY_HINT = "start one with `tilth worker --warehouse`, or SET warehouse to one that has workers (SHOW WAREHOUSES)"
 #: Kinds for which somebody waits, who cannot be kept waiting until Spark is back.
 STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})

@@ -109,7 +109,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             reset = [TABLE_SETTINGS.find(name).name for name in names]
             check_together({name: text for name, text in relation.settings.items() if name not in reset} | changes)
             check_scope_stays(relation, changes, reset)
-            check_storage_stays(relation, changes, reset)
+            check_storage_stays(relation, services.root.of(relation.uuid), changes, reset)
             check_named(services, changes)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()

@@ -1,0 +1,110 @@
+"""Copies of files that replicas lack: the queue of what is to be copied.
+
+Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), what a replica is (tilth.storage).
+Always holds: a note goes only as it was when its copy was made, so that one that came meanwhile stays; a note of a
+file that nobody needs any more stays until the file is gone from the replica.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, copy_key, pack, span
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
+from tilth.model.copy_note import CopyNote
+
+#: That a table lacks nothing is taken for true for so long; whoever reads a file that is not there finds another copy.
+_FRESH_SECONDS = 1.0
+
+
+class Copies:
+    """`catalog.copies`. For any thread."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+        self._lock = threading.Lock()
+        #: By table: which replicas lack something, and when that was read.
+        self._known: dict[str, tuple[float, tuple[int, ...]]] = {}
+
+    def of(self, table: str, *, replica: int | None = None, limit: int | None = None) -> list[CopyNote]:
+        """Return the notes of a table, or of one of its replicas, by replica and file."""
+        fields = () if replica is None else (replica,)
+        return list(read_all(self._kv, codec.COPIES, Space.COPY, table, *fields, limit=limit))
+
+    def incomplete(self, table: str) -> tuple[int, ...]:
+        """Return the replicas that lack a file of the table, as of a second ago at most."""
+        now = self._clock.monotonic()
+        with self._lock:
+            read_at, found = self._known.get(table, (-_FRESH_SECONDS, ()))
+            if now - read_at < _FRESH_SECONDS:
+                return found
+        found = tuple(self._incomplete(table))
+        with self._lock:
+            self._known[table] = now, found
+        return found
+
+    def note(self, notes: Iterable[CopyNote]) -> None:
+        """Keep these; one that is there already stays as it is."""
+        for batch in _batches(notes):
+
+            def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
+                new = {copy_key(each): codec.COPIES.encode(each) for each in batch if view.get(copy_key(each)) is None}
+                return Plan(result=None, puts=new)
+
+            change(self._kv, self._clock, plan)
+            self._forget(batch)
+
+    def settle(self, made: Iterable[CopyNote]) -> None:
+        """Forget these, whose copies are there, or whose files nobody needs."""
+        for batch in _batches(made):
+
+            def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
+                pinned: list[Precondition] = []
+                keys: list[bytes] = []
+                for each in batch:
+                    key = copy_key(each)
+                    if read(view, key, codec.COPIES) == each:
+                        pinned.append(unchanged(key, view.get(key)))
+                        keys.append(key)
+                return Plan(result=None, preconditions=pinned, deletes=keys)
+
+            change(self._kv, self._clock, plan)
+            self._forget(batch)
+
+    def fail(self, errors: Iterable[tuple[CopyNote, str]]) -> None:
+        """Note why copies could not be made."""
+        now_ms = self._clock.now_ms()
+        failed = {
+            copy_key(each): msgspec.structs.replace(each, failures=each.failures + 1, error=error, failed_ms=now_ms)
+            for each, error in errors
+        }
+
+        def plan(view: ReadView) -> Plan[None]:
+            there = {key: each for key, each in failed.items() if view.get(key) is not None}
+            return Plan(result=None, puts={key: codec.COPIES.encode(each) for key, each in there.items()})
+
+        change(self._kv, self._clock, plan)
+
+    def _incomplete(self, table: str) -> Iterable[int]:
+        start, end = span(Space.COPY, table)
+        while found := next(iter(self._kv.scan(start, end, limit=1)), None):
+            note = codec.COPIES.decode(found[0], found[1].value)
+            yield note.replica
+            start = pack(Space.COPY, table, note.replica + 1)
+
+    def _forget(self, notes: Iterable[CopyNote]) -> None:
+        with self._lock:
+            for each in notes:
+                self._known.pop(each.table, None)
+
+
+def _batches(notes: Iterable[CopyNote]) -> Iterable[Sequence[CopyNote]]:
+    found = list(notes)
+    return (found[start : start + REMOVE_BATCH] for start in range(0, len(found), REMOVE_BATCH))

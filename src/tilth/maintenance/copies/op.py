@@ -1,0 +1,133 @@
+"""The ops about copies of one table's files, and SYSTEM SCRUB.
+
+Covers: wiring, what a round is worth, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
+switch, failures, status (work/duty.py).
+Always holds: a command and the background take turns.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from tilth.base.cancel import raise_if_cancelled
+from tilth.base.errors import UnavailableError
+from tilth.maintenance.copies.replicate import ReplicateDuty
+from tilth.maintenance.copies.scrub import BYTES_MAX, FILES_MAX, Scrubbed, ScrubDuty
+from tilth.maintenance.copies.work import TableCopies, batches
+from tilth.maintenance.op import OpStats
+from tilth.maintenance.stats import ScrubRow
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.duty import DutyOp
+from tilth.model.service import ServiceKind
+from tilth.storage import StoreRoot
+
+#: Gains for the scheduler (docs/policies/scheduling.md#gains): rows that one more loss may take come before merges,
+#: looking for damage behind everything.
+REPLICATE_GAIN = 100.0
+SCRUB_GAIN = 0.001
+#: Rounds of copying of one command.
+ROUNDS_MAX = 1_000
+
+
+class CopyOp(DutyOp):
+    """The op of one of the two duties."""
+
+    def __init__(
+        self,
+        duty: ReplicateDuty | ScrubDuty,
+        table: TableCopies,
+        *,
+        service: ServiceKind,
+        gain: float,
+        one_at_a_time: threading.Lock,
+    ) -> None:
+        super().__init__(duty, table.context, table.is_cancelled)
+        self.service = service
+        self._copies = duty
+        self._gain = gain
+        self._one_at_a_time = one_at_a_time
+        self._counters = table.context.server.counters
+
+    def worth(self) -> OpStats:
+        priority = self.context.watch.settings.priority
+        return OpStats(is_runnable=True, perf_improvement=self._gain, priority=priority, about=self.duty.about())
+
+    def round(self) -> str:
+        with self._one_at_a_time, self._counters.run(self.kind):
+            report = self._copies.run()
+        self.succeeded()
+        return report
+
+
+class CopyCommands:
+    """The ops of one table's copies, and the command about them. For any thread."""
+
+    def __init__(self, context: TableContext) -> None:
+        self._table = TableCopies(context)
+        self._replicate, self._scrub = ReplicateDuty(self._table), ScrubDuty(self._table)
+        self._one_at_a_time = threading.Lock()
+        self.ops = (
+            self._op(self._replicate, ServiceKind.REPLICATE, REPLICATE_GAIN),
+            self._op(self._scrub, ServiceKind.SCRUB, SCRUB_GAIN),
+        )
+
+    def scrub_now(self) -> list[ScrubRow]:
+        """Compare all copies of all files, and copy good ones over wrong ones; return a row for each place."""
+        found = Scrubbed()
+        with self._one_at_a_time:
+            files = self._table.files().live
+            for some in batches([files[name] for name in sorted(files)], bytes_max=BYTES_MAX, files_max=FILES_MAX):
+                raise_if_cancelled()
+                compared = self._scrub.compare(some)
+                found.files += compared.files
+                found.bytes += compared.bytes
+                found.wrong |= compared.wrong
+                found.away |= compared.away
+            self._repair(found)
+        return self._rows(found)
+
+    def _repair(self, found: Scrubbed) -> None:
+        """Make copies as long as there are fewer after a round than before."""
+        left = self._left(found)
+        for _ in range(ROUNDS_MAX if self._table.root.replicas else 0):
+            if not left:
+                break
+            raise_if_cancelled()
+            try:
+                self._replicate.run()
+            except UnavailableError:
+                # What is left, and why, is in the rows.
+                break
+            before, left = left, self._left(found)
+            if len(left) >= len(before):
+                break
+
+    def _left(self, found: Scrubbed) -> set[tuple[int, str]]:
+        """Return the wrong copies that are still to be made."""
+        if not self._table.root.replicas:
+            return set(found.wrong)
+        notes = self._table.catalog.copies.of(self._table.uuid)
+        missing = {(note.replica, note.file.name) for note in notes if note.file is not None}
+        return missing & found.wrong.keys()
+
+    def _rows(self, found: Scrubbed) -> list[ScrubRow]:
+        left = self._left(found)
+        return [self._row(number, place, found, left) for number, place in enumerate(self._table.root.places)]
+
+    def _row(self, number: int, place: StoreRoot, found: Scrubbed, left: set[tuple[int, str]]) -> ScrubRow:
+        wrong = {name: reason for (replica, name), reason in found.wrong.items() if replica == number}
+        still = sum(replica == number for replica, _ in left)
+        away = found.away.get(number, "")
+        return ScrubRow(
+            replica=number,
+            root=place.uri,
+            files=0 if away else found.files,
+            bytes=0 if away else found.bytes,
+            wrong=len(wrong),
+            left=still,
+            is_ok=not still and not away,
+            detail=away or "; ".join(wrong.values())[:1000],
+        )
+
+    def _op(self, duty: ReplicateDuty | ScrubDuty, service: ServiceKind, gain: float) -> CopyOp:
+        return CopyOp(duty, self._table, service=service, gain=gain, one_at_a_time=self._one_at_a_time)

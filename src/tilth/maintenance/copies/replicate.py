@@ -1,0 +1,190 @@
+"""REPLICATE: what replicas of a table's storage lack is copied from those that have it.
+
+Rule: docs/policies/replicas.md.
+
+Covers: which copies are made when, replicas that have lost all, files that leave meanwhile. Does not cover: who finds
+out what is missing (commits, scrub.py, reads that fail), the bytes (tilth.storage).
+Always holds: a copy is made under a note that says that it is missing, and the note goes when the copy is there or
+when nobody needs the file and the replica has none: what a kill leaves in a replica is found by its note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.logs import Log
+from tilth.base.retry import backoff_ms
+from tilth.base.units import show_bytes
+from tilth.maintenance.copies.task_spark import CopyItem
+from tilth.maintenance.copies.work import TableCopies
+from tilth.maintenance.op import OpKind
+from tilth.maintenance.state import FAR_MS
+from tilth.model.copy_note import CopyNote
+from tilth.model.part import DataFile, PartEvent
+from tilth.storage import Replica, missing_copies, remove_copies, replicas_of
+
+#: Between two looks at a table in a storage with replicas, when nothing is reported of it.
+LOOK_MS = 5_000
+#: After news, so that those that come together are one round.
+NEWS_MS = 500
+#: Of one round.
+FILES_MAX = 500
+BYTES_MAX = 1 << 30
+#: Notes that a look counts.
+COUNT_MAX = 10_000
+#: Files that a replica is asked about at once.
+ASKED_MAX = 1_000
+#: A copy that could not be made waits from 1 s to so many doublings of it.
+_DOUBLINGS_MAX = 6
+_ANEW = "the replica had lost its files"
+
+_log = Log("maintenance")
+
+
+class ReplicateDuty:
+    """`tilth.maintenance.work.duty.Duty` for missing copies."""
+
+    kind = OpKind.REPLICATE
+
+    def __init__(self, table: TableCopies) -> None:
+        self._table = table
+        self._due_ms = 0
+        self._is_replicated = True
+        #: As of the last look.
+        self._waiting: list[CopyNote] = []
+        self._troubles: list[str] = []
+        #: Files that were leaving when a round met them: they are copied if they come back, and forgotten when gone.
+        self._leaving: dict[str, DataFile] = {}
+        #: By replica: how often it had come back when its sign was last seen.
+        self._seen: dict[int, int] = {}
+
+    def due_ms(self) -> int:
+        return self._due_ms
+
+    def observe(self, event: PartEvent, partition: str) -> bool:
+        if not self._is_replicated:
+            return False
+        # What was leaving may have come back, or be gone.
+        self._leaving = {}
+        self._due_ms = min(self._due_ms, event.at_ms + NEWS_MS)
+        return True
+
+    def ask(self, at_ms: int) -> None:
+        if self._is_replicated:
+            self._due_ms = min(self._due_ms, at_ms)
+
+    def look(self, now_ms: int) -> None:
+        if self._due_ms > now_ms:
+            return
+        replicas = replicas_of(self._table.root)
+        self._is_replicated = bool(replicas)
+        if not replicas:
+            self._due_ms = FAR_MS
+            return
+        self._waiting = self._table.catalog.copies.of(self._table.uuid, limit=COUNT_MAX)
+        self._troubles = [f"replica {each.number}: {each.health.trouble}" for each in replicas if each.health.trouble]
+        usable = {each.number for each in replicas if not each.health.trouble}
+        is_due = any(self._is_due(note, usable, now_ms) for note in self._waiting)
+        if not is_due and not self._unseen(replicas):
+            self._due_ms = now_ms + LOOK_MS
+
+    def about(self) -> str:
+        size = show_bytes(sum(note.bytes for note in self._waiting))
+        return f"{len(self._waiting)} copies are missing, {size}" if self._waiting else "a look at the replicas"
+
+    def waits(self) -> str:
+        if not self._waiting and not self._troubles:
+            return ""
+        failed = next((f"; {note.error}" for note in self._waiting if note.error), "")
+        return "; ".join([f"{len(self._waiting)} copies are missing{failed}", *self._troubles])
+
+    def run(self) -> str:
+        """One round; return what was done. Raises UnavailableError where none of its copies could be made."""
+        replicas = replicas_of(self._table.root)
+        for replica in self._unseen(replicas):
+            self._look_for_sign(replica)
+        usable = {each.number: each for each in replicas if not each.health.trouble}
+        now_ms = self._table.clock.now_ms()
+        notes = [
+            note
+            for note in self._table.catalog.copies.of(self._table.uuid, limit=COUNT_MAX)
+            if self._is_due(note, usable.keys(), now_ms)
+        ]
+        for note in notes:
+            if note.file is None and not self._table.is_cancelled.is_set():
+                self._note_missing(note)
+        report = self._copy([note for note in notes if note.file is not None])
+        self._due_ms = self._table.clock.now_ms()
+        return report
+
+    def _unseen(self, replicas: Sequence[Replica]) -> list[Replica]:
+        """Return those that answer and may have come back with less than they had."""
+        usable = [each for each in replicas if not each.health.trouble]
+        return [each for each in usable if self._seen.get(each.number) != each.health.returns]
+
+    def _look_for_sign(self, replica: Replica) -> None:
+        returns = replica.health.returns
+        try:
+            if not replica.looks_for_sign(self._table.uuid):
+                # First what is known, then the sign: whoever writes relies on it.
+                self._table.catalog.copies.note([self._table.note(None, replica.number, _ANEW)])
+                replica.give_sign(self._table.uuid)
+        except (TilthError, OSError) as error:
+            replica.health.failed(error)
+            return
+        self._seen[replica.number] = returns
+
+    def _note_missing(self, whole: CopyNote) -> None:
+        """Put notes of single files in the place of one of all files."""
+        table, files = self._table, self._table.files()
+        names = [*files.live.values(), *files.leaving.values()]
+        for start in range(0, len(names), ASKED_MAX):
+            missing = missing_copies(table.folder, whole.replica, names[start : start + ASKED_MAX])
+            table.catalog.copies.note(table.note(file, whole.replica, _ANEW) for file in missing)
+        table.catalog.copies.settle([whole])
+
+    def _copy(self, notes: Sequence[CopyNote]) -> str:
+        files = self._table.files()
+        self._leaving = files.leaving
+        gone = [note for note in notes if _name(note) not in files.live and _name(note) not in files.leaving]
+        self._forget(gone)
+        wanted = [note for note in notes if _name(note) in files.live][:FILES_MAX]
+        size, count = 0, 0
+        while count < len(wanted) and (not count or size + wanted[count].bytes <= BYTES_MAX):
+            size += wanted[count].bytes
+            count += 1
+        if not count:
+            return f"{len(gone)} notes of files that are gone were removed"
+        wanted = wanted[:count]
+        facts = self._table.run([CopyItem(file=note.file, replica=note.replica) for note in wanted if note.file])
+        # One that has left meanwhile may have been removed before its copy was made.
+        live = self._table.files().live
+        made = [note for note, fact in zip(wanted, facts, strict=True) if not fact.error and _name(note) in live]
+        failed = [(note, fact.error) for note, fact in zip(wanted, facts, strict=True) if fact.error]
+        self._table.catalog.copies.settle(made)
+        self._table.catalog.copies.fail(failed)
+        copied = sum(fact.copied for fact in facts)
+        self._table.context.server.counters.copied(copied)
+        _log.info("copies_made", table=self._table.watch.name, files=len(made), bytes=copied, failed=len(failed))
+        if failed and not made:
+            raise UnavailableError("copies could not be made", copies=len(failed), because=failed[0][1])
+        return f"{len(made)} copies made, {show_bytes(copied)}, {len(failed)} failed"
+
+    def _forget(self, gone: Sequence[CopyNote]) -> None:
+        """Remove what is left of files that nobody needs, then the notes."""
+        for replica in dict.fromkeys(note.replica for note in gone):
+            notes = [note for note in gone if note.replica == replica]
+            remove_copies(self._table.folder, replica, [_name(note) for note in notes])
+            self._table.catalog.copies.settle(notes)
+
+    def _is_due(self, note: CopyNote, usable: Collection[int], now_ms: int) -> bool:
+        """Return whether its replica answers and no wait holds it up. What is leaving is left alone."""
+        if _name(note) in self._leaving:
+            return False
+        wait_ms = backoff_ms(note.failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX) if note.failures else 0
+        return note.replica in usable and now_ms >= note.failed_ms + wait_ms
+
+
+def _name(note: CopyNote) -> str:
+    return "" if note.file is None else note.file.name

@@ -1,0 +1,100 @@
+"""Work on copies of files as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
+
+Covers: the messages and their runner. Does not cover: which files (replicate.py, scrub.py), one file (tilth.storage).
+Always holds: what became of each file is in the answer; one that fails stops no other.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import msgspec
+
+from tilth.base.errors import TilthError
+from tilth.model.part import DataFile
+from tilth.model.task import Cost
+from tilth.storage import Folder, check_copies, make_copy
+from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
+
+#: Files of one task that are worked on at a time.
+THREADS = 4
+
+
+class CopyItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a task."""
+
+    file: DataFile
+    #: The replica whose copy is made; None: all copies are compared.
+    replica: int | None = None
+
+
+class CopyTask(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts that a worker needs to make or compare copies of files of one table."""
+
+    folder: Folder
+    items: tuple[CopyItem, ...]
+
+
+class CopyFact(msgspec.Struct, frozen=True, kw_only=True):
+    """Outcome for one file."""
+
+    #: That were copied; 0: the copy was right.
+    copied: int = 0
+    #: Why a copy could not be made; empty: it is right now.
+    error: str = ""
+    #: Of a comparison, by replica: why a copy is wrong, or could not be read.
+    wrong: dict[int, str] = {}
+    away: dict[int, str] = {}
+    #: Of a comparison: whether no copy is right, though all were read.
+    is_lost: bool = False
+
+
+_TASKS = msgspec.msgpack.Decoder(CopyTask)
+_FACTS = msgspec.msgpack.Decoder(tuple[CopyFact, ...])
+
+
+def encode_task(task: CopyTask) -> bytes:
+    return msgspec.msgpack.encode(task)
+
+
+def decode_task(payload: bytes) -> CopyTask:
+    return _TASKS.decode(payload)
+
+
+def encode_facts(facts: tuple[CopyFact, ...]) -> bytes:
+    return msgspec.msgpack.encode(facts)
+
+
+def decode_facts(payload: bytes) -> tuple[CopyFact, ...]:
+    """Return what became of the task's files, in their order."""
+    return _FACTS.decode(payload)
+
+
+def copy_runner() -> Runner:
+    """Runner of TaskKind.COPY: one Spark task, which works on several files at a time."""
+    return _run
+
+
+def _run(context: TaskContext) -> TaskResult:
+    task = decode_task(context.spec.payload)
+    facts = run_in_task(context.session, partial(work_on_copies, task))
+    cost = Cost(input_bytes=sum(item.file.size for item in task.items), output_bytes=sum(fact.copied for fact in facts))
+    return TaskResult(payload=encode_facts(facts), actual=cost)
+
+
+def work_on_copies(work: CopyTask, *, task: int, attempt: int) -> tuple[CopyFact, ...]:
+    """Make or compare the copies of a task's files. Two attempts at once do the same, and no harm."""
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="copies") as pool:
+        return tuple(pool.map(partial(_fact, work.folder), work.items))
+
+
+def _fact(folder: Folder, item: CopyItem) -> CopyFact:
+    if item.replica is None:
+        check = check_copies(folder, item.file)
+        is_lost = len(check.wrong) == len(folder.root.places)
+        return CopyFact(wrong=check.wrong, away=check.away, is_lost=is_lost)
+    try:
+        return CopyFact(copied=make_copy(folder, item.file, item.replica))
+    except (TilthError, OSError) as error:
+        return CopyFact(error=str(error))

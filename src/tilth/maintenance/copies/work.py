@@ -1,0 +1,66 @@
+"""The share of both duties about copies: the table, its files and places, a task and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilth.base.cancel import reaching
+from tilth.catalog import KnownFiles
+from tilth.maintenance.copies.task_spark import CopyFact, CopyItem, CopyTask, decode_facts, encode_task
+from tilth.maintenance.work.duty import DutyTable
+from tilth.model.copy_note import CopyNote
+from tilth.model.part import DataFile
+from tilth.model.task import TaskKind
+from tilth.storage import Folder, StoreRoot, data_folder
+from tilth.warehouse import table_warehouses
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopies(DutyTable):
+    """The copies of one table's files."""
+
+    @property
+    def root(self) -> StoreRoot:
+        return self.context.server.root.of(self.uuid)
+
+    @property
+    def folder(self) -> Folder:
+        return data_folder(self.context.server.root, self.uuid)
+
+    def files(self) -> KnownFiles:
+        return self.catalog.files_of(self.uuid)
+
+    def note(self, file: DataFile | None, replica: int, reason: str) -> CopyNote:
+        """Return the note that a replica lacks a file, or with None any file."""
+        now_ms = self.clock.now_ms()
+        return CopyNote(table=self.uuid, replica=replica, file=file, since_ms=now_ms, reason=reason)
+
+    def run(self, items: Sequence[CopyItem]) -> tuple[CopyFact, ...]:
+        """Let a worker do it; return what became of each, in their order. Raises what the task failed with."""
+        dispatcher, watch = self.context.server.dispatcher, self.watch
+        task = CopyTask(folder=self.folder, items=tuple(items))
+        handle = dispatcher.submit(
+            dispatcher.new_spec(
+                TaskKind.COPY,
+                warehouse=table_warehouses(watch.definition.settings).maintenance,
+                table=watch.name,
+                payload=encode_task(task),
+                input_bytes=sum(item.file.size for item in items),
+            )
+        )
+        with reaching(handle):
+            return decode_facts(handle.wait().payload)
+
+
+def batches(files: Sequence[DataFile], *, bytes_max: int, files_max: int) -> list[list[DataFile]]:
+    """Return the files in runs of about so many bytes, each of one file at least."""
+    found: list[list[DataFile]] = []
+    size = bytes_max
+    for file in files:
+        if size >= bytes_max or len(found[-1]) >= files_max:
+            found.append([])
+            size = 0
+        found[-1].append(file)
+        size += file.size
+    return found

@@ -1,0 +1,53 @@
+"""The choice of the replica from which a scan reads each file.
+
+Covers: the choice, before anything is read. Does not cover: reads that find another copy by themselves (files.py).
+Always holds: one replica for all files where one is known to have them, and nothing is asked then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilth.base.errors import TilthError
+from tilth.model.part import DataFile
+from tilth.storage.store.replicated import Replica, replicas_of
+from tilth.storage.store.root import Folder
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedFiles:
+    """Files that are read from one folder, each with its place in the list that was asked for."""
+
+    folder: Folder
+    files: list[tuple[int, DataFile]]
+
+
+def placed(folder: Folder, files: Sequence[DataFile]) -> list[PlacedFiles]:
+    """Return the files by the folder from which they are read; of a root without replicas that is the folder itself."""
+    numbered = list(enumerate(files))
+    if not folder.root.replicas:
+        return [PlacedFiles(folder, numbered)]
+    usable = [each for each in replicas_of(folder.root) if not each.trouble] or replicas_of(folder.root)
+    whole = next((each for each in usable if each.number not in folder.root.incomplete), None)
+    if whole is not None:
+        return [PlacedFiles(Folder(whole.root, folder.path), numbered)]
+    found = []
+    for each in usable[:-1]:
+        there = _there(each, folder, [file for _, file in numbered])
+        here = [pair for pair, is_there in zip(numbered, there, strict=True) if is_there]
+        numbered = [pair for pair, is_there in zip(numbered, there, strict=True) if not is_there]
+        if here:
+            found.append(PlacedFiles(Folder(each.root, folder.path), here))
+    if numbered:
+        # Whatever is nowhere is said to be missing by whoever reads it.
+        found.append(PlacedFiles(Folder(usable[-1].root, folder.path), numbered))
+    return found
+
+
+def _there(replica: Replica, folder: Folder, files: Sequence[DataFile]) -> list[bool]:
+    try:
+        return replica.store.exist([folder.key(file.name) for file in files])
+    except (TilthError, OSError) as error:
+        replica.health.failed(error)
+        return [False] * len(files)

@@ -1,0 +1,136 @@
+"""States of replicas, as this process has seen them.
+
+Covers: a failure that says that a place is away, looking at it again until it is back, a watch that never ends.
+Does not cover: which files a replica lacks (tilth.catalog).
+Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.base.logs import Log
+from tilth.storage.store.place import place_trouble
+from tilth.storage.store.root import StoreRoot
+
+#: Between two looks at a replica.
+LOOK_SECONDS = 1.0
+#: A replica that does not answer for so long is away.
+ASK_SECONDS = 3.0
+#: Tables whose sign is remembered.
+SIGNS_MAX = 10_000
+
+_log = Log("storage")
+_lock = threading.Lock()
+_known: dict[StoreRoot, ReplicaHealth] = {}
+
+
+def health_of(replica: StoreRoot) -> ReplicaHealth:
+    """Return what this process knows of a replica."""
+    with _lock:
+        found = _known.get(replica)
+        # Threads of a parent process do not look for a forked one.
+        if found is None or found.pid != os.getpid():
+            found = _known[replica] = ReplicaHealth(replica)
+        return found
+
+
+def note_unanswered(error: TilthError) -> None:
+    """Note that a replica is away, where an error names a file in it that could not be asked for."""
+    file = error.facts.get("file", "")
+    with _lock:
+        asked = [health for root, health in _known.items() if file.startswith(f"{root.uri}/")]
+    for health in asked:
+        health.failed(error)
+
+
+class ReplicaHealth:
+    """The state of one replica. For any thread."""
+
+    def __init__(self, replica: StoreRoot) -> None:
+        self.pid = os.getpid()
+        #: Why it cannot be used; empty: it can, as far as is known.
+        self.trouble = ""
+        #: How often it has come back: what is in it may be less than before.
+        self.returns = 0
+        #: Tables whose sign it was seen to have.
+        self.signs: set[str] = set()
+        self._replica = replica
+        self._lock = threading.Lock()
+        self._is_looking = self._is_watched = False
+
+    def failed(self, error: Exception) -> None:
+        """Note an error of the store; what says nothing about the place is left alone."""
+        if isinstance(error, UnavailableError | RetryError):
+            self.note(error.message)
+
+    def note(self, trouble: str) -> None:
+        """Use it no more until it answers again."""
+        with self._lock:
+            is_new = not self.trouble
+            self.trouble = trouble
+        if is_new:
+            _log.warning("replica_away", root=self._replica, reason=trouble)
+        self._look()
+
+    def remember_sign(self, table: str) -> None:
+        if len(self.signs) >= SIGNS_MAX:
+            self.signs.clear()
+        self.signs.add(table)
+
+    def watch(self) -> None:
+        """Look at it from now on, also while nobody uses it."""
+        self._is_watched = True
+        self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            if self._is_looking:
+                return
+            self._is_looking = True
+        threading.Thread(target=self._run, name="tilth-replica", daemon=True).start()
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            question = _Question(self._replica)
+            if not question.answered.wait(ASK_SECONDS):
+                self._say(f"no answer in {ASK_SECONDS:g} seconds")
+                question.answered.wait()
+            if self._say(question.trouble):
+                break
+            pause.wait(LOOK_SECONDS)
+
+    def _say(self, trouble: str) -> bool:
+        """Take note of an answer; return whether nobody needs another one."""
+        with self._lock:
+            before, self.trouble = self.trouble, trouble
+            self.returns += bool(before and not trouble)
+            is_over = not trouble and not self._is_watched
+            self._is_looking = not is_over
+        if bool(before) != bool(trouble):
+            _log.info("replica_looked_at", root=self._replica, reason=trouble or "it is back")
+        return is_over
+
+
+class _Question:
+    """A question whether a place can be used, on a thread of its own: a place that hangs answers late."""
+
+    def __init__(self, place: StoreRoot) -> None:
+        self.answered = threading.Event()
+        self.trouble = ""
+        self._place = place
+        threading.Thread(target=self._ask, name="tilth-replica-asked", daemon=True).start()
+
+    def _ask(self) -> None:
+        try:
+            self.trouble = place_trouble(self._place)
+        finally:
+            self.answered.set()
+
+
+def trouble_of(error: TilthError | OSError) -> str:
+    """Return the words of an error."""
+    return error.message if isinstance(error, TilthError) else str(error)

@@ -1,0 +1,202 @@
+"""Copies of files in replicas: made, compared, forgotten; over a real catalog and folders of the local disk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from tests.catalog_world import SCHEMA, World
+from tilth.base.clock import SystemClock
+from tilth.base.errors import UnavailableError
+from tilth.catalog import InsertPart
+from tilth.maintenance import ManagerSettings
+from tilth.maintenance.copies.op import CopyCommands
+from tilth.maintenance.copies.replicate import LOOK_MS, ReplicateDuty
+from tilth.maintenance.copies.scrub import ScrubDuty
+from tilth.maintenance.copies.task_spark import decode_task, encode_facts, work_on_copies
+from tilth.maintenance.copies.work import TableCopies, batches
+from tilth.maintenance.counters import MaintenanceCounters
+from tilth.maintenance.work.damage import DamageBook
+from tilth.maintenance.work.watch import TableWatch
+from tilth.model.part import DataFile, WrittenPart
+from tilth.model.table import TableDef
+from tilth.model.txn import TxnOutput
+from tilth.storage import begin_table, claim_place, layout_of, local_root, replicas_of, replicated_root, write_parts
+
+
+class Copies(World):
+    """A table in three folders."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folders = [folder / name for name in ("one", "two", "three")]
+        places = [local_root(each) for each in self.folders]
+        for place in places:
+            claim_place(place)
+        self.root = replicated_root("r", places, 2)
+        self.t = self.table("t")
+        begin_table(self.root, self.t)
+        self.tasks = 0
+        relation = self.catalog.tables.by_id(self.t)
+        assert isinstance(relation, TableDef)
+        self.relation = relation
+        watch = TableWatch(relation)
+        self.book = DamageBook(self.clock, self.catalog, self.root)
+        watch.damaged.follow(self.book, self.t)
+        server = SimpleNamespace(
+            clock=self.clock,
+            catalog=self.catalog,
+            root=self.root,
+            settings=ManagerSettings(),
+            counters=MaintenanceCounters(self.clock),
+            dispatcher=SimpleNamespace(new_spec=lambda kind, **spec: spec, submit=self._run),
+        )
+        # Any: what the duties use of a context.
+        self.context = cast(Any, SimpleNamespace(server=server, watch=watch, switched_off_by=lambda kind: ""))
+        self.copies = TableCopies(self.context)
+        self.replicate, self.scrub = ReplicateDuty(self.copies), ScrubDuty(self.copies)
+
+    def add(self, *rows: int) -> WrittenPart:
+        """Insert rows as one part."""
+        table = pa.table({SCHEMA.columns[0].name: pa.array(rows, pa.int64())})
+        with self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.t, tasks=1)]) as work:
+            [part] = write_parts(layout_of(self.relation, self.root), table, txn=work.id, task=0, attempt=0)
+            work.commit([InsertPart(table=self.t, written=part)])
+        return part
+
+    def copy_of(self, file: DataFile, replica: int) -> Path:
+        return self.folders[replica] / self.t / "data" / file.name
+
+    def where(self, file: DataFile) -> list[bool]:
+        return [self.copy_of(file, replica).exists() for replica in range(3)]
+
+    def notes(self) -> list[tuple[int, str]]:
+        notes = self.catalog.copies.of(self.t)
+        return [(note.replica, "" if note.file is None else note.file.name) for note in notes]
+
+    def _run(self, spec: dict[str, Any]) -> object:
+        self.tasks += 1
+        facts = encode_facts(work_on_copies(decode_task(spec["payload"]), task=0, attempt=0))
+        return SimpleNamespace(wait=lambda: SimpleNamespace(payload=facts), cancel=lambda: None)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Copies:
+    return Copies(tmp_path)
+
+
+def test_what_a_replica_lacks_is_in_the_commit_and_is_made(world: Copies) -> None:
+    (world.folders[1] / world.t / ".tilth").unlink()
+    part = world.add(1, 2)
+    assert part.file.lacking == (1,)
+    assert world.notes() == [(1, part.file.name)]
+    assert world.catalog.copies.incomplete(world.t) == (1,)
+    (world.folders[1] / world.t / ".tilth").touch()
+    assert world.replicate.run().startswith("1 copies made")
+    assert world.where(part.file) == [True, True, True]
+    assert (world.notes(), world.catalog.copies.incomplete(world.t)) == ([], ())
+    assert world.copy_of(part.file, 1).read_bytes() == world.copy_of(part.file, 0).read_bytes()
+
+
+def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copies) -> None:
+    parts = [world.add(number) for number in range(3)]
+    world.replicate.run()
+    for part in parts[:2]:
+        world.copy_of(part.file, 2).unlink()
+    (world.folders[2] / world.t / ".tilth").unlink()
+    fresh = ReplicateDuty(world.copies)
+    fresh.look(world.clock.now_ms())
+    assert fresh.due_ms() <= world.clock.now_ms()
+    fresh.run()
+    fresh.run()
+    assert all(all(world.where(part.file)) for part in parts)
+    assert world.notes() == []
+    fresh.look(world.clock.now_ms())
+    assert fresh.due_ms() == world.clock.now_ms() + LOOK_MS
+
+
+def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> None:
+    """It was emptied a moment ago, and nobody has noticed yet: it may be a disk that is not mounted."""
+    world.add(1)
+    shutil.rmtree(world.folders[2])
+    world.folders[2].mkdir()
+    ReplicateDuty(world.copies).run()
+    begin_table(world.root, "another")
+    assert list(world.folders[2].iterdir()) == []
+    claim_place(world.root.replicas[2])
+    clock = SystemClock()
+    over = clock.monotonic() + 30
+    while replicas_of(world.root)[2].trouble:
+        assert clock.monotonic() < over
+        clock.sleep(0.05)
+    part = world.add(2)
+    assert part.file.lacking == (2,)
+    for _ in range(2):
+        ReplicateDuty(world.copies).run()
+    assert all(world.where(part.file))
+    assert world.notes() == []
+
+
+def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: Copies) -> None:
+    world.add(1)
+    gone = DataFile(name="77-0.0-0.parquet", size=3, checksum=1)
+    world.catalog.copies.note([world.copies.note(gone, 1, "it was away")])
+    # What a kill between the copy and the end of its note leaves.
+    world.copy_of(gone, 1).write_bytes(b"abc")
+    world.replicate.run()
+    assert (world.where(gone), world.notes(), world.tasks) == ([False] * 3, [], 0)
+
+
+def test_a_file_without_a_right_copy_is_damaged_and_its_copies_wait(world: Copies) -> None:
+    part = world.add(1, 2, 3)
+    for replica in range(3):
+        world.copy_of(part.file, replica).write_bytes(b"nothing like it")
+    rows = CopyCommands(world.context).scrub_now()
+    assert [(row.wrong, row.left, row.is_ok) for row in rows] == [(1, 1, False)] * 3
+    assert list(world.book.of(world.t)) == [part.file.name]
+    assert len(world.notes()) == 3
+    world.clock.advance(2)
+    with pytest.raises(UnavailableError, match="copies could not be made"):
+        ReplicateDuty(world.copies).run()
+    # Wrong bytes stay: nobody knows of better ones.
+    assert world.copy_of(part.file, 0).read_bytes() == b"nothing like it"
+
+
+def test_a_scrub_finds_one_wrong_copy_and_it_is_made_anew(world: Copies) -> None:
+    part, other = world.add(1, 2, 3), world.add(4)
+    right = world.copy_of(part.file, 0).read_bytes()
+    world.copy_of(part.file, 1).write_bytes(right[:-1] + b"?")
+    world.copy_of(other.file, 2).unlink()
+    rows = CopyCommands(world.context).scrub_now()
+    assert [(row.files, row.wrong, row.left, row.is_ok) for row in rows] == [
+        (2, 0, 0, True),
+        (2, 1, 0, True),
+        (2, 1, 0, True),
+    ]
+    assert world.copy_of(part.file, 1).read_bytes() == right
+    assert (world.notes(), world.book.of(world.t)) == ([], {})
+
+
+def test_a_scrub_goes_on_where_it_ended(world: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = sorted(world.add(number).file.name for number in range(3))
+    monkeypatch.setattr("tilth.maintenance.copies.scrub.FILES_MAX", 1)
+    world.clock.advance(8 * 86_400)
+    read: list[str] = []
+    for _ in range(3):
+        # As after a restart.
+        duty = ScrubDuty(world.copies)
+        read.append(duty.about())
+        duty.run()
+    assert read == ["all files", f"the files behind {files[0]}", f"the files behind {files[1]}"]
+    assert ScrubDuty(world.copies).about() == "all files"
+
+
+def test_files_are_read_in_runs_of_bounded_size() -> None:
+    files = [DataFile(name=str(size), size=size, checksum=0) for size in (5, 5, 1, 20, 1, 1)]
+    runs = batches(files, bytes_max=10, files_max=2)
+    assert [[file.size for file in run] for run in runs] == [[5, 5], [1, 20], [1, 1]]

@@ -1,0 +1,136 @@
+"""A server and another one of its catalog that is of another version: what it answers, and what is said of that."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from itertools import count
+
+import httpx
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.catalog import Catalog, Joining, MemoryKV, NotHostedError
+from tilth.membership import Bounds, Member
+from tilth.model.service import ServiceKind
+from tilth.server import HttpPeers
+from tilth.server.errors import RouteNotFoundError
+from tilth.sql.context.peers import noting_unanswered
+from tilth.testing import ManualClock
+from tilth.warehouse.remote.errors import PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.wire import MEDIA_TYPE, failure_of
+
+OTHERS_VERSION = version("tilth") + ".999"
+
+
+class Present:
+    """Sign of a process that is always there."""
+
+    def show(self, server: str) -> None:
+        """It is seen anyway."""
+
+    def is_gone(self, server: str) -> bool:
+        return False
+
+    def clock_offset(self) -> tuple[float, float] | None:
+        return None
+
+    def news(self) -> frozenset[str]:
+        return frozenset()
+
+    def hide(self) -> None:
+        """It goes with the test."""
+
+
+def peers_of(answer: httpx.Response) -> HttpPeers:
+    """Return the peers of a server `a`, where `b` answers every call with this."""
+    kv, clock, numbers = MemoryKV(), ManualClock(), count()
+    for name, given in (("b", OTHERS_VERSION), ("a", version("tilth"))):
+        catalog = Catalog(kv, clock, name, lambda: f"{next(numbers):032x}")
+        joining = Joining(name=name, run=name, version=given, url=f"http://{name}:7411")
+        member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=Present(), changed=lambda: None)
+        member.join()
+    transport = httpx.MockTransport(lambda request: answer)
+    return HttpPeers(clock, lambda: f"{next(numbers):032x}", member, token="t" * 16, transport=transport)
+
+
+def answered(content: bytes, status: int = 200) -> httpx.Response:
+    return httpx.Response(status, content=content, headers={"content-type": MEDIA_TYPE})
+
+
+def refused(error: TilthError) -> httpx.Response:
+    return answered(msgspec.msgpack.encode(failure_of(error)), status=404)
+
+
+UNREADABLE = [
+    answered(b"\xff no message"),
+    answered(msgspec.msgpack.encode({"of": "a later version"})),
+    answered(msgspec.msgpack.encode({"rows": b"no rows", "message": "", "notices": [], "rows_written": 0})),
+]
+
+
+def words_of_both() -> tuple[str, ...]:
+    return "server=b", "url=http://b:7411", f"server_version={OTHERS_VERSION}", f"version={version('tilth')}"
+
+
+@pytest.mark.parametrize("answer", UNREADABLE)
+def test_an_answer_in_an_unknown_form_names_the_server_and_both_versions(answer: httpx.Response) -> None:
+    peers = peers_of(answer)
+    with pytest.raises(PeerAnswerUnreadableError) as raised:
+        peers.run(NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={})
+    assert all(word in raised.value.message for word in words_of_both()), raised.value.message
+    assert "install one version" in raised.value.hint
+    with noting_unanswered() as notes:
+        assert peers.tables("bg_threads") == []
+    [note] = notes
+    assert "rows of server b at http://b:7411 are missing" in note
+    assert OTHERS_VERSION in note
+
+
+def test_a_call_that_the_other_does_not_know_has_done_nothing_and_says_so() -> None:
+    peers = peers_of(refused(RouteNotFoundError(call="server/statement")))
+    with pytest.raises(PeerVersionError) as raised:
+        peers.run(NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={})
+    assert all(word in raised.value.message for word in words_of_both()), raised.value.message
+
+
+def test_what_the_other_says_of_the_statement_comes_as_it_was() -> None:
+    peers = peers_of(refused(RetryError("not now", table="t")))
+    with pytest.raises(RetryError, match=r"not now: table=t$"):
+        peers.run(NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={})
+
+
+def test_rows_with_other_columns_are_left_out_with_both_versions() -> None:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"of_a_later_version": [1]})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    peers = peers_of(answered(msgspec.msgpack.encode({"rows": sink.getvalue().to_pybytes()})))
+    with noting_unanswered() as notes:
+        assert peers.tables("bg_threads") == []
+    [note] = notes
+    assert "bg_threads has other columns" in note
+    assert OTHERS_VERSION in note
+
+
+def test_a_service_is_stopped_for_all_tables_when_the_others_have_said_so() -> None:
+    with noting_unanswered() as notes:
+        peers_of(answered(msgspec.msgpack.encode({}))).wait_stopped(ServiceKind.MERGE)
+    assert notes == set()
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (refused(UnavailableError("a consumer does not end")), "a consumer does not end"),
+        (refused(RouteNotFoundError(call="server/stopped")), "does not understand the call"),
+        (httpx.Response(502), "502"),
+    ],
+)
+def test_who_does_not_say_that_it_has_stopped_is_named(answer: httpx.Response, word: str) -> None:
+    with noting_unanswered() as notes:
+        peers_of(answer).wait_stopped(ServiceKind.CONSUME)
+    [note] = notes
+    assert "server b at http://b:7411 has not said that it has stopped consume: " in note
+    assert word in note
