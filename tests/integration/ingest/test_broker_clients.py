@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaPosition
 
 from tilth.base.clock import SystemClock
 from tilth.ingest import BrokerUnavailableError, OffsetGapError
@@ -19,11 +23,24 @@ from tilth.ingest.settings import KafkaConfig, read_config
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
 from tools.broker import Broker, free_port
+from tools.tcp_link import TcpLink
 
 #: Events that librdkafka keeps for whoever polls; between two questions there are a few.
 QUEUED_MAX = 60
 THREADS_SECONDS_MAX = 10.0
 #: It tries to connect as often as it can.
+SENDING_SECONDS = 8.0
+SENDING = """
+import sys, time
+from tests.integration.ingest.test_broker_clients import A, config_of
+from tilth.ingest.kafka.broker import BrokerClient
+client, over, offset = BrokerClient(config_of(sys.argv[1])), time.monotonic() + float(sys.argv[2]), 0
+while time.monotonic() < over:
+    offset += 1
+    client.commit({A: offset})
+    time.sleep(0.002)
+client.close()
+"""
 EAGER = "reconnect.backoff.ms=1;reconnect.backoff.max.ms=2"
 A = TopicPartition("clients", 0)
 
@@ -81,6 +98,38 @@ def test_a_dead_address_in_the_list_fills_no_queue(living: str) -> None:
         time.sleep(0.05)
     client.close()
     assert longest <= QUEUED_MAX
+
+
+def test_offsets_are_sent_beside_a_connection_that_breaks_again_and_again(tmp_path: Path) -> None:
+    """In a process of its own: in such moments assertions of the client library have ended whole processes."""
+    with TcpLink() as link:
+        other = Broker(tmp_path)
+        other.start(proxy_port=link.port)
+        try:
+            link.connect(other.proxied_port)
+            other.create_topic("clients")
+            command = [sys.executable, "-c", SENDING, f"127.0.0.1:{link.port}", str(SENDING_SECONDS)]
+            with subprocess.Popen(command) as process:
+                until = time.monotonic() + SENDING_SECONDS
+                while time.monotonic() < until and process.poll() is None:
+                    time.sleep(0.15)
+                    link.cut()
+                    time.sleep(0.02)
+                    link.mend()
+                assert process.wait(30) == 0
+            assert group_offset(other.bootstrap) > 0
+        finally:
+            other.stop()
+
+
+def group_offset(bootstrap: str) -> int:
+    """Return what the broker has of the offsets that a client of `config_of` has sent."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": config_of(bootstrap).group})
+    try:
+        (found,) = consumer.committed([KafkaPosition(A.topic, A.partition)], timeout=10)
+        return int(found.offset)
+    finally:
+        consumer.close()
 
 
 def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:

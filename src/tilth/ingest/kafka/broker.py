@@ -3,8 +3,9 @@
 Covers: everything that needs the Kafka client. Does not cover: decoding (messages/decode.py), which offsets are right
 (offsets/positions.py).
 Always holds: partitions are assigned by hand, no consumer group is joined, nothing is committed to the broker but by
-`commit`; a range ends by position, so holes of compacted topics and of transactions are passed; an answer that is none
-is an error, never an offset (reach.py). See also: docs/design/0006-measured.md#fetching-from-kafka.
+`commit` (group_offsets.py); a range ends by position, so holes of compacted topics and of transactions are passed; an
+answer that is none is an error, never an offset (reach.py). See also:
+docs/design/0006-measured.md#fetching-from-kafka.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
-from tilth.base.logs import Log
 from tilth.base.secrets import without_secrets
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
+from tilth.ingest.kafka.group_offsets import GroupOffsets
 from tilth.ingest.kafka.reach import Offset, PartitionEnd, Topics, offset_or_none, topic_id_of
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
@@ -54,8 +55,6 @@ _UNKNOWN = (
 _PASSING = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._RESOLVE)
 
 _error_of = operator.methodcaller("error")
-
-_log = Log("ingest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +98,8 @@ class BrokerClient:
             self._admin: AdminClient | None = AdminClient(_settings(config))
         except (KafkaException, ValueError, TypeError) as error:
             raise _unavailable(config, error) from None
-        # Any: a future of the client library.
-        self._committing: Any = None
+        #: Made when offsets are first sent.
+        self._group: GroupOffsets | None = None
 
     def topics(self) -> Topics:
         """The cluster, how many partitions each topic of the Kafka table has, and the topics' ids."""
@@ -169,23 +168,17 @@ class BrokerClient:
         return Holds.UNKNOWN, -1
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Give the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence. Nothing is
-        sent while the last ones are under way.
-        """
-        if self._committing is not None and not self._committing.done():
-            return
-        positions = [confluent_kafka.TopicPartition(p.topic, p.partition, offset) for p, offset in offsets.items()]
-        group, admin = confluent_kafka.ConsumerGroupTopicPartitions(self._config.group, positions), self._client()
-        try:
-            futures = admin.alter_consumer_group_offsets([group], request_timeout=REQUEST_SECONDS_MAX)
-        except (KafkaException, ValueError) as error:
-            _log.debug("offsets_not_committed", table=self._config.table, reason=error)
-            return
-        self._committing = futures[self._config.group]
+        """Give the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence."""
+        if self._group is None:
+            self._group = GroupOffsets(self._config.table, _settings(self._config) | {"group.id": self._config.group})
+        self._group.send(offsets)
 
     def close(self) -> None:
         """End the client's threads; the object cannot be used any more."""
-        self._admin = self._committing = None
+        self._admin = None
+        if self._group is not None:
+            self._group.close()
+            self._group = None
 
     def _client(self) -> AdminClient:
         """The client, without what it had to say since the last call: it would keep all of it."""
