@@ -139,9 +139,9 @@ class LosingKV(FaultyKV):
         return super().get(key)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         self.check_alive()
-        with super().view() as view:
+        with super().view(keys) as view:
             yield view
 
     def check_alive(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
-from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, ReadView
+from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, ReadView, Versioned, ViewMovedError
 
 _THREADS = 4
 _ROUNDS = 25
@@ -26,6 +27,7 @@ def check_kv(make: Callable[[], KeyValue]) -> None:
         _check_versions,
         _check_atomic,
         _check_view,
+        _check_view_of_keys,
         _check_views_interleave,
         _check_scan_is_a_view,
         _check_large,
@@ -143,6 +145,25 @@ def _check_view(kv: KeyValue) -> None:
     assert _keys(kv, b"a", b"z") == [b"a", b"c"]
 
 
+def _check_view_of_keys(kv: KeyValue) -> None:
+    """Whatever a view that has read keys at once finds, it was so at one moment."""
+    _put(kv, b"a", b"1")
+    with kv.view([b"a", b"b"]) as view:
+        _put(kv, b"c", b"1")
+        assert _value(view, b"a") == b"1"
+        assert view.get(b"b") is None
+        assert _keys(view, b"a", b"c") == [b"a"]
+        _put(kv, b"d", b"1")
+        assert view.get(b"d") is None
+    for change in (lambda: _put(kv, b"a", b"2"), lambda: _put(kv, b"b", b"2"), lambda: _delete(kv, b"a")):
+        with kv.view([b"a", b"b"]) as view:
+            before = _found(view, b"a", b"b")
+            change()
+            assert _found(view, b"a", b"b") == before
+            with suppress(ViewMovedError):
+                assert list(view.scan(b"a", b"c")) == before
+
+
 def _check_views_interleave(kv: KeyValue) -> None:
     """Scans and gets of one view do not disturb each other."""
     keys = [b"k%d" % number for number in range(6)]
@@ -221,6 +242,10 @@ def _value(view: ReadView, key: bytes) -> bytes:
     found = view.get(key)
     assert found is not None, key
     return found.value
+
+
+def _found(view: ReadView, *keys: bytes) -> list[tuple[bytes, Versioned]]:
+    return [(key, found) for key in keys if (found := view.get(key)) is not None]
 
 
 def _keys(

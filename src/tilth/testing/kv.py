@@ -77,9 +77,9 @@ class FaultyKV:
         return self._kv.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         self._meet_read("view")
-        with self._kv.view() as view:
+        with self._kv.view(keys) as view:
             yield _FaultyView(self, view)
 
     def commit(
@@ -157,9 +157,9 @@ class RetryingKV:
         return _retried(lambda: self._kv.scan(start, end, limit=limit, reverse=reverse))
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         with ExitStack() as stack:
-            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view())))
+            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view(keys))))
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]

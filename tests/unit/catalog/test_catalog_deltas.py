@@ -467,8 +467,8 @@ class Recording(MemoryKV):
         return super().commit(preconditions, puts, deletes)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
-        with super().view() as view:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+        with super().view(keys) as view:
             yield _Watched(view, self.scanned)
 
 

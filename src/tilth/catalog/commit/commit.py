@@ -26,7 +26,7 @@ from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.turns import LOOK_SECONDS, SharedTurns, Turns, TurnTakenError
 from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
-from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, prefetch
+from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, copy_key, delta_key, entry_key, pack
@@ -161,10 +161,11 @@ class Committer:
         in_doubt: str | None = "the transaction's record could not be read"
         is_lost = False
         failures = attempts = 0
+        keys = [pack(Space.OPEN_TXN, txn), *keys_of(updates)]
         while attempts < self._attempts_max:
             attempts += 1
             try:
-                with self._kv.view() as view:
+                with self._kv.view(keys) as view:
                     ready = self._prepare(view, txn, updates, requirements)
                 if not isinstance(ready, _Ready):
                     return ready
@@ -181,6 +182,9 @@ class Committer:
             except TurnTakenError:
                 attempts -= 1
                 self._clock.sleep(LOOK_SECONDS)
+                continue
+            except ViewMovedError:
+                self._counters.count_conflict()
                 continue
             except TilthError as error:
                 # Folding found a reason that the batch of an earlier, unknown try must meet too.
@@ -207,7 +211,6 @@ class Committer:
         self, view: ReadView, txn_id: int, updates: Sequence[Update], requirements: Sequence[Requirement]
     ) -> _Ready | Committed:
         key = pack(Space.OPEN_TXN, txn_id)
-        prefetch(view, [key, *keys_of(updates)])
         found = view.get(key)
         if found is None:
             return committed_before(view, txn_id)

@@ -17,7 +17,7 @@ from tilth.catalog.kv.protocol import (
     ReadView,
     Unknown,
     Versioned,
-    prefetch,
+    ViewMovedError,
 )
 
 __all__ = [
@@ -31,5 +31,5 @@ __all__ = [
     "ReadView",
     "Unknown",
     "Versioned",
-    "prefetch",
+    "ViewMovedError",
 ]

@@ -44,8 +44,8 @@ class FollowedKV:
     ) -> Iterator[tuple[bytes, Versioned]]:
         return self._inner.scan(start, end, limit=limit, reverse=reverse)
 
-    def view(self) -> AbstractContextManager[ReadView]:
-        return self._inner.view()
+    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:
+        return self._inner.view(keys)
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]

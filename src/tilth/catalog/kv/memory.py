@@ -49,7 +49,7 @@ class MemoryKV:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         with self._lock:
             sequence = self._sequence
             self._views[sequence] += 1

@@ -20,6 +20,7 @@ from uuid import UUID
 
 import psycopg
 from psycopg import Connection, errors, sql
+from psycopg.pq.abc import PGresult
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -42,6 +43,7 @@ from tilth.catalog.kv.postgres_presence import (
     PostgresPresence,
     is_shown_by_none,
 )
+from tilth.catalog.kv.postgres_wire import Statements, bytes_list, int4, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
     FIRST_KEY,
@@ -54,6 +56,7 @@ from tilth.catalog.kv.protocol import (
     ReadView,
     Unknown,
     Versioned,
+    ViewMovedError,
 )
 
 T = TypeVar("T")
@@ -77,7 +80,14 @@ _KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_co
 _BY_KEY = "-c enable_seqscan=off -c enable_bitmapscan=off"
 #: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
 UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
-_COLLISIONS = (errors.UniqueViolation, errors.SerializationFailure, errors.DeadlockDetected)
+_BEGIN_VIEW = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()"
+#: The database has undone the commit for the sake of another one, or its statement was dropped before.
+_COLLISIONS = (
+    errors.UniqueViolation,
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.InvalidSqlStatementName,
+)
 
 _log = Log("catalog")
 
@@ -87,6 +97,7 @@ class _Writer(Connection[TupleRow]):
 
     id: UUID
     backend: tuple[int, datetime | None]
+    statements: Statements
 
 
 class PostgresKV:
@@ -113,6 +124,8 @@ class PostgresKV:
         self._news_of = news_of
         self._check_upgrade = check_upgrade
         self._is_closed = False
+        #: Texts of queries with the schema's name.
+        self._texts: dict[str, str] = {}
         self._open()
         self._pool: ConnectionPool[_Writer] = ConnectionPool(
             connection_class=_Writer,
@@ -128,8 +141,7 @@ class PostgresKV:
 
     def get(self, key: bytes) -> Versioned | None:
         def asked(connection: _Writer) -> Versioned | None:
-            row = connection.execute(self._sql(text.GET), (key,), prepare=True, binary=True).fetchone()
-            return None if row is None else Versioned(row[0], row[1])
+            return self.record(connection, key)
 
         return self._read(asked)
 
@@ -140,14 +152,20 @@ class PostgresKV:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
-        connection = self._read(self._begun)
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+        view: _View | None = None
+
+        def opened(connection: _Writer) -> _Writer:
+            nonlocal view
+            view = _View(self, connection, keys)
+            return connection
+
+        connection = self._read(opened)
+        assert view is not None
         try:
-            yield _View(self, connection)
+            yield view
         finally:
-            # After a ROLLBACK psycopg forgets its prepared statements, and each would be prepared anew.
-            with suppress(psycopg.Error):
-                connection.execute("COMMIT")
+            view.end()
             self._pool.putconn(connection)
 
     def commit(
@@ -157,19 +175,23 @@ class PostgresKV:
         absent = {each.key for each in preconditions if isinstance(each, Absent)}
         new, changed = sorted(puts.keys() & absent), sorted(puts.keys() - absent)
         arguments = (
-            [each.key for each in preconditions],
-            [each.version if isinstance(each, AtVersion) else 0 for each in preconditions],
-            sorted(absent - puts.keys()),
-            new,
-            [puts[key] for key in new],
-            changed,
-            [puts[key] for key in changed],
-            sorted(set(deletes) - absent),
-            self._news((*puts, *deletes)),
+            bytes_list([each.key for each in preconditions]),
+            int8_list([each.version if isinstance(each, AtVersion) else 0 for each in preconditions]),
+            bytes_list(sorted(absent - puts.keys())),
+            bytes_list(new),
+            bytes_list([puts[key] for key in new]),
+            bytes_list(changed),
+            bytes_list([puts[key] for key in changed]),
+            bytes_list(sorted(set(deletes) - absent)),
+            self._news((*puts, *deletes)).encode(),
         )
         for _ in range(COLLISIONS_MAX):
-            with self._translated(), self._pool.connection() as connection:
-                outcome = self._commit(connection, arguments)
+            with self.translated():
+                connection = self._pool.getconn()
+                try:
+                    outcome = self._commit(connection, arguments)
+                finally:
+                    self._pool.putconn(connection)
             if outcome is not None:
                 return outcome
         # Each time another commit came first: what this one has seen is not so any more.
@@ -181,7 +203,7 @@ class PostgresKV:
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
-        with self._translated(), closing(self._connected()) as connection, connection.transaction():
+        with self.translated(), closing(self._connected()) as connection, connection.transaction():
             connection.execute(self._sql(text.LOCK_KEYS))
             if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
                 hint = "give it another schema, or drop this one"
@@ -205,12 +227,12 @@ class PostgresKV:
         text = NEWS_SEPARATOR.join(sorted(self._news_of(keys)))
         return text if len(text) <= NEWS_CHARACTERS_MAX else ALL_NEWS
 
-    def _commit(self, connection: _Writer, arguments: tuple[Any, ...]) -> KVOutcome | None:
+    def _commit(self, connection: _Writer, arguments: tuple[bytes, ...]) -> KVOutcome | None:
         """Return the outcome; None: the database ended it for another's sake, and it may be tried again."""
         commit = UUID(random_id())
         try:
-            given = (text.FORMAT, connection.id, commit, *arguments)
-            row = connection.execute(self._sql(text.COMMIT), given, prepare=True, binary=True).fetchone()
+            given = (int4(text.FORMAT), connection.id.bytes, commit.bytes, *arguments)
+            answer = connection.statements.ask(self._text(text.COMMIT), *given)
         except _COLLISIONS:
             return None
         except errors.ReadOnlySqlTransaction:
@@ -222,11 +244,14 @@ class PostgresKV:
                 # It was answered: nothing was applied.
                 raise
             return self._decided(connection, commit, error)
-        assert row is not None
-        outcome, conflict, version = row
-        if outcome == "upgraded":
-            raise self._newer(version)
-        return Landed(version) if outcome == "landed" else Conflict(conflict)
+        outcome, conflict, version = (answer.get_value(0, column) for column in range(3))
+        if outcome == b"conflict":
+            assert conflict is not None
+            return Conflict(conflict)
+        assert version is not None
+        if outcome == b"upgraded":
+            raise self._newer(int_of(version))
+        return Landed(int_of(version))
 
     def _decided(self, connection: _Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
         """Look what became of a commit whose answer was lost; its backend is ended first."""
@@ -257,7 +282,7 @@ class PostgresKV:
         """
         deadline = self._clock.monotonic() + WAIT_SECONDS
         while True:
-            with self._translated():
+            with self.translated():
                 connection = self._pool.getconn()
                 kept: object = None
                 try:
@@ -271,15 +296,28 @@ class PostgresKV:
                     if kept is not connection:
                         self._pool.putconn(connection)
 
-    def _begun(self, connection: _Writer) -> _Writer:
-        """Begin a view: its first statement fixes what it sees."""
-        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()")
-        return connection
+    def begin(self, connection: _Writer) -> None:
+        """Begin the transaction of a view: its first statement fixes what it sees."""
+        connection.statements.do(_BEGIN_VIEW)
+
+    def record(self, connection: _Writer, key: bytes) -> Versioned | None:
+        """Return what one key has."""
+        answer = connection.statements.ask(self._text(text.GET), key)
+        return _versioned(answer, 0, column=0) if answer.ntuples else None
+
+    def records(self, connection: _Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
+        """Return what each of the keys has."""
+        answer = connection.statements.ask(self._text(text.GET_ALL), bytes_list(list(keys)))
+        found: dict[bytes, Versioned | None] = dict.fromkeys(keys)
+        for row in range(answer.ntuples):
+            key = answer.get_value(row, 0)
+            assert key is not None
+            found[key] = _versioned(answer, row, column=1)
+        return found
 
     def rows(self, connection: _Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]:
         """Return the rows of a scan of a view."""
-        with self._translated():
-            return connection.execute(self._sql(query), arguments, prepare=True, binary=True).fetchall()
+        return connection.execute(self._sql(query), arguments, prepare=True, binary=True).fetchall()
 
     # --- connections ---
 
@@ -301,7 +339,7 @@ class PostgresKV:
 
     def _open(self) -> None:
         """Make what is missing, and bring a schema of an older version up to this one's."""
-        with self._translated(), closing(self._connected()) as connection:
+        with self.translated(), closing(self._connected()) as connection:
             # Two servers that make the same schema at once disturb each other.
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext('tilth schema'))")
@@ -346,18 +384,24 @@ class PostgresKV:
 
     def _introduce(self, connection: _Writer) -> None:
         """Give a new connection its row."""
-        connection.id = UUID(random_id())
+        connection.id, connection.statements = UUID(random_id()), Statements(connection)
         connection.execute(self._sql(text.ADD_WRITER), (connection.id,))
         row = connection.execute(text.BACKEND_START).fetchone()
         connection.backend = (connection.info.backend_pid, None if row is None else row[0])
 
     def _sql(self, query: str) -> sql.SQL:
+        return sql.SQL(self._text(query))
+
+    def _text(self, query: str) -> str:
         """Put the schema's name in: letters, digits and _ (postgres_address.py), which may be a word of SQL."""
-        schema = self._address.schema
-        return sql.SQL(query.replace("{schema}", f'"{schema}"').replace("{channel}", schema))
+        found = self._texts.get(query)
+        if found is None:
+            schema = self._address.schema
+            found = self._texts[query] = query.replace("{schema}", f'"{schema}"').replace("{channel}", schema)
+        return found
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def translated(self) -> Iterator[None]:
         """Convert errors of the database to ours."""
         try:
             yield
@@ -391,22 +435,32 @@ class PostgresKV:
 
 
 class _View:
-    """A transaction that only reads. For one thread."""
+    """One moment, as a transaction that only reads where one question is not enough. For one thread.
 
-    def __init__(self, store: PostgresKV, connection: _Writer) -> None:
+    What makes it raises psycopg's errors, for they are tried again; its methods raise ours.
+    """
+
+    def __init__(self, store: PostgresKV, connection: _Writer, keys: Collection[bytes]) -> None:
+        """With keys the view is what one question finds, and no transaction until there is another one."""
         self._store = store
         self._connection = connection
-        self._known: dict[bytes, Versioned | None] = {}
+        self._known = store.records(connection, keys) if keys else {}
+        self._is_begun = False
+        if not keys:
+            self._begin()
 
-    def prefetch(self, keys: Collection[bytes]) -> None:
-        rows = self._store.rows(self._connection, text.GET_ALL, (list(keys),))
-        self._known |= dict.fromkeys(keys) | {key: Versioned(value, version) for key, value, version in rows}
+    def end(self) -> None:
+        if self._is_begun:
+            # A ROLLBACK by psycopg would drop its prepared statements.
+            with suppress(psycopg.Error):
+                self._connection.statements.do(b"COMMIT")
 
     def get(self, key: bytes) -> Versioned | None:
         if key in self._known:
             return self._known[key]
-        rows = self._store.rows(self._connection, text.GET, (key,))
-        return Versioned(rows[0][0], rows[0][1]) if rows else None
+        with self._store.translated():
+            self._begin()
+            return self._store.record(self._connection, key)
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
@@ -415,7 +469,9 @@ class _View:
         left, wanted = limit, _FIRST_CHUNK_ROWS
         while left is None or left > 0:
             count = wanted if left is None else min(wanted, left)
-            rows = self._chunk(start, end, count, reverse=reverse)
+            with self._store.translated():
+                self._begin()
+                rows = self._chunk(start, end, count, reverse=reverse)
             for key, value, version in rows:
                 yield key, Versioned(value, version)
             if len(rows) < count:
@@ -423,12 +479,29 @@ class _View:
             start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
             left, wanted = None if left is None else left - count, _CHUNK_ROWS
 
+    def _begin(self) -> None:
+        """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
+        if self._is_begun:
+            return
+        self._store.begin(self._connection)
+        self._is_begun = True
+        if self._known and self._store.records(self._connection, self._known) != self._known:
+            raise ViewMovedError
+
     def _chunk(self, start: bytes, end: bytes | None, count: int, *, reverse: bool) -> list[TupleRow]:
         if end is None:
             query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
             return self._store.rows(self._connection, query, (start, count))
         query = text.SCAN_BACK if reverse else text.SCAN
         return self._store.rows(self._connection, query, (start, end, count))
+
+
+def _versioned(answer: PGresult, row: int, *, column: int) -> Versioned:
+    """Return a value and, from the next column, its version."""
+    value, version = answer.get_value(row, column), answer.get_value(row, column + 1)
+    assert value is not None
+    assert version is not None
+    return Versioned(value, int_of(version))
 
 
 def _said(error: Exception) -> str:

@@ -67,7 +67,12 @@ END $body$ LANGUAGE plpgsql;
 STEPS = (_TABLES + _COMMIT_FUNCTION,)
 FORMAT = len(STEPS)
 
-COMMIT = "SELECT * FROM {schema}.kv_commit(" + ", ".join(["%b"] * 12) + ")"
+_ARGUMENTS = ("int", "uuid", "uuid", "bytea[]", "bigint[]", *["bytea[]"] * 6, "text")
+COMMIT = (
+    "SELECT * FROM {schema}.kv_commit("
+    + ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ARGUMENTS, 1))
+    + ")"
+)
 FIND_FORMAT = "SELECT format FROM {schema}.format WHERE id = 1"
 SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
 #: A table of the schema, where it is not one of ours.
@@ -81,8 +86,8 @@ LOCK_KEYS = "LOCK TABLE {schema}.kv IN EXCLUSIVE MODE"
 FIND_ANY = "SELECT 1 FROM {schema}.kv LIMIT 1"
 NEXT_VERSION = "SELECT nextval('{schema}.version')"
 COPY_KEYS = "COPY {schema}.kv (k, v, ver) FROM STDIN (FORMAT BINARY)"
-GET = "SELECT v, ver FROM {schema}.kv WHERE k = %b"
-GET_ALL = "SELECT k, v, ver FROM {schema}.kv WHERE k = ANY(%b)"
+GET = "SELECT v, ver FROM {schema}.kv WHERE k = $1::bytea"
+GET_ALL = "SELECT k, v, ver FROM {schema}.kv WHERE k = ANY($1::bytea[])"
 SCAN = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k LIMIT %b"
 SCAN_TO_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k LIMIT %b"
 SCAN_BACK = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k DESC LIMIT %b"

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
+
+from tilth.base.errors import RetryError
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
@@ -67,6 +69,12 @@ class Unknown:
 KVOutcome = Landed | Conflict | Unknown
 
 
+class ViewMovedError(RetryError):
+    """keys of the catalog changed while they were read"""
+
+    code = "VIEW_MOVED"
+
+
 class ReadView(Protocol):
     """Keys and values as of one moment."""
 
@@ -81,25 +89,15 @@ class ReadView(Protocol):
         """
 
 
-@runtime_checkable
-class Prefetches(Protocol):
-    """A view that is asked over a network."""
-
-    def prefetch(self, keys: Collection[bytes]) -> None:
-        """Read these keys at once; `get` of one of them asks nobody then."""
-
-
-def prefetch(view: ReadView, keys: Collection[bytes]) -> None:
-    """Let the view read keys at once that will be asked for, where that is cheaper."""
-    if isinstance(view, Prefetches):
-        view.prefetch(keys)
-
-
 class KeyValue(ReadView, Protocol):
     """A store. Safe to use from several threads."""
 
-    def view(self) -> AbstractContextManager[ReadView]:
-        """A consistent view; what is committed after this call is not in it."""
+    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:
+        """A consistent view; what is committed after this call is not in it.
+
+        `keys`: what will be asked for, as far as is known. A store behind a network reads them at once; a further
+        question is answered as of a later moment then, and raises ViewMovedError if one of the keys has changed.
+        """
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]

@@ -99,7 +99,7 @@ class RocksKV:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         with _reading(self.path):
             view = _View(self._ready(), self.path)
         self._views.add(view)
