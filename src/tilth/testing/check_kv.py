@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 
 from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, ReadView, Versioned, ViewMovedError
 
@@ -155,7 +156,8 @@ def _check_view_of_keys(kv: KeyValue) -> None:
         assert _keys(view, b"a", b"c") == [b"a"]
         _put(kv, b"d", b"1")
         assert view.get(b"d") is None
-    for change in (lambda: _put(kv, b"a", b"2"), lambda: _put(kv, b"b", b"2"), lambda: _delete(kv, b"a")):
+    changes = (partial(_put, kv, b"a", b"2"), partial(_put, kv, b"b", b"2"), partial(_delete, kv, b"a"))
+    for change in changes:
         with kv.view([b"a", b"b"]) as view:
             before = _found(view, b"a", b"b")
             change()
