@@ -140,6 +140,12 @@ class PartitionNotFoundError(NotFoundError):
     code = "PARTITION_NOT_FOUND"
 
 
+class SnapshotLostError(RetryError):
+    """files that the statement reads were removed, for its server did not run for too long"""
+
+    code = "SNAPSHOT_LOST"
+
+
 class DamagedPartError(CorruptError):
     """a part of the table cannot be read"""
 

@@ -9,14 +9,16 @@ import pyarrow as pa
 import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
-from tilth.base.errors import TilthError
+from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.snapshot import Snapshot
+from tilth.model.task import TaskSpec
 from tilth.sql import Origin, Pins
 from tilth.sql.control.running import SHOWN_CHARACTERS_MAX
+from tilth.sql.errors import SnapshotLostError
 from tilth.sql.query.pins import PIN_MS
 from tilth.sql.query.predicates import Compare, Comparison, Undecided
 from tilth.sql.query.snapshots import READER_LEASE_MS
-from tilth.storage import local_root
+from tilth.storage import PartFileNotFoundError, local_root
 
 
 @pytest.fixture
@@ -88,6 +90,47 @@ def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:
         world.clock.advance(READER_LEASE_MS // 2 / 1000)
         service.renew_all()
         assert world.catalog.readers.list()[0].expires_ms == before + READER_LEASE_MS // 2
+
+
+@pytest.mark.parametrize("is_renewed_late", [False, True])
+def test_a_file_that_went_after_the_end_of_its_lease_is_no_damage(world: SqlWorld, is_renewed_late: bool) -> None:
+    """The server stood still for longer than the lease lasts: others have collected what it kept."""
+    service = world.engine.snapshots
+    missing = PartFileNotFoundError(file="t/data/1-0.0-0.parquet")
+
+    def read(seconds: float) -> None:
+        with service.opened("q", database="default", prune=True):
+            service.resolve("q", [("t",)])
+            service.pin("q", [Undecided()])
+            world.clock.advance(seconds)
+            if is_renewed_late:
+                service.renew_all()
+            raise missing
+
+    with pytest.raises(PartFileNotFoundError):
+        read(READER_LEASE_MS / 1000 - 1)
+    with pytest.raises(SnapshotLostError, match="send the statement again") as raised:
+        read(READER_LEASE_MS / 1000 + 1)
+    assert raised.value.kind is ErrorKind.RETRY
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        assert service.pin("q", [Undecided()])[0].snapshot is not None
+
+
+def test_a_query_whose_files_went_begins_anew(world: SqlWorld) -> None:
+    rows = pa.table({"a": [1]})
+
+    def answer(_: TaskSpec) -> bytes:
+        if len(world.dispatch.specs) == 1:
+            raise SnapshotLostError(server="s")
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return bytes(sink.getvalue())
+
+    world.dispatch.answer = answer
+    assert world.run("SELECT * FROM t").table == rows
+    assert len(world.dispatch.specs) == 2
 
 
 def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWorld) -> None:

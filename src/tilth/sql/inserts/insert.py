@@ -284,7 +284,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         may_retry=True,
     )
     reading = QueryParts(services.damage, skips=False)
-    with services.opened(call, seen=reading.seen) as query, naming(reading.named):
+    with naming(reading.named), services.opened(call, seen=reading.seen) as query:
         rows = committed(services, writing, write)
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 

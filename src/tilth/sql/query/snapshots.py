@@ -17,14 +17,14 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.clock import Clock
-from tilth.base.errors import NotFoundError, TilthError
+from tilth.base.errors import CorruptError, NotFoundError, TilthError
 from tilth.base.logs import Log
 from tilth.catalog import SYSTEM_DATABASE, Catalog, DatabaseNotFoundError, SchemaChangedError
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
-from tilth.sql.errors import BadQueryError, WrongKindOfTableError
+from tilth.sql.errors import BadQueryError, SnapshotLostError, WrongKindOfTableError
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
@@ -76,6 +76,8 @@ class OpenQuery:
     parts_pruned: int = 0
     #: For whom it runs; leases are opened by threads of workers, which do not know.
     client: str = ""
+    #: Whether a lease had ended before it was renewed: files may have gone meanwhile.
+    has_lapsed: bool = False
 
 
 class SnapshotService:
@@ -124,19 +126,33 @@ class SnapshotService:
     ) -> Iterator[OpenQuery]:
         """While it is open, calls with this id are answered; after it, its leases are gone.
 
-        `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it.
+        `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it. Raises
+        SnapshotLostError in the place of errors that tell of the leases' end.
         """
         query = OpenQuery(database, prune, seen, client=client)
         with self._lock:
             self._open[query_id] = query
         try:
-            yield query
+            with self.naming_lapse(query):
+                yield query
         finally:
             with self._lock:
                 del self._open[query_id]
                 leases = list(query.leases)
             for lease in leases:
                 self._close(lease)
+
+    @contextmanager
+    def naming_lapse(self, query: OpenQuery) -> Iterator[None]:
+        """Raise SnapshotLostError where a file is missing because nobody has renewed the query's leases in time."""
+        try:
+            yield
+        except CorruptError as error:
+            now_ms = self._clock.now_ms()
+            if not query.has_lapsed and all(lease.expires_ms > now_ms for lease in query.leases):
+                raise
+            hint = "send the statement again"
+            raise SnapshotLostError(file=error.facts.get("file", ""), server=self._server, hint=hint) from error
 
     def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
         query = self._query(query_id)
@@ -260,10 +276,11 @@ class SnapshotService:
             held = [(query, index) for query in self._open.values() for index in range(len(query.leases))]
         for query, index in held:
             lease = query.leases[index]
+            query.has_lapsed |= lease.expires_ms <= self._clock.now_ms()
             try:
                 query.leases[index] = self._catalog.readers.renew(lease, READER_LEASE_MS)
             except TilthError as error:
-                # The query has ended meanwhile, or its files may go; then it fails by itself.
+                # The query has ended meanwhile, or its files may go; then it fails by itself, or begins anew.
                 _log.warning("reader_lease_lost", cause_id=lease.id, table=lease.table, reason=error)
 
     def _renew(self) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tilth.model.task import TaskKind
 from tilth.sql.context.placing import warehouse_of_query
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.slots import Queue
-from tilth.sql.errors import BadQueryError
+from tilth.sql.errors import BadQueryError, SnapshotLostError
 from tilth.sql.grammar import Query
 from tilth.sql.query.damaged import TRIES_MAX as TRIES_OF_READING_MAX
 from tilth.sql.query.damaged import QueryParts, explains, naming
@@ -57,11 +58,13 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
 
 
 def _by_spark(services: Services, call: Call, text: str) -> Outcome:
-    """Run the query; begin anew when columns change before the snapshot: nothing has been answered yet."""
+    """Run the query; begin anew when columns change before the snapshot, or files of it go: nothing has been answered
+    yet.
+    """
     for _ in range(TRIES_MAX - 1):
         try:
             return _answered(services, call, text)
-        except SchemaChangedError as error:
+        except (SchemaChangedError, SnapshotLostError) as error:
             _log.info("query_begins_anew", cause_id=call.query_id, reason=error)
     return _answered(services, call, text)
 
@@ -113,8 +116,14 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
                 spec, lambda: may_begin and has_schema(folder), look_seconds=LOOK_SECONDS
             )
         if folder is not None and (isinstance(result, Handle) or not result.payload):
+
+            @contextmanager
+            def named() -> Iterator[None]:
+                with naming(reading.named), services.snapshots.naming_lapse(query):
+                    yield
+
             schema = read_schema(folder)
-            stream = _streamed(services, call, folder, result, schema, reading, stack.pop_all())
+            stream = _streamed(services, call, folder, result, schema, named, stack.pop_all())
             return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
     assert isinstance(result, TaskResult)
     with pa.ipc.open_stream(result.payload) as reader:
@@ -128,11 +137,12 @@ def _streamed(
     folder: Path,
     result: TaskResult | Handle,
     schema: pa.Schema,
-    reading: QueryParts,
+    named: Callable[[], AbstractContextManager[None]],
     stack: ExitStack,
 ) -> RowStream:
     """The rows of a task that writes them to files, or has done so. The end of the stream ends the task and closes the
-    stack, with the query's leases and its folder."""
+    stack, with the query's leases and its folder. `named`: the context in which errors of the task get their names.
+    """
     cancellation = services.running.cancellation_of(call.query_id)
     handle = result if isinstance(result, Handle) else None
     if handle is not None:
@@ -146,7 +156,7 @@ def _streamed(
     def check() -> None:
         cancellation.raise_if_cancelled()
         if handle is not None and handle.is_done():
-            with naming(reading.named):
+            with named():
                 handle.wait()
 
     waiting = services.open_results.open(call.query_id, folder, cancellation)
