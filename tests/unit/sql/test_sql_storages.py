@@ -94,6 +94,23 @@ def test_a_storage_with_replicas_takes_rows_and_says_what_each_lacks(world: SqlW
     assert answer.table.to_pylist()[0]["repaired"] == 1
 
 
+def test_the_quorum_of_an_insert_is_that_of_all_its_files(world: SqlWorld, tmp_path: Path) -> None:
+    """An upsert writes what it changes in older rows too."""
+    one, two = (tmp_path / "places" / name for name in ("one", "two"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    world.run(
+        "CREATE TABLE t (a Int64, b Int64) ENGINE = MergeTree ORDER BY a UNIQUE KEY a SETTINGS storage_policy='r'"
+    )
+    world.run("INSERT INTO t VALUES (1, 1)")
+    [uuid] = [each.uuid for each in world.catalog.tables.all()]
+    (two / uuid / ".tilth").unlink()
+    world.run("INSERT INTO t SETTINGS insert_quorum = 1 VALUES (1, 2)")
+    [table] = world.catalog.tables.all()
+    snapshot = world.catalog.parts.snapshot(table.uuid)
+    assert (len(snapshot.parts), len(snapshot.deltas)) == (2, 1)
+    assert [delta.file.lacking for delta in snapshot.deltas] == [(1,)]
+
+
 def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorld, tmp_path: Path) -> None:
     place = tmp_path / "places" / "one"
     world.run(f"CREATE STORAGE s ROOT '{place}'")

@@ -15,12 +15,13 @@ import pyarrow as pa
 from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
 from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
 from tilth.model.txn import TxnOutput
 from tilth.sql.context.services import Services
 from tilth.sql.control.insert_groups import PreparedInsert
 from tilth.sql.inserts.upserts import commit_upserts
-from tilth.storage import UPSERT_TRIES_MAX, layout_of, write_parts, write_rows
+from tilth.storage import UPSERT_TRIES_MAX, UpsertLookup, layout_of, upsert_lookup, write_parts, write_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,21 +35,24 @@ class Writing:
     tasks: int
     #: Labels with the rows of their inserts; None: all that are written.
     labels: tuple[tuple[str, int | None], ...] = ()
+    #: Copies of each file before the commit; 0: as the table says.
+    quorum: int = 0
     #: Whether a task of the writing may have had several attempts.
     may_retry: bool = False
 
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     """Write and commit inserts into one table, in their order, in one transaction; raises what refused them all."""
-    table = inserts[0].table
+    table, quorum = inserts[0].table, max(insert.quorum for insert in inserts)
     rows = _joined([insert.rows for insert in inserts])
     writing = Writing(
         table=table,
         actor=f"insert {inserts[0].query_id}" + (f" and {len(inserts) - 1} more" if len(inserts) > 1 else ""),
         tasks=1,
         labels=tuple((insert.label, insert.rows.num_rows) for insert in inserts if insert.label),
+        quorum=quorum,
     )
-    layout = layout_of(table, services.root, quorum=max(insert.quorum for insert in inserts))
+    layout = layout_of(table, services.root, quorum=quorum)
 
     def write(txn: int) -> Sequence[WrittenPart]:
         if inserts[0].is_large and not table.unique_key:
@@ -77,7 +81,14 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
             services.catalog.throttle.requirement(table),
         ]
         if has_key:
-            commit_upserts(services, work, table, written, updates, requirements, first_task=writing.tasks)
+
+            def look(snapshot: Snapshot, number: int) -> UpsertLookup:
+                task, quorum = writing.tasks + number, writing.quorum
+                return upsert_lookup(
+                    table, written, snapshot, root=services.root, txn=work.id, task=task, quorum=quorum
+                )
+
+            commit_upserts(services, work, table, written, updates, requirements, look)
         else:
             work.commit(updates, requirements)
     if not all(part.is_segment for part in written):

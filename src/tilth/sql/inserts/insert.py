@@ -281,6 +281,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         actor=f"insert {call.query_id}",
         tasks=tasks_max,
         labels=((label, None),) if label else (),
+        quorum=call.settings.insert_quorum,
         may_retry=True,
     )
     reading = QueryParts(services.damage, skips=False)

@@ -8,18 +8,19 @@ since, and no part that loses rows has changed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from tilth.catalog import AddDelta, NoRowsSince, Requirement, TooManyConflictsError, Update, Work, rebase
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.sql.context.services import Services
 from tilth.sql.query.protocol import ResolveResult, ResolveTask
-from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, UpsertLookup, key_scope, resolve_all, upsert_lookup
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, UpsertLookup, key_scope, resolve_all
 from tilth.warehouse import QUERY_WAREHOUSE
 
 
@@ -30,20 +31,19 @@ def commit_upserts(
     written: Sequence[WrittenPart],
     updates: Sequence[Update],
     requirements: Sequence[Requirement],
-    *,
-    first_task: int,
+    look: Callable[[Snapshot, int], UpsertLookup],
 ) -> None:
     """Commit the updates, and with them that the older rows of the written ones' keys go.
 
-    May use `UPSERT_TRIES_MAX` task numbers from `first_task` on. Raises TooManyConflictsError, and what refused the
-    commit.
+    `look` says what to look up by a snapshot, for each of up to `UPSERT_TRIES_MAX` tries. Raises TooManyConflictsError,
+    and what refused the commit.
     """
 
     def attempt(number: int) -> None:
         work.begin_try(number, [table.uuid])
         scope = key_scope(table, written)
         snapshot = services.catalog.parts.snapshot(table.uuid, partitions=scope)
-        lookup = upsert_lookup(table, written, snapshot, root=services.root, txn=work.id, task=first_task + number)
+        lookup = look(snapshot, number)
         changes = _resolved(services, table, work.id, lookup)
         work.commit(
             [*updates, *(AddDelta(table=table.uuid, written=change, seen=lookup.seen) for change in changes)],

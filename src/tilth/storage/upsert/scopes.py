@@ -62,14 +62,21 @@ def key_scope(table: TableDef, written: Iterable[WrittenPart]) -> tuple[str, ...
 
 
 def upsert_lookup(
-    table: TableDef, written: Sequence[WrittenPart], snapshot: Snapshot, *, root: Roots, txn: int, task: int
+    table: TableDef,
+    written: Sequence[WrittenPart],
+    snapshot: Snapshot,
+    *,
+    root: Roots,
+    txn: int,
+    task: int,
+    quorum: int = 0,
 ) -> UpsertLookup:
     """Return what to look up for rows that a transaction has written, by a snapshot of their keys' scope.
 
-    Raises PartShapeUnknownError.
+    `quorum`: copies of each file that is written; 0: as the table says. Raises PartShapeUnknownError.
     """
     scope = key_scope(table, written)
-    layout, is_partial = layout_of(table, root), storage_settings(table).enable_unique_partial_update
+    layout, is_partial = layout_of(table, root, quorum=quorum), storage_settings(table).enable_unique_partial_update
     requests = []
     for partition in scope or (None,):
         fresh = [part for part in written if partition in (None, part.partition)]
