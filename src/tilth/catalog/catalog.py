@@ -19,7 +19,10 @@ from tilth.catalog.offsets.offsets import Offsets
 from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.parts.trash import Trash
+from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.keys import Space
+from tilth.catalog.records.small_commit import read_all
 from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.copies import Copies
 from tilth.catalog.services.leases import Leases
@@ -39,9 +42,6 @@ from tilth.model.part import DataFile, Part
 from tilth.model.server import ServerRecord
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
 from tilth.model.table import TableDef
-
-#: Items of the trash that are read at once.
-TRASH_STEP = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +134,12 @@ class Catalog:
 
     def files_of(self, table: str) -> KnownFiles:
         """Return all files of a table that somebody may need."""
-        # What leaves while they are read is among those that leave.
-        live = {entry.file.name: entry.file for entry in self.parts.all_entries(table) if isinstance(entry, Part)}
-        parts: list[Part] = []
-        after: bytes | None = None
-        while True:
-            items, after = self.trash.items(table, after=after, limit=TRASH_STEP)
-            parts += [each.item.part for each in items]
-            if after is None:
-                break
-        leaving = {part.file.name: part.file for part in parts}
+        # Of one moment: a part that is brought back from the trash meanwhile would be in neither.
+        with self._kv.view() as view:
+            entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
+            live = {entry.file.name: entry.file for entry in entries if isinstance(entry, Part)}
+            trashed = (item.part for item in read_all(view, codec.TRASH, Space.TRASH, table))
+            leaving = {part.file.name: part.file for part in trashed}
         for delta in self.parts.deltas(table, is_all=True):
             (leaving if delta.end_ts else live)[delta.file.name] = delta.file
         return KnownFiles(live={name: file for name, file in live.items() if name not in leaving}, leaving=leaving)

@@ -101,7 +101,7 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
     from tilth.storage.store.replica_health import health_of, note_unanswered
-    from tilth.storage.store.replicated import Replica, begin_table, replicas_of
+    from tilth.storage.store.replicated import Replica, away_reason, begin_table, replicas_of
     from tilth.storage.store.root import (
         BadQuorumError,
         BadStoreError,
@@ -218,6 +218,7 @@ __all__ = [
     "array_of",
     "arrow_schema",
     "arrow_type",
+    "away_reason",
     "begin_table",
     "bound_of",
     "can_filter",

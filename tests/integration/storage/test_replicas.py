@@ -5,13 +5,16 @@ one, loses everything; rows go in and come out all the while.
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+import tilth
 from tilth.base.errors import TilthError
 from tools.broker import ROOT
 from tools.node_process import NodeProcess
@@ -223,6 +226,11 @@ def test_what_is_wrong_is_refused_by_name(world: World) -> None:
         ("ALTER TABLE whole MODIFY SETTING insert_quorum = 4", "BAD_QUORUM"),
         ("ALTER STORAGE r RESTORE REPLICA '/elsewhere'", "BAD_STORE"),
         ("ALTER STORAGE nothing RESTORE REPLICA '/elsewhere'", "STORAGE_NOT_FOUND"),
+        ("ALTER STORAGE default ADD REPLICA '/elsewhere'", "BAD_STORE"),
+        ("ALTER STORAGE r ADD REPLICA '/elsewhere'", "BAD_STORE"),
+        (f"ALTER STORAGE r ADD REPLICA '{world.folders[0]}'", "STORAGE_EXISTS"),
+        (f"ALTER STORAGE r REPLACE REPLICA '{world.folders[0]}x' WITH '{world.folders[0]}y'", "BAD_STORE"),
+        (f"ALTER STORAGE r REPLACE REPLICA '{world.folders[0]}' WITH '{world.folders[1]}'", "STORAGE_EXISTS"),
     ):
         with pytest.raises(TilthError) as caught:
             world.sql(text)
@@ -230,3 +238,45 @@ def test_what_is_wrong_is_refused_by_name(world: World) -> None:
     [(made,)] = world.sql("SHOW CREATE STORAGE r")
     assert "QUORUM 2" in str(made)
     assert "secret-of" not in str(made)
+
+
+def test_a_replica_gives_way_to_another_and_one_is_added_under_load(world: World) -> None:
+    """The last one: it changes the storage of all. Rows come in all the time, by work that began before, too."""
+    make(world, "moved")
+    one, two = world.folders
+    four, five = (one.parent / name for name in ("four", "five"))
+    over = threading.Event()
+    sent: list[int] = []
+
+    def insert() -> None:
+        with closing(tilth.connect(world.node.url)) as connection:
+            while not over.is_set():
+                connection.sql(f"INSERT INTO moved VALUES ({5000 + len(sent)}, 'y')")
+                sent.append(1)
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    try:
+        wait(lambda: len(sent) > 3, "the first rows")
+        world.sql(f"ALTER STORAGE r REPLACE REPLICA '{two}' WITH '{four}'")
+        world.sql(f"ALTER STORAGE r ADD REPLICA '{five}'")
+        wait(lambda: len(sent) > 30, "rows beside it")
+        assert world.sql("SELECT count(*) FROM moved WHERE id < 5000") == [(1000,)]
+    finally:
+        over.set()
+        thread.join()
+    # Nobody asks for the old place any more.
+    shutil.rmtree(two)
+    state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
+    wait(lambda: world.sql(state) == [("ok", 4, 2)], "all replicas to be whole")
+    now = replace(world, folders=(one, four))
+    for table in ("moved", "whole", "keyed", "away"):
+        now.wait_whole(table)
+        [(uuid,)] = world.sql(f"SELECT uuid FROM system.tables WHERE name = '{table}'")
+        assert {path.name for path in (five / f"{uuid}/data").iterdir()} >= now.files(table)[0]
+    assert world.sql("SELECT count(*) FROM moved WHERE id >= 5000") == [(len(sent),)]
+    world.node.kill()
+    world.node.start()
+    world.node.wait_ready()
+    assert world.sql(state) == [("ok", 4, 2)]
+    assert world.sql("SELECT count(*) FROM moved WHERE id >= 5000") == [(len(sent),)]

@@ -39,7 +39,6 @@ class Library:
         self._offsets = offsets
         #: Events that nobody has asked for.
         self.queued = 3
-        self.committed: list[Future[Answer]] = []
 
     def poll(self, timeout: float) -> int:
         self.queued -= 1
@@ -52,10 +51,6 @@ class Library:
             each: answered(self._offsets(type(spec).__name__, isolation_level.name, each.partition))
             for each, spec in asked.items()
         }
-
-    def alter_consumer_group_offsets(self, groups: Answer, *, request_timeout: float) -> dict[str, Future[Answer]]:
-        self.committed.append(Future())
-        return {groups[0].group_id: self.committed[-1]}
 
 
 def client(offsets: Callable[[str, str, int], Answer]) -> tuple[BrokerClient, Library]:
@@ -127,13 +122,3 @@ def test_each_question_drops_what_the_library_had_to_say_before() -> None:
     broker, library = client(lambda kind, isolation, partition: says(1))
     broker.earliest([A])
     assert library.queued < 0
-
-
-def test_offsets_for_lag_monitors_do_not_pile_up() -> None:
-    broker, library = client(lambda kind, isolation, partition: says(1))
-    for _ in range(5):
-        broker.commit({A: 5})
-    assert len(library.committed) == 1
-    library.committed[0].set_exception(KafkaException(KafkaError(KafkaError._TRANSPORT)))
-    broker.commit({A: 6})
-    assert len(library.committed) == 2

@@ -15,18 +15,28 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import UnavailableError
 from tilth.catalog import InsertPart
 from tilth.maintenance import ManagerSettings
+from tilth.maintenance.copies import replicate
 from tilth.maintenance.copies.op import CopyCommands
-from tilth.maintenance.copies.replicate import LOOK_MS, ReplicateDuty
+from tilth.maintenance.copies.replicate import KNOWN_MS, LOOK_MS, ReplicateDuty
 from tilth.maintenance.copies.scrub import ScrubDuty
 from tilth.maintenance.copies.task_spark import decode_task, encode_facts, work_on_copies
 from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.work.damage import DamageBook
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.part import DataFile, WrittenPart
+from tilth.model.part import DataFile, Part, WrittenPart
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput
-from tilth.storage import begin_table, claim_place, layout_of, local_root, replicas_of, replicated_root, write_parts
+from tilth.storage import (
+    Replica,
+    begin_table,
+    claim_place,
+    layout_of,
+    local_root,
+    replicas_of,
+    replicated_root,
+    write_parts,
+)
 
 
 class Copies(World):
@@ -112,12 +122,77 @@ def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copi
     fresh = ReplicateDuty(world.copies)
     fresh.look(world.clock.now_ms())
     assert fresh.due_ms() <= world.clock.now_ms()
+    # One that began before may name files that it has not written there, and knows nothing of the note.
+    older = world.catalog.transactions.begin("insert")
+    world.clock.advance(0.001)
+    fresh.run()
+    world.clock.advance(KNOWN_MS / 1000)
+    fresh.run()
+    assert world.notes() == [(2, "")]
+    world.catalog.transactions.abort(older.id, "")
     fresh.run()
     fresh.run()
     assert all(all(world.where(part.file)) for part in parts)
     assert world.notes() == []
     fresh.look(world.clock.now_ms())
     assert fresh.due_ms() == world.clock.now_ms() + LOOK_MS
+
+
+def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
+    world: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a disk that was mounted read-only after an error: it answers, and takes nothing."""
+    (world.folders[2] / world.t / ".tilth").unlink()
+    tries = []
+
+    def refused(replica: Replica, table: str) -> None:
+        tries.append(world.clock.now_ms())
+        raise OSError("read-only file system")
+
+    monkeypatch.setattr(Replica, "give_sign", refused)
+    duty = ReplicateDuty(world.copies)
+    for _ in range(1200):
+        now_ms = world.clock.now_ms()
+        duty.look(now_ms)
+        if duty.due_ms() <= now_ms:
+            duty.run()
+        world.clock.advance(0.05)
+    assert 4 <= len(tries) <= 8
+    assert "replica 2: read-only file system" in duty.waits()
+
+
+def test_a_replica_that_is_away_for_long_starves_no_other(world: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicate, "COUNT_MAX", 3)
+    part = world.add(1)
+    world.copy_of(part.file, 2).unlink()
+    lacking = [DataFile(name=f"{n}-0.0-0.parquet", size=1, checksum=1) for n in range(9)]
+    world.catalog.copies.note(world.copies.note(file, 0, "it was away") for file in lacking)
+    world.catalog.copies.note([world.copies.note(part.file, 2, "it was away")])
+    (world.folders[0] / ".tilth").rename(world.folders[0] / "elsewhere")
+    replicas_of(world.root)[0].health.note("away")
+    duty = ReplicateDuty(world.copies)
+    duty.look(world.clock.now_ms())
+    assert duty.run().startswith("1 copies made")
+    assert world.where(part.file)[2]
+
+
+def test_a_part_that_is_brought_back_while_files_are_listed_is_not_gone(
+    world: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    part = world.add(1)
+    [entry] = world.catalog.parts.all_entries(world.t)
+    steps = []
+    scan = world.kv.scan
+
+    def other_view(*given: Any, **named: Any) -> Any:
+        steps.append(given)
+        return scan(*given, **named)
+
+    # One view for both: nothing is read beside it but the deltas.
+    monkeypatch.setattr(world.kv, "scan", other_view)
+    files = world.catalog.files_of(world.t)
+    assert (list(files.live), steps) == ([part.file.name], [])
+    assert isinstance(entry, Part)
 
 
 def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> None:
@@ -138,6 +213,8 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> 
     assert part.file.lacking == (2,)
     for _ in range(2):
         ReplicateDuty(world.copies).run()
+        world.clock.advance(KNOWN_MS / 1000)
+    ReplicateDuty(world.copies).run()
     assert all(world.where(part.file))
     assert world.notes() == []
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
+from tilth.sql.control.insert_groups import InsertGroups
 from tilth.sql.grammar import parse, render
 from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql
 
@@ -28,6 +30,8 @@ def world(tmp_path: Path) -> SqlWorld:
         "CREATE STORAGE s REPLICAS ('/a', '/it\\'s b', 's3://bucket/p') QUORUM 2",
         "CREATE STORAGE IF NOT EXISTS s REPLICAS ('/a', '/b')",
         "ALTER STORAGE `a b` RESTORE REPLICA '/it\\'s b'",
+        "ALTER STORAGE `a b` REPLACE REPLICA '/it\\'s b' WITH '/new \\' place'",
+        "ALTER STORAGE s ADD REPLICA '/c'",
         "DROP STORAGE s",
         "DROP STORAGE IF EXISTS `a b`",
         "SHOW STORAGES",
@@ -109,6 +113,59 @@ def test_the_quorum_of_an_insert_is_that_of_all_its_files(world: SqlWorld, tmp_p
     snapshot = world.catalog.parts.snapshot(table.uuid)
     assert (len(snapshot.parts), len(snapshot.deltas)) == (2, 1)
     assert [delta.file.lacking for delta in snapshot.deltas] == [(1,)]
+
+
+def test_inserts_of_different_quorums_share_no_file(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one would be answered with fewer copies than its table promises, or wait for more than it asked for."""
+    one, two, three = (tmp_path / "places" / name for name in ("one", "two", "three"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}', '{three}') QUORUM 2")
+    world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r', memory_buffer = 1")
+    shapes: list[object] = []
+    add = InsertGroups.add
+
+    def noted(self: InsertGroups[object], *given: Any, **named: Any) -> None:
+        shapes.append(named["shape"])
+        add(self, *given, **named)
+
+    monkeypatch.setattr(InsertGroups, "add", noted)
+    for quorum in ("1", "0", "2", "3"):
+        world.run(f"INSERT INTO t SETTINGS insert_quorum = {quorum}, async_insert = 1 VALUES (1)")
+    assert len(set(shapes)) == 3
+    assert shapes[1] == shapes[2]
+
+
+def test_a_table_that_is_there_gets_no_sign_where_it_lacks_it(world: SqlWorld, tmp_path: Path) -> None:
+    """Only REPLICATE knows which files such a replica lacks."""
+    one, two = (tmp_path / "places" / name for name in ("one", "two"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    create = "CREATE TABLE IF NOT EXISTS t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'"
+    world.run(create)
+    [uuid] = [each.uuid for each in world.catalog.tables.all()]
+    assert all((place / uuid / ".tilth").exists() for place in (one, two))
+    (two / uuid / ".tilth").unlink()
+    world.run(create)
+    assert not (two / uuid / ".tilth").exists()
+
+
+def test_a_replica_that_gives_way_is_noted_as_incomplete_for_all_its_tables(world: SqlWorld, tmp_path: Path) -> None:
+    one, two, four = (tmp_path / "places" / name for name in ("one", "two", "four"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    for name in ("t", "u", "gone"):
+        world.run(f"CREATE TABLE {name} (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'")
+    world.run("DROP TABLE gone")
+    world.run("CREATE TABLE other (a Int64) ENGINE = MergeTree ORDER BY a")
+    world.run(f"ALTER STORAGE r REPLACE REPLICA '{two}' WITH '{four}'")
+    [(text,)] = world.rows("SHOW CREATE STORAGE r")
+    assert text == f"CREATE STORAGE r REPLICAS ('{one}', '{four}') QUORUM 2"
+    world.run(f"ALTER STORAGE r ADD REPLICA '{two}'")
+    [(text,)] = world.rows("SHOW CREATE STORAGE r")
+    assert text == f"CREATE STORAGE r REPLICAS ('{one}', '{four}', '{two}') QUORUM 2"
+    dropped = [each.relation for each in world.catalog.tables.dropped()]
+    for table in (*world.catalog.tables.all(), *dropped):
+        expected = () if table.name == "other" else (1, 2)
+        assert world.catalog.copies.incomplete(table.uuid) == expected
 
 
 def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorld, tmp_path: Path) -> None:

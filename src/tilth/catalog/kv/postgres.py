@@ -43,7 +43,7 @@ from tilth.catalog.kv.postgres_presence import (
     PostgresPresence,
     is_shown_by_none,
 )
-from tilth.catalog.kv.postgres_wire import Statements, bytes_list, int4, int8_list, int_of
+from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
     FIRST_KEY,
@@ -97,7 +97,7 @@ class _Writer(Connection[TupleRow]):
 
     id: UUID
     backend: tuple[int, datetime | None]
-    statements: Statements
+    statements: PreparedStatements
 
 
 class PostgresKV:
@@ -288,6 +288,10 @@ class PostgresKV:
                 try:
                     kept = ask(connection)
                     return kept
+                except errors.InvalidSqlStatementName:
+                    # The pool has reset the connection: it prepares its statements anew.
+                    if self._clock.monotonic() > deadline:
+                        raise
                 except psycopg.OperationalError:
                     if not connection.broken or self._clock.monotonic() > deadline:
                         raise
@@ -384,7 +388,7 @@ class PostgresKV:
 
     def _introduce(self, connection: _Writer) -> None:
         """Give a new connection its row."""
-        connection.id, connection.statements = UUID(random_id()), Statements(connection)
+        connection.id, connection.statements = UUID(random_id()), PreparedStatements(connection)
         connection.execute(self._sql(text.ADD_WRITER), (connection.id,))
         row = connection.execute(text.BACKEND_START).fetchone()
         connection.backend = (connection.info.backend_pid, None if row is None else row[0])
@@ -441,7 +445,7 @@ class _View:
     """
 
     def __init__(self, store: PostgresKV, connection: _Writer, keys: Collection[bytes]) -> None:
-        """With keys the view is what one question finds, and no transaction until there is another one."""
+        """Read the keys, in one question and without a transaction; without keys begin one."""
         self._store = store
         self._connection = connection
         self._known = store.records(connection, keys) if keys else {}

@@ -27,7 +27,7 @@ _INT8_ELEMENT = struct.Struct(">iq")
 _ANSWERED = (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK)
 
 
-class Statements:
+class PreparedStatements:
     """The prepared statements of one connection. For one thread."""
 
     def __init__(self, connection: Connection[TupleRow]) -> None:

@@ -7,10 +7,10 @@ Covers: their definitions. Does not cover: `default`, which is the node's own pl
 from __future__ import annotations
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue
+from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import put_new, read_all, remove
+from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove, unchanged
 from tilth.model.storage import Storage
 
 
@@ -28,6 +28,22 @@ class Storages:
     def create(self, storage: Storage) -> bool:
         """Store a new definition; False where there is one of this name."""
         return put_new(self._kv, self._clock, pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage))
+
+    def replace(self, storage: Storage, before: Storage) -> bool:
+        """Store another definition in the place of this one; False where that is not the definition any more."""
+        key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
+
+        def plan(view: ReadView) -> Plan[bool]:
+            found = view.get(key)
+            known = None if found is None else codec.STORAGES.decode(key, found.value)
+            if known == storage:
+                # Ours, where the answer to the first attempt was lost.
+                return Plan(result=True)
+            if known != before:
+                return Plan(result=False)
+            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: value})
+
+        return change(self._kv, self._clock, plan)
 
     def drop(self, name: str) -> None:
         """Forget the definition; does nothing where there is none."""

@@ -18,6 +18,7 @@ from tilth.maintenance.op import OpStats
 from tilth.maintenance.stats import ScrubRow
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.duty import DutyOp
+from tilth.model.copy_note import CopyNote
 from tilth.model.service import ServiceKind
 from tilth.storage import StoreRoot
 
@@ -74,44 +75,48 @@ class CopyCommands:
     def scrub_now(self) -> list[ScrubRow]:
         """Compare all copies of all files, and copy good ones over wrong ones; return a row for each place."""
         found = Scrubbed()
-        with self._one_at_a_time:
-            files = self._table.files().live
-            for some in batches([files[name] for name in sorted(files)], bytes_max=BYTES_MAX, files_max=FILES_MAX):
-                raise_if_cancelled()
+        files = self._table.files().live
+        for some in batches([files[name] for name in sorted(files)], bytes_max=BYTES_MAX, files_max=FILES_MAX):
+            raise_if_cancelled()
+            # Nobody waits for more than one of them.
+            with self._one_at_a_time:
                 compared = self._scrub.compare(some)
-                found.files += compared.files
-                found.bytes += compared.bytes
-                found.wrong |= compared.wrong
-                found.away |= compared.away
-            self._repair(found)
+            found.files += compared.files
+            found.bytes += compared.bytes
+            found.wrong |= compared.wrong
+            found.away |= compared.away
+        self._repair(found)
         return self._rows(found)
 
     def _repair(self, found: Scrubbed) -> None:
         """Make copies as long as there are fewer after a round than before."""
-        left = self._left(found)
-        for _ in range(ROUNDS_MAX if self._table.root.replicas else 0):
-            if not left:
+        notes = self._notes(found)
+        for _ in range(ROUNDS_MAX):
+            if not notes:
                 break
             raise_if_cancelled()
             try:
-                self._replicate.run()
+                with self._one_at_a_time:
+                    self._replicate.copy(notes)
             except UnavailableError:
                 # What is left, and why, is in the rows.
                 break
-            before, left = left, self._left(found)
-            if len(left) >= len(before):
+            before, notes = notes, self._notes(found)
+            if len(notes) >= len(before):
                 break
 
-    def _left(self, found: Scrubbed) -> set[tuple[int, str]]:
-        """Return the wrong copies that are still to be made."""
+    def _notes(self, found: Scrubbed) -> list[CopyNote]:
+        """Return the notes of wrong copies that are still to be made."""
         if not self._table.root.replicas:
-            return set(found.wrong)
+            return []
         notes = self._table.catalog.copies.of(self._table.uuid)
-        missing = {(note.replica, note.file.name) for note in notes if note.file is not None}
-        return missing & found.wrong.keys()
+        return [note for note in notes if note.file is not None and (note.replica, note.file.name) in found.wrong]
 
     def _rows(self, found: Scrubbed) -> list[ScrubRow]:
-        left = self._left(found)
+        if self._table.root.replicas:
+            left = {(note.replica, note.file.name) for note in self._notes(found) if note.file is not None}
+        else:
+            left = set(found.wrong)
         return [self._row(number, place, found, left) for number, place in enumerate(self._table.root.places)]
 
     def _row(self, number: int, place: StoreRoot, found: Scrubbed, left: set[tuple[int, str]]) -> ScrubRow:

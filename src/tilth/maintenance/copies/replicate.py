@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.retry import backoff_ms
 from tilth.base.units import show_bytes
@@ -22,16 +23,18 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
-from tilth.storage import Replica, missing_copies, remove_copies, replicas_of
+from tilth.storage import Replica, StoreRoot, missing_copies, remove_copies, replicas_of
 
 #: Between two looks at a table in a storage with replicas, when nothing is reported of it.
 LOOK_MS = 5_000
 #: After news, so that those that come together are one round.
 NEWS_MS = 500
+#: By then all servers know of a replica, so that what they begin writes to it, or notes that it does not.
+KNOWN_MS = 2_000
 #: Of one round.
 FILES_MAX = 500
 BYTES_MAX = 1 << 30
-#: Notes that a look counts.
+#: Notes of each replica that a look counts.
 COUNT_MAX = 10_000
 #: Files that a replica is asked about at once.
 ASKED_MAX = 1_000
@@ -57,7 +60,9 @@ class ReplicateDuty:
         #: Files that were leaving when a round met them: they are copied if they come back, and forgotten when gone.
         self._leaving: dict[str, DataFile] = {}
         #: By replica: how often it had come back when its sign was last seen.
-        self._seen: dict[int, int] = {}
+        self._seen: dict[StoreRoot, int] = {}
+        #: By replica to which the sign could not be given: how often, when last, and why.
+        self._refused: dict[StoreRoot, tuple[int, int, str]] = {}
 
     def due_ms(self) -> int:
         return self._due_ms
@@ -82,8 +87,9 @@ class ReplicateDuty:
         if not replicas:
             self._due_ms = FAR_MS
             return
-        self._waiting = self._table.catalog.copies.of(self._table.uuid, limit=COUNT_MAX)
-        self._troubles = [f"replica {each.number}: {each.health.trouble}" for each in replicas if each.health.trouble]
+        self._waiting = self._notes(replicas)
+        troubles = {each.number: each.health.trouble or self._refusal(each) for each in replicas}
+        self._troubles = [f"replica {number}: {trouble}" for number, trouble in troubles.items() if trouble]
         usable = {each.number for each in replicas if not each.health.trouble}
         is_due = any(self._is_due(note, usable, now_ms) for note in self._waiting)
         if not is_due and not self._unseen(replicas):
@@ -106,22 +112,31 @@ class ReplicateDuty:
             self._look_for_sign(replica)
         usable = {each.number: each for each in replicas if not each.health.trouble}
         now_ms = self._table.clock.now_ms()
-        notes = [
-            note
-            for note in self._table.catalog.copies.of(self._table.uuid, limit=COUNT_MAX)
-            if self._is_due(note, usable.keys(), now_ms)
-        ]
+        notes = [note for note in self._notes(replicas) if self._is_due(note, usable.keys(), now_ms)]
         for note in notes:
             if note.file is None and not self._table.is_cancelled.is_set():
                 self._note_missing(note)
-        report = self._copy([note for note in notes if note.file is not None])
+        report = self.copy([note for note in notes if note.file is not None])
         self._due_ms = self._table.clock.now_ms()
         return report
 
+    def _notes(self, replicas: Sequence[Replica]) -> list[CopyNote]:
+        """Return the first notes of each replica: none waits for another's."""
+        copies, table = self._table.catalog.copies, self._table.uuid
+        return [note for each in replicas for note in copies.of(table, replica=each.number, limit=COUNT_MAX)]
+
     def _unseen(self, replicas: Sequence[Replica]) -> list[Replica]:
-        """Return those that answer and may have come back with less than they had."""
-        usable = [each for each in replicas if not each.health.trouble]
-        return [each for each in usable if self._seen.get(each.number) != each.health.returns]
+        """Return those that answer and may have come back with less than they had, whose turn it is."""
+        now_ms, found = self._table.clock.now_ms(), []
+        for each in replicas:
+            failures, failed_ms, _ = self._refused.get(each.root, (0, 0, ""))
+            is_early = bool(failures) and now_ms < failed_ms + _wait_ms(failures)
+            if not each.health.trouble and not is_early and self._seen.get(each.root) != each.health.returns:
+                found.append(each)
+        return found
+
+    def _refusal(self, replica: Replica) -> str:
+        return self._refused.get(replica.root, (0, 0, ""))[2]
 
     def _look_for_sign(self, replica: Replica) -> None:
         returns = replica.health.returns
@@ -132,8 +147,11 @@ class ReplicateDuty:
                 replica.give_sign(self._table.uuid)
         except (TilthError, OSError) as error:
             replica.health.failed(error)
+            failures = self._refused.get(replica.root, (0, 0, ""))[0] + 1
+            self._refused[replica.root] = failures, self._table.clock.now_ms(), str(error)
             return
-        self._seen[replica.number] = returns
+        self._refused.pop(replica.root, None)
+        self._seen[replica.root] = returns
 
     def _note_missing(self, whole: CopyNote) -> None:
         """Put notes of single files in the place of one of all files."""
@@ -144,7 +162,8 @@ class ReplicateDuty:
             table.catalog.copies.note(table.note(file, whole.replica, _ANEW) for file in missing)
         table.catalog.copies.settle([whole])
 
-    def _copy(self, notes: Sequence[CopyNote]) -> str:
+    def copy(self, notes: Sequence[CopyNote]) -> str:
+        """Make copies of the first notes; return what was done. Raises UnavailableError where none could be made."""
         files = self._table.files()
         self._leaving = files.leaving
         gone = [note for note in notes if _name(note) not in files.live and _name(note) not in files.leaving]
@@ -180,10 +199,20 @@ class ReplicateDuty:
 
     def _is_due(self, note: CopyNote, usable: Collection[int], now_ms: int) -> bool:
         """Return whether its replica answers and no wait holds it up. What is leaving is left alone."""
-        if _name(note) in self._leaving:
+        if _name(note) in self._leaving or (note.file is None and self._is_early(note)):
             return False
-        wait_ms = backoff_ms(note.failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX) if note.failures else 0
+        wait_ms = _wait_ms(note.failures) if note.failures else 0
         return note.replica in usable and now_ms >= note.failed_ms + wait_ms
+
+    def _is_early(self, whole: CopyNote) -> bool:
+        """Return whether work may be under way that does not know of the note, or of the replica, and leaves it out."""
+        oldest = self._table.catalog.transactions.oldest_running()
+        begun_ms = self._table.clock.now_ms() if oldest is None else milliseconds(oldest)
+        return begun_ms < whole.since_ms + KNOWN_MS
+
+
+def _wait_ms(failures: int) -> int:
+    return int(backoff_ms(failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX))
 
 
 def _name(note: CopyNote) -> str:

@@ -50,6 +50,8 @@ class Scrubbed:
 
     files: int = 0
     bytes: int = 0
+    #: Of all copies, also of files that have left meanwhile.
+    read_bytes: int = 0
     #: Replica and file, with the reason.
     wrong: dict[tuple[int, str], str] = field(default_factory=dict)
     away: dict[int, str] = field(default_factory=dict)
@@ -109,7 +111,7 @@ class ScrubDuty:
         table.catalog.state.put(self._name, msgspec.msgpack.encode(state))
         self._state = state
         speed = table.watch.settings.scrub.bytes_per_second
-        self._rests_until_ms = now_ms + scrubbed.bytes * 1000 // speed
+        self._rests_until_ms = now_ms + scrubbed.read_bytes * 1000 // speed
         size = show_bytes(scrubbed.bytes)
         return f"{scrubbed.files} files with {size} compared, {len(scrubbed.wrong)} wrong copies"
 
@@ -123,8 +125,8 @@ class ScrubDuty:
             if file.name in now.live:
                 self._take(file, fact, found)
         self._note(found, now)
-        copies = len(self._table.root.places)
-        self._table.context.server.counters.scrubbed(found.bytes * copies, len(found.wrong))
+        found.read_bytes = sum(file.size for file in files) * len(self._table.root.places)
+        self._table.context.server.counters.scrubbed(found.read_bytes, len(found.wrong))
         for file, fact in zip(files, facts, strict=True):
             if fact.is_lost and file.name in now.live:
                 self._report(file, fact)

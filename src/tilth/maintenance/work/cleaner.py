@@ -26,7 +26,7 @@ from tilth.maintenance.work.left_files import sweep_again
 from tilth.model.server import STEWARD, hosts_all, server_of
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.txn import Txn, TxnState, UnsweptTxn
-from tilth.storage import Roots, drop_table_folder, parse_root
+from tilth.storage import Roots, away_reason, drop_table_folder, parse_root
 
 #: A running transaction that nobody works on is lost after this.
 LOST_AFTER_MS = 600_000
@@ -127,12 +127,15 @@ class Cleaner:
 
     def _clean_transactions(self, unfinished: Sequence[Txn], now_ms: int) -> None:
         live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
+        waiting: dict[str, str] = {}
         others = self._others() if unfinished else set()
         for txn in unfinished:
             if txn.server in others:
                 continue
             is_own = txn.server == self._catalog.server or txn.id in live
             if not is_own and not self._hosts(STEWARD):
+                continue
+            if txn.state is TxnState.ABORTED and self._away(txn, waiting):
                 continue
             work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
             if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
@@ -149,13 +152,26 @@ class Cleaner:
         self._unswept_ms = {txn: seen_ms for txn, seen_ms in self._unswept_ms.items() if txn in ids}
         left = [each for each in unswept if each.txn.id not in live | swept]
         others = self._others() if left else set()
+        waiting: dict[str, str] = {}
         for each in left:
             is_own = each.txn.server == self._catalog.server
+            if self._away(each.txn, waiting):
+                continue
             if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
                 continue
             since_ms = self._unswept_ms.setdefault(each.txn.id, now_ms)
             if not each.may_write_on or now_ms - since_ms >= self._grace_ms:
                 self._guarded("sweep_transaction", str(each.txn.id), partial(self._sweep, each))
+
+    def _away(self, txn: Txn, known: dict[str, str]) -> bool:
+        """Return whether a replica of its tables is away, for then no file of it is known to be gone; say so once."""
+        for output in txn.outputs:
+            if output.table not in known:
+                storage = self._catalog.storage_of(output.table)
+                reason = known[output.table] = "" if storage is None else away_reason(self._root.of(output.table))
+                if reason:
+                    _log.info("removals_wait", table=output.table, reason=reason)
+        return any(known[output.table] for output in txn.outputs)
 
     def _others(self) -> set[str]:
         """Return the ids of other servers that live."""

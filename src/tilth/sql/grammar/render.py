@@ -313,8 +313,9 @@ def _storage(statement: StorageStatement) -> str:
     match statement:
         case CreateStorage(storage=name, if_not_exists=if_not_exists):
             return f"CREATE STORAGE {_if_not_exists(if_not_exists)}{quoted_name(name)} {_places(statement)}"
-        case AlterStorage(storage=name, replica=replica):
-            return f"ALTER STORAGE {quoted_name(name)} RESTORE REPLICA {quoted_string(replica)}"
+        case AlterStorage(storage=name, change=change, replica=replica, substitute=new):
+            substitute = f" WITH {quoted_string(new)}" if new else ""
+            return f"ALTER STORAGE {quoted_name(name)} {change.value} REPLICA {quoted_string(replica)}{substitute}"
         case DropStorage(storage=name, if_exists=if_exists):
             return f"DROP STORAGE {_if_exists(if_exists)}{quoted_name(name)}"
         case ShowStorages(like=like):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,12 +19,23 @@ class CreateStorage:
     if_not_exists: bool = False
 
 
+class ReplicaChange(Enum):
+    """Change of a replica by ALTER STORAGE."""
+
+    RESTORE = "RESTORE"
+    REPLACE = "REPLACE"
+    ADD = "ADD"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterStorage:
-    """ALTER STORAGE name RESTORE REPLICA 'address'"""
+    """ALTER STORAGE name RESTORE REPLICA 'address', REPLACE REPLICA 'address' WITH 'address', ADD REPLICA 'address'"""
 
     storage: str
+    change: ReplicaChange
     replica: str
+    #: Of REPLACE: the address of the new one.
+    substitute: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from tilth.sql.grammar.storage_statements import (
     AlterStorage,
     CreateStorage,
     DropStorage,
+    ReplicaChange,
     ShowCreateStorage,
     ShowStorages,
 )
@@ -27,8 +28,13 @@ def parse_create_storage(cursor: Cursor) -> CreateStorage:
 def parse_alter_storage(cursor: Cursor) -> AlterStorage:
     """Read what follows ALTER STORAGE."""
     name = cursor.name(_NAME)
-    cursor.expect("RESTORE", "REPLICA")
-    return AlterStorage(storage=name, replica=_address(cursor, "of the replica"))
+    change = ReplicaChange(cursor.choose(*(each.value for each in ReplicaChange)))
+    cursor.expect("REPLICA")
+    replica, substitute = _address(cursor, "of the replica"), ""
+    if change is ReplicaChange.REPLACE:
+        cursor.expect("WITH")
+        substitute = _address(cursor, "of the new replica")
+    return AlterStorage(storage=name, change=change, replica=replica, substitute=substitute)
 
 
 def _replicas(cursor: Cursor, name: str, *, if_not_exists: bool) -> CreateStorage:

@@ -43,7 +43,7 @@ class Writing:
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     """Write and commit inserts into one table, in their order, in one transaction; raises what refused them all."""
-    table, quorum = inserts[0].table, max(insert.quorum for insert in inserts)
+    table, quorum = inserts[0].table, inserts[0].quorum
     rows = _joined([insert.rows for insert in inserts])
     writing = Writing(
         table=table,

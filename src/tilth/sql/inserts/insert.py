@@ -197,7 +197,8 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Write the rows and commit them, perhaps with those of others."""
     _check_size(call, rows.nbytes)
-    shaped = shaped_rows(layout_of(table, services.root, quorum=call.settings.insert_quorum), rows, is_numbered=True)
+    layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
+    shaped = shaped_rows(layout, rows, is_numbered=True)
     if not shaped.num_rows:
         return _inserted(table, 0)
     if not services.catalog.throttle.is_calm(table):
@@ -215,7 +216,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
         table=table,
         rows=shaped,
         label=settings.insertion_label,
-        quorum=settings.insert_quorum,
+        quorum=layout.folder.root.quorum,
         is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
     )
     if insert.is_large or not _is_grouped(services, call, table):
@@ -226,7 +227,8 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
             insert,
             rows=shaped.num_rows,
             size=shaped.nbytes,
-            shape=table.schema_version,
+            # Nobody waits for more copies than were asked for, or gets fewer.
+            shape=(table.schema_version, insert.quorum),
             label=insert.label,
             limits=limits,
         )

@@ -127,7 +127,7 @@ class SnapshotService:
         """While it is open, calls with this id are answered; after it, its leases are gone.
 
         `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it. Raises
-        SnapshotLostError in the place of errors that tell of the leases' end.
+        SnapshotLostError where files are missing because the leases have ended.
         """
         query = OpenQuery(database, prune, seen, client=client)
         with self._lock:

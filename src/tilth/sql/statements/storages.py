@@ -1,4 +1,4 @@
-"""CREATE, DROP and SHOW STORAGE.
+"""CREATE, ALTER, DROP and SHOW STORAGE.
 
 Covers: what they check, keep and answer. Does not cover: what an address means (tilth.storage).
 Always holds: a place is proved before its name is kept; a storage that a table uses is not dropped, and no file of it
@@ -11,10 +11,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
+import msgspec
 import pyarrow as pa
 
 from tilth.base.errors import ConflictError, InvalidInputError
 from tilth.base.settings import read_settings
+from tilth.model.copy_note import CopyNote
 from tilth.model.storage import DEFAULT_STORAGE, Storage
 from tilth.model.table import Relation, TableDef, full_name
 from tilth.sql.context.audit import audited
@@ -23,6 +25,7 @@ from tilth.sql.grammar import (
     AlterStorage,
     CreateStorage,
     DropStorage,
+    ReplicaChange,
     ShowCreateStorage,
     ShowStorages,
     StorageStatement,
@@ -46,6 +49,8 @@ from tilth.storage import (
 _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
 _OWNER = "owner of storages"
+_LOOK = "SELECT * FROM system.replicas"
+_MAKE_ANOTHER = "make another storage with REPLICAS, and a table in it: INSERT .. SELECT"
 #: Definitions are read, changed and declared by one statement at a time.
 _one_at_a_time = threading.Lock()
 
@@ -81,7 +86,7 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
                 return _create(services, statement)
         case AlterStorage():
             with audited(services, call, verb="ALTER STORAGE"), _one_at_a_time:
-                return _restore(services, statement)
+                return _alter(services, statement)
         case DropStorage():
             with audited(services, call, verb="DROP STORAGE"), _one_at_a_time:
                 return _drop(services, statement)
@@ -123,20 +128,46 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
     return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
 
 
-def _restore(services: Services, statement: AlterStorage) -> Outcome:
-    """Let a replica that has lost its files be filled anew: whether it is empty or not mounted, only its owner knows.
-
-    Raises StorageNotFoundError, BadStoreError, and what the store says.
-    """
+def _alter(services: Services, statement: AlterStorage) -> Outcome:
+    """Raises StorageNotFoundError, StorageExistsError, BadStoreError, and what the store says."""
     name, root = statement.storage, services.root.named(statement.storage)
+    if statement.change is ReplicaChange.ADD:
+        if not root.replicas:
+            raise BadStoreError("this storage has one place, not replicas", storage=name, hint=_MAKE_ANOTHER)
+        return _changed(services, name, root, number=len(root.replicas), address=statement.replica)
     address = parse_root(statement.replica)
     number = next((at for at, each in enumerate(root.replicas) if place_text(each) == place_text(address)), None)
     if number is None:
         known = ", ".join(each.uri for each in root.replicas) or "none"
         raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
+    if statement.change is ReplicaChange.REPLACE:
+        return _changed(services, name, root, number=number, address=statement.substitute)
+    # Whether it is empty or not mounted, only its owner knows.
     claim_place(root.replicas[number], _owner(services))
     services.maintenance.wake()
-    return done(f"replica {number} of {name} is filled with what it lacks: SELECT * FROM system.replicas")
+    return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
+
+
+def _changed(services: Services, name: str, root: StoreRoot, *, number: int, address: str) -> Outcome:
+    """Make the address the replica of this number: the next one, or one whose files stay where they are."""
+    place = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
+    _check_apart(services, place)
+    claim_place(place, _owner(services))
+    places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
+    before = next(each for each in services.catalog.storages.all() if each.name == name)
+    after = msgspec.structs.replace(before, root=replicated_root(name, places, root.quorum).text)
+    if not services.catalog.storages.replace(after, before):
+        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="say it again")
+    # Until the files are there nobody reads from it.
+    now_ms, reason = services.clock.now_ms(), "the replica is new"
+    services.catalog.copies.note(
+        CopyNote(table=each.uuid, replica=number, file=None, since_ms=now_ms, reason=reason)
+        for each in _relations(services)
+        if _storage_of(each) == name
+    )
+    _declare(services)
+    services.maintenance.wake()
+    return done(f"replica {number} of {name} is {place} and is filled with what it lacks: {_LOOK}")
 
 
 def _owner(services: Services) -> str:

@@ -79,7 +79,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     storage = read_settings(StorageSettings, settings).storage_policy
     services.root.named(storage).with_quorum(insert_quorum(settings))
     table = TableDef(
-        uuid="",
+        uuid=services.ids(),
         database=database,
         name=name,
         schema=schema,
@@ -96,7 +96,9 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     _check_table(statement, table)
     with kept_storage(services, storage):
         made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
-    begin_table(services.root.of(made.uuid), made.uuid)
+    if made.uuid == table.uuid:
+        # One that was there may lack files where it lacks the sign.
+        begin_table(services.root.of(made.uuid), made.uuid)
     services.maintenance.wake()
     return done(f"table created: {full_name(made)}")
 

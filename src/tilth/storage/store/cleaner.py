@@ -15,7 +15,7 @@ from itertools import chain
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
 from tilth.model.txn import Txn
-from tilth.storage.errors import FilesLeftError
+from tilth.storage.errors import FilesLeftError, StoreAwayError
 from tilth.storage.store.paths import (
     EXTENSIONS,
     SIDECAR_EXTENSIONS,
@@ -25,6 +25,7 @@ from tilth.storage.store.paths import (
     table_folder,
     table_of,
 )
+from tilth.storage.store.replicated import away_reason
 from tilth.storage.store.root import Folder, Roots, StoreRoot
 from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
@@ -62,6 +63,10 @@ def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also
         counts = _kept_counts(folder, runs, kept) or _counts(folder, txn.id, runs, kept)
         names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
         paths.setdefault(folder.root, []).extend(folder.key(name) for name in names)
+    for place in paths:
+        # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
+        if reason := away_reason(place):
+            raise StoreAwayError(reason, file=str(place))
     removals = {place: store_of(place).remove(each) for place, each in paths.items()}
     failed = [place for place, removal in removals.items() if removal.failed]
     if failed:
@@ -74,7 +79,7 @@ def _left(removals: Sequence[tuple[StoreRoot, Sequence[str], Removal]]) -> Files
     lost: list[str] = []
     for _, paths, removal in removals:
         gone = set(removal.gone)
-        last = max((place for place, path in enumerate(paths) if path in gone), default=-1)
+        last = max((place for place, path in enumerate(paths) if path in gone), default=0)
         lost += [path for path in paths[:last] if path in removal.failed]
     root, _, removal = removals[0]
     path, why = next(iter(removal.failed.items()))

@@ -226,13 +226,13 @@ def of_a_good_copy(folder: Folder, ask: Callable[[Store], T]) -> T:
     """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer says
     nothing of the file, and counts before all that others say.
     """
-    errors: list[TilthError] = []
+    errors: list[TilthError | OSError] = []
     for store in store_of(folder.root).copies:
         try:
             return ask(store)
-        except TilthError as error:
+        except (TilthError, OSError) as error:
             errors.append(error)
-    raise next((error for error in errors if not isinstance(error, CorruptError)), errors[0])
+    raise next((error for error in errors if not isinstance(error, CorruptError | OSError)), errors[0])
 
 
 def corrupt(

@@ -165,9 +165,11 @@ class SummingFile:
         """Do nothing; finish and give_up close: Parquet's writer closes what it writes to too early for fsync."""
 
     def finish(self, *, fsync: bool) -> DataFile:
-        if fsync:
-            os.fsync(self._file.fileno())
-        self._file.close()
+        try:
+            if fsync:
+                os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
         return self.written
 
     def give_up(self) -> None:

@@ -85,6 +85,10 @@ class ReplicaHealth:
         self._is_watched = True
         self._look()
 
+    def unwatch(self) -> None:
+        """Look at it no more than those who use it need."""
+        self._is_watched = False
+
     def _look(self) -> None:
         with self._lock:
             if self._is_looking:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import posixpath
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -33,7 +32,8 @@ from tilth.storage.store.streams import Stream
 
 #: When a quorum has a file, the others have so long to end theirs.
 STRAGGLER_SECONDS = 2.0
-#: A removal may take so long; what is not known to be gone is removed again.
+#: Files that are removed at once; a removal in which none goes for so long has failed for those that are left.
+REMOVED_AT_ONCE = 1_000
 REMOVAL_SECONDS = 10.0
 #: Names below a folder are listed for a rebuild of the catalog alone.
 LISTING_SECONDS = 3600.0
@@ -105,6 +105,11 @@ def replicas_of(root: StoreRoot) -> list[Replica]:
     return [Replica(number, each, is_away=number in root.away) for number, each in enumerate(root.replicas)]
 
 
+def away_reason(root: StoreRoot) -> str:
+    """Return why some replica of the root cannot be asked; empty: all can, as far as is known."""
+    return next((f"{each.root}: {each.trouble}" for each in replicas_of(root) if each.trouble), "")
+
+
 def begin_table(root: StoreRoot, table: str) -> None:
     """Give each replica that answers the sign of a new table; the others get it when they are back."""
     for each in replicas_of(root):
@@ -130,7 +135,17 @@ class ReplicatedStore:
 
     @property
     def copies(self) -> tuple[Store, ...]:
-        return tuple(each.store for each in self._in_order())
+        """Raises StoreSecretError where no replica can be asked by this process."""
+        found: list[Store] = []
+        errors: list[TilthError] = []
+        for each in self._in_order():
+            try:
+                found.append(each.store)
+            except TilthError as error:
+                errors.append(error)
+        if not found:
+            raise errors[0]
+        return tuple(found)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing but at the root: a replica has the folders of each table that it knows."""
@@ -165,25 +180,25 @@ class ReplicatedStore:
         return tuple(chain.from_iterable(self._answers(lambda store: store.stamp(path))))
 
     def exist(self, paths: Sequence[str]) -> list[bool]:
-        """Return for each path whether some replica that answers has it. Raises StoreAwayError where none does."""
+        """Return for each path whether some replica has it. Raises StoreAwayError where one that may have it does not
+        answer.
+        """
         answers = self._answers(lambda store: store.exist(paths))
-        if not answers:
-            raise self._away(paths[0] if paths else "")
-        return [any(each) for each in zip(*answers, strict=True)]
+        found = [any(each) for each in zip(*answers, strict=True)] if answers else [False] * len(paths)
+        if len(answers) < len(self._replicas) and not all(found):
+            raise self._away(paths[found.index(False)])
+        return found
 
     def remove(self, paths: Sequence[str]) -> Removal:
         """Remove every copy; a file is gone when every replica has said so."""
         whole = Removal()
         found: set[str] = set()
-        ask = partial(self._removed, paths=paths)
-        for number, answer in _asked(self._replicas, ask, enough=0, seconds=REMOVAL_SECONDS).items():
-            if isinstance(answer, TilthError | OSError):
-                whole.fail(paths, answer)
-                continue
-            for error in answer.failed.values():
-                self._replicas[number].health.failed(error)
-            whole.failed |= answer.failed
-            found |= set(answer.found)
+        for each in [_Removing(replica, paths) for replica in self._replicas]:
+            removal = each.ended()
+            for error in removal.failed.values():
+                each.replica.health.failed(error)
+            whole.failed |= removal.failed
+            found |= set(removal.found)
         whole.gone = [path for path in paths if path not in whole.failed]
         whole.found = [path for path in paths if path in found]
         return whole
@@ -266,16 +281,9 @@ class ReplicatedStore:
         answers = _asked(usable, lambda each: ask(each.store), enough=1, seconds=seconds)
         return [answer for answer in answers.values() if not isinstance(answer, TilthError | OSError)]
 
-    def _removed(self, replica: Replica, paths: Sequence[str]) -> Removal:
-        if not replica.trouble:
-            return replica.store.remove(paths)
-        removal = Removal()
-        removal.fail(paths, StoreAwayError(replica.trouble, file=str(replica.root), hint=_HINT))
-        return removal
-
     def _away(self, path: str) -> StoreAwayError:
         troubles = "; ".join(f"{each.root}: {each.trouble}" for each in self._replicas)
-        return StoreAwayError("no replica answers", file=f"{self._root.uri}/{path}", because=troubles, hint=_HINT)
+        return StoreAwayError("replicas do not answer", file=f"{self._root.uri}/{path}", because=troubles, hint=_HINT)
 
 
 def _weight(error: Exception) -> int:
@@ -308,8 +316,7 @@ class _Copies:
                 raise
             except (TilthError, OSError) as error:
                 self._fail(each.number, error)
-        # Of all copies: they get the same bytes.
-        self._any = next(iter(self._files.values()), None)
+        self._given_up = next(iter(self._files.values()), None)
         self._check_count()
 
     @property
@@ -321,6 +328,7 @@ class _Copies:
             try:
                 file.write(data)
             except (TilthError, OSError) as error:
+                self._give_up(number, file)
                 self._fail(number, error)
         self._check_count()
         return len(memoryview(data).cast("B"))
@@ -353,19 +361,25 @@ class _Copies:
             if isinstance(answer, TilthError | OSError):
                 self._fail(number, answer)
         self._check_count()
+        assert len({each.written for each in self._files.values()}) == 1, "copies differ"
         return self.written
 
     def give_up(self) -> None:
         for number, file in list(self._files.items()):
-            try:
-                file.give_up()
-            except (TilthError, OSError) as error:
-                self._replicas[number].health.failed(error)
+            self._give_up(number, file)
+
+    def _give_up(self, number: int, file: NewFile) -> None:
+        try:
+            file.give_up()
+        except (TilthError, OSError) as error:
+            self._replicas[number].health.failed(error)
 
     @property
     def _file(self) -> NewFile:
-        assert self._any is not None
-        return self._any
+        """Return one that has got all bytes, where there is one: a copy that failed says less."""
+        found = next(iter(self._files.values()), self._given_up)
+        assert found is not None
+        return found
 
     def _fail(self, number: int, error: Exception) -> None:
         """Go on without this copy."""
@@ -381,6 +395,57 @@ class _Copies:
         if len(self._files) < self._root.quorum:
             self.give_up()
             raise _too_few(self._root, self._path, len(self._files), self._errors)
+
+
+class _Removing:
+    """Files on their way out of one replica, some at a time, on a thread of its own."""
+
+    def __init__(self, replica: Replica, paths: Sequence[str]) -> None:
+        self.replica = replica
+        self._paths = paths
+        self._removal = Removal()
+        self._changed = threading.Condition()
+        self._is_over = False
+        threading.Thread(target=self._run, name="tilth-replica-removal", daemon=True).start()
+
+    def ended(self) -> Removal:
+        """Wait as long as files go; what is not known to be gone has failed."""
+        with self._changed:
+            done = -1
+            while done < self._done:
+                done = self._done
+                # Notified of each progress, and of the end.
+                self._is_over or self._changed.wait(REMOVAL_SECONDS)
+            found = Removal(list(self._removal.gone), list(self._removal.found), dict(self._removal.failed))
+        known = {*found.gone, *found.failed}
+        why = StoreAwayError(f"no answer in {REMOVAL_SECONDS:g} seconds", file=str(self.replica.root), hint=_HINT)
+        found.fail((path for path in self._paths if path not in known), why)
+        return found
+
+    @property
+    def _done(self) -> int:
+        return len(self._removal.gone) + len(self._removal.failed)
+
+    def _run(self) -> None:
+        for start in range(0, len(self._paths), REMOVED_AT_ONCE):
+            some = self._paths[start : start + REMOVED_AT_ONCE]
+            removal = Removal()
+            trouble = self.replica.trouble
+            if trouble:
+                removal.fail(some, StoreAwayError(trouble, file=str(self.replica.root), hint=_HINT))
+            else:
+                try:
+                    removal = self.replica.store.remove(some)
+                except (TilthError, OSError) as error:
+                    removal.fail(some, error)
+            with self._changed:
+                self._removal.gone += removal.gone
+                self._removal.found += removal.found
+                self._removal.failed |= removal.failed
+                self._changed.notify_all()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
 
 
 def _asked(
@@ -409,13 +474,9 @@ def _asked(
             answers[replica.number] = found
             changed.notify_all()
 
-    # A disk answers at once, or nobody helps.
+    # Disks too: one that hangs, as a network's may, does so for ever.
     for each in replicas:
-        if not each.root.is_local:
-            threading.Thread(target=answer, args=(each,), name="tilth-replica-asked", daemon=True).start()
-    for each in replicas:
-        if each.root.is_local:
-            answer(each)
+        threading.Thread(target=answer, args=(each,), name="tilth-replica-asked", daemon=True).start()
     with changed:
         changed.wait_for(lambda: len(answers) == len(replicas) or _good(answers) >= enough)
         changed.wait_for(lambda: len(answers) == len(replicas), timeout=seconds)

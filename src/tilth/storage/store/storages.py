@@ -58,10 +58,12 @@ class NamedRoots:
     def declare(self, storages: Mapping[str, StoreRoot]) -> None:
         """Say which storages there are, beside `default`."""
         with self._lock:
-            self._roots = dict(storages)
-        for each in storages.values():
-            for replica in each.replicas:
-                health_of(replica).watch()
+            before, self._roots = self._roots, dict(storages)
+        known, now = ({one for each in roots.values() for one in each.replicas} for roots in (before, storages))
+        for replica in known - now:
+            health_of(replica).unwatch()
+        for replica in now:
+            health_of(replica).watch()
 
     def all(self) -> dict[str, StoreRoot]:
         """Return each storage, `default` first."""

@@ -1,0 +1,266 @@
+"""Files of a storage with replicas of which one fails at the worst moment; over folders of the local disk."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import MethodType
+from typing import Any
+
+import pytest
+
+from tilth.model.part import DataFile
+from tilth.model.txn import Txn, TxnOutput, TxnState
+from tilth.storage import (
+    Folder,
+    StoreRoot,
+    begin_table,
+    check_file,
+    check_size,
+    claim_place,
+    clean_transaction,
+    data_folder,
+    local_root,
+    replicas_of,
+    replicated_root,
+)
+from tilth.storage.errors import FilesLeftError, QuorumError, StoreAwayError, StoreSecretError
+from tilth.storage.store import replicated
+from tilth.storage.store.files import new_file
+from tilth.storage.store.local import LocalStore
+from tilth.storage.store.replicated import Replica
+from tilth.storage.store.store import Removal
+from tilth.storage.store.stores import store_of
+
+NAMES = ("one", "two", "three")
+
+
+class Places:
+    """A storage of three folders with a table `t`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = [folder / name for name in NAMES]
+        for each in self.folders:
+            claim_place(local_root(each))
+        self.root = replicated_root("r", [local_root(each) for each in self.folders], 2)
+        begin_table(self.root, "t")
+
+    @property
+    def folder(self) -> Folder:
+        return data_folder(self.root, "t")
+
+    def write(self, name: str, data: bytes = b"abc") -> DataFile:
+        file = new_file(self.folder, name)
+        file.write(data)
+        return file.finish(fsync=True)
+
+    def copy(self, replica: int, name: str) -> Path:
+        return self.folders[replica] / "t" / "data" / name
+
+    def lose(self, replica: int) -> None:
+        """Let the place be away, as this process sees it."""
+        (self.folders[replica] / ".tilth").rename(self.folders[replica] / "elsewhere")
+        replicas_of(self.root)[replica].health.failed(StoreAwayError("away"))
+
+    def find(self, replica: int) -> None:
+        (self.folders[replica] / "elsewhere").rename(self.folders[replica] / ".tilth")
+        for _ in range(200):
+            if not replicas_of(self.root)[replica].trouble:
+                return
+            threading.Event().wait(0.05)
+        raise AssertionError("it is still away")
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+# Any: whatever the method of the store takes and returns.
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, where: Path, do: Callable[..., Any]) -> None:
+    """Let `do` take the place of a store's method below a folder; the other stores go on as ever."""
+    method = getattr(LocalStore, name)
+
+    def either(self: Any, *given: Any, **named: Any) -> Any:
+        instead = str(self._folder).startswith(str(where))
+        return (MethodType(do, self) if instead else MethodType(method, self))(*given, **named)
+
+    monkeypatch.setattr(LocalStore, name, either)
+
+
+def read_only(*_: Any, **__: Any) -> Any:
+    raise OSError(errno.EIO, "input/output error")
+
+
+@pytest.mark.parametrize("replica", [0, 1, 2])
+@pytest.mark.parametrize("at", ["write", "finish"])
+def test_a_copy_that_fails_in_the_middle_says_nothing_of_the_others(places: Places, replica: int, at: str) -> None:
+    file: Any = new_file(places.folder, "a")
+    first, second = b"x" * 1000, b"y" * 2000
+    file.write(first)
+    file._files[replica] = Broken(file._files[replica], at)
+    file.write(second)
+    written = file.finish(fsync=True)
+    assert (written.size, written.checksum) == (3000, zlib.crc32(first + second))
+    assert (written.lacking, file.tell()) == ((replica,), 3000)
+    for other in {0, 1, 2} - {replica}:
+        assert places.copy(other, "a").read_bytes() == first + second
+    check_file(places.folder, written)
+
+
+class Broken:
+    """A new file whose disk takes nothing more."""
+
+    # Any: a new file of a store.
+    def __init__(self, file: Any, at: str = "write") -> None:
+        self._file = file
+        self._at = at
+
+    def write(self, data: bytes) -> int:
+        if self._at == "write":
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return int(self._file.write(data))
+
+    def finish(self, *, fsync: bool) -> DataFile:
+        self._file.finish(fsync=fsync)
+        raise OSError(errno.EIO, "input/output error")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_too_few_copies_are_an_error_and_leave_no_bytes(places: Places) -> None:
+    file: Any = new_file(places.folder, "a")
+    for replica in (0, 2):
+        file._files[replica] = Broken(file._files[replica])
+    with pytest.raises(QuorumError):
+        file.write(b"x")
+    assert [places.copy(replica, "a").stat().st_size for replica in range(3)] == [0, 0, 0]
+
+
+def test_a_disk_that_cannot_read_is_no_damage_while_another_can(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = places.write("a")
+    for name in ("size", "checksum"):
+        failing(monkeypatch, name, places.folders[0], read_only)
+    check_size(places.folder, file)
+    check_file(places.folder, file)
+
+
+def test_a_secret_that_is_not_there_hides_no_other_copy(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = places.write("a")
+
+    def without(root: StoreRoot) -> Any:
+        if root.uri.endswith("one"):
+            raise StoreSecretError(root=root)
+        return store_of(root)
+
+    monkeypatch.setattr(replicated, "store_of", without)
+    check_file(places.folder, file)
+
+
+def test_a_file_is_missing_only_when_all_replicas_say_so(places: Places) -> None:
+    places.write("a")
+    store = store_of(places.root)
+    assert store.exist(["t/data/a", "t/data/b"]) == [True, False]
+    places.lose(1)
+    assert store.exist(["t/data/a"]) == [True]
+    with pytest.raises(StoreAwayError):
+        store.exist(["t/data/a", "t/data/b"])
+
+
+def txn_of(number: int, tasks: int = 32) -> Txn:
+    outputs = (TxnOutput(table="t", tasks=tasks),)
+    return Txn(id=number, actor="test", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s")
+
+
+def test_files_with_holes_in_a_replica_go_when_it_is_back_and_nothing_is_remembered_until_then(places: Places) -> None:
+    """Counted where there are holes, the rest would never be found; named one by one, the names would be a megabyte."""
+    names = [f"7-0.0-{number}.parquet" for number in range(30)]
+    for number, name in enumerate(names):
+        if number == 10:
+            places.lose(1)
+        if number == 20:
+            places.find(1)
+        places.write(name)
+    assert [places.copy(1, name).exists() for name in names].count(False) == 10
+    places.lose(1)
+    for keep in ((), (names[0],)):
+        with pytest.raises((StoreAwayError, FilesLeftError)) as caught:
+            clean_transaction(places.root, txn_of(7), keep=keep)
+        assert not getattr(caught.value, "left", ())
+    places.find(1)
+    clean_transaction(places.root, txn_of(7))
+    left = [places.copy(replica, name).exists() for replica in range(3) for name in names]
+    assert not any(left)
+
+
+def test_a_removal_is_waited_for_as_long_as_files_go(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replicated, "REMOVAL_SECONDS", 0.4)
+    monkeypatch.setattr(replicated, "REMOVED_AT_ONCE", 2)
+    names = [f"t/data/{number}" for number in range(10)]
+    for name in names:
+        places.write(name.rpartition("/")[2])
+    pause = threading.Event()
+
+    def slowly(self: Any, paths: Sequence[str]) -> Removal:
+        pause.wait(0.2)
+        for path in paths:
+            (places.folders[2] / path).unlink()
+        return Removal(gone=list(paths), found=list(paths))
+
+    failing(monkeypatch, "remove", places.folders[2], slowly)
+    removal = store_of(places.root).remove(names)
+    assert (sorted(removal.gone), removal.failed) == (sorted(names), {})
+    assert not replicas_of(places.root)[2].trouble
+
+
+def test_a_removal_that_hangs_has_failed_for_what_is_left_alone(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicated, "REMOVAL_SECONDS", 0.3)
+    monkeypatch.setattr(replicated, "REMOVED_AT_ONCE", 2)
+    names = [f"t/data/{number}" for number in range(6)]
+    for name in names:
+        places.write(name.rpartition("/")[2])
+    over = threading.Event()
+
+    def hangs(self: Any, paths: Sequence[str]) -> Removal:
+        if names[2] in paths:
+            over.wait(30)
+        return Removal(gone=list(paths))
+
+    failing(monkeypatch, "remove", places.folders[1], hangs)
+    try:
+        removal = store_of(places.root).remove(names)
+    finally:
+        over.set()
+    assert removal.gone == names[:2]
+    assert set(removal.failed) == set(names[2:])
+
+
+def test_a_disk_that_hangs_holds_up_a_new_file_for_a_moment_only(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicated, "STRAGGLER_SECONDS", 0.2)
+    over = threading.Event()
+
+    def hangs(self: Any, folder: str) -> None:
+        over.wait(30)
+
+    failing(monkeypatch, "sync", places.folders[0], hangs)
+    try:
+        assert places.write("a").lacking == (0,)
+    finally:
+        over.set()
+
+
+def test_replicas_are_numbered_as_they_are_named(places: Places) -> None:
+    found: list[Replica] = replicas_of(places.root)
+    assert [(each.number, each.root.uri) for each in found] == [
+        (number, str(folder)) for number, folder in enumerate(places.folders)
+    ]
