@@ -226,7 +226,7 @@ def test_what_is_wrong_is_refused_by_name(world: World) -> None:
         ("ALTER TABLE whole MODIFY SETTING insert_quorum = 4", "BAD_QUORUM"),
         ("ALTER STORAGE r RESTORE REPLICA '/elsewhere'", "BAD_STORE"),
         ("ALTER STORAGE nothing RESTORE REPLICA '/elsewhere'", "STORAGE_NOT_FOUND"),
-        ("ALTER STORAGE default ADD REPLICA '/elsewhere'", "BAD_STORE"),
+        ("ALTER STORAGE `default` ADD REPLICA '/elsewhere'", "BAD_STORE"),
         ("ALTER STORAGE r ADD REPLICA '/elsewhere'", "BAD_STORE"),
         (f"ALTER STORAGE r ADD REPLICA '{world.folders[0]}'", "STORAGE_EXISTS"),
         (f"ALTER STORAGE r REPLACE REPLICA '{world.folders[0]}x' WITH '{world.folders[0]}y'", "BAD_STORE"),
