@@ -114,6 +114,8 @@ class Member:
         self._gone_seconds = bounds.gone_seconds
         self._skew_ms_max = bounds.skew_seconds * 1000
         self._presence = presence
+        #: News that nobody has taken in yet.
+        self._unheard = frozenset[str]()
         self._changed = changed
         self._heard = heard
         self._watch = Watch()
@@ -225,9 +227,12 @@ class Member:
         if self._record is None:
             self._join_anew()
         self._look()
-        news = frozenset[str]() if self._presence is None else self._presence.news()
-        if news:
-            self._heard(news)
+        if self._presence is not None:
+            self._unheard |= self._presence.news()
+        if self._unheard:
+            # Kept until it has been taken in.
+            self._heard(self._unheard)
+            self._unheard = frozenset()
 
     def _join_anew(self) -> None:
         """Join under the next epoch. Raises as `join`, except that nobody is waited for: it is tried again."""

@@ -11,6 +11,7 @@ from tilth.base.errors import FencedError
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import (
     Catalog,
+    CatalogAwayError,
     ClockSkewError,
     Joining,
     KeyValue,
@@ -447,3 +448,29 @@ def test_who_was_ended_while_a_newer_version_took_over_commits_nothing_until_tha
     assert catalog.server == "a#2"
     assert all(a.hosts(thing) for thing in THINGS)
     catalog.transactions.begin("insert")
+
+
+def test_news_that_could_not_be_taken_in_comes_again() -> None:
+    """Its taker asks the catalog, which may be away at that moment: a change would be missed for good."""
+    cluster = Cluster()
+    heard: list[frozenset[str]] = []
+
+    class Telling(Sign):
+        def news(self) -> frozenset[str]:
+            return frozenset({f"table {len(heard)}"}) if len(heard) < 2 else frozenset()
+
+    def take(tables: frozenset[str]) -> None:
+        heard.append(tables)
+        if len(heard) == 1:
+            raise CatalogAwayError(catalog="c")
+
+    _, catalog = cluster.process("a")
+    joining = Joining(name="a", run="r", version="1")
+    presence, bounds = Telling(cluster.signs), Bounds(gone_seconds=3.0)
+    member = Member(cluster.clock, catalog, joining, bounds=bounds, presence=presence, changed=int, heard=take)
+    member.join()
+    with pytest.raises(CatalogAwayError):
+        member.step()
+    member.step()
+    member.step()
+    assert heard == [frozenset({"table 0"}), frozenset({"table 0", "table 1"})]

@@ -11,7 +11,7 @@ from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
 from tilth.sql.control.insert_groups import InsertGroups
 from tilth.sql.grammar import parse, render
-from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql
+from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql, parse_root
 
 HOSTILE = 'it\'s `a` "b" \U0001f680'
 
@@ -166,6 +166,37 @@ def test_a_replica_that_gives_way_is_noted_as_incomplete_for_all_its_tables(worl
     for table in (*world.catalog.tables.all(), *dropped):
         expected = () if table.name == "other" else (1, 2)
         assert world.catalog.copies.incomplete(table.uuid) == expected
+
+
+def test_a_replica_that_others_need_does_not_give_way(world: SqlWorld, tmp_path: Path) -> None:
+    one, two, four, five = (tmp_path / "places" / name for name in ("one", "two", "four", "five"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'")
+    world.run("INSERT INTO t VALUES (1)")
+    world.run(f"ALTER STORAGE r REPLACE REPLICA '{two}' WITH '{four}'")
+    # The new one has nothing yet: now all files are in the first one alone.
+    with pytest.raises(TilthError) as caught:
+        world.run(f"ALTER STORAGE r REPLACE REPLICA '{one}' WITH '{five}'")
+    assert caught.value.code == "REPLICA_NEEDED"
+    assert not five.exists()
+    [(text,)] = world.rows("SHOW CREATE STORAGE r")
+    assert text == f"CREATE STORAGE r REPLICAS ('{one}', '{four}') QUORUM 2"
+
+
+def test_a_storage_is_changed_as_it_is_and_not_as_it_was_known(world: SqlWorld, tmp_path: Path) -> None:
+    """Another server has changed it a moment ago, or dropped it."""
+    one, two, three, four = (tmp_path / "places" / name for name in ("one", "two", "three", "four"))
+    world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}')")
+    [known] = world.catalog.storages.all()
+    world.run(f"ALTER STORAGE r ADD REPLICA '{three}'")
+    world.engine._services.root.declare({"r": parse_root(known.root)})
+    world.run(f"ALTER STORAGE r ADD REPLICA '{four}'")
+    [(text,)] = world.rows("SHOW CREATE STORAGE r")
+    assert text == f"CREATE STORAGE r REPLICAS ('{one}', '{two}', '{three}', '{four}') QUORUM 2"
+    world.catalog.storages.drop("r")
+    with pytest.raises(TilthError) as caught:
+        world.run(f"ALTER STORAGE r ADD REPLICA '{four}x'")
+    assert caught.value.code == "STORAGE_NOT_FOUND"
 
 
 def test_a_storage_that_nobody_uses_is_dropped_and_its_files_stay(world: SqlWorld, tmp_path: Path) -> None:

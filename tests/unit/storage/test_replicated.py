@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import zlib
 from collections.abc import Callable, Sequence
@@ -257,6 +258,52 @@ def test_a_disk_that_hangs_holds_up_a_new_file_for_a_moment_only(
         assert places.write("a").lacking == (0,)
     finally:
         over.set()
+
+
+def test_a_disk_that_hangs_and_is_needed_ends_in_an_error(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others are too few for the quorum: nobody waits for ever."""
+    monkeypatch.setattr(replicated, "HUNG_SECONDS", 0.5)
+    monkeypatch.setattr(replicated, "STRAGGLER_SECONDS", 0.2)
+    over = threading.Event()
+
+    def hangs(self: Any, folder: str) -> None:
+        over.wait(30)
+
+    for number in (1, 2):
+        failing(monkeypatch, "sync", places.folders[number], hangs)
+    try:
+        with pytest.raises(QuorumError):
+            places.write("a")
+    finally:
+        over.set()
+
+
+@pytest.mark.parametrize("failing_copies", [1, 2])
+def test_a_disk_that_cannot_make_a_file_safe_fails_with_its_own_error(
+    places: Places, monkeypatch: pytest.MonkeyPatch, failing_copies: int
+) -> None:
+    syncs = []
+
+    def fsync(handle: int) -> None:
+        syncs.append(handle)
+        if len(syncs) <= failing_copies:
+            raise OSError(errno.ENOSPC, "no space left on device")
+
+    file = new_file(data_folder(local_root(places.folders[0]), "t"), "alone")
+    file.write(b"x")
+    both = new_file(places.folder, "both")
+    both.write(b"x")
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(OSError, match="no space"):
+        file.finish(fsync=True)
+    file.give_up()
+    assert places.copy(0, "alone").stat().st_size == 0
+    syncs.clear()
+    if failing_copies == 1:
+        assert len(both.finish(fsync=True).lacking) == 1
+        return
+    with pytest.raises(QuorumError):
+        both.finish(fsync=True)
 
 
 def test_replicas_are_numbered_as_they_are_named(places: Places) -> None:

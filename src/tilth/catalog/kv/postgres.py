@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -455,9 +455,11 @@ class _View:
 
     def end(self) -> None:
         if self._is_begun:
-            # A ROLLBACK by psycopg would drop its prepared statements.
-            with suppress(psycopg.Error):
+            # A ROLLBACK by the pool would drop all prepared statements.
+            try:
                 self._connection.statements.do(b"COMMIT")
+            except psycopg.Error:
+                self._connection.close()
 
     def get(self, key: bytes) -> Versioned | None:
         if key in self._known:
@@ -487,8 +489,8 @@ class _View:
         """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
         if self._is_begun:
             return
-        self._store.begin(self._connection)
         self._is_begun = True
+        self._store.begin(self._connection)
         if self._known and self._store.records(self._connection, self._known) != self._known:
             raise ViewMovedError
 

@@ -6,11 +6,14 @@ Covers: their definitions. Does not cover: `default`, which is the node's own pl
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tilth.base.clock import Clock
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.keys import Space, copy_key, pack
 from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove, unchanged
+from tilth.model.copy_note import CopyNote
 from tilth.model.storage import Storage
 
 
@@ -29,9 +32,12 @@ class Storages:
         """Store a new definition; False where there is one of this name."""
         return put_new(self._kv, self._clock, pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage))
 
-    def replace(self, storage: Storage, before: Storage) -> bool:
-        """Store another definition in the place of this one; False where that is not the definition any more."""
+    def replace(self, storage: Storage, before: Storage, notes: Iterable[CopyNote]) -> bool:
+        """Store another definition in the place of this one, and with it what its replicas lack; False where that is
+        not the definition any more.
+        """
         key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
+        lacking = {copy_key(each): codec.COPIES.encode(each) for each in notes}
 
         def plan(view: ReadView) -> Plan[bool]:
             found = view.get(key)
@@ -41,7 +47,7 @@ class Storages:
                 return Plan(result=True)
             if known != before:
                 return Plan(result=False)
-            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: value})
+            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: value, **lacking})
 
         return change(self._kv, self._clock, plan)
 

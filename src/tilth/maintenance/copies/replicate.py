@@ -29,8 +29,9 @@ from tilth.storage import Replica, StoreRoot, missing_copies, remove_copies, rep
 LOOK_MS = 5_000
 #: After news, so that those that come together are one round.
 NEWS_MS = 500
-#: By then all servers know of a replica, so that what they begin writes to it, or notes that it does not.
-KNOWN_MS = 2_000
+#: By then all servers know of a replica, so that what they begin writes to it, or notes that it does not: one that has
+#: not looked for so long is gone, and its transactions with it.
+KNOWN_MS = 10_000
 #: Of one round.
 FILES_MAX = 500
 BYTES_MAX = 1 << 30

@@ -8,7 +8,7 @@ is touched when it is.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 import msgspec
@@ -43,6 +43,7 @@ from tilth.storage import (
     claim_place,
     parse_root,
     place_text,
+    replicas_of,
     replicated_root,
 )
 
@@ -59,6 +60,12 @@ class StorageExistsError(ConflictError):
     """the storage exists already"""
 
     code = "STORAGE_EXISTS"
+
+
+class ReplicaNeededError(ConflictError):
+    """no other replica has all files of a table"""
+
+    code = "REPLICA_NEEDED"
 
 
 class StorageInUseError(ConflictError):
@@ -129,45 +136,60 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
 
 
 def _alter(services: Services, statement: AlterStorage) -> Outcome:
-    """Raises StorageNotFoundError, StorageExistsError, BadStoreError, and what the store says."""
+    """Raises StorageNotFoundError, StorageExistsError, ReplicaNeededError, BadStoreError, and what the store says."""
+    # Another server may have changed it a moment ago.
+    _declare(services)
     name, root = statement.storage, services.root.named(statement.storage)
     if statement.change is ReplicaChange.ADD:
         if not root.replicas:
             raise BadStoreError("this storage has one place, not replicas", storage=name, hint=_MAKE_ANOTHER)
-        return _changed(services, name, root, number=len(root.replicas), address=statement.replica)
+        return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
     address = parse_root(statement.replica)
     number = next((at for at, each in enumerate(root.replicas) if place_text(each) == place_text(address)), None)
     if number is None:
         known = ", ".join(each.uri for each in root.replicas) or "none"
         raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
     if statement.change is ReplicaChange.REPLACE:
-        return _changed(services, name, root, number=number, address=statement.substitute)
+        return _changed(services, root, statement, number=number, address=statement.substitute)
     # Whether it is empty or not mounted, only its owner knows.
     claim_place(root.replicas[number], _owner(services))
     services.maintenance.wake()
     return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
 
 
-def _changed(services: Services, name: str, root: StoreRoot, *, number: int, address: str) -> Outcome:
+def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, number: int, address: str) -> Outcome:
     """Make the address the replica of this number: the next one, or one whose files stay where they are."""
+    name = statement.storage
+    before = next((each for each in services.catalog.storages.all() if each.name == name), None)
+    if before is None or parse_root(before.root) != root:
+        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     place = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
     _check_apart(services, place)
+    tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
+    _check_complete(services, name, tables, besides=number)
     claim_place(place, _owner(services))
     places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
-    before = next(each for each in services.catalog.storages.all() if each.name == name)
     after = msgspec.structs.replace(before, root=replicated_root(name, places, root.quorum).text)
-    if not services.catalog.storages.replace(after, before):
-        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="say it again")
     # Until the files are there nobody reads from it.
     now_ms, reason = services.clock.now_ms(), "the replica is new"
-    services.catalog.copies.note(
-        CopyNote(table=each.uuid, replica=number, file=None, since_ms=now_ms, reason=reason)
-        for each in _relations(services)
-        if _storage_of(each) == name
-    )
+    notes = [CopyNote(table=each, replica=number, file=None, since_ms=now_ms, reason=reason) for each in tables]
+    if not services.catalog.storages.replace(after, before, notes):
+        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     _declare(services)
     services.maintenance.wake()
     return done(f"replica {number} of {name} is {place} and is filled with what it lacks: {_LOOK}")
+
+
+def _check_complete(services: Services, storage: str, tables: Sequence[str], *, besides: int) -> None:
+    """Raises ReplicaNeededError where no replica that answers, but the one of this number, has all files of a table."""
+    others = [each for each in replicas_of(services.root.named(storage)) if each.number != besides and not each.trouble]
+    for table in tables:
+        copies = services.catalog.copies
+        if not any(
+            not copies.of(table, replica=each.number, limit=1) and each.looks_for_sign(table) for each in others
+        ):
+            hint = f"wait until another replica lacks nothing: {_LOOK}"
+            raise ReplicaNeededError(storage=storage, table=table, hint=hint)
 
 
 def _owner(services: Services) -> str:

@@ -168,13 +168,19 @@ class SummingFile:
         try:
             if fsync:
                 os.fsync(self._file.fileno())
-        finally:
-            self._file.close()
+        except OSError:
+            self.give_up()
+            raise
+        self._file.close()
         return self.written
 
     def give_up(self) -> None:
-        self._file.truncate(0)
-        self._file.close()
+        # One that has ended well stays as it is: somebody may name it.
+        if not self._file.closed:
+            try:
+                self._file.truncate(0)
+            finally:
+                self._file.close()
 
 
 def sync_local_folder(folder: str) -> None:

@@ -32,8 +32,13 @@ from tilth.storage.store.streams import Stream
 
 #: When a quorum has a file, the others have so long to end theirs.
 STRAGGLER_SECONDS = 2.0
-#: Files that are removed at once; a removal in which none goes for so long has failed for those that are left.
-REMOVED_AT_ONCE = 1_000
+#: Whoever does not answer at all for so long, and may not be known to be away, is not waited for.
+HUNG_SECONDS = 120.0
+#: Between two looks whether those that are waited for are away.
+LOOK_SECONDS = 0.25
+#: Files that are removed by one step, or as many as one request of the replica's removes; a removal in which no step
+#: ends for so long has failed for those that are left.
+REMOVED_AT_ONCE = 50
 REMOVAL_SECONDS = 10.0
 #: Names below a folder are listed for a rebuild of the catalog alone.
 LISTING_SECONDS = 3600.0
@@ -422,22 +427,29 @@ class _Removing:
         found.fail((path for path in self._paths if path not in known), why)
         return found
 
+    def _removed(self, start: int) -> Removal:
+        """Remove the next paths; without a way to the replica, fail for all that are left."""
+        removal, left = Removal(), self._paths[start:]
+        if trouble := self.replica.trouble:
+            removal.fail(left, StoreAwayError(trouble, file=str(self.replica.root), hint=_HINT))
+            return removal
+        try:
+            store = self.replica.store
+            left = left[: max(REMOVED_AT_ONCE, store.names_per_removal)]
+            return store.remove(left)
+        except (TilthError, OSError) as error:
+            removal.fail(left, error)
+            return removal
+
     @property
     def _done(self) -> int:
         return len(self._removal.gone) + len(self._removal.failed)
 
     def _run(self) -> None:
-        for start in range(0, len(self._paths), REMOVED_AT_ONCE):
-            some = self._paths[start : start + REMOVED_AT_ONCE]
-            removal = Removal()
-            trouble = self.replica.trouble
-            if trouble:
-                removal.fail(some, StoreAwayError(trouble, file=str(self.replica.root), hint=_HINT))
-            else:
-                try:
-                    removal = self.replica.store.remove(some)
-                except (TilthError, OSError) as error:
-                    removal.fail(some, error)
+        start = 0
+        while start < len(self._paths):
+            removal = self._removed(start)
+            start += len(removal.gone) + len(removal.failed)
             with self._changed:
                 self._removal.gone += removal.gone
                 self._removal.found += removal.found
@@ -453,8 +465,8 @@ def _asked(
 ) -> dict[int, T | TilthError | OSError]:
     """Ask all at once; return the answer of each, or why there is none, by number.
 
-    When so many have answered well, the others have so many seconds; one that takes longer is not waited for, and is
-    not used until it answers again. What it was asked to do may happen later.
+    When so many have answered well, or the others are away, these have so many seconds; one that takes longer is not
+    waited for, and is not used until it answers again. What it was asked to do may happen later.
     """
     answers: dict[int, T | TilthError | OSError] = {}
     defects: list[Exception] = []
@@ -478,7 +490,11 @@ def _asked(
     for each in replicas:
         threading.Thread(target=answer, args=(each,), name="tilth-replica-asked", daemon=True).start()
     with changed:
-        changed.wait_for(lambda: len(answers) == len(replicas) or _good(answers) >= enough)
+        for _ in range(round(HUNG_SECONDS / LOOK_SECONDS)):
+            # One that was found to be away meanwhile is not waited for.
+            if _good(answers) >= enough or all(each.number in answers or each.trouble for each in replicas):
+                break
+            changed.wait(LOOK_SECONDS)
         changed.wait_for(lambda: len(answers) == len(replicas), timeout=seconds)
         known = dict(answers)
     for defect in defects:
