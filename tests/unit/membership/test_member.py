@@ -467,7 +467,7 @@ def test_news_that_could_not_be_taken_in_comes_again() -> None:
     _, catalog = cluster.process("a")
     joining = Joining(name="a", run="r", version="1")
     presence, bounds = Telling(cluster.signs), Bounds(gone_seconds=3.0)
-    member = Member(cluster.clock, catalog, joining, bounds=bounds, presence=presence, changed=int, heard=take)
+    member = Member(cluster.clock, catalog, joining, bounds=bounds, presence=presence, changed=lambda: None, heard=take)
     member.join()
     with pytest.raises(CatalogAwayError):
         member.step()
