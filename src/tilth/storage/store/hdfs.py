@@ -16,6 +16,7 @@ import asyncio
 import re
 import threading
 import zlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -52,6 +53,10 @@ _BECAUSE_CHARS_MAX = 200
 T = TypeVar("T")
 Question = Callable[[AsyncClient], Awaitable[T]]
 
+#: Readers and writers of questions that failed, the newest ones. The client may still be ending such a question on a
+#: thread of its own; one that is freed meanwhile waits for that thread with Python's lock, for which the thread waits.
+_KEPT_MAX = 16
+_kept: deque[AsyncFileReader | AsyncFileWriter] = deque(maxlen=_KEPT_MAX)
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -228,7 +233,8 @@ class HdfsStore:
                 await writer.hsync()
             await writer.close()
 
-        self.write(path, filled)
+        with _keeping(writer):
+            self.write(path, filled)
 
     def write(self, path: str, question: Question[T]) -> T:
         """Ask something of a file that was begun."""
@@ -258,7 +264,8 @@ class HdfsStore:
         return reader
 
     def _piece(self, path: str, reader: AsyncFileReader, start: int, end: int) -> bytes:
-        return self._ask(path, lambda _: reader.read_range(start, end - start))
+        with _keeping(reader):
+            return self._ask(path, lambda _: reader.read_range(start, end - start))
 
     def _status(self, path: str) -> FileStatus:
         return self._ask(path, lambda client: client.get_file_info(self._place(path)))
@@ -357,7 +364,8 @@ class _NewFile(HeldFile):
 
     def send(self, held: bytes) -> None:
         self._is_held = False
-        self._store.write(self.path, lambda _: self._writer.write(held))
+        with _keeping(self._writer):
+            self._store.write(self.path, lambda _: self._writer.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
         try:
@@ -374,6 +382,16 @@ class _NewFile(HeldFile):
         with suppress(TilthError, OSError):
             self._store.fill(self.path, self._store.begin_again(self.path), b"", fsync=False)
         self._store.note(self.path, is_begun=False)
+
+
+@contextmanager
+def _keeping(used: AsyncFileReader | AsyncFileWriter) -> Iterator[None]:
+    """Keep what a question that fails has used, for a while."""
+    try:
+        yield
+    except BaseException:
+        _kept.append(used)
+        raise
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
