@@ -26,6 +26,8 @@ AWAY_SECONDS = 5.0
 #: A move that takes longer is given up.
 MOVE_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
+#: A topic without a round for so long has no messages; a busy machine takes that long for the first round.
+QUIET_SECONDS = 6.0
 
 
 class NowhereToGoError(ConflictError):
@@ -110,7 +112,9 @@ class _Rehearsal:
                 move.rounds += found - rounds
                 rounds, committed = found, now
             # A topic without new messages has no rounds to wait for.
-            has_committed = not is_consuming or committed >= began + move.seconds or now - began > stay_seconds + 2.0
+            has_committed = (
+                not is_consuming or committed >= began + move.seconds or now - began > stay_seconds + QUIET_SECONDS
+            )
             is_over = has_moved and has_committed and now - began >= stay_seconds
         if isinstance(self._relation, KafkaDef):
             wrong = [each for each in check_ledger(self._services.catalog, self._relation) if not each.is_ok]
