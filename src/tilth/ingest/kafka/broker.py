@@ -26,7 +26,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.secrets import without_secrets
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
-from tilth.ingest.kafka.group_offsets import GroupOffsets
+from tilth.ingest.kafka.group_offsets import EVENTS_MAX, GroupOffsets
 from tilth.ingest.kafka.reach import Offset, PartitionEnd, Topics, offset_or_none, topic_id_of
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
@@ -39,8 +39,6 @@ _POLL_SECONDS = 0.1
 _RECEIVE_BYTES_MIN = 100_000_000
 _QUEUED_KIB = 16_384
 _PROBE_BYTES = 65_536
-#: What the client library may have had to say between two calls; more is left for the next.
-_EVENTS_MAX = 100_000
 _UNCOMMITTED = "READ_UNCOMMITTED"
 _HINT = "check that the brokers run and that kafka_broker_list names them"
 
@@ -183,7 +181,7 @@ class BrokerClient:
     def _client(self) -> AdminClient:
         """The client, without what it had to say since the last call: it would keep all of it."""
         assert self._admin is not None, "the client is closed"
-        for _ in range(_EVENTS_MAX):
+        for _ in range(EVENTS_MAX):
             if not self._admin.poll(0):
                 break
         return self._admin

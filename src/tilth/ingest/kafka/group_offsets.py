@@ -21,7 +21,7 @@ from tilth.model.offset import TopicPartition
 #: Offsets that no coordinator takes for so long are given up; newer ones follow.
 GIVE_UP_SECONDS = 6
 #: Events that the client library may hold between two calls; more are left for the next call.
-_EVENTS_MAX = 100_000
+EVENTS_MAX = 100_000
 
 _log = Log("ingest")
 
@@ -48,7 +48,7 @@ class GroupOffsets:
     def send(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Send the offsets; do nothing while earlier ones are on their way."""
         # The client library calls `_sent` and drops what else it has to report.
-        for _ in range(_EVENTS_MAX):
+        for _ in range(EVENTS_MAX):
             if self._consumer.poll(0) is None:
                 break
         if self._is_sending:

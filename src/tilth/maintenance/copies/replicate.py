@@ -41,6 +41,8 @@ COUNT_MAX = 10_000
 ASKED_MAX = 1_000
 #: A copy that could not be made waits from 1 s to so many doublings of it.
 _DOUBLINGS_MAX = 6
+#: Of a replica that has refused no sign: how often, when last, and why.
+_NEVER = (0, 0, "")
 _ANEW = "the replica had lost its files"
 
 _log = Log("maintenance")
@@ -130,14 +132,14 @@ class ReplicateDuty:
         """Return those that answer and may have come back with less than they had, whose turn it is."""
         now_ms, found = self._table.clock.now_ms(), []
         for each in replicas:
-            failures, failed_ms, _ = self._refused.get(each.root, (0, 0, ""))
+            failures, failed_ms, _ = self._refused.get(each.root, _NEVER)
             is_early = bool(failures) and now_ms < failed_ms + _wait_ms(failures)
             if not each.health.trouble and not is_early and self._seen.get(each.root) != each.health.returns:
                 found.append(each)
         return found
 
     def _refusal(self, replica: Replica) -> str:
-        return self._refused.get(replica.root, (0, 0, ""))[2]
+        return self._refused.get(replica.root, _NEVER)[2]
 
     def _look_for_sign(self, replica: Replica) -> None:
         returns = replica.health.returns
@@ -148,7 +150,7 @@ class ReplicateDuty:
                 replica.give_sign(self._table.uuid)
         except (TilthError, OSError) as error:
             replica.health.failed(error)
-            failures = self._refused.get(replica.root, (0, 0, ""))[0] + 1
+            failures = self._refused.get(replica.root, _NEVER)[0] + 1
             self._refused[replica.root] = failures, self._table.clock.now_ms(), str(error)
             return
         self._refused.pop(replica.root, None)

@@ -321,6 +321,7 @@ class _Copies:
                 raise
             except (TilthError, OSError) as error:
                 self._fail(each.number, error)
+        # Parquet's writer goes on asking after all have failed.
         self._given_up = next(iter(self._files.values()), None)
         self._check_count()
 
