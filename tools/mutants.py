@@ -1,7 +1,7 @@
 """Runs the project's mutants: breaks one promise of the source after the other and shows the tests that fail then.
 
 They run in a temporary copy of the tree. A mutant is killed when each of its tests fails; one that survives is printed,
-and the run fails. `make mutants` runs all, `python -m tools.mutants NAME ..` some. See also: mutant_list.py.
+and the run fails. `make mutants` runs all, `python -m tools.mutants NAME ..` some. See also: mutant_list.
 """
 
 from __future__ import annotations

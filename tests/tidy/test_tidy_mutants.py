@@ -1,4 +1,4 @@
-"""The mutants of tools/mutant_list.py still fit the source, and their tests are still there. That each is killed,
+"""The mutants of tools/mutant_list still fit the source, and their tests are still there. That each is killed,
 `make mutants` shows.
 """
 

@@ -1,0 +1,131 @@
+"""Mutants of the catalog."""
+
+from __future__ import annotations
+
+from tools.mutant_list.mutant import Mutant
+
+CATALOG: tuple[Mutant, ...] = (
+    Mutant(
+        name="claim-over-an-undrop",
+        breaks="a claim writes an item back that an UNDROP has taken out of the trash",
+        path="src/tilth/catalog/parts/trash.py",
+        old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
+        new="                    puts[each.key]",
+        tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
+    ),
+    Mutant(
+        name="claim-of-another-drop",
+        breaks="what was brought back and dropped anew is claimed as if it had been judged",
+        path="src/tilth/catalog/parts/trash.py",
+        old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_undrop.py::test_a_claim_is_for_the_drop_that_was_judged",
+            "tests/unit/maintenance/test_gc_promises.py::test_what_comes_back_before_its_file_is_claimed_keeps_it",
+        ),
+    ),
+    Mutant(
+        name="expired-leases-hold-collecting",
+        breaks="a reader that died holds up collecting for two hours",
+        path="src/tilth/catalog/services/readers.py",
+        old=" for each in leases if not _is_over(each, now_ms)), default=None)",
+        new=" for each in leases), default=None)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutant(
+        name="lease-written-over",
+        breaks="a lease that was taken over meanwhile is taken under the same epoch",
+        path="src/tilth/catalog/services/leases.py",
+        old="return Plan(result=new, preconditions=[unchanged(key, found)], ",
+        new="return Plan(result=new, ",
+        tests=("tests/unit/catalog/test_catalog_leases.py::test_two_who_take_it_at_once_get_two_epochs",),
+    ),
+    Mutant(
+        name="begin-under-a-lost-lease",
+        breaks="a transaction begins under a lease that is lost meanwhile",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="commit-under-a-lost-lease",
+        breaks="a transaction commits under a lease that is lost meanwhile",
+        path="src/tilth/catalog/commit/load.py",
+        old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
+        new="        leases[fence.name]",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="collect-under-a-lost-lease",
+        breaks="entries move, and records of deltas go, under a lease that is lost meanwhile",
+        path="src/tilth/catalog/parts/parts.py",
+        old="    return [unchanged(lease_key, view.get(lease_key))]\n",
+        new="    return []\n",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="claim-under-a-lost-lease",
+        breaks="trash is claimed under a lease that is lost meanwhile",
+        path="src/tilth/catalog/parts/trash.py",
+        old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+        ),
+    ),
+    Mutant(
+        name="no-turn",
+        breaks="a commit that was refused too often waits for nobody",
+        path="src/tilth/catalog/commit/commit.py",
+        old="        self.turns.await_others(sorted(tables), txn)\n",
+        new="",
+        tests=("tests/unit/catalog/test_turns.py::test_a_slow_commit_lands_beside_one_that_never_rests",),
+    ),
+    Mutant(
+        name="unknown-aborted",
+        breaks="work whose outcome is not known is aborted",
+        path="src/tilth/catalog/commit/work.py",
+        old="            if not self._is_kept:\n                self._end()\n        elif not",
+        new="            pass\n        if not",
+        tests=("tests/unit/catalog/test_work.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",),
+    ),
+    Mutant(
+        name="landed-swept",
+        breaks="files of work that landed unheard are removed",
+        path="src/tilth/catalog/commit/work.py",
+        old="        if is_aborted and is_settled:",
+        new="        if is_settled:",
+        tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
+    ),
+    Mutant(
+        name="refused-tries-left",
+        breaks="files of tries that were refused stay behind the commit that lands",
+        path="src/tilth/catalog/commit/work.py",
+        old="(self._may_retry or self._is_refused)",
+        new="self._may_retry",
+        tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),
+    ),
+    Mutant(
+        name="leftovers-without-a-note",
+        breaks="files of failed tries stay for ever where the server dies between the commit and their removal",
+        path="src/tilth/catalog/commit/work.py",
+        old="updates, requirements, unswept)",
+        new="updates, requirements, None)",
+        tests=("tests/simulation/test_deaths.py::test_files_of_refused_tries_are_found_after_a_death",),
+    ),
+    Mutant(
+        name="log-without-sync",
+        breaks="a commit does not wait for RocksDB's log",
+        path="src/tilth/catalog/kv/rocksdb.py",
+        old="self._sync.sync = True",
+        new="self._sync.sync = False",
+        tests=("tests/integration/catalog/test_rocksdb_kv.py::test_each_commit_waits_for_the_disk",),
+    ),
+)

@@ -1,0 +1,11 @@
+"""All mutants of the project."""
+
+from __future__ import annotations
+
+from tools.mutant_list.catalog import CATALOG
+from tools.mutant_list.maintenance import MAINTENANCE
+from tools.mutant_list.mutant import Mutant
+from tools.mutant_list.others import OTHERS
+from tools.mutant_list.storage import STORAGE
+
+MUTANTS: tuple[Mutant, ...] = (*CATALOG, *STORAGE, *MAINTENANCE, *OTHERS)

@@ -1,0 +1,232 @@
+"""Mutants of maintenance."""
+
+from __future__ import annotations
+
+from tools.mutant_list.mutant import Mutant
+
+MAINTENANCE: tuple[Mutant, ...] = (
+    Mutant(
+        name="trash-without-claim",
+        breaks="files of the trash go without being claimed",
+        path="src/tilth/maintenance/gc/trash.py",
+        old="self._remove(done, self._claimed(over))",
+        new="self._remove(done, over)",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
+        ),
+    ),
+    Mutant(
+        name="segments-without-claim",
+        breaks="files of flushed segments go without being claimed",
+        path="src/tilth/maintenance/gc/trash.py",
+        old="self._remove(done, self._claimed(going))",
+        new="self._remove(done, going)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutant(
+        name="orphans-in-the-trash",
+        breaks="changes of a part in the trash are taken for orphans",
+        path="src/tilth/maintenance/gc/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._trashed())\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_in_the_trash_stay_with_it",
+            "tests/simulation/test_sequences.py::test_what_was_dropped_comes_back_from_the_trash_with_its_changes",
+        ),
+    ),
+    Mutant(
+        name="orphans-that-come-back",
+        breaks="changes of a part that an UNDROP brings back meanwhile are taken for orphans",
+        path="src/tilth/maintenance/gc/history_gc.py",
+        old="        unknown = _without_parts(unknown, self._files(partition))\n        return",
+        new="        return",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_changes_of_a_part_that_comes_back_meanwhile_stay_with_it",
+        ),
+    ),
+    Mutant(
+        name="versions-of-parts",
+        breaks="versions stay whose parts go",
+        path="src/tilth/maintenance/gc/move.py",
+        old="        table.forget_versions([end_ts for _, end_ts in moves])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-of-segments",
+        breaks="versions stay whose segments go",
+        path="src/tilth/maintenance/gc/log_gc.py",
+        old="        table.forget_versions([end_ts for _, end_ts in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-of-deltas",
+        breaks="versions stay whose changes go",
+        path="src/tilth/maintenance/gc/history_gc.py",
+        old="        table.forget_versions([delta.end_ts for delta in going])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="versions-up-to-the-first",
+        breaks="versions are forgotten up to the first of the files only",
+        path="src/tilth/maintenance/gc/round.py",
+        old="self.catalog.history.trim(self.uuid, max(ends))",
+        new="self.catalog.history.trim(self.uuid, min(ends))",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_versions_are_forgotten_before_the_first_of_their_files_goes",
+        ),
+    ),
+    Mutant(
+        name="moves-without-a-fence",
+        breaks="a server that has lost the table moves its parts to the trash",
+        path="src/tilth/maintenance/gc/move.py",
+        old="                fence=table.table_leases.fence(table.uuid),\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="segments-without-a-fence",
+        breaks="a server that has lost the table moves its segments to the trash",
+        path="src/tilth/maintenance/gc/log_gc.py",
+        old="moves, fence=fence, now_ms=now_ms",
+        new="moves, now_ms=now_ms",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="claims-without-a-fence",
+        breaks="a server that has lost the table removes files of its trash",
+        path="src/tilth/maintenance/gc/trash.py",
+        old="items, fence=table.table_leases.fence(table.uuid))",
+        new="items)",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
+    ),
+    Mutant(
+        name="deltas-without-a-look",
+        breaks="a server that has lost the table removes files of its deltas",
+        path="src/tilth/maintenance/gc/history_gc.py",
+        old="        table.catalog.leases.check(fence)\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_has_lost_the_table_moves_and_removes_nothing",
+        ),
+    ),
+    Mutant(
+        name="deltas-without-a-fence",
+        breaks="a server that loses the table forgets its deltas",
+        path="src/tilth/maintenance/gc/history_gc.py",
+        old="gone, fence=fence)",
+        new="gone)",
+        tests=(
+            "tests/unit/maintenance/test_gc_promises.py::test_a_server_that_loses_the_table_while_files_go_forgets_no_record",
+        ),
+    ),
+    Mutant(
+        name="work-without-a-fence",
+        breaks="a server that has lost the table drops its expired partitions and hides its parts without rows",
+        path="src/tilth/maintenance/work/context.py",
+        old="            fences=(self.server.table_leases.fence(self.watch.uuid),),\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_maintenance_expiry.py::"
+            "test_a_server_that_has_lost_the_table_drops_no_partition",
+            "tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",
+        ),
+    ),
+    Mutant(
+        name="expired-leases-hold-files",
+        breaks="a reader that died holds its files for ever",
+        path="src/tilth/maintenance/gc/round.py",
+        old=" and lease.expires_ms > now_ms",
+        new="",
+        tests=("tests/unit/maintenance/test_gc_promises.py::test_a_reader_whose_lease_has_run_out_holds_nothing",),
+    ),
+    Mutant(
+        name="keys-by-their-beginning",
+        breaks="keys that begin alike are compared by their first eight bytes",
+        path="src/tilth/maintenance/merge/policy/key_shares.py",
+        old="by_prefix.setdefault(_common(lows[part], highs[part]), [])",
+        new="by_prefix.setdefault(0, [])",
+        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+    ),
+    Mutant(
+        name="digits-by-their-beginning",
+        breaks="what follows the common beginning of keys is not looked at",
+        path="src/tilth/maintenance/merge/policy/key_shares.py",
+        old="key[prefix : prefix + DIGITS]",
+        new="key[:DIGITS]",
+        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+    ),
+    Mutant(
+        name="lost-answers-after-the-switch",
+        breaks="while a service is stopped, nobody asks what became of a commit whose answer was lost",
+        path="src/tilth/maintenance/work/op.py",
+        old="""        self.resolve()
+        moment = self.moment()
+        if not self._watch.is_on(self.service, moment.now_ms):
+            self._hear(Stopped())
+            return OpStats.idle("stopped by the user")
+""",
+        new="""        moment = self.moment()
+        if not self._watch.is_on(self.service, moment.now_ms):
+            self._hear(Stopped())
+            return OpStats.idle("stopped by the user")
+        self.resolve()
+""",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
+        ),
+    ),
+    Mutant(
+        name="end-heard-before-parts-are-free",
+        breaks="the next look finds the parts of a run that has ended reserved, and the run counted",
+        path="src/tilth/maintenance/work/op.py",
+        old="            self._let_go(work)\n            self._hear(WorkEnded(work, error))\n",
+        new="            self._hear(WorkEnded(work, error))\n            self._let_go(work)\n",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::test_who_hears_of_an_end_finds_the_parts_free_and_the_run_gone",
+        ),
+    ),
+    Mutant(
+        name="failure-outlives-a-late-answer",
+        breaks="a failure stands although the next try has landed, because its answer came late",
+        path="src/tilth/maintenance/work/op.py",
+        old="        for work, error in self._attempts.resolve():\n            self._judge(work, error)\n",
+        new="        for work, error in self._attempts.resolve():\n",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_a_failure_is_over_when_it_is_known_late_that_the_next_try_landed",
+        ),
+    ),
+    Mutant(
+        name="stopped-merges-keep-their-parts",
+        breaks="merges that wait keep their parts reserved while merges are stopped",
+        path="src/tilth/maintenance/merge/op.py",
+        old="            case Stopped():\n                self._waiting = []\n",
+        new="            case Stopped():\n                pass\n",
+        tests=("tests/unit/maintenance/test_choosers.py::test_what_waits_is_forgotten_by_events",),
+    ),
+    Mutant(
+        name="lost-answers-never-due",
+        breaks="a table of a stopped service is not looked at although the answer to a commit was lost",
+        path="src/tilth/maintenance/manager/poller.py",
+        old="if op.has_unknown or watch.is_on(op.service, now_ms):",
+        new="if watch.is_on(op.service, now_ms):",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
+        ),
+    ),
+)

@@ -1,0 +1,130 @@
+"""Mutants of the other rooms: ingest, server, warehouse and what they stand on."""
+
+from __future__ import annotations
+
+from tools.mutant_list.mutant import Mutant
+
+OTHERS: tuple[Mutant, ...] = (
+    Mutant(
+        name="late-begin",
+        breaks="a consumer that was replaced begins, and its successor's round ends",
+        path="src/tilth/ingest/service/consumers.py",
+        old="self._check_columns(self._current(call.consumer, call.fence))",
+        new="self._check_columns(self._of(call.consumer))",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
+    ),
+    Mutant(
+        name="late-commit",
+        breaks="a consumer that was replaced is let through to the catalog",
+        path="src/tilth/ingest/service/consumers.py",
+        old="        known = self._current(call.consumer, call.fence)\n        work",
+        new="        known = self._of(call.consumer)\n        work",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
+    ),
+    Mutant(
+        name="late-look",
+        breaks="a consumer that was replaced looks for rows",
+        path="src/tilth/ingest/service/consumers.py",
+        old="        known = self._current(call.consumer, call.fence)\n        if known.work is",
+        new="        known = self._of(call.consumer)\n        if known.work is",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+    ),
+    Mutant(
+        name="late-news",
+        breaks="a consumer that was replaced says how far topics reach",
+        path="src/tilth/ingest/service/consumers.py",
+        old="        known = self._current(call.consumer, call.fence)\n        with self._lock:\n            ends",
+        new="        known = self._of(call.consumer)\n        with self._lock:\n            ends",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+    ),
+    Mutant(
+        name="rounds-without-a-fence",
+        breaks="rounds begin and commit without their consumer's epoch",
+        path="src/tilth/ingest/service/consumers.py",
+        old="            fences=[call.fence],\n",
+        new="",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_no_round_begins_under_an_epoch_that_is_over",
+            "tests/unit/ingest/test_late_consumers.py::test_no_round_commits_under_an_epoch_that_is_over",
+        ),
+    ),
+    Mutant(
+        name="round-of-a-replaced-consumer",
+        breaks="the round of a replaced consumer stays open",
+        path="src/tilth/ingest/service/consumers.py",
+        old='        self.settle(index, "its consumer was replaced")\n',
+        new="",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",),
+    ),
+    Mutant(
+        name="round-begun-again",
+        breaks="a round that is begun again leaves the one before open",
+        path="src/tilth/ingest/service/consumers.py",
+        old='        self.settle(call.consumer, "its round is done again in another way")\n',
+        new="",
+        tests=("tests/unit/ingest/test_late_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
+    ),
+    Mutant(
+        name="round-begun-while-replaced",
+        breaks="a round stays open whose consumer is replaced while it begins",
+        path="src/tilth/ingest/service/consumers.py",
+        old='            work.settle("its consumer was replaced")\n',
+        new="",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+        ),
+    ),
+    Mutant(
+        name="attempt-forgotten",
+        breaks="an error of one attempt of a task is forgotten when another attempt answers",
+        path="src/tilth/base/mailbox.py",
+        old="{key: unpack(packed) for key, _, packed in letters}\n        return list(answers.values())",
+        new="{key: packed for key, _, packed in letters}\n        return [*map(unpack, answers.values())]",
+        tests=("tests/unit/base/test_mailbox.py::test_an_error_of_any_attempt_is_not_forgotten",),
+    ),
+    Mutant(
+        name="answers-of-cut-off-rows",
+        breaks="a task whose rows broke off answers as if they had ended there",
+        path="src/tilth/warehouse/session/spark.py",
+        old="            if is_waiting:\n",
+        new="            if False:\n",
+        tests=("tests/unit/warehouse/test_run_tasks.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
+    ),
+    Mutant(
+        name="round-of-nobody",
+        breaks="a round that a replaced consumer began counts as its successor's",
+        path="src/tilth/ingest/service/consumers.py",
+        old="            is_current = known.fence == call.fence\n",
+        new="            is_current = True\n",
+        tests=(
+            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+        ),
+    ),
+    Mutant(
+        name="folder-of-a-node",
+        breaks="the folders of a new node are not waited for",
+        path="src/tilth/begin.py",
+        old="                sync_local_folder(str(each))\n",
+        new="                pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_a_node_waits_for_the_names_of_its_folders",),
+    ),
+    Mutant(
+        name="calls-act-twice",
+        breaks="a call between processes that is sent again for its answer was lost acts again",
+        path="src/tilth/server/calls.py",
+        old='return calls.answers.once(f"{name} {caller} {call_id}", lambda: act(caller, body))',
+        new="return act(caller, body)",
+        tests=("tests/unit/warehouse/test_remote_wire.py::test_a_call_is_sent_again_under_its_id_and_acts_once",),
+    ),
+    Mutant(
+        name="calls-of-the-gone",
+        breaks="what runners of a worker that is gone ask is answered",
+        path="src/tilth/warehouse/remote/workers.py",
+        old="            self._of(caller)\n            return act(caller, body)",
+        new="            return act(caller, body)",
+        tests=(
+            "tests/unit/warehouse/test_remote_workers.py::"
+            "test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts",
+        ),
+    ),
+)

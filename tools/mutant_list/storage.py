@@ -1,0 +1,101 @@
+"""Mutants of storage."""
+
+from __future__ import annotations
+
+from tools.mutant_list.mutant import Mutant
+
+STORAGE: tuple[Mutant, ...] = (
+    Mutant(
+        name="files-without-fsync",
+        breaks="a file is committed that is not on the disk",
+        path="src/tilth/storage/store/local.py",
+        old="            os.fsync(self._file.fileno())\n",
+        new="            pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="folders-without-fsync",
+        breaks="a file is committed whose name is not on the disk",
+        path="src/tilth/storage/store/local.py",
+        old="        os.fsync(handle)\n",
+        new="        pass\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-parts",
+        breaks="written parts and their names are not waited for",
+        path="src/tilth/storage/parts/parts.py",
+        old="    with Endings(layout.folder, fsync=layout.fsync) as endings:\n",
+        new="    with Endings(layout.folder, fsync=False) as endings:\n",
+        tests=(
+            "tests/integration/test_durable_commits.py::test_rows_that_are_sorted_at_once_come_after_their_files_too",
+        ),
+    ),
+    Mutant(
+        name="names-of-merged-parts",
+        breaks="the name of a part that is written by a merge or a flush is not waited for",
+        path="src/tilth/storage/parts/parts.py",
+        old="else end_file(layout.folder, self._file, fsync=layout.fsync)\n",
+        new="else self._file.finish(fsync=layout.fsync)\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-segments",
+        breaks="row segments and their names are not waited for",
+        path="src/tilth/storage/parts/segments.py",
+        old="    with Endings(layout.folder, fsync=layout.fsync) as endings:\n",
+        new="    with Endings(layout.folder, fsync=False) as endings:\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-deltas",
+        breaks="files with changes of rows and their names are not waited for",
+        path="src/tilth/storage/deltas/deltas.py",
+        old="        self._endings = Endings(self._layout.folder, fsync=self._layout.fsync)\n",
+        new="        self._endings = Endings(self._layout.folder, fsync=False)\n",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="names-of-files-ended-together",
+        breaks="the names of files that are ended together are not waited for",
+        path="src/tilth/storage/store/files.py",
+        old="            if self._fsync:\n                sync_folder(self._folder)\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="files-ended-together",
+        breaks="a file that fails while others are ended is not said to have failed",
+        path="src/tilth/storage/store/files.py",
+        old="                self._waiting.popleft().result()\n            if",
+        new="                self._waiting.popleft()\n            if",
+        tests=(
+            "tests/integration/storage/test_store_behaviour.py::"
+            "test_of_files_that_are_ended_at_once_one_that_fails_fails_all",
+        ),
+    ),
+    Mutant(
+        name="name-of-the-data-folder",
+        breaks="the name of a table's data folder is not waited for",
+        path="src/tilth/storage/store/local.py",
+        old="        sync_local_folder(above)\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="name-of-the-table-folder",
+        breaks="the name of a table's folder is not waited for",
+        path="src/tilth/storage/store/local.py",
+        old="        sync_local_folder(os.path.dirname(above))\n",
+        new="",
+        tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
+    ),
+    Mutant(
+        name="folder-of-somebody-else",
+        breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
+        path="src/tilth/storage/store/local.py",
+        old="    if is_there and (not fsync or folder in _synced):\n",
+        new="    if is_there:\n",
+        tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
+    ),
+)
