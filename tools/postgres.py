@@ -1,6 +1,7 @@
 """A real PostgreSQL of one's own from the test dependencies' wheel: for tests, demo and benchmarks.
 
-Covers: making, starting, killing, pausing and ending it by its id. Does not cover: what is in it.
+Covers: making, starting, killing, pausing and ending it by its id; as a standby of another one, too. Does not cover:
+what is in it, a pair behind one address (postgres_pair.py).
 Always holds: it listens on a loopback port; its only user `tilth` has a password; what it starts ends with it.
 """
 
@@ -14,7 +15,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -30,26 +31,36 @@ START_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
 #: PostgreSQL refuses to run as root.
 _NOBODY = "nobody"
-_SETTINGS = ("fsync=on", "max_connections=100", "shared_buffers=64MB", "unix_socket_directories=", "autovacuum=on")
+_SETTINGS = (
+    "fsync=on",
+    "max_connections=100",
+    "shared_buffers=64MB",
+    "unix_socket_directories=",
+    "autovacuum=on",
+    # A standby whose link was cut for a while finds what it has missed, and soon.
+    "wal_keep_size=256MB",
+    "wal_retrieve_retry_interval=200ms",
+)
 
 
 class Postgres:
     """One server with a folder of its own below the system's temporary folder, where any user may go."""
 
-    def __init__(self, record_folder: Path) -> None:
+    def __init__(self, record_folder: Path, name: str = "postgres") -> None:
+        """`name` tells it from others whose records are in the same folder."""
         record_folder.mkdir(parents=True, exist_ok=True)
-        self._process = OwnProcess(record_folder / "postgres.json")
-        self._log = record_folder / "postgres.log"
+        self._process = OwnProcess(record_folder / f"{name}.json")
+        self._log = record_folder / f"{name}.log"
         self._folder = Path(tempfile.mkdtemp(prefix="tilth-postgres-"))
-        self._port = free_port()
+        self.port = free_port()
         self.password_file = record_folder / "postgres-password"
         self.password_file.write_text(PASSWORD)
         self.password_file.chmod(0o600)
 
-    def address(self, **options: str) -> str:
-        """Return the address of a catalog in it."""
+    def address(self, *, by_port: int | None = None, **options: str) -> str:
+        """Return the address of a catalog in it; `by_port`: of a link that leads to it."""
         given = {"password": f"file:{self.password_file}"} | options
-        return f"postgresql://{USER}@127.0.0.1:{self._port}/{DATABASE}?" + "&".join(
+        return f"postgresql://{USER}@127.0.0.1:{by_port or self.port}/{DATABASE}?" + "&".join(
             f"{name}={value}" for name, value in given.items()
         )
 
@@ -63,7 +74,7 @@ class Postgres:
             "-D",
             str(self._folder / "data"),
             "-p",
-            str(self._port),
+            str(self.port),
         ]
         command += [word for setting in _SETTINGS for word in ("-c", setting)]
         self._process.start(command, self._log)
@@ -77,10 +88,29 @@ class Postgres:
                     raise
                 time.sleep(LOOK_SECONDS)
 
+    def copy(self, port: int, *, name: str) -> None:
+        """Make it a standby of the server behind this port, before its first start; `name`: how that one knows it."""
+        self._own_folder()
+        source = f"host=127.0.0.1 port={port} user={USER} password={PASSWORD} application_name={name}"
+        command = [*_as_nobody(), str(self._bin() / "pg_basebackup"), "-d", source, "-D", str(self._folder / "data")]
+        command += ["-R", "-X", "stream", "-c", "fast", "--no-sync"]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder, timeout=START_SECONDS_MAX)
+
+    def promote(self) -> None:
+        """Make a standby the primary, with what it has of the log, and return when it can be written."""
+        with closing(self.connect()) as connection:
+            connection.execute("SELECT pg_promote()")
+
+    def configure(self, name: str, value: str) -> None:
+        """Set a setting of it while it runs; empty: as it is by default."""
+        with closing(self.connect()) as connection:
+            connection.execute(f"ALTER SYSTEM SET {name} = '{value}'" if value else f"ALTER SYSTEM RESET {name}")
+            connection.execute("SELECT pg_reload_conf()")
+
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
         """Return a connection of its user, in which each statement commits."""
         return psycopg.connect(
-            host="127.0.0.1", port=self._port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True
+            host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, dbname=DATABASE, autocommit=True
         )
 
     @property
@@ -108,10 +138,14 @@ class Postgres:
             self.kill()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _make(self) -> None:
+    def _own_folder(self) -> None:
+        """Give the folder to the user that runs it."""
         if os.geteuid() == 0:
             nobody = pwd.getpwnam(_NOBODY)
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)
+
+    def _make(self) -> None:
+        self._own_folder()
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
