@@ -128,4 +128,22 @@ CATALOG: tuple[Mutant, ...] = (
         new="self._sync.sync = False",
         tests=("tests/integration/catalog/test_rocksdb_kv.py::test_each_commit_waits_for_the_disk",),
     ),
+    Mutant(
+        name="outage-after-a-lost-answer",
+        breaks="after a lost answer an outage counts as a refusal, and files go of a commit that may still land",
+        path="src/tilth/catalog/commit/commit.py",
+        old="                in_doubt = in_doubt if is_lost else None\n",
+        new="                in_doubt = None\n",
+        tests=("tests/unit/catalog/test_transactions.py::test_after_a_lost_answer_an_outage_is_no_refusal",),
+    ),
+    Mutant(
+        name="aborted-while-it-commits",
+        breaks="a transaction that is aborted between the view and the write of its commit lands",
+        path="src/tilth/catalog/commit/commit.py",
+        old="batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])",
+        new="batch = Batch(preconditions=[], deletes=[key])",
+        tests=(
+            "tests/unit/catalog/test_transactions.py::test_a_transaction_that_is_aborted_while_it_commits_lands_nothing",
+        ),
+    ),
 )

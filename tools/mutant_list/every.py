@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tools.mutant_list.catalog import CATALOG
 from tools.mutant_list.maintenance import MAINTENANCE
+from tools.mutant_list.membership import MEMBERSHIP
 from tools.mutant_list.mutant import Mutant
 from tools.mutant_list.others import OTHERS
 from tools.mutant_list.storage import STORAGE
 
-MUTANTS: tuple[Mutant, ...] = (*CATALOG, *STORAGE, *MAINTENANCE, *OTHERS)
+MUTANTS: tuple[Mutant, ...] = (*CATALOG, *MEMBERSHIP, *STORAGE, *MAINTENANCE, *OTHERS)

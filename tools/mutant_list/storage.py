@@ -98,4 +98,12 @@ STORAGE: tuple[Mutant, ...] = (
         new="    if is_there:\n",
         tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
     ),
+    Mutant(
+        name="missing-before-away",
+        breaks="a file that one replica lacks counts as missing although another one does not answer",
+        path="src/tilth/storage/store/replicated.py",
+        old="        raise min(errors, key=_weight)\n",
+        new="        raise max(errors, key=_weight)\n",
+        tests=("tests/unit/storage/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",),
+    ),
 )

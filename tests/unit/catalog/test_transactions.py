@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.catalog_world import World
+from tests.catalog_world import Racing, World
 from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.rand import new_rng
 from tilth.catalog import (
@@ -324,6 +324,31 @@ def test_an_outcome_that_stays_unknown_is_told_as_such(faulty: FaultyKV) -> None
     assert transactions.resolve(txn.id) is TxnState.RUNNING
     assert isinstance(transactions.commit(txn.id, updates), Committed)
     assert world.catalog.stats().unknown == 2
+
+
+def test_after_a_lost_answer_an_outage_is_no_refusal(faulty: FaultyKV) -> None:
+    """The first request may still be on its way: whoever took this for a refusal would remove files of a commit that
+    lands.
+    """
+    world = World(faulty)
+    transactions = world.catalog.transactions
+    txn = transactions.work("insert")
+    updates = [InsertPart(table=world.t, written=world.written())]
+    faulty.plan_commits(Fault.REQUEST_LOST, *[Fault.REFUSED] * 9)
+    assert isinstance(transactions.commit(txn.id, updates), Unknown)
+
+
+def test_a_transaction_that_is_aborted_while_it_commits_lands_nothing() -> None:
+    kv = Racing()
+    world = World(kv)
+    transactions = world.catalog.transactions
+    txn = transactions.begin("insert")
+    kv.before = lambda: transactions.abort(txn.id, "it took too long")
+    outcome = transactions.commit(txn.id, [InsertPart(table=world.t, written=world.written())])
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, TxnAbortedError)
+    assert transactions.resolve(txn.id) is TxnState.ABORTED
+    assert world.names() == []
 
 
 def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV) -> None:

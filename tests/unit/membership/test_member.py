@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -80,6 +81,8 @@ class Cluster:
         self.signs = Signs()
         self._runs = count()
         self.changes: list[str] = []
+        #: Called with the name of the server whose hosts may have changed.
+        self.on_change: Callable[[str], None] = self.changes.append
 
     def process(self, name: str, version: str = "1") -> tuple[Member, Catalog]:
         """A process of this name that has not joined yet."""
@@ -90,7 +93,7 @@ class Cluster:
             Joining(name=name, run=f"run {next(self._runs)}", version=version),
             bounds=Bounds(gone_seconds=3.0),
             presence=Sign(self.signs),
-            changed=lambda: self.changes.append(name),
+            changed=lambda: self.on_change(name),
         )
         return member, catalog
 
@@ -176,10 +179,42 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
         catalog.leases.take("table/t", catalog.server)
 
 
+def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
+    """Its services let go of their tables then, and those that ask whether they still host one must hear no."""
+    cluster = Cluster()
+    a, (b, catalog) = cluster.server("a"), cluster.process("b")
+    b.join()
+    b.ready()
+    cluster.run(1, a, b)
+    assert any(b.hosts(thing) for thing in THINGS)
+    hosted: list[list[str]] = []
+    cluster.on_change = lambda name: hosted.append([thing for thing in THINGS if b.hosts(thing)])
+    assert catalog.servers.end(catalog.servers.live()[1])
+    # Its next proof is refused before it looks.
+    cluster.clock.advance(1)
+    b.step()
+    assert hosted[0] == []
+    assert hosted[-1] != []
+
+
+def test_a_missing_sign_alone_ends_nobody() -> None:
+    """Its connection was lost, its proofs come."""
+    cluster = Cluster()
+    a, b = cluster.server("a"), cluster.server("b")
+    cluster.run(1, a, b)
+    for _ in range(40):
+        cluster.run(0.25, b)
+        cluster.signs.shown.discard("b#1")
+        a.step()
+    assert [each.id for each in a.now().servers] == ["a#1", "b#1"]
+
+
 def test_a_process_that_stood_still_ends_nobody_for_what_it_has_not_seen() -> None:
     cluster = Cluster()
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
+    # Each has seen the other's last proof.
+    a.step()
     # Both stood still, as in a machine that was suspended.
     cluster.clock.advance(60)
     a.step()

@@ -174,6 +174,28 @@ def test_a_file_is_missing_only_when_all_replicas_say_so(places: Places) -> None
         store.exist(["t/data/a", "t/data/b"])
 
 
+@pytest.mark.parametrize("away", [0, 1, 2])
+def test_a_file_that_is_missing_here_and_away_there_is_away(
+    places: Places, monkeypatch: pytest.MonkeyPatch, away: int
+) -> None:
+    """Whoever took it for missing would count it as lost."""
+    file = places.write("a")
+    for other in {0, 1, 2} - {away}:
+        places.copy(other, "a").unlink()
+
+    def unanswered(*_: Any, **__: Any) -> Any:
+        raise StoreAwayError("no answer")
+
+    for name in ("read", "open", "size", "checksum"):
+        failing(monkeypatch, name, places.folders[away], unanswered)
+    store = store_of(places.root)
+    for ask in (store.read, store.open, store.size, store.checksum):
+        with pytest.raises(StoreAwayError):
+            ask("t/data/a")
+    with pytest.raises(StoreAwayError):
+        check_file(places.folder, file)
+
+
 def txn_of(number: int, tasks: int = 32) -> Txn:
     outputs = (TxnOutput(table="t", tasks=tasks),)
     return Txn(id=number, actor="test", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s")
