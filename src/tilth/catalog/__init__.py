@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     )
     from tilth.catalog.services.servers import Joining
     from tilth.catalog.services.services import MOVED
+    from tilth.catalog.services.table_leases import TableLeases
     from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
     from tilth.catalog.stats import CatalogStats
     from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
@@ -205,6 +206,7 @@ __all__ = [
     "Sweep",
     "TableExistsError",
     "TableInUseError",
+    "TableLeases",
     "TableNotFoundError",
     "TableVersion",
     "TooManyConflictsError",

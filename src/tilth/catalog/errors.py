@@ -171,7 +171,7 @@ class TxnRunningError(ConflictError):
 
 
 class OffsetsMovedError(ConflictError):
-    """the stored offsets are not those that the round started from"""
+    """the stored offsets are not those that the change was computed from"""
 
     code = "OFFSETS_MOVED"
 

@@ -36,9 +36,20 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
+    #: The topic that `start` is an offset of; empty: as in StoredOffset.
+    topic_id: str = ""
     #: Leader epochs of the log at `start` and at `end`; -1: not known.
     epoch: int = -1
     end_epoch: int = -1
+
+    @property
+    def position(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def stored(self) -> StoredOffset:
+        """The stored offset that the round starts from."""
+        return StoredOffset(self.start, self.topic_id, self.epoch)
 
 
 class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):

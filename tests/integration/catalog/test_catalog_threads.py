@@ -30,12 +30,13 @@ from tilth.catalog import (
     ReplaceParts,
     RestorePartition,
     RocksKV,
+    SetOffsets,
     Update,
     visibility,
 )
 from tilth.catalog.rules.invariants import check_entries
 from tilth.model.mutation import first_needed
-from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 
 pytestmark = pytest.mark.integration
 
@@ -152,13 +153,14 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
     """All threads consume the same topic partition and take the lease from each other; offsets and rows agree."""
     kafka = world.kafka()
     position = TopicPartition("x", 0)
+    world.commit(SetOffsets(kafka_table=kafka, offsets={position: StoredOffset(0)}, before={}))
 
     def work(number: int, rng: Rng) -> None:
         lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
         for _ in range(STEPS):
             if rng.random() < 0.2:
                 lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
-            start = world.catalog.offsets.of(kafka).get(position, 0)
+            start = world.catalog.offsets.of(kafka)[position]
             rows = 1 + int(rng.random() * 5)
             moved = OffsetRange(topic="x", partition=0, start=start, end=start + rows)
             try:

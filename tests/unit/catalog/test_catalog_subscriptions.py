@@ -61,8 +61,8 @@ def test_what_is_no_offset_is_not_stored(world: World) -> None:
     kafka = world.kafka()
     for wrong in (-1, -1001):
         with pytest.raises(InvalidInputError):
-            world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(wrong)}))
-    world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=5)))
+            world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(wrong)}, before={}))
+    world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=5), before={}))
     with pytest.raises(OffsetsMovedError):
         world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=9), before=at(p0=4)))
     world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=9), before=at(p0=5)))
@@ -71,8 +71,8 @@ def test_what_is_no_offset_is_not_stored(world: World) -> None:
 
 def test_a_round_keeps_the_topic_and_brings_the_epoch(world: World) -> None:
     kafka = world.kafka()
-    world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=5)))
-    moved = OffsetRange(topic="x", partition=0, start=5, end=9, epoch=3, end_epoch=8)
+    world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=5), before={}))
+    moved = OffsetRange(topic="x", partition=0, start=5, end=9, topic_id="id", epoch=3, end_epoch=8)
     world.commit(AdvanceOffsets(kafka_table=kafka, ranges=(moved,)))
     assert world.catalog.offsets.stored(kafka)[P0] == StoredOffset(9, "id", 8)
 
@@ -80,7 +80,9 @@ def test_a_round_keeps_the_topic_and_brings_the_epoch(world: World) -> None:
 def test_a_released_subscription_is_taken_with_its_offsets(world: World) -> None:
     first, second = world.kafka("k1"), world.kafka("k2")
     offsets = at(p0=5, p1=6) | {OTHER: StoredOffset(7, "other"), TopicPartition("x", 2): StoredOffset(1, "older")}
-    world.commit(Subscribe(subscription=wanted(first), before=None), SetOffsets(kafka_table=first, offsets=offsets))
+    world.commit(
+        Subscribe(subscription=wanted(first), before=None), SetOffsets(kafka_table=first, offsets=offsets, before={})
+    )
     held = stored(world)
     assert held is not None
     assert held.released is None
@@ -95,8 +97,10 @@ def test_a_released_subscription_is_taken_with_its_offsets(world: World) -> None
     assert free.released == ((0, StoredOffset(5, "id", 3)), (1, StoredOffset(6, "id", 3)))
     assert free.targets == ("t",)
     mine = {P0: StoredOffset(90, "id"), TopicPartition("x", 3): StoredOffset(91, "id"), OTHER: StoredOffset(2, "other")}
-    world.commit(SetOffsets(kafka_table=second, offsets=mine))
-    world.commit(Subscribe(subscription=wanted(second), before=free))
+    world.commit(SetOffsets(kafka_table=second, offsets=mine, before={}))
+    with pytest.raises(OffsetsMovedError):
+        world.commit(Subscribe(subscription=wanted(second), before=free, offsets=mine | {P0: StoredOffset(89, "id")}))
+    world.commit(Subscribe(subscription=wanted(second), before=free, offsets=mine))
     assert world.catalog.offsets.stored(second) == at(p0=5, p1=6) | {OTHER: StoredOffset(2, "other")}
     taken = stored(world)
     assert taken is not None
@@ -110,9 +114,11 @@ def test_a_drop_keeps_the_offsets_of_a_round_that_was_committed_at_the_last_mome
     kv = Racing()
     world = World(kv)
     kafka = world.kafka()
-    world.commit(Subscribe(subscription=wanted(kafka), before=None), SetOffsets(kafka_table=kafka, offsets=at(p0=5)))
+    world.commit(
+        Subscribe(subscription=wanted(kafka), before=None), SetOffsets(kafka_table=kafka, offsets=at(p0=5), before={})
+    )
     late = world.reopened()
-    moved = OffsetRange(topic="x", partition=0, start=5, end=9, end_epoch=4)
+    moved = OffsetRange(topic="x", partition=0, start=5, end=9, topic_id="id", epoch=3, end_epoch=4)
     entry = LedgerEntry(txn=0, kafka_table=kafka, consumer=0, ranges=(), stored={world.t: 3})
 
     def a_round() -> None:

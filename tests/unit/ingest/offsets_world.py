@@ -120,14 +120,17 @@ class Reader:
         topics = self.broker.topics()
         return self.positions.move(self.kafka, self.config, self.broker, reset, topics)  # type: ignore[arg-type]
 
-    def read(self, place: TopicPartition, end: int) -> None:
-        """A round up to this offset, into the world's table."""
-        start = self.world.catalog.offsets.of(self.uuid)[place]
+    def read(self, place: TopicPartition, end: int, *, since: StoredOffset | None = None) -> None:
+        """A round up to this offset, into the world's table; `since`: from another offset than the stored one."""
+        stored = since or self.world.catalog.offsets.stored(self.uuid)[place]
+        start = stored.offset
         moved = OffsetRange(
             topic=place.topic,
             partition=place.partition,
             start=start,
             end=end,
+            topic_id=stored.topic_id,
+            epoch=stored.epoch,
             end_epoch=self.broker.logs[place].epoch,
         )
         line = LedgerRange(

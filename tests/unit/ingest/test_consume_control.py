@@ -12,7 +12,7 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
-from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
+from tilth.catalog import Catalog, SchemaChangedError, SetOffsets, TooManyPartsError
 from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, WrittenTo
@@ -163,6 +163,7 @@ class Server:
         )
         self.consumers = Consumers(context, reporter, self.kafka)
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
+        self.world.commit(SetOffsets(kafka_table=uuid, offsets={PLACE: StoredOffset(0)}, before={}))
         self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0

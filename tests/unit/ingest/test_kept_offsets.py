@@ -160,7 +160,7 @@ def test_a_gap_that_was_none_closes_with_its_reason(world: World, broker: FakeBr
     reader.look()
     reader.read(A0, 50)
     stored = world.catalog.offsets.stored(reader.uuid)[A0]
-    world.commit(AddGap(gap=gap_at(reader.uuid, A0, stored, end=30, reason=TRUNCATED, now_ms=1)))
+    world.commit(AddGap(gap=gap_at(reader.uuid, A0, stored, end=30, reason=TRUNCATED, now_ms=1), stored=stored))
     reader.look()
     assert (reader.gaps(), reader.resolutions()) == ({}, [CLOSED])
     assert reader.notes == [f"gap in a/0 from 50 {CLOSED}"]
@@ -183,14 +183,16 @@ def test_a_gap_of_another_cluster_closes_when_the_topic_is_the_one_again(world: 
 def test_without_an_epoch_only_a_decision_closes_a_truncation(world: World, broker: FakeBroker) -> None:
     reader = Reader(world, broker)
     reader.look()
-    world.commit(SetOffsets(kafka_table=reader.uuid, offsets={A0: StoredOffset(50, "x")}))
+    first = world.catalog.offsets.stored(reader.uuid)
+    world.commit(SetOffsets(kafka_table=reader.uuid, offsets={A0: StoredOffset(50, "x")}, before=first))
     broker.logs[A0].high = 30
     reader.look()
     broker.logs[A0].high = 90
     reader.look()
     assert (reader.gaps()[0].reason, broker.asked) == (TRUNCATED, [])
     # What nobody had answered was taken for the end of the topic by an older program: that proves nothing.
-    world.commit(AddGap(gap=msgspec.structs.replace(reader.gaps()[0], end=-1001)))
+    wrong = msgspec.structs.replace(reader.gaps()[0], end=-1001)
+    world.commit(AddGap(gap=wrong, stored=StoredOffset(50, "x")))
     reader.look()
     assert reader.gaps() == {}
 
@@ -232,7 +234,7 @@ def test_a_gap_is_not_recorded_for_an_offset_that_has_moved_on(world: World, bro
     old = world.catalog.offsets.stored(reader.uuid)[A0]
     reader.read(A0, 50)
     with pytest.raises(OffsetsMovedError):
-        world.commit(AddGap(gap=gap_at(reader.uuid, A0, old, end=40, reason=DELETED, now_ms=1)))
+        world.commit(AddGap(gap=gap_at(reader.uuid, A0, old, end=40, reason=DELETED, now_ms=1), stored=old))
     # A round is committed between the look at the offsets and the look at the topic.
     earliest = broker.earliest
 

@@ -116,7 +116,7 @@ def test_a_consumer_reads_with_the_epochs_of_its_log() -> None:
     ends = {A: end_at(9, epoch=2), B: end_at(0, epoch=2)}
     standing.check_ends(ends)
     (planned,) = standing.plan(ends, messages_max=3)
-    assert planned == OffsetRange(topic="a", partition=0, start=5, end=8, epoch=1, end_epoch=2)
+    assert planned == OffsetRange(topic="a", partition=0, start=5, end=8, topic_id="x", epoch=1, end_epoch=2)
     standing.check_same([planned], ids={"a": "x"}, ends=ends)
     standing.advance([planned])
     assert standing.offsets == {A: 8, B: 0}

@@ -49,7 +49,10 @@ def reads(world: SqlWorld, name: str, offset: int) -> None:
     offsets = {TopicPartition("t", 0): StoredOffset(offset, "x")}
     txn = world.catalog.transactions.work("test")
     txn.commit(
-        [Subscribe(subscription=subscription, before=None), SetOffsets(kafka_table=table.uuid, offsets=offsets)],
+        [
+            Subscribe(subscription=subscription, before=None),
+            SetOffsets(kafka_table=table.uuid, offsets=offsets, before={}),
+        ],
     )
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
-from tilth.catalog import AddGap, AddLedger, AdvanceOffsets
-from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange
+from tilth.catalog import AddGap, AddLedger, AdvanceOffsets, SetOffsets
+from tilth.model.offset import IngestGap, LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition
 from tilth.model.task import Cost, TaskState
 from tilth.sql import SYSTEM_TABLES
 from tilth.sql.system_tables.lane import system_tables_of
@@ -43,7 +43,15 @@ def world(tmp_path: Path) -> SqlWorld:
     )
     gap = IngestGap(kafka_table=kafka, topic="topic", partition=1, start=7, end=-1, reason="gone", at_ms=1_000)
     moved = OffsetRange(topic="topic", partition=0, start=0, end=5)
-    txn.commit([AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry), AddGap(gap=gap)])
+    first = {TopicPartition("topic", 0): StoredOffset(0), TopicPartition("topic", 1): StoredOffset(7)}
+    txn.commit(
+        [
+            SetOffsets(kafka_table=kafka, offsets=first, before={}),
+            AdvanceOffsets(kafka_table=kafka, ranges=(moved,)),
+            AddLedger(entry=entry),
+            AddGap(gap=gap, stored=StoredOffset(7)),
+        ]
+    )
     made.catalog.leases.take("table/x", "s1")
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made

@@ -97,10 +97,10 @@ class _Fold:
                 self._check_subscription(subscription, subscription)
                 self._subscriptions[subscription.key] = None
             case AddLedger(entry=entry):
+                assert not self._kafka[entry.kafka_table].ledger, "a commit is one line of the ledger"
                 self._kafka[entry.kafka_table].ledger.append(self._stamped(entry))
-            case AddGap(gap=gap):
-                position = TopicPartition(gap.topic, gap.partition)
-                self._check_stored(gap.kafka_table, position, gap.start)
+            case AddGap(gap=gap, stored=stored):
+                self._check_stored(gap.kafka_table, {TopicPartition(gap.topic, gap.partition): stored})
                 self._kafka[gap.kafka_table].gaps.append(gap)
             case ResolveGaps():
                 self._resolve(update)
@@ -112,28 +112,28 @@ class _Fold:
         for each in update.ranges:
             if not 0 <= each.start <= each.end:
                 raise InvalidInputError("not a range of offsets", range=each)
-            position = TopicPartition(each.topic, each.partition)
-            self._check_stored(update.kafka_table, position, each.start)
-            stored = change.offsets.get(position, StoredOffset(each.start))
-            change.offsets[position] = StoredOffset(each.end, stored.topic_id, each.end_epoch)
+            self._check_stored(update.kafka_table, {each.position: each.stored})
+            change.offsets[each.position] = StoredOffset(each.end, each.topic_id, each.end_epoch)
 
-    def _check_stored(self, kafka_table: str, position: TopicPartition, offset: int) -> None:
-        """Raises OffsetsMovedError where another offset is stored."""
-        stored = self._kafka[kafka_table].offsets.get(position)
-        if stored is not None and stored.offset != offset:
-            raise OffsetsMovedError(
-                kafka_table=full_name(self._state.kafka[kafka_table].definition),
-                topic=position.topic,
-                partition=position.partition,
-                started_from=offset,
-                stored=stored.offset,
-                hint="drop this round and start from the stored offset",
-            )
+    def _check_stored(self, kafka_table: str, wanted: Mapping[TopicPartition, StoredOffset | None]) -> None:
+        """Raises OffsetsMovedError where a topic partition is not stored as it was seen; None: it is not stored."""
+        offsets = self._kafka[kafka_table].offsets
+        for position, seen in wanted.items():
+            stored = offsets.get(position)
+            if stored != seen:
+                raise OffsetsMovedError(
+                    kafka_table=full_name(self._state.kafka[kafka_table].definition),
+                    topic=position.topic,
+                    partition=position.partition,
+                    started_from=_shown(seen),
+                    stored=_shown(stored),
+                    hint="drop what was computed and start from the stored offset",
+                )
 
     def _set(self, update: SetOffsets) -> None:
         offsets = self._kafka[update.kafka_table].offsets
-        for position, stored in update.before.items():
-            self._check_stored(update.kafka_table, position, stored.offset)
+        moved = {*update.offsets, *update.forgotten, *update.before}
+        self._check_stored(update.kafka_table, {position: update.before.get(position) for position in moved})
         for position, stored in update.offsets.items():
             if stored.offset < 0:
                 raise InvalidInputError("not an offset", position=position, offset=stored.offset)
@@ -151,9 +151,12 @@ class _Fold:
         self._subscriptions[new.key] = msgspec.structs.replace(new, released=None)
         if before is not None and before.released is not None:
             offsets = self._kafka[new.kafka_table].offsets
-            for position in [each for each, stored in offsets.items() if is_on(new, each, stored)]:
+            kept = {TopicPartition(new.topic, partition): stored for partition, stored in before.released}
+            own = [each for each, stored in offsets.items() if is_on(new, each, stored)]
+            self._check_stored(new.kafka_table, {each: update.offsets.get(each) for each in {*own, *kept}})
+            for position in own:
                 del offsets[position]
-            offsets.update({TopicPartition(new.topic, partition): stored for partition, stored in before.released})
+            offsets.update(kept)
 
     def _check_subscription(self, wanted: Subscription, before: Subscription | None) -> None:
         if self._subscriptions[wanted.key] != before:
@@ -172,13 +175,27 @@ class _Fold:
 
     def _resolve(self, update: ResolveGaps) -> None:
         def is_meant(gap: IngestGap) -> bool:
-            named = update.partitions
-            return not gap.resolution and (named is None or TopicPartition(gap.topic, gap.partition) in named)
+            return not gap.resolution and TopicPartition(gap.topic, gap.partition) in update.partitions
 
+        self._check_stored(update.kafka_table, update.before)
         change = self._kafka[update.kafka_table]
         meant = [gap for gap in (*self._state.kafka[update.kafka_table].open_gaps, *change.gaps) if is_meant(gap)]
+        if set(meant) != set(filter(is_meant, update.known)):
+            raise OffsetsMovedError(
+                "the gaps of the Kafka table have changed meanwhile",
+                kafka_table=full_name(self._state.kafka[update.kafka_table].definition),
+                open=", ".join(f"{gap.topic}/{gap.partition} from {gap.start}" for gap in meant) or "none",
+                hint="read the gaps again, and decide about those that are open",
+            )
         change.gaps = [gap for gap in change.gaps if not is_meant(gap)]
         change.gaps += [msgspec.structs.replace(gap, resolution=update.resolution) for gap in meant]
+
+
+def _shown(stored: StoredOffset | None) -> str:
+    """Describe a stored offset as exactly as it is compared."""
+    if stored is None:
+        return "none"
+    return f"{stored.offset} (topic {stored.topic_id or 'not known'}, leader epoch {stored.epoch})"
 
 
 def released(

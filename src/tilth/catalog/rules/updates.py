@@ -170,7 +170,7 @@ class AcceptMutation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvanceOffsets:
-    """The round's ranges are consumed. Requires that each starts at the stored offset, or that none is stored."""
+    """The round's ranges are consumed. Requires that each starts at the stored offset, of the same topic and epoch."""
 
     kafka_table: str
     ranges: tuple[OffsetRange, ...]
@@ -178,24 +178,29 @@ class AdvanceOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOffsets:
-    """Moves positions. Requires that those in `before` are as given; raises InvalidInputError for an offset below 0."""
+    """Moves positions. Requires that each still is as in `before`, and that those missing there are not stored; raises
+    InvalidInputError for an offset below 0.
+    """
 
     kafka_table: str
     offsets: Mapping[TopicPartition, StoredOffset]
+    #: The stored offsets that these were computed from.
+    before: Mapping[TopicPartition, StoredOffset]
     #: Topic partitions that have no offset any more.
     forgotten: tuple[TopicPartition, ...] = ()
-    before: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribe:
     """The Kafka table reads the topic for the group from now on, and its offsets are the group's: where `before` keeps
-    offsets, they become the Kafka table's. Requires that the stored subscription is `before`, and that no other Kafka
-    table has it.
+    offsets, they become the Kafka table's. Requires that the stored subscription is `before`, that no other Kafka table
+    has it, and that the offsets that are replaced are as given.
     """
 
     subscription: Subscription
     before: Subscription | None
+    #: The Kafka table's stored offsets, as whoever subscribes has seen them.
+    offsets: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,19 +232,25 @@ class AddLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddGap:
-    """Offsets that could not be read. Requires that the stored offset, where there is one, is the gap's first."""
+    """Offsets that could not be read. Requires that the stored offset is the one that the gap was found from."""
 
     gap: IngestGap
+    stored: StoredOffset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveGaps:
-    """Writes a decision, or why it is none, into open gaps of a Kafka table."""
+    """Writes a decision, or why it is none, into the open gaps of these topic partitions. Requires that these are
+    those of them in `known`, and that the stored offsets that were judged are as given.
+    """
 
     kafka_table: str
     resolution: str
-    #: Those of these topic partitions; None: all.
-    partitions: frozenset[TopicPartition] | None = None
+    partitions: frozenset[TopicPartition]
+    #: The open gaps of the Kafka table, as whoever decides has seen them.
+    known: tuple[IngestGap, ...]
+    #: The stored offsets that the decision was made from.
+    before: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
 TableUpdate = (

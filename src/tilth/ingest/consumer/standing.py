@@ -57,12 +57,14 @@ class Standing:
             )
 
     def plan(self, ends: Mapping[TopicPartition, PartitionEnd], *, messages_max: int) -> tuple[OffsetRange, ...]:
-        """The ranges of the next round, with the leader epochs at their ends."""
+        """The ranges of the next round, with their topics and the leader epochs at their ends."""
         stable = {position: end.stable for position, end in ends.items()}
         ranges = plan_round(positions=self.offsets, ends=stable, messages_max=messages_max)
         return tuple(
-            msgspec.structs.replace(each, epoch=self._of(each).epoch, end_epoch=ends[_position(each)].epoch)
-            for each in ranges
+            msgspec.structs.replace(
+                each, topic_id=stored.topic_id, epoch=stored.epoch, end_epoch=ends[each.position].epoch
+            )
+            for each, stored in ((each, self._of(each)) for each in ranges)
         )
 
     def check_same(
@@ -79,7 +81,7 @@ class Standing:
             if is_other_topic(self._of(each), ids[each.topic]):
                 why = "the topic was deleted and made anew"
                 raise OffsetGapError(why, table=self._table, topic=each.topic, partition=each.partition, hint=_HINT)
-            if ends[_position(each)].epoch != each.end_epoch:
+            if ends[each.position].epoch != each.end_epoch:
                 hint = "the round is read again by itself"
                 raise LeaderChangedError(table=self._table, topic=each.topic, partition=each.partition, hint=hint)
 
@@ -87,11 +89,7 @@ class Standing:
         """The round of these ranges was committed."""
         for each in ranges:
             stored = msgspec.structs.replace(self._of(each), offset=each.end, epoch=each.end_epoch)
-            self._stored[_position(each)] = stored
+            self._stored[each.position] = stored
 
     def _of(self, each: OffsetRange) -> StoredOffset:
-        return self._stored[_position(each)]
-
-
-def _position(each: OffsetRange) -> TopicPartition:
-    return TopicPartition(each.topic, each.partition)
+        return self._stored[each.position]

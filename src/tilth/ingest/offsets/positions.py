@@ -2,8 +2,9 @@
 
 Covers: subscribing, finding first offsets once and storing them, noticing, recording and closing gaps, moving offsets
 for a user. Does not cover: rounds (service/service.py), what is a gap (kafka/gaps.py). Always holds: whatever is found
-out from the broker becomes true by a commit before anybody acts on it, so that it is found out only once. See also:
-docs/policies/consumers.md#gaps.
+out from the broker becomes true by a commit before anybody acts on it, so that it is found out only once; each commit
+requires the stored offsets and gaps that it was computed from, and the lease of the Kafka table, which is taken before
+they are read. See also: docs/policies/consumers.md#gaps.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import assert_never
 import msgspec
 
 from tilth.base.clock import Clock
+from tilth.base.errors import FencedError
 from tilth.base.logs import Log
-from tilth.catalog import AddGap, AddLedger, Catalog, OffsetsMovedError, ResolveGaps, SetOffsets, Update
+from tilth.catalog import AddGap, AddLedger, Catalog, OffsetsMovedError, ResolveGaps, SetOffsets, TableLeases, Update
 from tilth.ingest.errors import BrokerUnavailableError
 from tilth.ingest.kafka.broker import BrokerClient, Holds
 from tilth.ingest.kafka.gaps import (
@@ -47,6 +49,7 @@ from tilth.ingest.offsets.reset import (
 )
 from tilth.ingest.offsets.subscriptions import Subscriptions
 from tilth.ingest.settings import KafkaConfig, OffsetStart
+from tilth.model.lease import Fence
 from tilth.model.offset import IngestGap, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, full_name
 
@@ -67,6 +70,8 @@ class Positions:
         self._uuid = uuid
         self._note = note
         self._subscriptions = Subscriptions(clock, catalog, uuid)
+        self._leases = TableLeases(catalog.leases, server=lambda: catalog.server)
+        self._is_released = False
         #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
         self._turn = threading.Lock()
         #: When it was asked last whether the log of a gap holds its offset.
@@ -76,15 +81,29 @@ class Positions:
         stored = self._catalog.offsets.stored(self._uuid)
         return {place: stored[place] for place in places if place in stored}
 
+    def acquire(self) -> Fence:
+        """Take the lease of the Kafka table, if it is not this server's yet: from here on no other server moves its
+        offsets. Raises LeaseHeldError while another server that lives has it, FencedError after `release`.
+        """
+        if self._is_released:
+            raise FencedError("this server does not host the Kafka table any more", uuid=self._uuid)
+        return self._leases.fence(self._uuid)
+
+    def release(self) -> None:
+        """Let another server move the offsets; nothing here does any more."""
+        with self._turn:
+            self._is_released = True
+            self._leases.release(self._uuid)
+
     def settle(self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, topics: Topics) -> None:
         """Subscribe to the topics; look up and store the offsets that are not stored yet.
 
         A partition that was added to a topic that is read already starts at its first message. Raises GroupInUseError
-        while another Kafka table reads a topic for the group.
+        while another Kafka table reads a topic for the group, and LeaseHeldError.
         """
         with self._turn:
-            for note in self._subscriptions.settle(kafka, config, topics):
-                self._note(note)
+            self.acquire()
+            self._subscribe(kafka, config, topics)
             stored = self._catalog.offsets.stored(self._uuid)
             missing = [place for place in topics.positions if place not in stored]
             if not missing:
@@ -99,9 +118,8 @@ class Positions:
                 )
                 for place in missing
             }
-            self._catalog.transactions.apply(
-                f"offsets {full_name(kafka)}", [SetOffsets(kafka_table=self._uuid, offsets=found)]
-            )
+            # None of them was stored when the broker was asked.
+            self._apply(kafka, [SetOffsets(kafka_table=self._uuid, offsets=found, before={})])
 
     def check(
         self,
@@ -116,9 +134,10 @@ class Positions:
         how far the topic partitions reach.
 
         `suspects`: topic partitions where a consumer did not find its offset. Raises BrokerUnavailableError also for a
-        leader that is older than the one that was read from.
+        leader that is older than the one that was read from; raises LeaseHeldError.
         """
         with self._turn:
+            self.acquire()
             stored = self._catalog.offsets.stored(self._uuid)
             observed = _observe(broker, topics, [place for place in topics.positions if place in stored])
             findings = self._found(stored, observed)
@@ -128,7 +147,7 @@ class Positions:
                 observed = _observe(broker, topics, observed.ends)
                 findings = self._found(stored, observed)
             gaps = [*findings.gaps, *self._replaced(broker, stored, suspects, findings)]
-            self._record(kafka, config, gaps)
+            self._record(kafka, config, stored, gaps)
             if findings.anew or findings.vanished:
                 self._begin_anew(kafka, stored, findings)
             self._close(kafka, broker, stored, observed)
@@ -144,13 +163,14 @@ class Positions:
         self, kafka: KafkaDef, config: KafkaConfig, broker: BrokerClient, reset: OffsetReset, topics: Topics
     ) -> dict[TopicPartition, int]:
         """Move the stored offsets and mark the gaps of these topic partitions as decided; return the offsets at
-        which they go on. Raises ResetError, GroupInUseError.
+        which they go on. Raises ResetError, GroupInUseError, LeaseHeldError.
         """
         with self._turn:
-            for note in self._subscriptions.settle(kafka, config, topics):
-                self._note(note)
-            stored = self._catalog.offsets.stored(self._uuid)
-            wanted = self._wanted(kafka, config, broker, reset, _observe(broker, topics, topics.positions), stored)
+            self.acquire()
+            self._subscribe(kafka, config, topics)
+            stored, known = self._catalog.offsets.stored(self._uuid), self._open()
+            observed = _observe(broker, topics, topics.positions)
+            wanted = self._wanted(kafka, config, broker, reset, observed, stored)
             decided = {place.topic for place in wanted}
             # Nobody can decide about a partition that the topic made anew does not have.
             gone = [
@@ -164,13 +184,32 @@ class Positions:
             line = moved(self._uuid, stored=stored, wanted=wanted, gone=gone)
             resolved = frozenset([*wanted, *gone])
             updates: list[Update] = [
-                ResolveGaps(kafka_table=self._uuid, resolution=_reset_text(reset), partitions=resolved),
-                SetOffsets(kafka_table=self._uuid, offsets=wanted, forgotten=tuple(gone)),
+                ResolveGaps(
+                    kafka_table=self._uuid, resolution=_reset_text(reset), partitions=resolved, known=tuple(known)
+                ),
+                SetOffsets(
+                    kafka_table=self._uuid, offsets=wanted, before=_those(stored, resolved), forgotten=tuple(gone)
+                ),
                 *([] if line is None else [AddLedger(entry=line)]),
             ]
-            self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
+            self._apply(kafka, updates)
             _log.info("offsets_moved", table=full_name(kafka), to=_reset_text(reset), partitions=len(wanted))
             return {place: each.offset for place, each in wanted.items()}
+
+    def _subscribe(self, kafka: KafkaDef, config: KafkaConfig, topics: Topics) -> None:
+        for note in self._subscriptions.settle(kafka, config, topics, apply=self._apply):
+            self._note(note)
+
+    def _apply(self, kafka: KafkaDef, updates: Sequence[Update]) -> None:
+        """Commit under the lease of the Kafka table. Raises FencedError when another server has taken it, and what
+        refuses the updates: they were computed from what has changed since.
+        """
+        try:
+            with self._catalog.transactions.work(f"offsets {full_name(kafka)}", fences=[self.acquire()]) as work:
+                work.commit(updates)
+        except FencedError:
+            self._leases.lose(self._uuid)
+            raise
 
     def _wanted(
         self,
@@ -220,52 +259,60 @@ class Positions:
                 gaps.append(gap_at(self._uuid, place, each, end=end, reason=REPLACED, now_ms=now_ms))
         return gaps
 
-    def _record(self, kafka: KafkaDef, config: KafkaConfig, found: Sequence[IngestGap]) -> None:
+    def _record(
+        self,
+        kafka: KafkaDef,
+        config: KafkaConfig,
+        stored: Mapping[TopicPartition, StoredOffset],
+        found: Sequence[IngestGap],
+    ) -> None:
+        """`stored`: the offsets that the gaps were found from."""
         known = {(gap.topic, gap.partition, gap.start) for gap in self._open()}
         for gap in found:
             if (gap.topic, gap.partition, gap.start) in known:
                 continue
             _log.warning("gap", table=full_name(kafka), topic=gap.topic, partition=gap.partition, start=gap.start)
-            updates: list[Update] = [AddGap(gap=gap)]
+            begin = stored[TopicPartition(gap.topic, gap.partition)]
+            updates: list[Update] = [AddGap(gap=gap, stored=begin)]
             if config.skip_holes and gap.reason == DELETED:
-                updates = self._passed_over(gap)
+                updates = self._passed_over(gap, begin)
             try:
-                self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
+                self._apply(kafka, updates)
             except OffsetsMovedError as error:
                 # A round has read these messages since the offset was looked at: there is no gap.
                 _log.info("no_gap", table=full_name(kafka), reason=error)
                 continue
             self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start}: {gap.reason}")
 
-    def _passed_over(self, gap: IngestGap) -> list[Update]:
-        place = TopicPartition(gap.topic, gap.partition)
-        stored = self._catalog.offsets.stored(self._uuid)[place]
-        wanted = {place: msgspec.structs.replace(stored, offset=gap.end)}
-        line = moved(self._uuid, stored={place: msgspec.structs.replace(stored, offset=gap.start)}, wanted=wanted)
+    def _passed_over(self, gap: IngestGap, begin: StoredOffset) -> list[Update]:
+        """`begin`: the stored offset, where the gap begins."""
+        before = {TopicPartition(gap.topic, gap.partition): begin}
+        wanted = {place: msgspec.structs.replace(begin, offset=gap.end) for place in before}
+        line = moved(self._uuid, stored=before, wanted=wanted)
         assert line is not None, "a gap is not empty"
         return [
             # It comes first: the offset must be where the gap begins.
-            AddGap(gap=msgspec.structs.replace(gap, resolution=_SKIPPED)),
-            SetOffsets(kafka_table=self._uuid, offsets=wanted),
+            AddGap(gap=msgspec.structs.replace(gap, resolution=_SKIPPED), stored=begin),
+            SetOffsets(kafka_table=self._uuid, offsets=wanted, before=before),
             AddLedger(entry=line),
         ]
 
     def _begin_anew(self, kafka: KafkaDef, stored: Mapping[TopicPartition, StoredOffset], findings: Findings) -> None:
         """A topic made anew of which nothing had been read is the topic from now on."""
         line = moved(self._uuid, stored=stored, wanted=findings.anew, gone=findings.vanished)
-        places = (*findings.anew, *findings.vanished)
+        places = frozenset((*findings.anew, *findings.vanished))
         updates: list[Update] = [
             # What was missing is missing in the former topic: nobody can decide about it any more.
-            ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=frozenset(places)),
+            ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=places, known=tuple(self._open())),
             SetOffsets(
                 kafka_table=self._uuid,
                 offsets=findings.anew,
                 forgotten=tuple(findings.vanished),
-                before={place: stored[place] for place in places},
+                before=_those(stored, places),
             ),
             *([] if line is None else [AddLedger(entry=line)]),
         ]
-        self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
+        self._apply(kafka, updates)
 
     def _close(
         self,
@@ -275,14 +322,21 @@ class Positions:
         observed: Observed,
     ) -> None:
         """Close gaps that turned out to be none."""
-        for gap in self._open():
+        for gap in (known := self._open()):
             place = TopicPartition(gap.topic, gap.partition)
             verdict = closing(gap, stored.get(place), observed)
             if verdict is Closing.IF_LOG_HOLDS and self._holds(broker, place, stored[place]):
                 verdict = Closing.CLOSES
             if verdict is Closing.CLOSES:
-                update = ResolveGaps(kafka_table=self._uuid, resolution=CLOSED, partitions=frozenset({place}))
-                self._catalog.transactions.apply(f"offsets {full_name(kafka)}", [update])
+                places = frozenset({place})
+                update = ResolveGaps(
+                    kafka_table=self._uuid,
+                    resolution=CLOSED,
+                    partitions=places,
+                    known=tuple(known),
+                    before=_those(stored, places),
+                )
+                self._apply(kafka, [update])
                 self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start} {CLOSED}")
                 _log.info("gap_closed", table=full_name(kafka), topic=gap.topic, partition=gap.partition)
 
@@ -297,6 +351,12 @@ class Positions:
 
     def _open(self) -> list[IngestGap]:
         return [gap for gap in self._catalog.offsets.gaps(self._uuid) if not gap.resolution]
+
+
+def _those(
+    stored: Mapping[TopicPartition, StoredOffset], places: Collection[TopicPartition]
+) -> dict[TopicPartition, StoredOffset]:
+    return {place: stored[place] for place in places if place in stored}
 
 
 def _observe(broker: BrokerClient, topics: Topics, places: Collection[TopicPartition]) -> Observed:

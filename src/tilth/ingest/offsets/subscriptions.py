@@ -3,12 +3,12 @@
 Covers: subscribing, taking over where a Kafka table that is gone stood, giving up what is not read any more. Does not
 cover: what is known without a broker (policy/groups.py), offsets of one's own (positions.py).
 Always holds: one Kafka table at a time reads a topic for a group; its offsets and its subscription change in one
-commit.
+commit, which requires the subscriptions and offsets that it was computed from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -48,8 +48,16 @@ class Subscriptions:
         #: Those that were settled last; None: not yet.
         self._settled: frozenset[tuple[str, str, str]] | None = None
 
-    def settle(self, kafka: KafkaDef, config: KafkaConfig, topics: Topics) -> list[str]:
-        """Subscribe to the topics, and give up others. Return what a user should know of it, in sentences.
+    def settle(
+        self,
+        kafka: KafkaDef,
+        config: KafkaConfig,
+        topics: Topics,
+        *,
+        apply: Callable[[KafkaDef, Sequence[Update]], None],
+    ) -> list[str]:
+        """Subscribe to the topics, and give up others; `apply` commits. Return what a user should know of it, in
+        sentences.
 
         Raises GroupInUseError while another Kafka table reads one of them for the group.
         """
@@ -62,18 +70,27 @@ class Subscriptions:
             updates += self._given_up(config, topics, wanted)
         stamped = self._stamped(topics, offsets)
         if stamped:
-            updates.append(SetOffsets(kafka_table=self._uuid, offsets=stamped))
+            before_stamps = {position: offsets[position] for position in stamped}
+            updates.append(SetOffsets(kafka_table=self._uuid, offsets=stamped, before=before_stamps))
+        own = offsets | stamped
+        taken: dict[TopicPartition, StoredOffset] = {}
         for each in found:
             before = each.stored
             if before is not None and before.kafka_table == self._uuid and before.released is None:
                 continue
-            updates.append(Subscribe(subscription=self._new(kafka, config, topics, each), before=before))
+            new = self._new(kafka, config, topics, each)
+            updates.append(Subscribe(subscription=new, before=before, offsets=own))
             if before is not None and before.released:
-                taken, note = self._taken_over(before, offsets | stamped)
-                updates += taken
+                wanted_here, update, note = self._taken_over(before)
+                taken |= wanted_here
+                updates.append(update)
                 notes.append(note)
+        # One line for all topics: a commit has one.
+        line = moved(self._uuid, stored=own, wanted=taken)
+        if line is not None:
+            updates.append(AddLedger(entry=line))
         if updates:
-            self._catalog.transactions.apply(f"offsets {full_name(kafka)}", updates)
+            apply(kafka, updates)
             _log.info("subscribed", table=full_name(kafka), group=config.group, topics=len(found), notes=len(notes))
         self._settled = wanted
         return notes
@@ -109,22 +126,14 @@ class Subscriptions:
             targets=() if each.stored is None else each.stored.targets,
         )
 
-    def _taken_over(
-        self, before: Subscription, offsets: Mapping[TopicPartition, StoredOffset]
-    ) -> tuple[list[Update], str]:
-        """Return the updates for the table's own offsets and gaps when it takes over a subscription that has offsets,
-        and the note about it.
-        """
+    def _taken_over(self, before: Subscription) -> tuple[dict[TopicPartition, StoredOffset], ResolveGaps, str]:
+        """Return the offsets of a subscription that the table takes over, the update of its own gaps, and the note."""
         assert before.released, "there is something to take over"
         note = f"goes on where group {before.group} stood: {standing(before.topic, before.released)}"
         wanted = {TopicPartition(before.topic, partition): stored for partition, stored in before.released}
-        updates: list[Update] = [
-            ResolveGaps(kafka_table=self._uuid, resolution=note, partitions=frozenset(wanted)),
-        ]
-        line = moved(self._uuid, stored=offsets, wanted=wanted)
-        if line is not None:
-            updates.append(AddLedger(entry=line))
-        return updates, f"{note}; {before.name} read it last"
+        known = tuple(gap for gap in self._catalog.offsets.gaps(self._uuid) if not gap.resolution)
+        update = ResolveGaps(kafka_table=self._uuid, resolution=note, partitions=frozenset(wanted), known=known)
+        return wanted, update, f"{note}; {before.name} read it last"
 
     def _given_up(
         self, config: KafkaConfig, topics: Topics, wanted: frozenset[tuple[str, str, str]]

@@ -388,15 +388,9 @@ class Consumers:
         stored: dict[str, int] = {}
         for written in facts.parts:
             stored[written.table] = stored.get(written.table, 0) + written.part.rows
-        epochs = {TopicPartition(each.topic, each.partition): each.end_epoch for each in begun}
+        known = {each.position: each for each in begun}
         ranges = tuple(
-            OffsetRange(
-                topic=each.topic,
-                partition=each.partition,
-                start=each.start,
-                end=each.end,
-                end_epoch=epochs.get(TopicPartition(each.topic, each.partition), -1),
-            )
+            msgspec.structs.replace(known[TopicPartition(each.topic, each.partition)], start=each.start, end=each.end)
             for each in facts.ranges
         )
         entry = LedgerEntry(

@@ -18,6 +18,7 @@ from typing import assert_never
 import msgspec
 
 from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.base.logs import Log
 from tilth.base.pressure import MemoryPressureError, reject_chance
 from tilth.base.retry import Retry, retry_rule
 from tilth.catalog import LeaseHeldError, SchemaChangedError
@@ -48,6 +49,7 @@ from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
 from tilth.ingest.service.reporter import Reporter, error_text
 from tilth.ingest.service.state import (
+    HELD_RETRY_MS,
     ConsumerState,
     EndKind,
     Instruction,
@@ -71,6 +73,8 @@ from tilth.model.service import (
 )
 from tilth.model.table import KafkaDef, full_name
 from tilth.warehouse import TaskCancelledError
+
+_log = Log("ingest")
 
 #: How often the world is looked at while something is wrong.
 TROUBLE_SECONDS = 1.0
@@ -122,6 +126,8 @@ class KafkaService:
         self._is_look_due = True
         #: When a switch is over and the next look is due.
         self._switch_over_ms = _FAR_MS
+        #: When the next look is due because the last one came too early; later than any time: it did not.
+        self._look_again_ms = _FAR_MS
         #: How many callers want nothing to start: offsets are being moved.
         self._holds = 0
         self._wakeups = 0
@@ -314,8 +320,8 @@ class KafkaService:
             try:
                 self._take_ends()
                 is_over = self._clock.monotonic() - looked >= self._pause_seconds()
-                is_switching = self._clock.now_ms() >= self._switch_over_ms
-                if (self._is_look_due or is_over or is_switching) and not self._holds:
+                is_due = self._clock.now_ms() >= min(self._switch_over_ms, self._look_again_ms)
+                if (self._is_look_due or is_over or is_due) and not self._holds:
                     self._is_look_due = False
                     looked = self._clock.monotonic()
                     with self._lock:
@@ -325,12 +331,20 @@ class KafkaService:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
             except Exception as error:
-                self._reporter.failed(error)
-                self._clock.wait(self._stopping, TROUBLE_SECONDS)
+                self._look_failed(error)
             seconds = self._wait_seconds(looked)
             self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
             self._clock.wait(self._wake, seconds)
         self._end()
+
+    def _look_failed(self, error: Exception) -> None:
+        if isinstance(error, TilthError) and retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
+            # Somebody has changed offsets, gaps or subscriptions since they were read: nothing went wrong.
+            _log.info("look_again", table=full_name(self._kafka), reason=error)
+            self._look_again_ms = self._clock.now_ms() + HELD_RETRY_MS
+            return
+        self._reporter.failed(error)
+        self._clock.wait(self._stopping, TROUBLE_SECONDS)
 
     def _looked(self, look: TableObservation, number: int) -> None:
         with self._changed:
@@ -363,7 +377,15 @@ class KafkaService:
             # Whoever waits for a look waits in vain from now on.
             self._changed.notify_all()
         self._consumers.release()
+        self._release_offsets()
         self._close_broker()
+
+    def _release_offsets(self) -> None:
+        try:
+            self._positions.release()
+        except TilthError as error:
+            # It is taken all the same once this server has ended.
+            self._reporter.failed(error)
 
     def _pause_seconds(self) -> float:
         is_well = self._lifecycle.state in (ServiceState.RUNNING, ServiceState.STOPPED)
@@ -373,13 +395,14 @@ class KafkaService:
         seconds = looked + self._pause_seconds() - self._clock.monotonic()
         with self._lock:
             retry_ms = self._lifecycle.next_retry_ms()
-        next_ms = self._switch_over_ms if retry_ms is None else min(retry_ms, self._switch_over_ms)
+        next_ms = min(self._switch_over_ms, self._look_again_ms, _FAR_MS if retry_ms is None else retry_ms)
         seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
         return max(_WAIT_SECONDS_MIN, seconds)
 
     def _look(self) -> TableObservation:
         """Ask the catalog and the broker."""
         switches, now_ms = self._switches(), self._clock.now_ms()
+        self._look_again_ms = _FAR_MS
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
         switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
         if switch is not None and switch.state is not SwitchState.RUNNING:
@@ -403,10 +426,16 @@ class KafkaService:
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
         except GroupInUseError as error:
             return TableObservation(is_wanted=True, missing=error_text(error))
+        except LeaseHeldError as error:
+            self._look_again_ms = now_ms + HELD_RETRY_MS
+            return TableObservation(is_wanted=True, missing=error_text(error))
         except (BrokerUnavailableError, UnknownTopicError) as error:
             self._suspects |= suspects
             self._reporter.failed(error)
             return TableObservation(is_wanted=True, trouble=str(error))
+        except TilthError:
+            self._suspects |= suspects
+            raise
         self._reporter.succeeded()
         self._reaches, self._topic_ids = ends, topics.ids
         return TableObservation(

@@ -9,12 +9,11 @@ from tilth.base.errors import UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng
-from tilth.catalog import Update
+from tilth.catalog import TableLeases, Update
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.work.duty import DutyTable
-from tilth.maintenance.work.leases import TableLeases
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.storage import Roots

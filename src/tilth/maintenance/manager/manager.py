@@ -19,7 +19,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng, new_rng
-from tilth.catalog import Catalog
+from tilth.catalog import Catalog, TableLeases
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
@@ -50,7 +50,6 @@ from tilth.maintenance.stats import (
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import REWRITES, RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
@@ -110,7 +109,7 @@ class MaintenanceManager:
         self._hosts = hosts
         stand_ins = stand_ins or StandIns()
         self._rng = stand_ins.rng
-        self._table_leases = TableLeases(catalog)
+        self._table_leases = TableLeases(catalog.leases, server=lambda: catalog.server)
         self._counters = MaintenanceCounters(clock)
         #: Files of tables that cannot be read.
         self.damage = DamageBook(clock, catalog, root)

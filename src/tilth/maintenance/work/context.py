@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog, Work
+from tilth.catalog import Catalog, TableLeases, Work
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.work.leases import TableLeases
 from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch

@@ -1,5 +1,7 @@
-"""The right to maintain a table: its lease `table/UUID`, taken at the first work and kept.
+"""The right to work on a table: its lease `table/UUID`, taken at the first work and kept.
 
+Covers: the leases of one server's process, for maintenance of tables and for the stored offsets of Kafka tables.
+Does not cover: which server hosts a table (tilth.membership).
 Always holds: every commit and every move to the trash carries the epoch, so a second server that believes the same can
 compute, but not commit.
 """
@@ -7,30 +9,33 @@ compute, but not commit.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 from tilth.base.logs import Log
-from tilth.catalog import Catalog
+from tilth.catalog.services.leases import Leases
 from tilth.model.lease import Fence, Lease
 
-_log = Log("maintenance")
+_log = Log("catalog")
 
 
 class TableLeases:
     """The table leases of this server."""
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, leases: Leases, *, server: Callable[[], str]) -> None:
+        """`server`: returns the id of this server's process."""
+        self._all = leases
+        self._server = server
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
 
     def fence(self, uuid: str) -> Fence:
-        """Return the fence that commits to the table's parts carry. Raises LeaseHeldError while another server that
-        lives has the table.
+        """Return the fence that commits to the table carry. Raises LeaseHeldError while another server that lives has
+        the table.
         """
         with self._lock:
             lease = self._leases.get(uuid)
             if lease is None:
-                lease = self._leases[uuid] = self._catalog.leases.take(_name(uuid), self._catalog.server)
+                lease = self._leases[uuid] = self._all.take(_name(uuid), self._server())
                 _log.info("table_taken", cause_id=uuid, epoch=lease.epoch)
             return lease.fence
 
@@ -44,7 +49,7 @@ class TableLeases:
         with self._lock:
             lease = self._leases.pop(uuid, None)
         if lease is not None:
-            self._catalog.leases.release(lease.fence)
+            self._all.release(lease.fence)
 
     def release_all(self) -> None:
         for uuid in list(self._leases):
