@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
+from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitChecks, Committer
 from tilth.catalog.commit.part_log import PartLog
 from tilth.catalog.commit.shown import ShownParts
@@ -78,6 +79,8 @@ class Catalog:
         self.server = server
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
+        #: Whether the clock of this machine can be believed.
+        self.clock_check = ClockCheck(clock, server=lambda: self.server)
         shown = ShownParts()
         committer = Committer(
             clock,
@@ -85,10 +88,12 @@ class Catalog:
             kv,
             self._counters,
             shown,
-            checks=CommitChecks(attempts_max=commit_attempts_max, is_checking=is_checking),
+            checks=CommitChecks(attempts_max=commit_attempts_max, clock=self.clock_check, is_checking=is_checking),
             server=lambda: self.server,
         )
-        self.transactions = Transactions(clock, self.clock, kv, committer, server=lambda: self.server, sweep=sweep)
+        self.transactions = Transactions(
+            clock, self.clock, kv, committer, self.clock_check, server=lambda: self.server, sweep=sweep
+        )
         self.tables = Tables(clock, kv, ids=ids)
         self.secrets = SecretStore(clock, kv)
         self.parts = Parts(clock, self.clock, kv, shown)
@@ -113,6 +118,7 @@ class Catalog:
     def serve_as(self, record: ServerRecord) -> None:
         """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""
         self.server, self.clock.number = record.id, record.number
+        self.transactions.serve_as(record.id)
 
     def stats(self) -> CatalogStats:
         return self._counters.stats()

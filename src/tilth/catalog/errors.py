@@ -6,6 +6,7 @@ from tilth.base.errors import (
     ConflictError,
     CorruptError,
     ErrorKind,
+    FencedError,
     InvalidInputError,
     NotFoundError,
     RetryError,
@@ -80,10 +81,19 @@ class TooManyServersError(ConflictError):
     code = "TOO_MANY_SERVERS"
 
 
+CLOCK_HINT = "set the clock of this machine right, as by NTP, or raise server.clock-bound on all servers"
+
+
 class ClockSkewError(UnavailableError):
     """the clock of this server is wrong: nothing is committed with its times"""
 
     code = "CLOCK_SKEW"
+
+
+class ServerEndedError(FencedError):
+    """the other servers have taken this one to be gone: what it had begun cannot be committed"""
+
+    code = "SERVER_ENDED"
 
 
 class LeaseHeldError(RetryError):

@@ -21,8 +21,9 @@ import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
+from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, ClockSkewError, Joining, ServerNameTakenError, ServerVersionError
+from tilth.catalog import Catalog, Joining, ServerNameTakenError, ServerVersionError
 from tilth.membership.watch import Watch
 from tilth.model.server import ServerRecord, host_of
 
@@ -155,12 +156,13 @@ class Member:
         """
         if self._presence is None:
             self._catalog.servers.end_all()
+            self._catalog.clock_check.alone(milliseconds(self._catalog.transactions.newest_time()))
         record = self._joined()
         self._take(record)
         self._look()
         # Others, if there are any, host its tables until it can run something.
         self._is_starting = len(self._now.servers) > 1
-        self._say(self._with_draining)
+        self._say(lambda record: self._with_draining(self._with_clock(record)))
         return record
 
     def start(self) -> None:
@@ -240,12 +242,12 @@ class Member:
             self._take(self._catalog.servers.join(self._joining))
         except ServerVersionError as error:
             # What the other version has written is not to be written anew by this one.
-            self._catalog.transactions.refusal = error
+            self._catalog.transactions.refuse(error)
             # The other one may be gone.
             self._look()
             raise
         if isinstance(self._catalog.transactions.refusal, ServerVersionError):
-            self._catalog.transactions.refusal = None
+            self._catalog.transactions.refuse(None)
         self._say(self._with_draining)
 
     def _say(self, step: Callable[[ServerRecord], ServerRecord]) -> None:
@@ -272,17 +274,15 @@ class Member:
         if measured is None:
             return record
         offset, doubt = measured
-        is_wrong = abs(offset) - doubt > self._skew_ms_max
-        refusal = self._catalog.transactions.refusal
-        if is_wrong:
+        check = self._catalog.clock_check
+        if check.compared(offset, doubt_ms=doubt, bound_ms=self._skew_ms_max) is not None:
             where = "ahead of" if offset > 0 else "behind"
             self._clock_fault = f"its clock is wrong: {abs(offset) / 1000:.1f} s {where} the catalog's database"
-            hint = "set the clock of this machine right, as by NTP, or raise server.clock-bound on all servers"
-            refusal = ClockSkewError(server=record.name, offset_ms=round(offset), bound_ms=self._skew_ms_max, hint=hint)
             _log.warning("clock_is_wrong", server=record.id, offset_ms=round(offset))
-        elif isinstance(refusal, ClockSkewError):
-            refusal, self._clock_fault = None, ""
-        self._catalog.transactions.refusal = refusal
+        elif self._clock_fault:
+            # Times of the wrong clock are forgotten: none of them was used.
+            self._catalog.transactions.follow_clock()
+            self._clock_fault = ""
         return msgspec.structs.replace(record, clock_offset_ms=round(offset, 1))
 
     def _take(self, record: ServerRecord) -> None:

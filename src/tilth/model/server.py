@@ -8,8 +8,10 @@ from hashlib import blake2b
 
 import msgspec
 
-#: Servers of one catalog that may live at once; each has a number of its own below this.
+#: Servers of one catalog that may live at once.
 SERVERS_MAX = 64
+#: Each process that joins a catalog gets the next number below this, and the first again after the last.
+NUMBERS = 1024
 #: Hosted like a table by one of the servers: what is to be done once for all of them.
 STEWARD = "steward"
 
@@ -22,7 +24,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     #: Drawn by the process.
     run: str
-    #: Below SERVERS_MAX, of no other server that lives: makes hybrid times of several servers distinct.
+    #: Below NUMBERS: processes that join one after the other draw distinct transaction ids.
     number: int = 0
     #: Its HTTP door; empty: it has none yet.
     url: str = ""

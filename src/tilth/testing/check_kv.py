@@ -8,7 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
-from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, ReadView, Versioned, ViewMovedError
+from tilth.base.errors import UnavailableError
+from tilth.catalog.kv import (
+    Absent,
+    AtVersion,
+    Conflict,
+    KeyValue,
+    Landed,
+    Pinned,
+    ReadView,
+    TimeReached,
+    Versioned,
+    ViewMovedError,
+)
 
 _THREADS = 4
 _ROUNDS = 25
@@ -34,6 +46,9 @@ def check_kv(make: Callable[[], KeyValue]) -> None:
         _check_large,
         _check_one_winner,
         _check_counter,
+        _check_pinned,
+        _check_pins_end,
+        _check_time,
     ):
         kv = make()
         try:
@@ -230,6 +245,58 @@ def _check_counter(kv: KeyValue) -> None:
     with ThreadPoolExecutor(_THREADS) as pool:
         list(pool.map(count, range(_THREADS)))
     assert int(_value(kv, b"a")) == _THREADS * _ROUNDS
+
+
+def _check_pinned(kv: KeyValue) -> None:
+    _put(kv, b"i", b"1")
+    found = kv.get(b"i")
+    assert found is not None
+    assert isinstance(kv.commit([Pinned(b"i", found.version)], {b"a": b"1"}, []), Landed)
+    _put(kv, b"i", b"2")
+    assert kv.commit([Pinned(b"i", found.version)], {b"a": b"2"}, []) == Conflict(b"i")
+    _delete(kv, b"i")
+    assert kv.commit([Absent(b"x"), Pinned(b"i", found.version)], {b"a": b"2"}, []) == Conflict(b"i")
+    assert _value(kv, b"a") == b"1"
+
+
+def _check_pins_end(kv: KeyValue) -> None:
+    """When a key has gone, no commit that pins it lands any more, however many were under way."""
+    for number in range(_ROUNDS):
+        _put(kv, b"i", b"")
+        found = kv.get(b"i")
+        assert found is not None
+        is_gone = threading.Event()
+        start = threading.Barrier(_THREADS)
+
+        def work(
+            who: int,
+            pin: Pinned = Pinned(b"i", found.version),
+            start: threading.Barrier = start,
+            is_gone: threading.Event = is_gone,
+            key: bytes = b"k%d" % number,
+        ) -> int:
+            start.wait()
+            if not who:
+                _delete(kv, b"i")
+                is_gone.set()
+                return 0
+            late = step = 0
+            while not is_gone.is_set() or step < 2:
+                step += 1
+                is_late = is_gone.is_set()
+                landed = isinstance(kv.commit([pin], {key + b"/%d" % who: b"%d" % step}, []), Landed)
+                late += landed and is_late
+            return late
+
+        with ThreadPoolExecutor(_THREADS) as pool:
+            assert sum(pool.map(work, range(_THREADS))) == 0
+
+
+def _check_time(kv: KeyValue) -> None:
+    assert isinstance(kv.commit([TimeReached(1)], {b"a": b"1"}, []), Landed)
+    # A store without a clock of its own takes any time; another one raises ClockSkewError.
+    with suppress(UnavailableError):
+        assert isinstance(kv.commit([TimeReached(1 << 50)], {b"a": b"1"}, []), Landed)
 
 
 def _put(kv: KeyValue, key: bytes, value: bytes) -> None:

@@ -16,8 +16,8 @@ import pytest
 from tilth.base.clock import SystemClock
 from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, Joining, KeyValue, NewerFormatError, ServerVersionError, check_upgrade
-from tilth.catalog.errors import CatalogAwayError, ForeignSchemaError
-from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, Unknown, postgres_schema
+from tilth.catalog.errors import CatalogAwayError, ClockSkewError, ForeignSchemaError
+from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, TimeReached, Unknown, postgres_schema
 from tilth.catalog.kv.postgres import PostgresKV
 from tilth.catalog.kv.postgres_address import parse_postgres
 from tilth.testing import FaultyKV, RetryingKV, check_kv
@@ -43,6 +43,17 @@ def test_postgres_passes_the_suite(make: Callable[[], KeyValue]) -> None:
 
 def test_postgres_behind_faults_passes_the_suite(make: Callable[[], KeyValue]) -> None:
     check_kv(lambda: RetryingKV(FaultyKV(make(), new_rng(2), commit_rate=0.3, read_rate=0.2)))
+
+
+def test_a_time_ahead_of_the_databases_clock_is_refused_and_nothing_is_applied(postgres: Postgres) -> None:
+    with closing(opened(postgres, "early")) as kv:
+        now_ms = SystemClock().now_ms()
+        assert isinstance(kv.commit([TimeReached(now_ms - 5)], {b"a": b"1"}, []), Landed)
+        with pytest.raises(ClockSkewError, match="database_ms"):
+            kv.commit([TimeReached(now_ms + 60_000)], {b"a": b"2"}, [])
+        found = kv.get(b"a")
+        assert found is not None
+        assert found.value == b"1"
 
 
 def test_content_and_versions_survive_a_killed_database(postgres: Postgres) -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.catalog_world import World
 from tilth.base.errors import FencedError
 from tilth.catalog import Catalog, Joining, LeaseHeldError, ServerNameTakenError
-from tilth.catalog.errors import TooManyServersError
-from tilth.model.server import SERVERS_MAX, ServerRecord, server_of
+from tilth.catalog.errors import ServerEndedError, TooManyServersError
+from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord, server_of
 
 
 @pytest.fixture
@@ -65,14 +65,47 @@ def test_a_lease_is_not_taken_from_a_server_that_lives(world: World) -> None:
     assert catalog.leases.take("table/t", join(catalog, "a", "again").id).epoch == 4
 
 
-def test_numbers_are_of_one_that_lives_each_and_there_are_so_many(world: World) -> None:
+def test_each_process_that_joins_gets_the_next_number_and_so_many_may_live(world: World) -> None:
     with ThreadPoolExecutor(8) as pool:
         records = list(pool.map(lambda n: join(world.catalog, f"s{n}"), range(SERVERS_MAX)))
     assert {record.number for record in records} == set(range(SERVERS_MAX))
     with pytest.raises(TooManyServersError):
         join(world.catalog, "one more")
     world.catalog.servers.end(records[17])
-    assert join(world.catalog, "one more").number == records[17].number
+    # Not that of the one that has ended: it may not know yet, and draw ids.
+    assert join(world.catalog, "one more").number == SERVERS_MAX
+
+
+def test_a_number_is_given_again_after_all_others_and_never_while_it_is_used(world: World) -> None:
+    first = join(world.catalog, "first")
+    numbers = []
+    for n in range(NUMBERS + 2):
+        record = join(world.catalog, "other", f"run {n}")
+        world.catalog.servers.end(record)
+        numbers.append(record.number)
+    assert numbers == [*range(1, NUMBERS), 1, 2, 3]
+    assert first.number not in numbers
+
+
+def test_an_epoch_is_never_given_twice_also_where_the_record_was_forgotten(world: World) -> None:
+    catalog = world.catalog
+    old = join(catalog, "a")
+    lease = catalog.leases.take("table/t", old.id)
+    catalog.servers.end(old)
+    world.clock.advance(100)
+    assert catalog.servers.forget(world.clock.now_ms()) == 1
+    again, other = join(catalog, "a", "again"), join(catalog, "b")
+    assert again.id != old.id
+    # What the one of long ago held is free.
+    assert catalog.leases.take("table/t", other.id).epoch == lease.epoch + 1
+
+
+def test_who_was_ended_takes_no_lease(world: World) -> None:
+    record = join(world.catalog, "a")
+    world.catalog.servers.end(record)
+    with pytest.raises(ServerEndedError, match="server=a#1"):
+        world.catalog.leases.take("table/t", record.id)
+    assert world.catalog.leases.get("table/t") is None
 
 
 def test_who_ended_long_ago_is_forgotten_and_who_lives_is_not(world: World) -> None:

@@ -33,7 +33,7 @@ from tilth.catalog import (
     Unknown,
     WrongEngineError,
 )
-from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.catalog.kv import AtVersion, KVOutcome, Precondition
 from tilth.model.lease import Fence
 from tilth.model.part import LEVEL_MAX, PartName
 from tilth.model.txn import TxnOutput, TxnState
@@ -395,7 +395,9 @@ def test_a_table_that_is_always_busy_is_told(world: World) -> None:
             self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
         ) -> KVOutcome:
             if self.is_busy and preconditions:
-                key = preconditions[0].key
+                first = preconditions[0]
+                assert isinstance(first, AtVersion)
+                key = first.key
                 found = self.get(key)
                 assert found is not None
                 super().commit([], {key: found.value}, [])

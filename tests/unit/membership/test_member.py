@@ -23,7 +23,7 @@ from tilth.catalog import (
 )
 from tilth.membership import Bounds, Member
 from tilth.membership.member import LEAVING, STARTING
-from tilth.model.server import SERVERS_MAX
+from tilth.model.server import NUMBERS
 from tilth.testing import ManualClock
 
 THINGS = [f"{number:032x}" for number in range(60)]
@@ -353,9 +353,9 @@ def test_servers_have_numbers_of_their_own_and_their_ids_never_meet() -> None:
     assert sorted(catalog.clock.number for catalog in catalogs) == [0, 1, 2, 3]
     ids = [catalog.clock.new_id() for _ in range(500) for catalog in catalogs]
     assert len(set(ids)) == len(ids)
-    assert {each % SERVERS_MAX for each in ids} == {0, 1, 2, 3}
-    # Of the same millisecond, so that they do not run away from the clock.
-    assert milliseconds(max(ids)) - milliseconds(min(ids)) <= 1
+    assert {each % NUMBERS for each in ids} == {0, 1, 2, 3}
+    # 256 of one process in a millisecond: they do not run away from the clock.
+    assert milliseconds(max(ids)) - milliseconds(min(ids)) <= 2
 
 
 def test_a_server_whose_clock_is_wrong_hosts_and_commits_nothing_until_it_is_right() -> None:

@@ -21,6 +21,7 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
+from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
@@ -30,6 +31,7 @@ from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, View
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, copy_key, delta_key, entry_key, pack
+from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.nouns import FinishedTxn
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX, read, unchanged, wait_before_retry
 from tilth.catalog.rules import state
@@ -98,6 +100,7 @@ class CommitChecks:
     """Bounds and checks of commits."""
 
     attempts_max: int
+    clock: ClockCheck
     #: Whether the invariants of each commit are checked.
     is_checking: bool = False
 
@@ -123,6 +126,10 @@ class Committer:
         self._shown = shown
         self._attempts_max = checks.attempts_max
         self._is_checking = checks.is_checking
+        self._clock_check = checks.clock
+        self._server = server
+        #: Raised by every commit that has not landed before; None: nothing is refused but for the clock.
+        self.lasting_refusal: TilthError | None = None
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
         self.turns = Turns(clock)
         self.shared_turns = SharedTurns(clock, kv, server=server)
@@ -161,7 +168,7 @@ class Committer:
         in_doubt: str | None = "the transaction's record could not be read"
         is_lost = False
         failures = attempts = 0
-        keys = [pack(Space.OPEN_TXN, txn), *keys_of(updates)]
+        keys = [pack(Space.OPEN_TXN, txn), life_key(self._server()), *keys_of(updates)]
         while attempts < self._attempts_max:
             attempts += 1
             try:
@@ -172,6 +179,8 @@ class Committer:
                 if unswept is not None:
                     ready.batch.puts[pack(Space.UNSWEPT_TXN, txn)] = codec.UNSWEPT_TXNS.encode(unswept)
                 in_doubt = in_doubt if is_lost else None
+                if refusal := self.refusal:
+                    return Conflicted(refusal) if in_doubt is None else Unknown(f"{in_doubt}: {refusal}")
                 outcome = self._kv.commit(ready.batch.preconditions, ready.batch.puts, ready.batch.deletes)
             except UnavailableError as error:
                 failures += 1
@@ -217,7 +226,7 @@ class Committer:
         txn = codec.OPEN_TXNS.decode(key, found.value)
         state.check_running(txn)
         self.shared_turns.check(view, tables_of(updates), txn_id)
-        batch = Batch(preconditions=[unchanged(key, found)], deletes=[key])
+        batch = Batch(preconditions=[unchanged(key, found), *pin_life(view, txn.server)], deletes=[key])
         pin_fences(view, batch, txn)
         before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)
         _check_requirements(before, requirements)
@@ -225,6 +234,7 @@ class Committer:
         last = max((version.last_commit_ts for version in versions), default=0)
         first = self._hybrid.reserve(inserts_of(updates) + 1, after=max(last, txn_id))
         commit_ts = first + inserts_of(updates)
+        batch.preconditions += self._clock_check.reached(commit_ts)
         times = CommitTimes(txn=txn_id, first_block=first, commit_ts=commit_ts, now_ms=self._clock.now_ms())
         changes = fold(before, updates, times)
         _check_pressure(before, changes, updates, requirements)
@@ -234,6 +244,11 @@ class Committer:
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
         _write(batch, before, changes, times)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
+
+    @property
+    def refusal(self) -> TilthError | None:
+        """Why nothing is committed; None: it is."""
+        return self.lasting_refusal or self._clock_check.error()
 
     def drain(self, table: str) -> None:
         """Wait until the commits to the table that are under way are over."""

@@ -3,7 +3,8 @@
 Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
 outcome (work.py), removing files (storage).
 Always holds: a transaction that is not finished has a record until its files are gone, and one that landed has a note
-until files that it may have left are gone, so nothing is ever found by listing.
+until files that it may have left are gone, so nothing is ever found by listing. No id is given twice; a server that
+others have ended begins nothing and commits nothing of what it had begun.
 """
 
 from __future__ import annotations
@@ -13,27 +14,39 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
+from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
-from tilth.catalog.kv import Absent, KeyValue, Landed, Precondition, ReadView, Unknown
+from tilth.catalog.kv import Absent, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
+from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import state
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update
 from tilth.model.lease import Fence
+from tilth.model.server import server_of
 from tilth.model.txn import Txn, TxnOutput, TxnState, UnsweptTxn
 
 #: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
 CLOCK_FLOOR = pack(Space.CLOCK)
 
+#: Ids that are drawn for one transaction; one that is in use already is an error of somebody's clock.
+DRAWS_MAX = 8
+
 _log = Log("catalog")
+
+
+class TxnIdUsedError(RetryError):
+    """an id that was drawn for a transaction is another one's"""
+
+    code = "TXN_ID_USED"
 
 
 class Transactions:
@@ -45,6 +58,7 @@ class Transactions:
         hybrid: HybridClock,
         kv: KeyValue,
         committer: Committer,
+        clock_check: ClockCheck,
         *,
         server: Callable[[], str],
         sweep: Sweep,
@@ -53,12 +67,13 @@ class Transactions:
         self._hybrid = hybrid
         self._kv = kv
         self._committer = committer
+        self._clock_check = clock_check
         self._server = server
+        #: Proves that the process has not been ended; None: it is no server, or has to be read.
+        self._life: Pinned | None = None
         self._sweep = sweep
         self._live = LiveWork()
-        #: Raised by everything that begins; None: nothing is refused.
-        self.refusal: TilthError | None = None
-        self._hybrid.observe(self._newest_time())
+        self._hybrid.observe(self.newest_time())
 
     def work(
         self,
@@ -78,6 +93,28 @@ class Transactions:
             work.commit(updates)
         return work.id
 
+    @property
+    def refusal(self) -> TilthError | None:
+        """Why this server begins and commits nothing; None: it does."""
+        return self._committer.refusal
+
+    def refuse(self, error: TilthError | None) -> None:
+        """Begin and commit nothing from now on, for this reason; None: no more so."""
+        self._committer.lasting_refusal = error
+
+    def serve_as(self, server: str) -> None:
+        """Begin as the process with this id from now on, and with times that follow those of the catalog: what the
+        clock of this machine said before may have been wrong.
+        """
+        with self._kv.view() as view:
+            pins = pin_life(view, server)
+        self._life = pins[0] if pins else None
+        self.follow_clock()
+
+    def follow_clock(self) -> None:
+        """Draw times that follow those in the catalog, whatever was drawn before and refused."""
+        self._hybrid.restart(after=self.newest_time())
+
     def live(self) -> set[int]:
         return self._live.ids()
 
@@ -89,8 +126,19 @@ class Transactions:
         """Begin a transaction, recorded before its first file is written. Raises FencedError, and what refuses all of
         this server.
         """
-        if self.refusal is not None:
-            raise self.refusal
+        for _ in range(DRAWS_MAX):
+            refusal = self.refusal
+            if refusal is not None:
+                raise refusal
+            try:
+                return self._begin(actor, outputs, fences)
+            except TxnIdUsedError as error:
+                _log.warning("transaction_id_used", reason=error)
+                used = error
+        raise used
+
+    def _begin(self, actor: str, outputs: Sequence[TxnOutput], fences: Sequence[Fence]) -> Txn:
+        """Begin it under an id that nobody has had. Raises TxnIdUsedError."""
         txn = Txn(
             id=self._hybrid.new_id(),
             actor=actor,
@@ -100,12 +148,16 @@ class Transactions:
             server=self._server(),
         )
         key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
-        # Nothing has to be read for it: the id is new.
-        if not fences and isinstance(self._kv.commit([Absent(key)], {key: value}, []), Landed):
-            return txn
+        time = self._clock_check.reached(txn.id)
+        life, finished = self._known_life(txn.server), pack(Space.FINISHED_TXN, txn.id)
+        # Nothing has to be read for it: the id is new, and the process lives as long as its key is the same.
+        if not fences and life is not None:
+            outcome = self._kv.commit([Absent(key), *life, *time], {key: value}, [])
+            if isinstance(outcome, Landed):
+                return txn
 
         def plan(view: ReadView) -> Plan[Txn]:
-            preconditions: list[Precondition] = []
+            preconditions: list[Precondition] = [*pin_life(view, txn.server), *time]
             for fence in fences:
                 lease_key = pack(Space.LEASE, fence.name)
                 preconditions.append(unchanged(lease_key, view.get(lease_key)))
@@ -114,9 +166,18 @@ class Transactions:
             if found is not None and found.value == value:
                 # An earlier try of this very call whose answer was lost.
                 return Plan(result=txn)
+            if found is not None or view.get(finished) is not None:
+                raise TxnIdUsedError(txn=txn.id)
             return Plan(result=txn, preconditions=[Absent(key), *preconditions], puts={key: value})
 
         return change(self._kv, self._clock, plan)
+
+    def _known_life(self, server: str) -> list[Pinned] | None:
+        """Return the precondition that the process has not been ended, if it is known without a question."""
+        life = self._life
+        if life is not None and life.key == life_key(server):
+            return [life]
+        return None if server_of(server) is not None else []
 
     def commit(
         self,
@@ -279,7 +340,8 @@ class Transactions:
         change(self._kv, self._clock, plan)
         self._hybrid.observe(txn_id)
 
-    def _newest_time(self) -> int:
+    def newest_time(self) -> int:
+        """Return the greatest hybrid time of a transaction that the catalog knows; 0: there was none."""
         with self._kv.view() as view:
             newest = [read(view, CLOCK_FLOOR, codec.INTEGERS) or 0]
             newest.extend(txn.id for txn in read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=1, reverse=True))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
+from tilth.catalog.errors import ClockSkewError
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
     Absent,
@@ -15,8 +16,10 @@ from tilth.catalog.kv.protocol import (
     Conflict,
     KVOutcome,
     Landed,
+    Pinned,
     Precondition,
     ReadView,
+    TimeReached,
     Versioned,
 )
 
@@ -27,8 +30,10 @@ _SCAN_BATCH = 256
 class MemoryKV:
     """Each key has its history, as far back as a living view may look."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
+        """`now_ms`: the store's own clock, as a database has one."""
         self._lock = threading.Lock()
+        self._now_ms = now_ms
         self._sequence = 0
         #: Oldest first; None: deleted.
         self._history: dict[bytes, list[tuple[int, bytes | None]]] = {}
@@ -67,7 +72,9 @@ class MemoryKV:
         assert all(key >= FIRST_KEY for key in (*puts, *deletes))
         with self._lock:
             for precondition in preconditions:
-                if not _holds(precondition, self._at(precondition.key, self._sequence)):
+                if isinstance(precondition, TimeReached):
+                    self._check_time(precondition)
+                elif not _holds(precondition, self._at(precondition.key, self._sequence)):
                     return Conflict(precondition.key)
             self._sequence += 1
             for key in deletes:
@@ -80,6 +87,10 @@ class MemoryKV:
 
     def close(self) -> None:
         """Do nothing: the memory goes with the object."""
+
+    def _check_time(self, precondition: TimeReached) -> None:
+        if self._now_ms is not None and (now_ms := self._now_ms()) < precondition.time_ms:
+            raise ClockSkewError(ahead_ms=precondition.time_ms - now_ms)
 
     def _write(self, key: bytes, value: bytes | None) -> None:
         history = self._history.get(key)
@@ -159,9 +170,9 @@ class _View:
                 start = keys[-1] + b"\x00"
 
 
-def _holds(precondition: Precondition, found: Versioned | None) -> bool:
+def _holds(precondition: Absent | AtVersion | Pinned, found: Versioned | None) -> bool:
     match precondition:
         case Absent():
             return found is None
-        case AtVersion(version=version):
+        case AtVersion(version=version) | Pinned(version=version):
             return found is not None and found.version == version

@@ -29,8 +29,10 @@ from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.catalog.errors import (
+    CLOCK_HINT,
     CatalogAwayError,
     CatalogExistsError,
+    ClockSkewError,
     ForeignSchemaError,
     NewerFormatError,
     StoreClosedError,
@@ -43,17 +45,20 @@ from tilth.catalog.kv.postgres_presence import (
     PostgresPresence,
     is_shown_by_none,
 )
-from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8_list, int_of
+from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
     FIRST_KEY,
+    PINNED_BYTES,
     Absent,
     AtVersion,
     Conflict,
     KVOutcome,
     Landed,
+    Pinned,
     Precondition,
     ReadView,
+    TimeReached,
     Unknown,
     Versioned,
     ViewMovedError,
@@ -174,9 +179,15 @@ class PostgresKV:
         assert all(key >= FIRST_KEY for key in (*puts, *deletes))
         absent = {each.key for each in preconditions if isinstance(each, Absent)}
         new, changed = sorted(puts.keys() & absent), sorted(puts.keys() - absent)
+        at = [each for each in preconditions if isinstance(each, Absent | AtVersion)]
+        pins = [each for each in preconditions if isinstance(each, Pinned)]
         arguments = (
-            bytes_list([each.key for each in preconditions]),
-            int8_list([each.version if isinstance(each, AtVersion) else 0 for each in preconditions]),
+            int8(max((each.time_ms for each in preconditions if isinstance(each, TimeReached)), default=0)),
+            bytes_list([each.key for each in at]),
+            int8_list([each.version if isinstance(each, AtVersion) else 0 for each in at]),
+            bytes_list([each.key for each in pins]),
+            int8_list([each.version for each in pins]),
+            bytes_list([key for key in (*puts, *deletes) if key[:1] in PINNED_BYTES]),
             bytes_list(sorted(absent - puts.keys())),
             bytes_list(new),
             bytes_list([puts[key] for key in new]),
@@ -195,7 +206,7 @@ class PostgresKV:
             if outcome is not None:
                 return outcome
         # Each time another commit came first: what this one has seen is not so any more.
-        return Conflict(preconditions[0].key if preconditions else min(puts, default=FIRST_KEY))
+        return Conflict(at[0].key if at else min(puts, default=FIRST_KEY))
 
     def presence(self) -> PostgresPresence:
         """Return what shows other servers that this process is there."""
@@ -251,6 +262,8 @@ class PostgresKV:
         assert version is not None
         if outcome == b"upgraded":
             raise self._newer(int_of(version))
+        if outcome == b"early":
+            raise ClockSkewError(catalog=self._address.shown, database_ms=int_of(version), hint=CLOCK_HINT)
         return Landed(int_of(version))
 
     def _decided(self, connection: _Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:

@@ -4,6 +4,8 @@ Covers: what a schema has, and how a commit is done in one round trip. Does not 
 Always holds: a commit locks the rows that it needs in the order of their keys before it looks at their versions, and
 takes its own version after that, so versions of a key rise; a key that must be absent is inserted, even if only to be
 removed again, for there is no row that could be locked: of two such commits the second waits for the first, and fails.
+Keys that many commits pin at once are guarded by advisory locks, which those commits share: row locks would let the
+commits of a server pass one by one, or be written for each of them.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ INSERT INTO {schema}.format VALUES (1, 0);
 
 _COMMIT_FUNCTION = """
 CREATE OR REPLACE FUNCTION {schema}.kv_commit(
-    format_ int, writer_ uuid, commit_ uuid, pre_keys bytea[], pre_vers bigint[], guard_keys bytea[],
+    format_ int, writer_ uuid, commit_ uuid, time_ms bigint, pre_keys bytea[], pre_vers bigint[],
+    pin_keys bytea[], pin_vers bigint[], own_pins bytea[], guard_keys bytea[],
     new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[], news text,
     OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
 BEGIN
@@ -31,8 +34,22 @@ BEGIN
         outcome := 'upgraded';
         RETURN;
     END IF;
+    version_ := extract(epoch FROM clock_timestamp()) * 1000;
+    IF version_ < time_ms THEN
+        outcome := 'early';
+        RETURN;
+    END IF;
+    -- Before all row locks, so that nobody who holds one waits for these.
+    IF cardinality(own_pins) > 0 THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('{channel}/' || encode(o.k, 'hex'), 1))
+            FROM (SELECT k FROM unnest(own_pins) AS u(k) ORDER BY k) AS o;
+    END IF;
+    IF cardinality(pin_keys) > 0 THEN
+        PERFORM pg_advisory_xact_lock_shared(hashtextextended('{channel}/' || encode(o.k, 'hex'), 1))
+            FROM (SELECT k FROM unnest(pin_keys) AS u(k) ORDER BY k) AS o;
+    END IF;
     PERFORM 1 FROM {schema}.kv WHERE k = ANY(pre_keys || new_keys || put_keys || del_keys) ORDER BY k FOR UPDATE;
-    SELECT p.k INTO conflict FROM unnest(pre_keys, pre_vers) WITH ORDINALITY AS p(k, ver, n)
+    SELECT p.k INTO conflict FROM unnest(pre_keys || pin_keys, pre_vers || pin_vers) WITH ORDINALITY AS p(k, ver, n)
         LEFT JOIN {schema}.kv AS now_ ON now_.k = p.k
         WHERE now_.ver IS DISTINCT FROM nullif(p.ver, 0) ORDER BY p.n LIMIT 1;
     IF FOUND THEN
@@ -67,7 +84,7 @@ END $body$ LANGUAGE plpgsql;
 STEPS = (_TABLES + _COMMIT_FUNCTION,)
 FORMAT = len(STEPS)
 
-_ARGUMENTS = ("int", "uuid", "uuid", "bytea[]", "bigint[]", *["bytea[]"] * 6, "text")
+_ARGUMENTS = ("int", "uuid", "uuid", "bigint", *["bytea[]", "bigint[]"] * 2, *["bytea[]"] * 7, "text")
 COMMIT = (
     "SELECT * FROM {schema}.kv_commit("
     + ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ARGUMENTS, 1))

@@ -19,6 +19,7 @@ from psycopg.rows import TupleRow
 _BINARY = 1
 _BYTEA, _INT8 = 17, 20
 _INT4_FORM = struct.Struct(">i")
+_INT8_FORM = struct.Struct(">q")
 #: Dimensions, no flags of nulls, type of the elements; then length and lower bound of the one dimension.
 _LIST_FORM = struct.Struct(">iiIii")
 _EMPTY = {kind: struct.pack(">iiI", 0, 0, kind) for kind in (_BYTEA, _INT8)}
@@ -63,6 +64,10 @@ class PreparedStatements:
 
 def int4(value: int) -> bytes:
     return _INT4_FORM.pack(value)
+
+
+def int8(value: int) -> bytes:
+    return _INT8_FORM.pack(value)
 
 
 def int_of(answer: bytes) -> int:

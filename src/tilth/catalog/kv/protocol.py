@@ -14,6 +14,8 @@ from tilth.base.errors import RetryError
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
+#: First bytes of the keys that commits may pin: who writes one waits for those commits (records/keys.py).
+PINNED_BYTES = frozenset((b"i", b"o"))
 #: What others hear of a commit is a set of texts, the tables' uuids; this one stands for any.
 ALL_NEWS = "*"
 
@@ -41,7 +43,30 @@ class AtVersion:
     version: int
 
 
-Precondition = Absent | AtVersion
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """Precondition: as AtVersion, for a key that many commits need unchanged at the same time.
+
+    A store with row locks lets such commits pass side by side, and makes them and whoever writes the key wait for one
+    another. Only keys that begin with one of PINNED_BYTES can be pinned.
+    """
+
+    key: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimeReached:
+    """Precondition: the store's own clock shows this time or a later one; holds where the store has no clock.
+
+    A commit that does not meet it raises ClockSkewError: nothing is applied.
+    """
+
+    #: Milliseconds since 1970.
+    time_ms: int
+
+
+Precondition = Absent | AtVersion | Pinned | TimeReached
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +129,8 @@ class KeyValue(ReadView, Protocol):
     ) -> KVOutcome:
         """Apply all puts and deletes at once if every precondition holds. Durable when it returns Landed.
 
-        Raises UnavailableError when nothing was applied because the store does not answer.
+        Raises UnavailableError when nothing was applied because the store does not answer, and ClockSkewError by
+        TimeReached.
         """
 
     def close(self) -> None:

@@ -39,12 +39,13 @@ from tilth.base.units import MIB
 from tilth.catalog.errors import NewerFormatError, StoreClosedError, StoreIOError, StoreLockedError
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
-    AtVersion,
+    Absent,
     Conflict,
     KVOutcome,
     Landed,
     Precondition,
     ReadView,
+    TimeReached,
     Unknown,
     Versioned,
 )
@@ -119,9 +120,12 @@ class RocksKV:
             self._check_room()
             with _reading(self.path):
                 for precondition in preconditions:
+                    if isinstance(precondition, TimeReached):
+                        # There is no other clock than the one that gave this time.
+                        continue
                     found = self._db.get(precondition.key)
                     version = None if found is None else _U64.unpack_from(found)[0]
-                    wanted = precondition.version if isinstance(precondition, AtVersion) else None
+                    wanted = None if isinstance(precondition, Absent) else precondition.version
                     if version != wanted:
                         return Conflict(precondition.key)
             return self._write(puts, deletes)

@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.base.clock import Clock
 from tilth.catalog.commit.part_log import part_event, put_events
-from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.kv import KeyValue, Precondition, ReadView, Versioned
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, entry_key, pack, span, unpack
@@ -111,18 +111,18 @@ class Trash:
         now_ms, batch = self._clock.now_ms(), self._hybrid.new_id()
 
         def plan(view: ReadView) -> Plan[int]:
-            preconditions: list[Precondition] = []
+            there: dict[bytes, Versioned] = {}
             events: list[PartEvent] = []
             for each in items:
                 found = view.get(each.key) if each.table == table else None
                 if found is not None:
-                    preconditions.append(unchanged(each.key, found))
+                    there[each.key] = found
                     events.append(part_event("remove", table, each.item.part, now_ms))
             return Plan(
                 result=len(events),
-                preconditions=preconditions,
+                preconditions=[unchanged(key, found) for key, found in there.items()],
                 puts=put_events(events, batch),
-                deletes=[each.key for each in preconditions],
+                deletes=list(there),
             )
 
         return change(self._kv, self._clock, plan)

@@ -1,7 +1,8 @@
 """The hybrid clock: where transaction ids, block ids and commit timestamps come from.
 
 Always holds: no two answers are equal, each is greater than the ones before, none lies before an observed time; ids
-that servers of one catalog draw at once are distinct, for each has a number of its own.
+are distinct among all processes that join one catalog, also from those of a process that others have ended and that
+does not know it yet: each that joins has a number of its own, given again after NUMBERS others only.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 import threading
 
 from tilth.base.clock import Clock
-from tilth.base.hybrid import next_after
-from tilth.model.server import SERVERS_MAX
+from tilth.base.hybrid import next_after, pack
+from tilth.model.server import NUMBERS
 
 
 class HybridClock:
     """Unique, rising hybrid times over a wall clock that may stand still or go back."""
 
     def __init__(self, clock: Clock, number: int = 0) -> None:
-        """`number` is of no other server of the catalog that lives."""
-        assert 0 <= number < SERVERS_MAX
+        """`number` is of no other process that has joined the catalog lately."""
+        assert 0 <= number < NUMBERS
         self._clock = clock
         self.number = number
         self._lock = threading.Lock()
@@ -36,10 +37,18 @@ class HybridClock:
             return first
 
     def new_id(self) -> int:
-        """A new time that no other server draws as an id."""
-        # Of as many consecutive times one has this server's number as its remainder.
-        first = self.reserve(SERVERS_MAX)
-        return first + (self.number - first) % SERVERS_MAX
+        """A new time that no other process draws as an id."""
+        # Of as many consecutive times one has this process's number as its remainder.
+        first = self.reserve(NUMBERS)
+        return first + (self.number - first) % NUMBERS
+
+    def restart(self, *, after: int) -> None:
+        """Go on behind this time and the wall clock, though later times may have been given when that was wrong: they
+        were refused.
+        """
+        with self._lock:
+            # What was given at the right time is not given again.
+            self._last = max(after, min(self._last, pack(self._clock.now_ms() + 1)))
 
     def observe(self, ts: int) -> None:
         """Never return this time or an earlier one from now on."""

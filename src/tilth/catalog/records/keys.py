@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from enum import Enum, unique
 
 from tilth.base.errors import CorruptError
-from tilth.catalog.kv.protocol import ALL_NEWS
+from tilth.catalog.kv.protocol import ALL_NEWS, PINNED_BYTES
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta
 from tilth.model.part import PartName
@@ -92,6 +92,8 @@ class Space(Enum):
     WAREHOUSE = b"h"
     #: name -> ServerRecord
     SERVER = b"n"
+    #: id of a server's process -> nothing; there until somebody notes that it has ended. Its commits pin it
+    LIFE = b"i"
     #: thing -> Placement
     PLACEMENT = b"p"
     #: table -> TurnRecord
@@ -104,12 +106,15 @@ class Space(Enum):
     CLOCK = b"k"
 
 
+assert {Space.LIFE.value, Space.STORAGE.value} == PINNED_BYTES
+
 #: What ends with its node, logs, answers that are given again, and secrets, which stay in the node's own folder.
 _NOT_JOURNALED = frozenset(
     space.value
     for space in (
         Space.LEASE,
         Space.SERVER,
+        Space.LIFE,
         Space.TURN,
         Space.PLACEMENT,
         Space.READER,

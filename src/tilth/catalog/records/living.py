@@ -1,11 +1,15 @@
-"""Servers' processes that live, as their records say, and whether one of another version may join them."""
+"""Servers' processes that live, as their records say, and whether one of another version may join them.
+
+Always holds: the life of a process is a key that nobody else ever gets: it appears when the process joins and goes when
+somebody notes its end. Whoever acts for the process pins that key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tilth.catalog.errors import ServerVersionError
-from tilth.catalog.kv import ReadView
+from tilth.catalog.errors import ServerEndedError, ServerVersionError
+from tilth.catalog.kv import Pinned, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.small_commit import read
@@ -14,6 +18,25 @@ from tilth.model.server import ServerRecord, serve_together, server_of
 
 def server_key(name: str) -> bytes:
     return pack(Space.SERVER, name)
+
+
+def life_key(server: str) -> bytes:
+    """Key that is there as long as the server's process with this id has not ended."""
+    return pack(Space.LIFE, server)
+
+
+def pin_life(view: ReadView, server: str) -> list[Pinned]:
+    """Return the precondition that the process has not been ended; none for whoever is no server of a catalog.
+
+    Raises ServerEndedError.
+    """
+    if server_of(server) is None:
+        return []
+    key = life_key(server)
+    found = view.get(key)
+    if found is None:
+        raise ServerEndedError(server=server, hint="send the statement again: the server joins anew by itself")
+    return [Pinned(key, found.version)]
 
 
 def live_server(view: ReadView, holder: str) -> ServerRecord | None:

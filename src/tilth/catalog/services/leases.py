@@ -13,7 +13,7 @@ from tilth.catalog.errors import LeaseHeldError
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.living import live_server
+from tilth.catalog.records.living import live_server, pin_life
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import state
 from tilth.model.lease import Fence, Lease
@@ -29,7 +29,8 @@ class Leases:
     def take(self, name: str, holder: str) -> Lease:
         """Take the lease under a new epoch: the former holder's commits are refused from here on.
 
-        Raises LeaseHeldError while another server that lives has it: it releases what it does not host any more.
+        Raises LeaseHeldError while another server that lives has it: it releases what it does not host any more; and
+        ServerEndedError where the holder itself was ended.
         """
         key = pack(Space.LEASE, name)
 
@@ -41,7 +42,11 @@ class Leases:
                 if living is not None:
                     raise LeaseHeldError(lease=name, holder=old.holder, url=living.url or "none")
             new = state.taken(old, name=name, holder=holder)
-            return Plan(result=new, preconditions=[unchanged(key, found)], puts={key: codec.LEASES.encode(new)})
+            return Plan(
+                result=new,
+                preconditions=[unchanged(key, found), *pin_life(view, holder)],
+                puts={key: codec.LEASES.encode(new)},
+            )
 
         return change(self._kv, self._clock, plan)
 

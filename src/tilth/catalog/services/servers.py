@@ -3,13 +3,14 @@
 Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
 is whose (tilth.membership), what a server's leases guard (leases.py).
 Always holds: a name is of one process at a time; all that live are of versions that fit; a process that was ended
-never renews, but joins anew under the next epoch, so whatever it held may be taken without asking it. No clock of one
-server is compared with another's here.
+never renews, but joins anew under the next epoch, so whatever it held may be taken without asking it; no name has an
+epoch twice, also where its record was forgotten; the key of a process's life (records/living.py) is there exactly while
+its record says that it lives. No clock of one server is compared with another's here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -20,12 +21,12 @@ from tilth.catalog.errors import ServerNameTakenError, TooManyServersError
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.living import check_versions, server_key
+from tilth.catalog.records.living import check_versions, life_key, server_key
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.services.services import SavedState
-from tilth.model.server import SERVERS_MAX, ServerRecord
+from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord
 
-#: Written by each that joins: two that join at once do not draw the same number.
+#: Holds Joinings; written by each that joins, so that two that join at once do not draw the same number.
 _JOINED = pack(Space.STATE, "servers/joined")
 #: Names of servers that are to host nothing.
 _DRAINED = "servers/drained"
@@ -40,6 +41,15 @@ class Joining:
     run: str
     version: str
     url: str = ""
+
+
+class Joinings(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the processes that have joined this catalog so far."""
+
+    #: Number of the last one.
+    number: int = -1
+    #: The greatest epoch among records that were forgotten.
+    epoch_forgotten: int = 0
 
 
 class Servers:
@@ -57,28 +67,32 @@ class Servers:
         now_ms, key = self._clock.now_ms(), server_key(joining.name)
 
         def plan(view: ReadView) -> Plan[ServerRecord]:
-            old, found = read(view, key, codec.SERVERS), view.get(key)
+            old = read(view, key, codec.SERVERS)
             if old is not None and old.lives:
                 if old.run == joining.run:
                     # An earlier try of this very call whose answer was lost.
                     return Plan(result=old)
                 hint = "give this server another one by --set server.name=.., or stop the other one"
                 raise ServerNameTakenError(server=old.name, url=old.url or "none", hint=hint)
-            check_versions(read_all(view, codec.SERVERS, Space.SERVER), joining.version)
+            living = [each for each in read_all(view, codec.SERVERS, Space.SERVER) if each.lives]
+            check_versions(living, joining.version)
+            joinings = _joinings(view)
             record = ServerRecord(
                 name=joining.name,
-                epoch=1 if old is None else old.epoch + 1,
+                epoch=1 + (joinings.epoch_forgotten if old is None else old.epoch),
                 run=joining.run,
-                number=_free_number(view),
+                number=_next_number(joinings, living),
                 url=joining.url,
                 version=joining.version,
                 started_ms=now_ms,
                 renewed_ms=now_ms,
             )
+            life = life_key(record.id)
+            joined = msgspec.structs.replace(joinings, number=record.number)
             return Plan(
                 result=record,
-                preconditions=[unchanged(key, found), unchanged(_JOINED, view.get(_JOINED))],
-                puts={key: codec.SERVERS.encode(record), _JOINED: codec.BLOBS.encode(record.id.encode())},
+                preconditions=[unchanged(each, view.get(each)) for each in (key, _JOINED, life)],
+                puts={key: codec.SERVERS.encode(record), life: b"", _JOINED: _encoded(joined)},
             )
 
         return change(self._kv, self._clock, plan)
@@ -145,11 +159,20 @@ class Servers:
 
     def forget(self, before_ms: int) -> int:
         """Remove the records of those that ended before a time; return how many."""
-        keys = [server_key(each.name) for each in self.all() if each.ended_ms and each.ended_ms < before_ms]
 
         def plan(view: ReadView) -> Plan[int]:
-            gone = [key for key in keys if _has_ended(view, key)]
-            return Plan(result=len(gone), preconditions=[unchanged(key, view.get(key)) for key in gone], deletes=gone)
+            records = read_all(view, codec.SERVERS, Space.SERVER)
+            gone = [each for each in records if each.ended_ms and each.ended_ms < before_ms]
+            if not gone:
+                return Plan(result=0)
+            keys, joinings = [server_key(each.name) for each in gone], _joinings(view)
+            epoch = max(joinings.epoch_forgotten, *(each.epoch for each in gone))
+            return Plan(
+                result=len(gone),
+                preconditions=[unchanged(key, view.get(key)) for key in (*keys, _JOINED)],
+                puts={_JOINED: _encoded(msgspec.structs.replace(joinings, epoch_forgotten=epoch))},
+                deletes=keys,
+            )
 
         return change(self._kv, self._clock, plan)
 
@@ -162,7 +185,12 @@ class Servers:
             new = None if old is None else step(old)
             if new is None or new == old:
                 return Plan(result=new is not None)
-            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: codec.SERVERS.encode(new)})
+            return Plan(
+                result=True,
+                preconditions=[unchanged(key, found)],
+                puts={key: codec.SERVERS.encode(new)},
+                deletes=[] if new.lives else [life_key(new.id)],
+            )
 
         return change(self._kv, self._clock, plan)
 
@@ -171,15 +199,19 @@ def _drains(found: bytes | None) -> dict[str, str]:
     return {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
 
 
-def _has_ended(view: ReadView, key: bytes) -> bool:
-    record = read(view, key, codec.SERVERS)
-    return record is not None and not record.lives
+def _joinings(view: ReadView) -> Joinings:
+    found = read(view, _JOINED, codec.BLOBS)
+    return Joinings() if found is None else msgspec.msgpack.decode(found, type=Joinings)
 
 
-def _free_number(view: ReadView) -> int:
-    """Raises TooManyServersError."""
-    taken = {each.number for each in read_all(view, codec.SERVERS, Space.SERVER) if each.lives}
-    number = next((each for each in range(SERVERS_MAX) if each not in taken), None)
-    if number is None:
+def _encoded(joinings: Joinings) -> bytes:
+    return codec.BLOBS.encode(msgspec.msgpack.encode(joinings))
+
+
+def _next_number(joinings: Joinings, living: Sequence[ServerRecord]) -> int:
+    """Return the number of the next process; raises TooManyServersError."""
+    if len(living) >= SERVERS_MAX:
         raise TooManyServersError(servers=SERVERS_MAX, hint="stop one that is not needed")
-    return number
+    taken = {each.number for each in living}
+    following = ((joinings.number + step) % NUMBERS for step in range(1, NUMBERS + 1))
+    return next(number for number in following if number not in taken)
