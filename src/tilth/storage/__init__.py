@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         parse_quorum,
         storage_settings,
     )
-    from tilth.storage.store.cleaner import clean_transaction, drop_table_folder, remove_data
+    from tilth.storage.store.cleaner import clean_transaction, count_left, drop_table_folder, remove_data
     from tilth.storage.store.copying import CopyCheck, check_copies, make_copy, missing_copies, remove_copies
     from tilth.storage.store.files import (
         are_there,
@@ -237,6 +237,7 @@ __all__ = [
     "compact_minor",
     "conform",
     "conform_column",
+    "count_left",
     "data_folder",
     "drop_table_folder",
     "exact_cast",

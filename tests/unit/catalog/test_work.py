@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 
 import pytest
+from msgspec.structs import replace
 
 from tests.catalog_world import World
 from tilth.base.errors import ErrorKind, FencedError, RetryError, TilthError, UnavailableError, UnknownOutcomeError
@@ -24,6 +25,7 @@ from tilth.catalog import (
     SchemaIs,
     TxnAbortedError,
     TxnFinishedError,
+    TxnNotFoundError,
     Update,
     Work,
     rebase,
@@ -114,8 +116,30 @@ def test_it_is_live_until_it_lands_and_nothing_is_swept_after_a_first_try(world:
 def test_files_that_a_commit_did_not_name_go_where_tasks_may_have_been_tried_again(world: WorkWorld) -> None:
     written, updates = world.one_part()
     with world.work(may_retry=True) as work:
+        work.tasks_ended()
         work.commit(updates)
     assert world.disk.swept == [(work.id, frozenset({written.file.name}))]
+
+
+def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    with world.work(may_retry=True) as work:
+        work.tasks_ended()
+        work.tasks_began()
+        work.commit(updates)
+    # It knows what it found, and finds what comes behind it.
+    assert (world.disk.swept, world.catalog.transactions.swept()) == ([], set())
+    assert noted(world) == [work.id]
+
+
+def test_a_later_attempt_says_that_an_earlier_one_may_have_left_files(world: WorkWorld) -> None:
+    """As in a round on a cluster, whose first executor was lost."""
+    with world.work() as work:
+        written = world.written()
+        written = replace(written, file=replace(written.file, name=f"{work.id}-0.1-0.parquet"))
+        work.commit([InsertPart(table=world.t, written=written)])
+    [note] = world.catalog.transactions.unswept()
+    assert (note.txn.id, note.keep, note.may_write_on) == (work.id, (written.file.name,), True)
 
 
 def test_an_error_aborts_it_with_its_reason_and_removes_its_files(world: WorkWorld) -> None:
@@ -246,6 +270,7 @@ def test_work_that_wrote_once_leaves_no_note_and_costs_no_commit_more(
 def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     works = [world.work(may_retry=True) for _ in range(5)]
     for work in works:
+        work.tasks_ended()
         work.commit(world.one_part()[1])
     ids = [work.id for work in works]
     assert (noted(world), world.catalog.transactions.swept()) == (ids, set(ids))
@@ -256,6 +281,7 @@ def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytes
 
 def test_notes_that_cannot_be_removed_go_later(world: WorkWorld) -> None:
     with world.work(may_retry=True) as work:
+        work.tasks_ended()
         work.commit(world.one_part()[1])
     world.faulty.read_rate = 1.0
     with pytest.raises(UnavailableError):
@@ -270,6 +296,7 @@ def test_it_is_live_while_it_sweeps(world: WorkWorld, monkeypatch: pytest.Monkey
     seen: list[set[int]] = []
     monkeypatch.setattr("tilth.catalog.commit.work.hit", lambda _: seen.append(world.live()))
     with world.work(may_retry=True) as work:
+        work.tasks_ended()
         work.commit(world.one_part()[1])
     assert (seen, world.live()) == ([{work.id}], set())
 
@@ -355,6 +382,54 @@ def test_settling_finds_out_what_became_of_it(world: WorkWorld, fault: Fault) ->
     assert not work.settle("twice")
 
 
+# --- a record that is gone ---
+
+
+def clean_up(world: WorkWorld, work: Work) -> None:
+    """Another server takes the work for lost, and forgets it."""
+    world.catalog.transactions.abort(work.id, "its server is gone")
+    world.catalog.transactions.forget(work.id)
+
+
+def test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it(world: WorkWorld) -> None:
+    work = world.work()
+    clean_up(world, work)
+    with pytest.raises(RuntimeError):
+        fail_in(work, RuntimeError("the reason"))
+    assert world.disk.swept == [(work.id, frozenset())]
+
+
+@pytest.mark.parametrize("may_retry", [False, True])
+def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: WorkWorld, may_retry: bool) -> None:
+    _, updates = world.one_part()
+    work = world.work(may_retry=may_retry)
+    clean_up(world, work)
+    with pytest.raises(TxnNotFoundError):
+        commit_in(work, updates)
+    assert world.disk.swept == ([] if may_retry else [(work.id, frozenset())])
+    # Tasks may write on: whoever has forgotten it need not know.
+    assert [each.txn for each in world.catalog.transactions.tombstones.all()] == [work.txn]
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed(
+    world: WorkWorld, is_asked_again: bool
+) -> None:
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, Fault.ANSWER_LOST)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    heal(world)
+    world.catalog.transactions.trim_finished(world.catalog.clock.now())
+    if is_asked_again:
+        for _ in range(2):
+            with pytest.raises(TxnNotFoundError):
+                work.commit(updates)
+    work.give_up("nobody waits for it", is_settled=True)
+    assert (world.parts(), world.disk.swept, world.catalog.transactions.tombstones.all()) == (1, [], [])
+
+
 # --- what fails besides ---
 
 
@@ -387,6 +462,7 @@ def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld, error: Exce
     world.disk.error = error
     _, updates = world.one_part()
     with world.work(may_retry=True) as work:
+        work.tasks_ended()
         work.commit(updates)
     assert (world.state(work), len(world.disk.swept)) == (TxnState.FINISHED, 1)
 

@@ -9,7 +9,8 @@ import pytest
 from tests.catalog_world import World
 from tilth.catalog import Catalog, Joining, NotHostedError
 from tilth.maintenance.manager.registry import Registry
-from tilth.maintenance.work.cleaner import GRACE_MS, Cleaner
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.ended import GRACE_MS
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.server import STEWARD
 from tilth.model.txn import Txn, TxnState

@@ -19,6 +19,7 @@ from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
+from tilth.catalog.commit.tombstones import Tombstones
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Absent, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
@@ -32,7 +33,7 @@ from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update
 from tilth.model.lease import Fence
 from tilth.model.server import server_of
-from tilth.model.txn import Txn, TxnOutput, TxnState, UnsweptTxn
+from tilth.model.txn import Tombstone, Txn, TxnOutput, TxnState, UnsweptTxn
 
 #: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
 CLOCK_FLOOR = pack(Space.CLOCK)
@@ -73,6 +74,7 @@ class Transactions:
         self._life: Pinned | None = None
         self._sweep = sweep
         self._live = LiveWork()
+        self.tombstones = Tombstones(clock, kv)
         self._hybrid.observe(self.newest_time())
 
     def work(
@@ -265,6 +267,17 @@ class Transactions:
             )
 
         change(self._kv, self._clock, plan)
+        self._live.forgotten(txn_id)
+
+    def is_cleaned(self, txn_id: int) -> bool:
+        """Return whether work of this process has aborted it, when its tasks had ended, and removed its files."""
+        return self._live.is_cleaned(txn_id)
+
+    def bury(self, txn: Txn) -> None:
+        """Keep a tombstone of a transaction that can never commit and of which no record is left."""
+        now_ms = self._clock.now_ms()
+        if self.tombstones.get(txn.id) is None:
+            self.tombstones.put([Tombstone(txn=txn, since_ms=now_ms, due_ms=now_ms)])
 
     def unswept(self) -> list[UnsweptTxn]:
         """Return those that landed and whose failed tries may have left files; oldest first."""

@@ -11,6 +11,8 @@ commit that may leave files lands with a note that says so until they are gone.
      |   |----commit refused--.
      '---+----- rebase -------'
          '----left, settled---> aborted: files are swept now, or by the cleaner where a task may still write
+
+What a task may write after the end is left to the cleaner, which keeps a tombstone and sweeps again and again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedE
 from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of
-from tilth.model.txn import Txn, UnsweptTxn
+from tilth.model.txn import Txn, UnsweptTxn, read_file_name
 
 #: Characters of the reason that an aborted transaction's record keeps.
 REASON_MAX = 1000
@@ -69,6 +71,8 @@ class Committing(Protocol):
 
     def end_turns(self, txn: int) -> None: ...
 
+    def bury(self, txn: Txn) -> None: ...
+
 
 class LiveWork:
     """The work of this process: the cleaner leaves its transactions alone, however long they take.
@@ -82,6 +86,7 @@ class LiveWork:
         self._works: WeakSet[Work] = WeakSet()
         self._unsettled: set[int] = set()
         self._swept: set[int] = set()
+        self._cleaned: set[int] = set()
 
     def add(self, work: Work) -> None:
         with self._lock:
@@ -114,6 +119,21 @@ class LiveWork:
             if len(self._swept) < SWEPT_MAX:
                 self._swept.add(txn)
 
+    def cleaned(self, txn: int) -> None:
+        """Note that the transaction was aborted when all its tasks had ended, and has left no file."""
+        with self._lock:
+            if len(self._cleaned) < SWEPT_MAX:
+                self._cleaned.add(txn)
+
+    def is_cleaned(self, txn: int) -> bool:
+        with self._lock:
+            return txn in self._cleaned
+
+    def forgotten(self, txn: int) -> None:
+        """Note that the record of an aborted transaction is gone."""
+        with self._lock:
+            self._cleaned.discard(txn)
+
     def swept(self) -> set[int]:
         with self._lock:
             return set(self._swept)
@@ -136,6 +156,8 @@ class Work:
         self._may_retry = self._may_write_on = may_retry
         self.txn = txn
         self._is_refused = self._is_unknown = self._is_kept = self._is_over = False
+        #: Whether a commit was sent whose outcome is not known to this work.
+        self._may_have_landed = False
         live.add(self)
 
     @property
@@ -149,6 +171,7 @@ class Work:
         same commit may be asked for again.
         """
         unswept = self._unswept(updates)
+        was_in_doubt, self._may_have_landed = self._may_have_landed, True
         outcome = self._transactions.commit(self.id, updates, requirements, unswept)
         match outcome:
             case Committed():
@@ -156,6 +179,8 @@ class Work:
                 self._landed(unswept)
                 return outcome
             case Conflicted(error=error):
+                # An earlier one whose answer was lost is in doubt no longer, unless the record is gone.
+                self._may_have_landed = was_in_doubt and isinstance(error, TxnNotFoundError)
                 self._is_unknown, self._is_refused = False, True
                 raise error
             case Unknown(reason=reason):
@@ -172,6 +197,10 @@ class Work:
         for table in sorted(tables):
             _log.info("turn_taken", cause_id=str(self.id), table=table, tries=number)
             self._transactions.take_turn(table, self.id)
+
+    def tasks_began(self) -> None:
+        """Note that tasks write, until `tasks_ended`: after an error some of them may write on."""
+        self._may_write_on = True
 
     def tasks_ended(self) -> None:
         """Note that no task writes any more: if it is aborted its files go at once."""
@@ -190,10 +219,18 @@ class Work:
             return False
         try:
             self._transactions.abort(self.id, reason[:REASON_MAX])
-        except (TxnFinishedError, TxnNotFoundError) as error:
+        except TxnFinishedError as error:
             _log.debug("work_settled", cause_id=str(self.id), why=error)
             self._end()
             return False
+        except TxnNotFoundError as error:
+            # Somebody else has aborted it and cleaned up. A commit whose outcome was never known may have landed
+            # so long ago that its record was trimmed.
+            _log.info("work_settled", cause_id=str(self.id), may_have_landed=self._may_have_landed, why=error)
+            if not self._may_have_landed:
+                self._bury()
+            self._end()
+            return not self._may_have_landed
         self._end()
         return True
 
@@ -207,8 +244,13 @@ class Work:
             self._live.leave(self.id)
             self._end()
             return
-        if is_aborted and is_settled:
-            self._remove_files(keep=frozenset())
+        if is_aborted and is_settled and self._remove_files(keep=frozenset()):
+            self._live.cleaned(self.id)
+
+    def _bury(self) -> None:
+        """Let the cleaner remove its files again, also those that come later: nothing else knows of them."""
+        if self.txn.outputs:
+            self._transactions.bury(self.txn)
 
     def __enter__(self) -> Work:
         return self
@@ -225,17 +267,22 @@ class Work:
 
     def _unswept(self, updates: Sequence[Update]) -> UnsweptTxn | None:
         """Return the note that its commit leaves; None: whatever it has written is in these updates."""
-        if not self.txn.outputs or not (self._may_retry or self._is_refused):
+        if not self.txn.outputs:
             return None
         keep = tuple(sorted(set(files_of(updates))))
-        return UnsweptTxn(txn=self.txn, keep=keep, may_write_on=self._may_write_on)
+        # What came before a later attempt was given up by its job, and may write on where nobody can reach it.
+        is_retried = any(name is not None and name.attempt > 0 for name in map(read_file_name, keep))
+        if not (self._may_retry or self._is_refused or is_retried):
+            return None
+        return UnsweptTxn(txn=self.txn, keep=keep, may_write_on=self._may_write_on or is_retried)
 
     def _landed(self, unswept: UnsweptTxn | None) -> None:
         self._is_over = True
         self._transactions.end_turns(self.id)
         try:
-            # Live until then: the cleaner need not look for the same files.
-            if unswept is not None:
+            # Live until then: the cleaner need not look for the same files. Where a task may write on, they are its
+            # alone: it keeps what it finds, so that later files are found behind those that are gone.
+            if unswept is not None and not unswept.may_write_on:
                 hit("work.before_sweep")
                 if self._remove_files(keep=frozenset(unswept.keep)):
                     self._live.sweep_done(self.id)

@@ -65,6 +65,8 @@ class Space(Enum):
     FINISHED_TXN = b"Z"
     #: id -> UnsweptTxn
     UNSWEPT_TXN = b"x"
+    #: id -> Tombstone
+    TOMBSTONE = b"z"
     OFFSET = b"O"
     #: cluster id, topic id, group -> Subscription
     SUBSCRIPTION = b"u"

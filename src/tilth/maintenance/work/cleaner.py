@@ -1,37 +1,27 @@
-"""Remover of what did not land: files of aborted and lost transactions and of tries that failed, folders of dropped
-tables, old records.
+"""Remover of what did not land: files of transactions without a commit, folders of dropped tables, old records.
 
-Covers: the end of transactions without a commit, of tables past UNDROP, of finished transactions and part events.
-Does not cover: parts that were replaced (gc/part_gc.py).
-Always holds: a transaction's files go only after its record says that it can never commit, or landed without them, as
-the note that came with its commit says (`transactions.unswept`); files are found by name;
-a dropped table's record goes before its folder, and a note makes sure that the folder follows. A server leaves alone
-what another one that lives works on; one of them, the steward, cleans up after those that are gone.
+Covers: tables past UNDROP, old records of finished transactions, part events, labels and ledgers. Does not cover:
+transactions and their files (ended.py), parts that were replaced (gc/part_gc.py).
+Always holds: a dropped table's record goes before its folder, and a note makes sure that the folder follows.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
-from tilth.base.hybrid import milliseconds, pack
+from tilth.base.hybrid import pack
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, TableNotFoundError, TxnFinishedError, TxnNotFoundError
-from tilth.maintenance.work.left_files import sweep_again
-from tilth.model.server import STEWARD, hosts_all, server_of
+from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.work.ended import GRACE_MS, EndedTxns
+from tilth.model.server import STEWARD, hosts_all
 from tilth.model.table import KafkaDef, full_name
-from tilth.model.txn import Txn, TxnState, UnsweptTxn
-from tilth.storage import Roots, away_reason, drop_table_folder, parse_root
+from tilth.storage import Roots, drop_table_folder, parse_root
 
-#: A running transaction that nobody works on is lost after this.
-LOST_AFTER_MS = 600_000
-#: Between an abort and the removal: a task that is being killed may still write.
-GRACE_MS = 15_000
 #: Dropped tables that one round forgets.
 FORGET_BATCH = 10
 #: Between two rounds of trimming.
@@ -70,42 +60,20 @@ class Cleaner:
         self._catalog = catalog
         self._root = root
         self._hosts = hosts
-        #: What was begun before is of an earlier process, unless it is of another server that lives.
-        self._began = catalog.clock.now()
+        self._ended = EndedTxns(clock, catalog, root, grace_ms=grace_ms, hosts=hosts)
         self._dropped_kept_ms = dropped_kept_ms
-        self._grace_ms = grace_ms
-        #: When an aborted transaction was first seen.
-        self._aborted_ms: dict[int, int] = {}
-        #: When one that landed was first seen with files that nobody removes.
-        self._unswept_ms: dict[int, int] = {}
         self._trimmed_ms = 0
         #: Dropped tables looked at so far.
         self._forgotten = 0
-        self._lock = threading.Lock()
 
     def start(self) -> int:
         """End what an earlier run left; return how many transactions."""
-        # First, for a transaction that begins meanwhile is of one that lives.
-        unfinished = self._catalog.transactions.unfinished()
-        unswept = self._catalog.transactions.unswept()
-        living = self._others()
-        left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
-        for txn in left:
-            self._abort(txn.id, "the server ended before it committed")
-            # Where its storage is away, later.
-            self._guarded("clean_transaction", str(txn.id), partial(self._remove, txn))
-        for each in unswept:
-            # The tasks of a server that has died may write on elsewhere: what they may leave has its turn in `tick`.
-            if each.txn.id < self._began and each.txn.server not in living and not each.may_write_on:
-                self._guarded("sweep_transaction", str(each.txn.id), partial(self._sweep, each))
-        return len(left)
+        return self._ended.start()
 
     def tick(self) -> None:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
-        unfinished = self._catalog.transactions.unfinished()
-        self._clean_transactions(unfinished, now_ms)
-        self._guarded("sweep_transactions", "-", partial(self._sweep_transactions, now_ms))
+        self._ended.tick(now_ms)
         if not self._hosts(STEWARD):
             return
         over = [
@@ -125,58 +93,6 @@ class Cleaner:
             self._guarded("trim", "-", partial(self._trim, now_ms))
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
 
-    def _clean_transactions(self, unfinished: Sequence[Txn], now_ms: int) -> None:
-        live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
-        waiting: dict[str, str] = {}
-        others = self._others() if unfinished else set()
-        for txn in unfinished:
-            if txn.server in others:
-                continue
-            is_own = txn.server == self._catalog.server or txn.id in live
-            if not is_own and not self._hosts(STEWARD):
-                continue
-            if txn.state is TxnState.ABORTED and self._away(txn, waiting):
-                continue
-            work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
-            if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
-                work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
-            self._guarded("clean_transaction", str(txn.id), work)
-
-    def _sweep_transactions(self, now_ms: int) -> None:
-        """Remove what failed tries have left of transactions that landed and that nobody else does it for."""
-        transactions = self._catalog.transactions
-        transactions.forget_swept()
-        # In this order: what has landed is live until it is swept.
-        unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
-        ids = {each.txn.id for each in unswept}
-        self._unswept_ms = {txn: seen_ms for txn, seen_ms in self._unswept_ms.items() if txn in ids}
-        left = [each for each in unswept if each.txn.id not in live | swept]
-        others = self._others() if left else set()
-        waiting: dict[str, str] = {}
-        for each in left:
-            is_own = each.txn.server == self._catalog.server
-            if self._away(each.txn, waiting):
-                continue
-            if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
-                continue
-            since_ms = self._unswept_ms.setdefault(each.txn.id, now_ms)
-            if not each.may_write_on or now_ms - since_ms >= self._grace_ms:
-                self._guarded("sweep_transaction", str(each.txn.id), partial(self._sweep, each))
-
-    def _away(self, txn: Txn, known: dict[str, str]) -> bool:
-        """Return whether a replica of its tables is away, for then no file of it is known to be gone; say so once."""
-        for output in txn.outputs:
-            if output.table not in known:
-                storage = self._catalog.storage_of(output.table)
-                reason = known[output.table] = "" if storage is None else away_reason(self._root.of(output.table))
-                if reason:
-                    _log.info("removals_wait", table=output.table, reason=reason)
-        return any(known[output.table] for output in txn.outputs)
-
-    def _others(self) -> set[str]:
-        """Return the ids of other servers that live."""
-        return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
-
     def forget_table(self, uuid: str) -> None:
         """End a dropped table for good: first its records, then its folder."""
         if uuid not in self._folders():
@@ -188,42 +104,6 @@ class Cleaner:
             # Somebody brought it back a moment ago; `_remove_folders` sees that.
             _log.info("table_not_forgotten", cause_id=uuid)
         self._remove_folders()
-
-    def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
-        if txn.state is TxnState.RUNNING:
-            if txn.id in unsettled:
-                self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
-            elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
-                self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
-            return
-        since_ms = self._aborted_ms.setdefault(txn.id, now_ms)
-        if now_ms - since_ms >= self._grace_ms:
-            self._remove(txn)
-
-    def _abort(self, txn_id: int, reason: str) -> None:
-        try:
-            self._catalog.transactions.abort(txn_id, reason)
-        except (TxnFinishedError, TxnNotFoundError) as error:
-            # It was ended by its actor between the look and now.
-            _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
-
-    def _remove(self, txn: Txn) -> None:
-        with self._lock:
-            if self._catalog.transactions.resolve(txn.id) is not TxnState.ABORTED:
-                return
-            files = sweep_again(self._catalog, self._root, txn)
-            self._catalog.transactions.forget(txn.id)
-            self._aborted_ms.pop(txn.id, None)
-        _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
-
-    def _sweep(self, unswept: UnsweptTxn) -> None:
-        # The files of a table that is gone for good go with its folder, and nobody finds its storage any more.
-        outputs = (each for each in unswept.txn.outputs if self._catalog.storage_of(each.table) is not None)
-        txn = msgspec.structs.replace(unswept.txn, outputs=tuple(outputs))
-        with self._lock:
-            files = sweep_again(self._catalog, self._root, txn, keep=frozenset(unswept.keep))
-            self._catalog.transactions.sweep_done(txn.id)
-        _log.info("transaction_swept", cause_id=str(txn.id), actor=txn.actor, files=files)
 
     def _remove_folders(self) -> None:
         folders = self._folders()

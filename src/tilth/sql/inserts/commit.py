@@ -70,6 +70,7 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
     outputs = [TxnOutput(table=table.uuid, tasks=writing.tasks + UPSERT_TRIES_MAX * has_key)]
     with transactions.work(writing.actor, outputs=outputs, may_retry=writing.may_retry or has_key) as work:
         written = write(work.id)
+        work.tasks_ended()
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]

@@ -44,7 +44,7 @@ def commit_upserts(
         scope = key_scope(table, written)
         snapshot = services.catalog.parts.snapshot(table.uuid, partitions=scope)
         lookup = look(snapshot, number)
-        changes = _resolved(services, table, work.id, lookup)
+        changes = _resolved(services, table, work, lookup)
         work.commit(
             [*updates, *(AddDelta(table=table.uuid, written=change, seen=lookup.seen) for change in changes)],
             [*requirements, NoRowsSince(table=table.uuid, ts=lookup.ts, partitions=scope)],
@@ -55,7 +55,7 @@ def commit_upserts(
     rebase(work.id, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
 
 
-def _resolved(services: Services, table: TableDef, txn: int, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
+def _resolved(services: Services, table: TableDef, work: Work, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
     """Resolve here where there is little to read, else on a worker."""
     if lookup.bytes <= UPSERT_HERE_BYTES_MAX:
         return resolve_all(lookup.requests, attempt=0)
@@ -64,8 +64,10 @@ def _resolved(services: Services, table: TableDef, txn: int, lookup: UpsertLooku
         warehouse=QUERY_WAREHOUSE,
         table=full_name(table),
         payload=msgspec.msgpack.encode(ResolveTask(requests=lookup.requests)),
-        txn=txn,
+        txn=work.id,
         input_bytes=lookup.bytes,
     )
+    work.tasks_began()
     result = services.dispatcher.run(spec)
+    work.tasks_ended()
     return msgspec.msgpack.decode(result.payload, type=ResolveResult).changes

@@ -193,7 +193,7 @@ class _Change:
         if number:
             snapshot = self._look_again(work.txn, task=first_task - 1)
         if snapshot.parts:
-            self._written += self._found(work.txn, snapshot, first_task)
+            self._written += self._found(work, snapshot, first_task)
         if not self._written:
             return
         try:
@@ -220,7 +220,7 @@ class _Change:
         check_no_ranges(snapshot, [name for name, _ in self._checked.assignments])
         return snapshot
 
-    def _found(self, txn: Txn, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
+    def _found(self, work: Work, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
         """Write the changes of the rows in the snapshot's parts, to files that nobody knows yet."""
         self._known |= {part.file.name: part.name for part in snapshot.parts}
         self._seen |= newest_changes(snapshot)
@@ -230,7 +230,7 @@ class _Change:
             predicate=self._checked.predicate,
             assignments=self._checked.assignments,
             columns=self._checked.columns,
-            txn=txn.id,
+            txn=work.id,
             first_task=first_task,
             tasks_max=TASKS_MAX,
         )
@@ -240,12 +240,14 @@ class _Change:
             warehouse=warehouse_of_write(self._call, self._table),
             table=full_name(self._table),
             payload=msgspec.msgpack.encode(task),
-            txn=txn.id,
+            txn=work.id,
             input_bytes=snapshot.bytes,
             rows=snapshot.rows,
         )
+        work.tasks_began()
         with naming(partial(named, self._services.damage, snapshot)):
             payload = dispatcher.run(spec).payload
+        work.tasks_ended()
         return list(msgspec.msgpack.decode(payload, type=ChangeResult).written)
 
     def _updates(self, written: Sequence[WrittenDelta]) -> list[AddDelta]:

@@ -7,14 +7,14 @@ beside a part's file goes before it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
-from tilth.model.txn import Txn
+from tilth.model.txn import FileRun, Txn, read_file_name
 from tilth.storage.errors import FilesLeftError, StoreAwayError
 from tilth.storage.store.paths import (
     EXTENSIONS,
@@ -32,46 +32,76 @@ from tilth.storage.store.stores import store_of
 
 #: Attempts of a task that are looked for; Spark gives up after fewer.
 ATTEMPTS_MAX = 8
-
-
-#: What a name says: transaction, task, attempt, how many files its attempt wrote before, extension.
-_NAME = re.compile(r"(\d+)-(\d+)\.(\d+)-(\d+)\.(\w+)")
 #: The files that one attempt of a task wrote with one extension: named by a number, from 0 without a hole.
 _Run = tuple[int, int, str]
 
 
-def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
-    """Remove the files that the transaction's tasks may have left, but for those named in `keep`; return how many, as
-    far as the store knows.
+@dataclass(frozen=True, slots=True)
+class LeftNames:
+    """What a transaction's tasks may have left, by name."""
 
-    For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
-    committed, to rid the table of what failed attempts left. `also`: what an earlier FilesLeftError named.
+    #: Names of the files that are found no more by counting once others are gone, and how far each run goes.
+    runs: tuple[FileRun, ...]
+    #: By root: what is to be removed, from the last file of each run to its first.
+    paths: Mapping[StoreRoot, Sequence[str]]
+
+    def remove(self) -> int:
+        """Remove these; return how many, as far as the store knows. Raises FilesLeftError where some stay."""
+        removals = {place: store_of(place).remove(each) for place, each in self.paths.items()}
+        failed = [place for place, removal in removals.items() if removal.failed]
+        if failed:
+            raise _left([(place, self.paths[place], removals[place]) for place in failed])
+        return sum(not path.endswith(SIDECAR_EXTENSIONS) for each in removals.values() for path in each.found)
+
+
+def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
+    """Remove what `count_left` finds; return how many files, as far as the store knows.
+
     Raises FilesLeftError where some could not be removed.
     """
+    return count_left(root, txn, keep=keep, also=also).remove()
+
+
+def count_left(
+    root: Roots,
+    txn: Txn,
+    *,
+    keep: Collection[str] = (),
+    also: Sequence[str] = (),
+    runs: Sequence[FileRun] = (),
+) -> LeftNames:
+    """Find the files that the transaction's tasks may have left, but for those named in `keep`.
+
+    For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
+    committed, to rid the table of what failed attempts left. `also`: what an earlier FilesLeftError named; `runs`: what
+    an earlier count found, for files that came since have higher numbers than those that are gone.
+    Raises StoreAwayError: what is not counted in all replicas may be forgotten.
+    """
     paths: dict[StoreRoot, list[str]] = {}
+    found: list[FileRun] = []
     for path in also:
         paths.setdefault(root.of(table_of(path)), []).append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
-        runs = [
+        each_run = [
             (task, attempt, extension)
             for task in range(output.tasks)
             for attempt in range(ATTEMPTS_MAX)
             for extension in EXTENSIONS
         ]
-        kept = _kept(txn.id, keep)
-        counts = _kept_counts(folder, runs, kept) or _counts(folder, txn.id, runs, kept)
-        names = [name for run, count in zip(runs, counts, strict=True) for name in _names(txn.id, run, count, keep)]
-        paths.setdefault(folder.root, []).extend(folder.key(name) for name in names)
+        known = {(run.task, run.attempt, run.extension): run.files for run in runs if run.table == output.table}
+        least = _least(folder, each_run, _kept(txn.id, keep))
+        counts = _counts(folder, txn.id, each_run, least, known)
+        for run, count in zip(each_run, counts, strict=True):
+            if count > least[run]:
+                task, attempt, extension = run
+                found.append(FileRun(table=output.table, task=task, attempt=attempt, extension=extension, files=count))
+            paths.setdefault(folder.root, []).extend(folder.key(name) for name in _names(txn.id, run, count, keep))
     for place in paths:
         # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
         if reason := away_reason(place):
             raise StoreAwayError(reason, file=str(place))
-    removals = {place: store_of(place).remove(each) for place, each in paths.items()}
-    failed = [place for place, removal in removals.items() if removal.failed]
-    if failed:
-        raise _left([(place, paths[place], removals[place]) for place in failed])
-    return sum(not path.endswith(SIDECAR_EXTENSIONS) for each in removals.values() for path in each.found)
+    return LeftNames(tuple(found), paths)
 
 
 def _left(removals: Sequence[tuple[StoreRoot, Sequence[str], Removal]]) -> FilesLeftError:
@@ -119,35 +149,36 @@ def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
     """Return for each run with files that are kept a number that is greater than theirs."""
     above: dict[_Run, int] = {}
     for name in keep:
-        found = _NAME.fullmatch(name)
-        if found is not None and int(found[1]) == txn:
-            run = int(found[2]), int(found[3]), found[5]
-            above[run] = max(above.get(run, 0), int(found[4]) + 1)
+        found = read_file_name(name)
+        if found is not None and found.txn == txn:
+            run = found.task, found.attempt, found.extension
+            above[run] = max(above.get(run, 0), found.n + 1)
     return above
 
 
-def _kept_counts(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> list[int]:
-    """Return a number that no file of the runs has or exceeds where it is known without a question; else none.
+def _least(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> dict[_Run, int]:
+    """Return for each run how many names are removed whether they are there or not.
 
-    Of a transaction that landed: its tasks wrote what is kept, and what failed attempts of theirs wrote is about as
-    much. On a disk a question is free, and its answer exact.
+    Files that are kept may have left their table since: a hole that one of them has left hides nothing behind it.
     """
     blind = store_of(folder.root).blind_names
-    if not blind or not kept:
-        return []
-    return [max(kept.values()) + blind] * len(runs)
+    # Of a transaction that landed: its tasks wrote what is kept, and what failed attempts wrote is about as much.
+    above = max(kept.values(), default=0) if blind else 0
+    return {run: max(above + blind, kept.get(run, 0)) for run in runs}
 
 
-def _counts(folder: Folder, txn: int, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> list[int]:
+def _counts(
+    folder: Folder, txn: int, runs: Sequence[_Run], least: Mapping[_Run, int], known: Mapping[_Run, int]
+) -> list[int]:
     """Return for each run a number that none of its files has or exceeds.
 
-    Where a look costs a request, the first names are not looked for: they are removed whether they are there or not.
-    Files that are kept may have left their table since: a hole that one of them has left hides nothing behind it.
+    On a disk a question is free, and its answer exact; where it costs a request, none is asked beyond what is removed
+    in any case, if that follows from files that are kept.
     """
     store = store_of(folder.root)
     step = max(1, store.blind_names)
-    counts = [max(store.blind_names, kept.get(run, 0)) for run in runs]
-    growing = list(range(len(runs)))
+    counts = [max(least[run], known.get(run, 0)) for run in runs]
+    growing = [place for place, run in enumerate(runs) if not store.blind_names or least[run] == store.blind_names]
     while growing:
         paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
         growing = [place for place, is_there in zip(growing, store.exist(paths), strict=True) if is_there]

@@ -1,0 +1,73 @@
+"""Tombstones: transactions that have ended and whose tasks may still write, and which files of a transaction may go.
+
+Covers: the records. Does not cover: when files are removed again (tilth.maintenance).
+Always holds: a tombstone is of a transaction that can never commit any more, or names the files that its commit made
+true; of a transaction that runs, or has landed without a note, no file may go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import TypeVar
+
+from tilth.base.clock import Clock
+from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all
+from tilth.model.txn import Tombstone, TxnState
+
+T = TypeVar("T")
+
+
+class Tombstones:
+    """`catalog.transactions.tombstones`. For any thread."""
+
+    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+        self._clock = clock
+        self._kv = kv
+
+    def all(self) -> list[Tombstone]:
+        """Return all, oldest transaction first."""
+        return list(read_all(self._kv, codec.TOMBSTONES, Space.TOMBSTONE))
+
+    def get(self, txn_id: int) -> Tombstone | None:
+        with self._kv.view() as view:
+            return read(view, pack(Space.TOMBSTONE, txn_id), codec.TOMBSTONES)
+
+    def put(self, tombstones: Iterable[Tombstone], *, over: Collection[int] = ()) -> None:
+        """Write these, and remove those of the transactions in `over`."""
+        puts = {pack(Space.TOMBSTONE, each.txn.id): codec.TOMBSTONES.encode(each) for each in tombstones}
+        for batch in _batches(puts.items()):
+            self._write(Plan(result=None, puts=dict(batch)))
+        for gone in _batches(pack(Space.TOMBSTONE, txn_id) for txn_id in over):
+            self._write(Plan(result=None, deletes=gone))
+
+    def kept(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
+        """Return the names that must stay where files of the transaction are removed, `keep` among them; None: nothing
+        of it may go, for it runs, or has landed and nobody has noted which of its files are needed.
+        """
+        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE)
+        running, finished, unswept, tombstone = (pack(space, txn_id) for space in spaces)
+        with self._kv.view([running, finished, unswept, tombstone]) as view:
+            txn = read(view, running, codec.OPEN_TXNS)
+            if txn is not None and txn.state is TxnState.RUNNING:
+                return None
+            has_landed = view.get(finished) is not None
+            note = read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES)
+        if note is None:
+            return None if has_landed else frozenset(keep)
+        return frozenset(keep).union(note.keep)
+
+    def _write(self, planned: Plan[None]) -> None:
+        def plan(_: ReadView) -> Plan[None]:
+            return planned
+
+        change(self._kv, self._clock, plan)
+
+
+def _batches(items: Iterable[T]) -> Iterable[list[T]]:
+    left = iter(items)
+    while batch := list(islice(left, REMOVE_BATCH)):
+        yield batch

@@ -1,0 +1,263 @@
+"""Ends of transactions that nobody works on, and the files of those that ended: now, and when a task writes late.
+
+Covers: aborting what is lost, removing files of aborted transactions and of attempts that failed, tombstones. Does not
+cover: how files are found (storage/store/cleaner.py), tables and old records (cleaner.py).
+Always holds: a transaction's files go only after its record says that it can never commit, or landed without them, as
+the note that came with its commit says (`transactions.unswept`). A server leaves alone what another one that lives
+works on; one of them, the steward, cleans up after those that are gone.
+
+A task may outlive its transaction: on a worker that stood still or was cut off, on an executor of a cluster that nobody
+reaches. What it writes then has the names that follow from the transaction, so they are removed again, in growing gaps,
+for a day: until then a *tombstone* is kept. There is none where all tasks have reported their end.
+
+    aborted ---grace---.                     .--gap--.
+                       +--> files go, tombstone      |--all gaps--> forgotten
+    landed, noted -----'                     '-------'
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.hybrid import milliseconds
+from tilth.base.logs import Log
+from tilth.catalog import Catalog, TxnFinishedError, TxnNotFoundError
+from tilth.maintenance.work.left_files import sweep_again
+from tilth.model.server import STEWARD, server_of
+from tilth.model.txn import FileRun, Tombstone, Txn, TxnState, UnsweptTxn
+from tilth.storage import Roots, away_reason
+
+#: A running transaction that nobody works on is lost after this.
+LOST_AFTER_MS = 600_000
+#: Between an abort and the first removal: a task that is being killed may still write.
+GRACE_MS = 15_000
+#: Between the removals that follow; a day together.
+GAPS_MS = (60_000, 240_000, 900_000, 2_700_000, 7_200_000, 21_600_000, 54_000_000)
+#: Between two looks at the tombstones.
+TOMBSTONES_PERIOD_MS = 60_000
+#: Removals of one look; the others are made by the next one.
+LATE_SWEEPS_MAX = 200
+#: Beyond these the oldest tombstones are forgotten.
+TOMBSTONES_MAX = 20_000
+
+_log = Log("maintenance")
+
+
+class EndedTxns:
+    """Transactions of one server's cleaner; `start` once, then `tick` now and then, from one thread."""
+
+    def __init__(
+        self, clock: Clock, catalog: Catalog, root: Roots, *, grace_ms: int, hosts: Callable[[str], bool]
+    ) -> None:
+        self._clock = clock
+        self._catalog = catalog
+        self._root = root
+        self._hosts = hosts
+        #: What was begun before is of an earlier process, unless it is of another server that lives.
+        self._began = catalog.clock.now()
+        self._grace_ms = grace_ms
+        #: When an aborted transaction was first seen, by the monotonic clock as all waits of this process.
+        self._aborted_seconds: dict[int, float] = {}
+        #: When one that landed was first seen with files that nobody removes.
+        self._unswept_seconds: dict[int, float] = {}
+        #: When the tombstones were last read; None: never.
+        self._looked_seconds: float | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> int:
+        """End what an earlier run left; return how many transactions."""
+        # First, for a transaction that begins meanwhile is of one that lives.
+        unfinished = self._catalog.transactions.unfinished()
+        unswept = self._catalog.transactions.unswept()
+        living = self._others()
+        left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
+        for txn in left:
+            self._abort(txn.id, "the server ended before it committed")
+            # Where its storage is away, later. A worker may not know yet that the server has ended: hence a tombstone.
+            self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
+        for each in unswept:
+            if each.txn.id < self._began and each.txn.server not in living and not each.may_write_on:
+                self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
+        return len(left)
+
+    def tick(self, now_ms: int) -> None:
+        """One round; one that fails stops no other."""
+        self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
+        self._guarded("sweep_transactions", 0, self._sweep_transactions)
+        if self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS):
+            self._guarded("sweep_late_files", 0, partial(self._look_at_tombstones, now_ms))
+
+    # --- aborted ---
+
+    def _clean_transactions(self, unfinished: Sequence[Txn], now_ms: int) -> None:
+        live, unsettled = self._catalog.transactions.live(), self._catalog.transactions.unsettled()
+        waiting: dict[str, str] = {}
+        others = self._others() if unfinished else set()
+        ids = {txn.id for txn in unfinished}
+        self._aborted_seconds = {txn: seen for txn, seen in self._aborted_seconds.items() if txn in ids}
+        for txn in unfinished:
+            if txn.server in others:
+                continue
+            is_own = txn.server == self._catalog.server or txn.id in live
+            if not is_own and not self._hosts(STEWARD):
+                continue
+            if txn.state is TxnState.ABORTED and self._away(txn, waiting):
+                continue
+            work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
+            if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
+                work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
+            self._guarded("clean_transaction", txn.id, work)
+
+    def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
+        if txn.state is TxnState.RUNNING:
+            if txn.id in unsettled:
+                self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
+            elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
+                self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
+            return
+        since = self._aborted_seconds.setdefault(txn.id, self._clock.monotonic())
+        if self._have_passed(since, self._grace_ms):
+            self._remove(txn)
+
+    def _abort(self, txn_id: int, reason: str) -> None:
+        try:
+            self._catalog.transactions.abort(txn_id, reason)
+        except (TxnFinishedError, TxnNotFoundError) as error:
+            # It was ended by its actor between the look and now.
+            _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
+
+    def _remove(self, txn: Txn) -> None:
+        transactions = self._catalog.transactions
+        with self._lock:
+            if transactions.resolve(txn.id) is not TxnState.ABORTED:
+                return
+            files = 0
+            if not transactions.is_cleaned(txn.id):
+                files = self._sweep_and_bury(txn, ())
+            transactions.forget(txn.id)
+        _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
+
+    # --- landed ---
+
+    def _sweep_transactions(self) -> None:
+        """Remove what failed tries have left of transactions that landed and that nobody else does it for."""
+        transactions = self._catalog.transactions
+        transactions.forget_swept()
+        # In this order: what has landed is live until it is swept.
+        unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
+        ids = {each.txn.id for each in unswept}
+        self._unswept_seconds = {txn: seen for txn, seen in self._unswept_seconds.items() if txn in ids}
+        left = [each for each in unswept if each.txn.id not in live | swept]
+        others = self._others() if left else set()
+        waiting: dict[str, str] = {}
+        for each in left:
+            is_own = each.txn.server == self._catalog.server
+            if self._away(each.txn, waiting):
+                continue
+            if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
+                continue
+            since = self._unswept_seconds.setdefault(each.txn.id, self._clock.monotonic())
+            if not each.may_write_on or self._have_passed(since, self._grace_ms):
+                self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
+
+    def _sweep(self, unswept: UnsweptTxn) -> None:
+        txn = unswept.txn
+        with self._lock:
+            if unswept.may_write_on:
+                files = self._sweep_and_bury(txn, unswept.keep)
+            else:
+                files = sweep_again(self._catalog, self._root, txn, keep=unswept.keep)
+            self._catalog.transactions.sweep_done(txn.id)
+        _log.info("transaction_swept", cause_id=str(txn.id), actor=txn.actor, files=files)
+
+    # --- what tasks write later ---
+
+    def _sweep_and_bury(self, txn: Txn, keep: tuple[str, ...]) -> int:
+        """Remove the files of a transaction whose tasks may write on, under a tombstone of it."""
+        tombstones = self._catalog.transactions.tombstones
+        found = tombstones.get(txn.id)
+        now_ms = self._clock.now_ms()
+        tombstone = found or Tombstone(txn=txn, keep=keep, since_ms=now_ms, due_ms=now_ms + GAPS_MS[0])
+
+        def counted(runs: tuple[FileRun, ...]) -> None:
+            if txn.outputs and (found is None or runs != found.runs):
+                tombstones.put([replace(tombstone, runs=runs)])
+
+        return sweep_again(self._catalog, self._root, txn, keep=keep, runs=tombstone.runs, counted=counted)
+
+    def _look_at_tombstones(self, now_ms: int) -> None:
+        tombstones = self._catalog.transactions.tombstones
+        known = tombstones.all()
+        over = [each.txn.id for each in known[: max(0, len(known) - TOMBSTONES_MAX)]]
+        if over:
+            hint = "SYSTEM CHECK FILES finds what their tasks may still write"
+            _log.warning("tombstones_forgotten", count=len(over), count_max=TOMBSTONES_MAX, hint=hint)
+        due = [each for each in known[len(over) :] if _is_due(each, now_ms)]
+        waiting: dict[str, str] = {}
+        swept: list[Tombstone] = []
+        for each in due[:LATE_SWEEPS_MAX]:
+            if not self._away(each.txn, waiting):
+                self._guarded("sweep_late_files", each.txn.id, partial(self._sweep_late, each, now_ms, swept))
+        over += [each.txn.id for each in swept if each.sweeps == len(GAPS_MS)]
+        tombstones.put([each for each in swept if each.sweeps < len(GAPS_MS)], over=over)
+        if len(due) <= LATE_SWEEPS_MAX:
+            self._looked_seconds = self._clock.monotonic()
+
+    def _sweep_late(self, tombstone: Tombstone, now_ms: int, swept: list[Tombstone]) -> None:
+        """Remove what has come since the last removal; add what the tombstone is afterwards to `swept`."""
+        tombstones, txn = self._catalog.transactions.tombstones, tombstone.txn
+        now = tombstone
+
+        def counted(runs: tuple[FileRun, ...]) -> None:
+            nonlocal now
+            if runs != tombstone.runs:
+                # Before the files go that lead to those behind them.
+                now = replace(tombstone, runs=runs)
+                tombstones.put([now])
+
+        with self._lock:
+            files = sweep_again(
+                self._catalog, self._root, txn, keep=tombstone.keep, runs=tombstone.runs, counted=counted
+            )
+        sweeps = tombstone.sweeps + 1
+        due_ms = now_ms + (GAPS_MS[sweeps] if sweeps < len(GAPS_MS) else 0)
+        swept.append(replace(now, sweeps=sweeps, due_ms=due_ms))
+        if files:
+            seconds = (now_ms - tombstone.since_ms) // 1000
+            _log.warning("late_files_removed", cause_id=str(txn.id), actor=txn.actor, files=files, seconds=seconds)
+
+    # --- shared ---
+
+    def _away(self, txn: Txn, known: dict[str, str]) -> bool:
+        """Return whether a replica of its tables is away, for then no file of it is known to be gone; say so once."""
+        for output in txn.outputs:
+            if output.table not in known:
+                storage = self._catalog.storage_of(output.table)
+                reason = known[output.table] = "" if storage is None else away_reason(self._root.of(output.table))
+                if reason:
+                    _log.info("removals_wait", table=output.table, reason=reason)
+        return any(known[output.table] for output in txn.outputs)
+
+    def _have_passed(self, since: float | None, ms: int) -> bool:
+        return since is None or self._clock.monotonic() - since >= ms / 1000
+
+    def _others(self) -> set[str]:
+        """Return the ids of other servers that live."""
+        return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
+
+    def _guarded(self, action: str, txn_id: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (TilthError, OSError) as error:
+            _log.warning(f"{action}_failed", cause_id=str(txn_id or "-"), reason=error)
+
+
+def _is_due(tombstone: Tombstone, now_ms: int) -> bool:
+    """Return whether the next removal is due; one that is farther away than any gap was set by a wrong clock."""
+    return not 0 < tombstone.due_ms - now_ms <= GAPS_MS[-1]

@@ -1,0 +1,286 @@
+"""Tasks that write files when their transaction has ended: these go too, and nothing that a commit has named.
+
+The world is that of test_unswept.py: a real folder, a catalog in memory, a clock that is moved.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.maintenance.test_unswept import NoStorage, Server
+from tilth.base.errors import UnavailableError
+from tilth.base.rand import new_rng
+from tilth.catalog import InsertPart, TxnAbortedError, TxnNotFoundError, Work
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
+from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
+from tilth.model.txn import TxnOutput, TxnState
+from tilth.storage import local_root
+from tilth.testing import Fault, FaultyKV
+
+DAY_SECONDS = 86_400
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    made = Server(tmp_path)
+    made.is_away = False
+    made.folder.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def other(server: Server, tmp_path: Path) -> Server:
+    """Another server of the same catalog; it is not the steward."""
+    made = Server(tmp_path, server)
+    made.is_steward = made.is_away = False
+    return made
+
+
+def begin(server: Server, *, may_retry: bool = True) -> Work:
+    return server.catalog.transactions.work("merge", outputs=[TxnOutput(table=server.t, tasks=2)], may_retry=may_retry)
+
+
+def write(server: Server, txn: object, *names: str) -> None:
+    for name in names:
+        (server.folder / f"{txn}-{name}").touch()
+
+
+def buried(server: Server) -> list[str]:
+    return [str(each.txn.id) for each in server.catalog.transactions.tombstones.all()]
+
+
+def pass_time(server: Server, seconds: float, *, steps: int = 20) -> None:
+    for _ in range(steps):
+        server.tick(seconds / steps)
+
+
+def removals(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Transactions whose files the cleaner removes from now on."""
+    found: list[int] = []
+
+    def counting(*given: Any, **named: Any) -> int:
+        found.append(given[2].id)
+        return sweep_again(*given, **named)
+
+    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", counting)
+    return found
+
+
+@pytest.mark.parametrize("late_seconds", [1, 35, 3600, DAY_SECONDS - 3600])
+def test_what_a_task_writes_after_its_server_was_ended_goes(server: Server, other: Server, late_seconds: int) -> None:
+    work = begin(other)
+    server.catalog.servers.end(other.record)
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    pass_time(server, late_seconds)
+    write(server, work.id, "0.0-0.parquet", "0.0-0.filter", "1.0-0.arrow")
+    # Its process is back under another name.
+    other.open("s2")
+    with pytest.raises((TxnAbortedError, TxnNotFoundError)), work:
+        work.commit([InsertPart(table=server.t, written=server.written())])
+    pass_time(server, 2 * DAY_SECONDS, steps=200)
+    assert (server.files_of(str(work.id)), buried(server)) == ([], [])
+
+
+def test_what_comes_after_a_start_goes(server: Server) -> None:
+    """The worker of a server that died hears of it a moment later than the next process removes its files."""
+    work = begin(server)
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    assert server.cleaner.start() == 1
+    assert server.catalog.transactions.unfinished() == []
+    write(server, work.id, "0.0-0.parquet")
+    pass_time(server, 2 * GAPS_MS[0] / 1000)
+    assert server.files_of(str(work.id)) == []
+    assert buried(server) == [str(work.id)]
+
+
+def test_late_files_are_removed_with_growing_gaps_and_then_nothing_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    found = removals(server, monkeypatch)
+    pass_time(server, 3 * DAY_SECONDS, steps=3000)
+    assert len(found) == 1 + len(GAPS_MS)
+    assert DAY_SECONDS * 1000 <= sum(GAPS_MS) <= 1.1 * DAY_SECONDS * 1000
+    assert (buried(server), server.catalog.transactions.unfinished()) == ([], [])
+
+
+def test_tasks_that_have_all_ended_need_no_tombstone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = removals(server, monkeypatch)
+    work = begin(server)
+    write(server, work.id, "0.0-0.parquet")
+    work.tasks_ended()
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("refused")
+    landed = server.land("0.1-0.parquet")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    assert (server.files_of(str(work.id)), server.files_of(landed)) == ([], ["0.0-0.parquet"])
+    assert (found, buried(server), server.catalog.transactions.unfinished()) == ([], [], [])
+
+
+def test_files_behind_those_that_are_gone_are_found(server: Server) -> None:
+    """The task had written three when they were removed, and goes on behind them."""
+    work = begin(server)
+    write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    assert server.files_of(str(work.id)) == []
+    for start in (3, 40):
+        write(server, work.id, *(f"0.0-{n}.parquet" for n in range(start, 40)))
+        pass_time(server, 300)
+        assert server.files_of(str(work.id)) == []
+
+
+def test_files_behind_those_that_are_gone_are_found_after_a_death_in_between(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The count is kept before the first file goes."""
+
+    def away(txn: int) -> None:
+        raise UnavailableError("the catalog is away")
+
+    work = begin(server)
+    write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            server.catalog.transactions, "forget", lambda _: (_ for _ in ()).throw(UnavailableError("gone"))
+        )
+        server.tick(GRACE_MS / 1000)
+    assert [each.state for each in server.catalog.transactions.unfinished()] == [TxnState.ABORTED]
+    write(server, work.id, "0.0-3.parquet")
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    server.cleaner.start()
+    assert (server.files_of(str(work.id)), server.catalog.transactions.unfinished()) == ([], [])
+
+
+def test_late_files_of_one_that_landed_go_and_what_it_named_stays(server: Server) -> None:
+    txn = server.land("0.1-0.parquet", may_write_on=True)
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    assert (server.files_of(txn), buried(server)) == (["0.0-0.parquet"], [txn])
+    server.tick()
+    assert server.notes() == []
+    write(server, txn, "0.1-1.parquet", "1.1-0.arrow")
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    server.cleaner.start()
+    pass_time(server, 2 * GAPS_MS[0] / 1000)
+    assert server.files_of(txn) == ["0.0-0.parquet"]
+    pass_time(server, 3 * DAY_SECONDS, steps=200)
+    assert (server.files_of(txn), buried(server)) == (["0.0-0.parquet"], [])
+
+
+def test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed(server: Server) -> None:
+    """Whoever takes it for aborted: the record says what it is."""
+    running = begin(server)
+    write(server, running.id, "0.0-0.parquet")
+    txn = int(server.land())
+    server.tick()
+    for each in (running.txn, replace(running.txn, id=txn)):
+        assert sweep_transaction(server.catalog, local_root(server.root), each) == 0
+        assert server.files_of(str(each.id)) == ["0.0-0.parquet"]
+
+
+def test_the_note_says_what_stays_whoever_removes(server: Server) -> None:
+    txn = int(server.land("0.1-0.parquet", may_write_on=True))
+    [note] = server.catalog.transactions.unswept()
+    assert sweep_transaction(server.catalog, local_root(server.root), note.txn) == 1
+    assert server.files_of(str(txn)) == ["0.0-0.parquet"]
+
+
+def test_a_storage_that_is_away_takes_no_removal_from_the_tombstone(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    write(server, work.id, "0.0-0.parquet")
+    with monkeypatch.context() as patched:
+        patched.setattr("tilth.maintenance.work.ended.away_reason", lambda _: "a replica is away")
+        pass_time(server, 3 * DAY_SECONDS)
+    assert (server.files_of(str(work.id)), buried(server)) == (["0.0-0.parquet"], [str(work.id)])
+    pass_time(server, 120)
+    assert server.files_of(str(work.id)) == []
+
+
+def test_the_tombstone_of_a_table_that_is_gone_goes_too(server: Server) -> None:
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    assert buried(server) == [str(work.id)]
+    server.cleaner = Cleaner(server.clock, server.catalog, NoStorage(), dropped_kept_ms=86_400_000)
+    server.catalog.tables.drop(server.t)
+    server.catalog.tables.forget(server.t)
+    pass_time(server, 3 * DAY_SECONDS, steps=200)
+    assert buried(server) == []
+
+
+def test_a_tombstone_that_a_clock_ahead_has_written_is_due_now(server: Server) -> None:
+    server.clock.advance(400 * DAY_SECONDS)
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    write(server, work.id, "0.0-0.parquet")
+    server.clock.set_now_ms(server.clock.now_ms() - 400_000 * DAY_SECONDS)
+    server.clock.advance(60)
+    server.tick()
+    assert server.files_of(str(work.id)) == []
+
+
+def test_the_oldest_tombstones_are_forgotten_beyond_a_bound(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilth.maintenance.work.ended.TOMBSTONES_MAX", 3)
+    monkeypatch.setattr("tilth.maintenance.work.ended.LATE_SWEEPS_MAX", 2)
+    works = [begin(server) for _ in range(5)]
+    for work in works:
+        with pytest.raises(RuntimeError), work:
+            raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    assert len(buried(server)) == 5
+    for work in works[2:]:
+        write(server, work.id, "0.0-0.parquet")
+    server.tick(60)
+    assert buried(server) == [str(work.id) for work in works[2:]]
+    # All of them are due, and each round removes the files of some.
+    server.tick(1)
+    assert [server.files_of(str(work.id)) for work in works] == [[]] * 5
+
+
+def test_answers_that_are_lost_leave_no_file(server: Server) -> None:
+    """Each commit of the cleaner loses its answer once."""
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    write(server, work.id, "0.0-0.parquet")
+    faulty = FaultyKV(server.kv, new_rng(1))
+    server.kv = faulty
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    for _ in range(3):
+        faulty.plan_commits(Fault.ANSWER_LOST, Fault.ANSWER_LOST)
+        server.tick(GRACE_MS / 1000)
+        write(server, work.id, "1.0-0.parquet")
+        pass_time(server, 400)
+    pass_time(server, 2 * DAY_SECONDS, steps=200)
+    assert (server.files_of(str(work.id)), buried(server)) == ([], [])
