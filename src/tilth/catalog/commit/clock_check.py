@@ -86,23 +86,28 @@ class ClockCheck:
 
     def check_removal(self) -> None:
         """Make sure that something may be removed because of its age. Raises ClockSkewError."""
-        error = self.error()
+        error = self.removal_error()
         if error is not None:
             raise error
-        if self._bound_ms is not None:
-            return
+
+    def removal_error(self) -> ClockSkewError | None:
+        """Return why nothing may be removed because of its age; None: it may."""
+        error = self.error()
+        if error is not None or self._bound_ms is not None:
+            return error
         jump_ms = self._jump_ms()
         self._reading = self._read()
         if jump_ms > JUMP_MS_MAX:
             self._begin_quarantine(f"the clock of this machine has jumped {jump_ms / 1000:.0f} s ahead")
         left = self._quarantine_until - self._clock.monotonic()
-        if left > 0:
-            raise ClockSkewError(
-                "nothing is removed for its age until the clock had time to be set right",
-                reason=self._quarantine_reason,
-                seconds_left=round(left),
-                hint="check the date of this machine",
-            )
+        if left <= 0:
+            return None
+        return ClockSkewError(
+            "nothing is removed for its age until the clock had time to be set right",
+            reason=self._quarantine_reason,
+            seconds_left=round(left),
+            hint="check the date of this machine",
+        )
 
     def _begin_quarantine(self, reason: str) -> None:
         self._quarantine_until = self._clock.monotonic() + QUARANTINE_SECONDS

@@ -60,6 +60,10 @@ class GcOp(DutyOp):
             self._gc.ask(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True
 
+    def held_back(self) -> str:
+        error = self._table.catalog.clock_check.removal_error()
+        return "" if error is None else str(error)
+
     def worth(self) -> OpStats:
         # How much is known after the look only; something is enough to be considered.
         size = max(1, self._gc.retained())
@@ -96,6 +100,9 @@ class GcOp(DutyOp):
         return done.report()
 
     def _run(self, done: Round) -> str:
+        if not done.is_command:
+            # Whoever gives a command has looked at the clock; that of the background may have jumped since its choice.
+            self._table.catalog.clock_check.check_removal()
         try:
             with self._round, self._counters.run(self.kind):
                 return self._gc.run(done)

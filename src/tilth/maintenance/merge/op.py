@@ -336,6 +336,7 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         self._clock = context.server.clock
+        self._clock_check = context.server.catalog.clock_check
         self._root = context.server.root
         self._watch = context.watch
         self._choice = choice
@@ -383,7 +384,9 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
         layout = layout_of(definition, self._root, sources[0].schema)
         ttl = self._choice.ttl
         expired: Expiry | None = None
-        if ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns):
+        has_ttl = ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns)
+        # By a clock in doubt no row is old: the merge leaves them all in.
+        if ttl is not None and has_ttl and self._clock_check.removal_error() is None:
             expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
         return MergeTask(
             layout=layout,

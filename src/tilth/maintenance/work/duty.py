@@ -100,6 +100,10 @@ class DutyOp(ABC):
     def begin(self, now_ms: int) -> None:  # noqa: B027  # most have nothing to do
         """Do what comes before the first look."""
 
+    def held_back(self) -> str:
+        """Return why no round of the background may run now, whatever is due; empty: one may."""
+        return ""
+
     @abstractmethod
     def worth(self) -> OpStats:
         """Return the statistics of a round that could run now."""
@@ -160,6 +164,8 @@ class DutyOp(ABC):
         self.duty.look(now_ms)
         if self.duty.due_ms() > now_ms:
             return OpStats.idle(self.duty.waits() or "nothing is due")
+        if reason := self.held_back():
+            return OpStats.idle(reason)
         return self.worth()
 
     def prepare(self) -> Prepared | NotPrepared:
@@ -192,7 +198,7 @@ class DutyOp(ABC):
             waiting=int(not self._switched_off_by and self.duty.due_ms() <= now_ms),
             failure=self._failure,
             running_reason="a round is running",
-            waiting_reason="a round is due and waits for a free thread",
+            waiting_reason=self.held_back() or "a round is due and waits for a free thread",
             idle_reason=self.duty.waits() or self.last_reason,
         )
         if self._switched_off_by:
