@@ -75,3 +75,24 @@ def test_paths_stay_paths_where_they_are_local() -> None:
         if argument.arg in ("root", "folder") and ast.unparse(argument.annotation or ast.Name("Any")) == "str"
     ]
     assert faults == []
+
+
+def test_nothing_that_comes_from_elsewhere_is_run() -> None:
+    """Bytes of a file or of another process are values: no module has what makes code of them."""
+    modules = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "code", "runpy"}
+    calls = {"eval", "exec", "compile", "__import__"}
+    faults = []
+    for path in python_files(PACKAGE):
+        for node in ast.walk(tree_of(path)):
+            match node:
+                case ast.Import(names=names):
+                    found = {each.name.partition(".")[0] for each in names} & modules
+                case ast.ImportFrom(module=str(module), level=0):
+                    found = {module.rpartition(".")[2], *(each.name for each in node.names)} & modules
+                    found |= {module.partition(".")[0]} & modules
+                case ast.Call(func=ast.Name(id=name)):
+                    found = {name} & calls
+                case _:
+                    found = set()
+            faults += [f"{place(path, node)} {name}" for name in found]
+    assert faults == []

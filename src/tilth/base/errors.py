@@ -62,7 +62,7 @@ class TilthError(Exception):
         return [f"{self.code}: {self.message}", *([f"  what to do: {self.hint}"] if self.hint else [])]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        """Pickle the error with its facts: errors cross process borders (Spark tasks)."""
+        """Pickle the error with its facts, for users who send it to other processes of their own."""
         return _rebuild, (type(self), self.message, self.hint, self.facts)
 
 

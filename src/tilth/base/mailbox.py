@@ -1,38 +1,45 @@
-"""Answers of tasks that run in other processes: a value, or an error with its type, code, facts and hint.
+"""A mailbox for tasks in the middle of a plan: their rows go to other tasks, so they leave their answers in files.
 
-Covers: answers as bytes; a mailbox for tasks whose rows go elsewhere, so that they cannot return an answer. Does not
-cover: running tasks (warehouse/session/spark.py).
-Always holds: an answer counts once, however often its task was tried; an error of one try is not forgotten.
+Covers: one file for each answer, as bytes. Does not cover: the form of answers (model/answer.py), running tasks
+(warehouse/session/spark.py).
+Always holds: a letter is whole or not there; only regular files with the names of letters are read, up to a size.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
+import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from tilth.base.errors import TilthError
+from tilth.base.units import MIB
 
+#: No answer of a task is larger: facts about files and ranges of offsets.
+ANSWER_BYTES_MAX = 256 * MIB
 _BEING_WRITTEN = ".part"
+_NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+#: Without following links, and without waiting for the writer of a pipe.
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def pack(answer: object) -> bytes:
-    """Encode the answer, or the TilthError in its place."""
-    return pickle.dumps(answer)
+class AnswerUnreadableError(TilthError):
+    """the answer of a task cannot be read"""
+
+    code = "TASK_ANSWER_UNREADABLE"
 
 
-# Any: what was packed.
-def unpack(packed: bytes) -> Any:
-    """Return the answer; raises the TilthError that was packed in its place."""
-    answer = pickle.loads(packed)
-    if isinstance(answer, TilthError):
-        raise answer
-    return answer
+@dataclass(frozen=True, slots=True, order=True)
+class Letter:
+    """The answer of one attempt of a task."""
+
+    key: int
+    attempt: int
+    packed: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,41 +48,45 @@ class Mailbox:
 
     folder: str
 
-    def send(self, answer: object, *, key: int, attempt: int) -> None:
-        """Leave the answer of a task, or its error, whole or not at all. Raises OSError."""
+    def send(self, packed: bytes, *, key: int, attempt: int) -> None:
+        """Leave the answer of a task, whole or not at all. Raises OSError."""
         path = os.path.join(self.folder, f"{key}-{attempt}")
         with open(f"{path}-{os.getpid()}{_BEING_WRITTEN}", "wb") as file:
-            file.write(pack(answer))
+            file.write(packed)
         os.replace(file.name, path)
 
-    # Any: what was sent.
-    def answers(self) -> list[Any]:
-        """One answer for each key, in the keys' order, of its last attempt; raises the TilthError of any attempt."""
-        letters = sorted(self._letters())
-        answers = {key: unpack(packed) for key, _, packed in letters}
-        return list(answers.values())
-
-    def error(self) -> TilthError | None:
-        """The first error that a task sent."""
-        try:
-            self.answers()
-        except TilthError as error:
-            return error
-        return None
-
-    def _letters(self) -> Iterator[tuple[int, int, bytes]]:
+    def letters(self) -> list[Letter]:
+        """Return all letters in the order of their keys and attempts. Raises AnswerUnreadableError."""
         # Its parent may be gone, as with a Spark that was killed.
-        for name in os.listdir(self.folder) if os.path.isdir(self.folder) else ():
-            if not name.endswith(_BEING_WRITTEN):
-                key, _, attempt = name.partition("-")
-                with open(os.path.join(self.folder, name), "rb") as file:
-                    yield int(key), int(attempt), file.read()
+        names = os.listdir(self.folder) if os.path.isdir(self.folder) else ()
+        return sorted(self._letter(name) for name in names if not name.endswith(_BEING_WRITTEN))
+
+    def _letter(self, name: str) -> Letter:
+        found = _NAME.fullmatch(name)
+        if found is None:
+            raise AnswerUnreadableError("there is a file in a mailbox that no task of this job has sent", file=name)
+        try:
+            packed = _content(os.path.join(self.folder, name))
+        except OSError as error:
+            raise AnswerUnreadableError(task=found[1], attempt=found[2], reason=error.strerror) from error
+        if packed is None:
+            reason = f"it is no regular file of {ANSWER_BYTES_MAX} bytes at most"
+            raise AnswerUnreadableError(task=found[1], attempt=found[2], reason=reason)
+        return Letter(int(found[1]), int(found[2]), packed)
+
+
+def _content(path: str) -> bytes | None:
+    with os.fdopen(os.open(path, _READ), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > ANSWER_BYTES_MAX:
+            return None
+        return file.read(ANSWER_BYTES_MAX)
 
 
 @contextmanager
 def mailbox_in(parent: str) -> Iterator[Mailbox]:
     """An empty mailbox for one job below a folder that all tasks see; it is removed at the end."""
-    # Only its user can write into it: what is unpacked was packed by us.
+    # Only its user can write into it.
     mailbox = Mailbox(tempfile.mkdtemp(prefix="mail-", dir=parent))
     try:
         yield mailbox

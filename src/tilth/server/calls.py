@@ -22,6 +22,7 @@ from starlette.routing import Route
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.logs import Log
 from tilth.base.units import GIB
+from tilth.model.failure import failure_of
 from tilth.server.count import ROUTE_KEY
 from tilth.server.errors import (
     BadBodyError,
@@ -34,7 +35,7 @@ from tilth.server.errors import (
 from tilth.warehouse.remote.answers import Answers
 from tilth.warehouse.remote.errors import TokenNotSetError, TokenRefusedError
 from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, failure_of
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 from tilth.warehouse.remote.workers import Handler
 
 #: Of one call: results of tasks are collected up to less than that.

@@ -73,7 +73,7 @@ def run(dispatcher: Dispatcher, payload: bytes = b"") -> TaskResult:
 def double_in_spark(context: TaskContext) -> TaskResult:
     pool = context.session.sparkContext.getLocalProperty("spark.scheduler.pool")
     number = int(context.spec.payload)
-    doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt))
+    doubled = run_in_task(context.session, lambda task, attempt: (2 * number, task, attempt), tuple[int, int, int])
     return TaskResult(payload=f"{doubled} {pool}".encode())
 
 
@@ -132,7 +132,7 @@ def fail_on_the_executor(context: TaskContext) -> TaskResult:
         raise ValueError("no such luck")
 
     context_payload = context.spec.payload
-    run_in_task(context.session, fail)
+    run_in_task(context.session, fail, type(None))
     return TaskResult()
 
 
@@ -167,7 +167,7 @@ def sleep_in_spark(context: TaskContext) -> TaskResult:
         Path(path).write_text(str(os.getpid()))
         time.sleep(600)
 
-    run_in_task(context.session, sleep)
+    run_in_task(context.session, sleep, type(None))
     return TaskResult()
 
 
@@ -225,7 +225,7 @@ def test_stop_ends_the_jvm_and_a_new_session_may_start(session: WorkerSession) -
     with pytest.raises(SparkRestartingError):
         session.new_session(pool="write")
     session.start()
-    assert run_in_task(session.new_session(pool="write"), lambda task, attempt: task) == 0
+    assert run_in_task(session.new_session(pool="write"), lambda task, attempt: task, int) == 0
 
 
 OWNER = textwrap.dedent(
@@ -242,7 +242,8 @@ OWNER = textwrap.dedent(
         end = time.monotonic() + 600
         while time.monotonic() < end:
             pass
-    threading.Thread(target=run_in_task, args=(session.new_session(pool="write"), spin), daemon=True).start()
+    asked = (session.new_session(pool="write"), spin, type(None))
+    threading.Thread(target=run_in_task, args=asked, daemon=True).start()
     print("started", flush=True)
     time.sleep(600)
     """

@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.errors import CorruptError, ErrorKind
+from tilth.model.answer import answers_in, pack
 from tilth.warehouse import OverRows, TaskFailedError, WorkerSession, mailbox, run_tasks
 
 pytestmark = pytest.mark.integration
@@ -41,7 +42,11 @@ def totals() -> OverRows[_Answer]:
 def test_each_partition_is_answered_for_once_under_the_frame_s_own_names(session: SparkSession) -> None:
     frame = session.range(0, 6, 1, 3).selectExpr("id AS `a.b`", "id * 2 AS c", "'x' AS c")
     names = ["a.b", "c", "c"]
-    assert run_tasks(frame, totals()) == [(0, 0, names, 1), (1, 0, names, 5), (2, 0, names, 9)]
+    assert run_tasks(frame, totals(), tuple[int, int, list[str], int]) == [
+        (0, 0, names, 1),
+        (1, 0, names, 5),
+        (2, 0, names, 9),
+    ]
 
 
 def test_a_function_may_leave_rows_unread(session: SparkSession) -> None:
@@ -49,7 +54,7 @@ def test_a_function_may_leave_rows_unread(session: SparkSession) -> None:
         answer: int = next(rows).column(0)[0].as_py()
         return answer
 
-    assert run_tasks(session.range(0, 1_000_000, 1, 2), first) == [0, 500_000]
+    assert run_tasks(session.range(0, 1_000_000, 1, 2), first, int) == [0, 500_000]
 
 
 @pytest.mark.parametrize("kind", [CorruptError, ValueError])
@@ -59,7 +64,7 @@ def test_errors_of_the_function_come_back(session: SparkSession, kind: type[Exce
             raise CorruptError("damaged", file="f", hint="look") if kind is CorruptError else ValueError("no luck")
 
     with pytest.raises(CorruptError if kind is CorruptError else TaskFailedError) as caught:
-        run_tasks(session.range(0, 4, 1, 2), fail)
+        run_tasks(session.range(0, 4, 1, 2), fail, type(None))
     error = caught.value
     if isinstance(error, CorruptError):
         assert (error.kind, error.facts, error.hint) == (ErrorKind.CORRUPT, {"file": "f"}, "look")
@@ -83,7 +88,7 @@ def broken_by_python(session: SparkSession) -> DataFrame:
 def test_errors_of_making_the_rows_are_spark_s(session: SparkSession, make: object) -> None:
     assert callable(make)
     with pytest.raises((PySparkException, Py4JError), match="upstream"):
-        run_tasks(make(session), totals())
+        run_tasks(make(session), totals(), tuple[int, int, list[str], int])
 
 
 def test_a_task_in_the_middle_of_a_plan_sends_its_answer(session: SparkSession) -> None:
@@ -93,11 +98,11 @@ def test_a_task_in_the_middle_of_a_plan_sends_its_answer(session: SparkSession) 
             for batch in batches:
                 numbers = batch.column(0).to_pylist()
                 yield batch
-                letters.send(f"read {numbers}", key=numbers[0], attempt=0)
+                letters.send(pack(f"read {numbers}"), key=numbers[0], attempt=0)
 
         rows = session.range(0, 4, 1, 2).mapInArrow(middle, "id bigint").groupBy("id").count()
-        assert sum(answer[3] for answer in run_tasks(rows, totals())) == 6
-        assert letters.answers() == ["read [0, 1]", "read [2, 3]"]
+        assert sum(answer[3] for answer in run_tasks(rows, totals(), tuple[int, int, list[str], int])) == 6
+        assert answers_in(letters, str) == ["read [0, 1]", "read [2, 3]"]
 
 
 def test_a_worker_is_forked_with_all_that_tasks_import(session: SparkSession) -> None:
@@ -106,4 +111,4 @@ def test_a_worker_is_forked_with_all_that_tasks_import(session: SparkSession) ->
     def imported(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> bool:
         return {"tilth.ingest.rounds.spark", "tilth.storage.read.overlay_spark"} <= sys.modules.keys()
 
-    assert run_tasks(session.range(0, 2, 1, 2), imported) == [True, True]
+    assert run_tasks(session.range(0, 2, 1, 2), imported, bool) == [True, True]

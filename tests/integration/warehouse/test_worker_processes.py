@@ -21,7 +21,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tilth.client import ServerError
-from tilth.warehouse.remote.wire import MEDIA_TYPE, CallFailure, Registration
+from tilth.model.failure import CallFailure
+from tilth.warehouse.remote.wire import MEDIA_TYPE, Registration
 from tools.broker import Broker
 from tools.http_proxy import Fate, HttpProxy
 from tools.node_process import NodeProcess, free_port

@@ -1,4 +1,4 @@
-"""Answers of tasks in other processes: what comes back, also of tasks that were tried again, failed or were cut off."""
+"""Letters of tasks in other processes: whole or not there, of tasks that were tried again too, and of nobody else."""
 
 from __future__ import annotations
 
@@ -8,52 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from tilth.base.errors import CorruptError, ErrorKind, TilthError
-from tilth.base.mailbox import Mailbox, mailbox_in, pack, unpack
+from tilth.base import mailbox as mailbox_module
+from tilth.base.mailbox import AnswerUnreadableError, Letter, Mailbox, mailbox_in
 
 
-class OddError(TilthError):
-    """an odd thing"""
-
-    kind = ErrorKind.FENCED
-    code = "ODD"
-
-
-@pytest.mark.parametrize("answer", [None, 7, "text", (1, [2.5]), {"a": b"\x00"}, ErrorKind.RETRY])
-def test_an_answer_comes_back_as_it_was(answer: object) -> None:
-    assert unpack(pack(answer)) == answer
-
-
-def test_an_error_comes_back_with_type_kind_code_facts_and_hint() -> None:
-    with pytest.raises(OddError) as caught:
-        unpack(pack(OddError("gone", file="a=b", hint="look")))
-    error = caught.value
-    assert (error.kind, error.code, error.facts, error.hint) == (ErrorKind.FENCED, "ODD", {"file": "a=b"}, "look")
-    assert error.message == "gone: file=a=b"
-
-
-def test_of_each_key_the_last_attempt_counts_once(tmp_path: Path) -> None:
+def test_letters_come_in_the_order_of_keys_and_attempts(tmp_path: Path) -> None:
     with mailbox_in(str(tmp_path)) as mailbox:
-        assert (mailbox.answers(), mailbox.error()) == ([], None)
-        # As a task has it, that got it by value; in no order, and more than nine of both.
+        assert mailbox.letters() == []
+        # As a task has it, that got it by value; more than nine of both, and one twice.
         sent = pickle.loads(pickle.dumps(mailbox))
         for key, attempt in ((2, 0), (10, 0), (1, 10), (1, 9), (1, 9)):
-            sent.send(f"{key}.{attempt}", key=key, attempt=attempt)
-        assert mailbox.answers() == ["1.10", "2.0", "10.0"]
+            sent.send(b"%d.%d" % (key, attempt), key=key, attempt=attempt)
+        assert mailbox.letters() == [
+            Letter(1, 9, b"1.9"),
+            Letter(1, 10, b"1.10"),
+            Letter(2, 0, b"2.0"),
+            Letter(10, 0, b"10.0"),
+        ]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_error_of_any_attempt_is_not_forgotten(tmp_path: Path) -> None:
-    with mailbox_in(str(tmp_path)) as mailbox:
-        mailbox.send(CorruptError(file="f"), key=0, attempt=0)
-        mailbox.send("well", key=0, attempt=1)
-        mailbox.send("well", key=1, attempt=0)
-        with pytest.raises(CorruptError, match="file=f"):
-            mailbox.answers()
-        assert isinstance(mailbox.error(), CorruptError)
-
-
-def test_an_answer_that_was_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_letter_that_was_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def cut_off(source: str, target: str) -> None:
         raise OSError("the process ended")
 
@@ -61,18 +36,18 @@ def test_an_answer_that_was_cut_off_is_none(tmp_path: Path, monkeypatch: pytest.
         with monkeypatch.context() as patched:
             patched.setattr(os, "replace", cut_off)
             with pytest.raises(OSError, match="ended"):
-                mailbox.send("half", key=0, attempt=0)
-        assert mailbox.answers() == []
-        mailbox.send("whole", key=0, attempt=1)
-        assert mailbox.answers() == ["whole"]
+                mailbox.send(b"half", key=0, attempt=0)
+        assert mailbox.letters() == []
+        mailbox.send(b"whole", key=0, attempt=1)
+        assert mailbox.letters() == [Letter(0, 1, b"whole")]
 
 
 def test_who_sends_too_late_makes_nothing(tmp_path: Path) -> None:
     with mailbox_in(str(tmp_path)) as mailbox:
         pass
-    assert (mailbox.answers(), mailbox.error()) == ([], None)
+    assert mailbox.letters() == []
     with pytest.raises(OSError, match="No such file"):
-        mailbox.send("late", key=0, attempt=0)
+        mailbox.send(b"late", key=0, attempt=0)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,6 +55,33 @@ def test_a_mailbox_is_its_user_s_alone_and_no_other_job_s(tmp_path: Path) -> Non
     with mailbox_in(str(tmp_path)) as one, mailbox_in(str(tmp_path)) as other:
         assert one != other
         assert Path(one.folder).stat().st_mode & 0o077 == 0
-        one.send(1, key=0, attempt=0)
-        assert other.answers() == []
+        one.send(b"1", key=0, attempt=0)
+        assert other.letters() == []
     assert isinstance(one, Mailbox)
+
+
+@pytest.mark.parametrize("name", ["x", "0", "-1-0", "0-0-0", "0-", "1_0-0", "٣-0", "0-0\n", "9" * 200 + "-0"])
+def test_a_file_of_another_name_is_nobody_s_letter(tmp_path: Path, name: str) -> None:
+    with mailbox_in(str(tmp_path)) as mailbox:
+        mailbox.send(b"1", key=0, attempt=0)
+        Path(mailbox.folder, name).write_bytes(b"")
+        with pytest.raises(AnswerUnreadableError, match="no task of this job"):
+            mailbox.letters()
+
+
+def test_a_link_a_pipe_a_folder_and_a_huge_file_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailbox_module, "ANSWER_BYTES_MAX", 8)
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"s")
+    for make in (
+        lambda path: path.symlink_to(secret),
+        os.mkfifo,
+        lambda path: path.mkdir(),
+        lambda path: path.write_bytes(b"123456789"),
+        # Nobody can open it, not even root: a link to itself.
+        lambda path: path.symlink_to(path),
+    ):
+        with mailbox_in(str(tmp_path)) as mailbox:
+            make(Path(mailbox.folder, "7-1"))
+            with pytest.raises(AnswerUnreadableError, match="task=7 attempt=1 reason="):
+                mailbox.letters()

@@ -13,13 +13,14 @@ import pytest
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.catalog import Catalog, Joining, MemoryKV, NotHostedError
 from tilth.membership import Bounds, Member
+from tilth.model.failure import failure_of
 from tilth.model.service import ServiceKind
 from tilth.server import HttpPeers
 from tilth.server.errors import RouteNotFoundError
 from tilth.sql.context.peers import noting_unanswered
 from tilth.testing import ManualClock
 from tilth.warehouse.remote.errors import PeerAnswerUnreadableError, PeerVersionError
-from tilth.warehouse.remote.wire import MEDIA_TYPE, failure_of
+from tilth.warehouse.remote.wire import MEDIA_TYPE
 
 OTHERS_VERSION = version("tilth") + ".999"
 

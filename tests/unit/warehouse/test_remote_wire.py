@@ -19,6 +19,7 @@ import tilth.sql
 import tilth.storage  # noqa: F401
 from tests.unit.app_transport import AppTransport
 from tilth.base.errors import ConflictError, ErrorKind, RetryError, TilthError
+from tilth.model.failure import CallFailure, error_of, failure_of
 from tilth.model.wire import ErrorAnswer, ErrorBody
 from tilth.server import Calls, build_calls_app
 from tilth.testing import ManualClock
@@ -35,7 +36,7 @@ from tilth.warehouse.remote.errors import (
     TokenRefusedError,
 )
 from tilth.warehouse.remote.token import service_token
-from tilth.warehouse.remote.wire import MEDIA_TYPE, CallFailure, NameTasks, error_of, failure_of
+from tilth.warehouse.remote.wire import MEDIA_TYPE, NameTasks
 from tilth.warehouse.remote.workers import handler
 
 TOKEN = "0123456789abcdef"
@@ -65,10 +66,11 @@ def test_an_error_comes_out_as_it_went_in(cls: type[TilthError]) -> None:
 
 def test_an_error_of_a_class_that_is_not_known_keeps_its_kind_and_code() -> None:
     got = error_of(CallFailure(kind="retry", code="OF_A_NEWER_VERSION", message="m", hint="h"))
-    assert (type(got), got.kind, got.code, str(got)) == (TilthError, ErrorKind.RETRY, "OF_A_NEWER_VERSION", "m (h)")
+    assert (type(got), got.kind, got.code, str(got)) == (RetryError, ErrorKind.RETRY, "OF_A_NEWER_VERSION", "m (h)")
     assert error_of(CallFailure(kind="mystery", code="X", message="m")).kind is ErrorKind.INTERNAL
-    # The class that others are made of is as it was.
+    # The classes are as they were.
     assert (TilthError.kind, TilthError.code) == (ErrorKind.INTERNAL, "INTERNAL_ERROR")
+    assert (RetryError.kind, RetryError.code) == (ErrorKind.RETRY, "TRY_AGAIN")
 
 
 def test_calls_with_one_id_act_once_also_at_the_same_time() -> None:

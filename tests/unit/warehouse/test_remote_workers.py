@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tilth.base.errors import TilthError
+from tilth.model.failure import error_of, failure_of
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, Worker, WorkerBusyError, WorkerNotFoundError, WorkerReports
@@ -31,8 +32,6 @@ from tilth.warehouse.remote.wire import (
     Registration,
     Report,
     StorageProbe,
-    error_of,
-    failure_of,
 )
 from tilth.warehouse.remote.workers import Handler, RemoteSettings, RemoteWorker, RemoteWorkers
 from tilth.warehouse.stats import WorkerLoad, WorkerProcess

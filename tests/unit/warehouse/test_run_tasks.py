@@ -5,6 +5,7 @@ Spark's own tasks are in tests/integration/warehouse/test_spark_session.py.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -15,6 +16,8 @@ from pyspark import TaskContext as SparkTask
 from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.errors import ErrorKind, NotFoundError
+from tilth.base.mailbox import AnswerUnreadableError
+from tilth.model.answer import pack
 from tilth.warehouse import TaskFailedError, run_in_task, run_tasks
 
 
@@ -83,12 +86,12 @@ def total(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> tupl
 
 
 def test_each_task_gives_one_answer_in_the_order_of_the_partitions() -> None:
-    assert run_tasks(frame([1, 2], [], [3]), total) == [(0, 0, 3), (1, 0, 0), (2, 0, 3)]
-    assert run_tasks(frame(), total) == []
+    assert run_tasks(frame([1, 2], [], [3]), total, tuple[int, int, int]) == [(0, 0, 3), (1, 0, 0), (2, 0, 3)]
+    assert run_tasks(frame(), total, tuple[int, int, int]) == []
 
 
 def test_tasks_that_were_lost_and_tried_again_answer_once() -> None:
-    assert run_tasks(frame([1], [2], lost={0: 2}), total) == [(0, 2, 1), (1, 0, 2)]
+    assert run_tasks(frame([1], [2], lost={0: 2}), total, tuple[int, int, int]) == [(0, 2, 1), (1, 0, 2)]
 
 
 @pytest.mark.parametrize("columns", [("id",), ("a.b", "c"), ("same", "same"), ("a b", "`")])
@@ -96,7 +99,7 @@ def test_rows_have_the_names_of_the_frame_whatever_spark_can_read(columns: tuple
     def names(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[str]:
         return [name for batch in rows for name in batch.schema.names]
 
-    assert run_tasks(frame([1], columns=columns), names) == [list(columns)]
+    assert run_tasks(frame([1], columns=columns), names, list[str]) == [list(columns)]
 
 
 def failing(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> int:
@@ -109,7 +112,7 @@ def failing(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> in
 
 def test_an_error_of_a_task_comes_back_with_its_kind_and_code() -> None:
     with pytest.raises(NotFoundError, match="the file is gone") as caught:
-        run_tasks(frame([1], [2], [3]), failing)
+        run_tasks(frame([1], [2], [3]), failing, int)
     error = caught.value
     assert (error.kind, error.code, error.facts, error.hint) == (
         ErrorKind.NOT_FOUND,
@@ -124,7 +127,7 @@ def test_any_other_error_comes_back_as_a_failed_task_with_its_text() -> None:
         return failing(rows, task=2, attempt=attempt)
 
     with pytest.raises(TaskFailedError, match="ValueError: no such luck"):
-        run_tasks(frame([1]), fail)
+        run_tasks(frame([1]), fail, int)
 
 
 def test_an_error_of_an_attempt_that_spark_has_thrown_away_is_none() -> None:
@@ -133,7 +136,33 @@ def test_an_error_of_an_attempt_that_spark_has_thrown_away_is_none() -> None:
             raise NotFoundError
         return attempt
 
-    assert run_tasks(frame([1], lost={0: 1}), fail_first) == [1]
+    assert run_tasks(frame([1], lost={0: 1}), fail_first, int) == [1]
+
+
+class CodeOnReading:
+    """Once unpickled, it runs."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return pytest.fail, ("the driver has run code of a task",)
+
+
+@pytest.mark.parametrize("answer", [CodeOnReading(), object(), 1 << 70, {1: CodeOnReading()}])
+def test_what_is_no_value_is_no_answer(answer: object) -> None:
+    def give(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> object:
+        return answer
+
+    with pytest.raises(TaskFailedError):
+        run_tasks(frame([1]), give, object)
+
+
+@pytest.mark.parametrize("packed", [pickle.dumps(CodeOnReading()), pack("text"), b"", b"\x80"])
+def test_a_row_that_is_no_answer_is_an_error_of_its_task(packed: bytes) -> None:
+    class Foreign(Frame):
+        def collect(self) -> list[dict[str, Any]]:
+            return [{"answer": pack(1)}, {"answer": packed}]
+
+    with pytest.raises(AnswerUnreadableError, match="task=1"):
+        run_tasks(cast(DataFrame, Foreign([[1], [2]])), failing, int)
 
 
 @pytest.mark.parametrize("good", [0, 2])
@@ -148,7 +177,7 @@ def test_what_fails_before_the_function_is_for_spark_to_tell(good: int, seen_as:
             raise seen_as() from error
 
     with pytest.raises(JobFailedError):
-        run_tasks(frame(range(good), breaks_off=True), read)
+        run_tasks(frame(range(good), breaks_off=True), read, int)
 
 
 def test_one_task_without_rows() -> None:
@@ -156,4 +185,5 @@ def test_one_task_without_rows() -> None:
         def range(self, *_: int) -> DataFrame:
             return frame([0])
 
-    assert run_in_task(cast(SparkSession, Session()), lambda task, attempt: (task, attempt)) == (0, 0)
+    answer = run_in_task(cast(SparkSession, Session()), lambda task, attempt: (task, attempt), tuple[int, int])
+    assert answer == (0, 0)

@@ -263,7 +263,7 @@ class ResidentConsumer:
         """Right here where there is little to read, else in a Spark task."""
         if sum(each.bytes for each in lookups.values()) <= UPSERT_HERE_BYTES_MAX:
             return resolved(lookups, attempt=0)
-        return run_in_task(self._context.session, partial(resolved, lookups))
+        return run_in_task(self._context.session, partial(resolved, lookups), tuple[TableChanges, ...])
 
     def _tables(self) -> dict[str, TableDef]:
         """The tables that rounds write to, by uuid."""

@@ -50,6 +50,7 @@ from tilth.ingest.rounds.write import (
 from tilth.ingest.views.plans import SqlPlan
 from tilth.ingest.views.probe import Probes, probes_of
 from tilth.ingest.views.views import spark_ddl
+from tilth.model.answer import answers_in, pack
 from tilth.model.types import quoted
 from tilth.warehouse import mailbox, run_tasks
 
@@ -114,7 +115,7 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
                     answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
                 except TilthError as error:
                     answer = error
-                letters.send(answer, key=group, attempt=attempt)
+                letters.send(pack(answer), key=group, attempt=attempt)
 
         rows = _groups(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
         sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
@@ -123,9 +124,9 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
             written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
         except (TilthError, PySparkException, Py4JError):
             # Where messages could not be read, what the view made of the others says nothing.
-            letters.answers()
+            answers_in(letters, RoundFacts)
             raise
-        sources: list[RoundFacts] = letters.answers()
+        sources = answers_in(letters, RoundFacts)
     # Reading and SQL go on at the same time, so the SQL's share is what the job took longer than reading alone.
     reading = max((each.reading_seconds for each in sources), default=0.0)
     seconds = max(0.0, clock.monotonic() - started - reading)
@@ -295,15 +296,15 @@ def _groups(session: SparkSession, job: RoundJob) -> DataFrame:
     return session.range(0, tasks, 1, tasks)
 
 
-def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], T]) -> list[T]:
+def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], RoundFacts]) -> list[RoundFacts]:
     """Run the work for each group in a task each; return the results in the order of the groups."""
 
-    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, T]]:
+    def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, RoundFacts]]:
         with _disk_errors():
             return [(group, work(group, attempt)) for group in _numbers_in(rows)]
 
-    answers = [answer for answers in run_tasks(_groups(session, job), call) for answer in answers]
-    return [answer for _, answer in sorted(answers, key=lambda pair: pair[0])]
+    found = run_tasks(_groups(session, job), call, list[tuple[int, RoundFacts]])
+    return [facts for _, facts in sorted((each for answer in found for each in answer), key=lambda pair: pair[0])]
 
 
 def _view_of(session: SparkSession, job: RoundJob, plan: SqlPlan, rows: DataFrame) -> DataFrame:
@@ -323,7 +324,7 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
 
     try:
         # As many writers at most as task numbers were reserved, whatever the view shuffles.
-        answers = run_tasks(view.coalesce(len(job.groups)), call)
+        answers = run_tasks(view.coalesce(len(job.groups)), call, Written)
     except (PySparkException, Py4JError) as error:
         why = why_not_computed(error)
         if why is None:

@@ -7,8 +7,8 @@ Spark jobs (spark.py). Always holds: rows are held up to a bound; what a task wr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,8 +33,7 @@ CULPRITS_MAX = 100_000
 _REFUSALS = (BadColumnError, BadPartitionError, UniqueKeyNullError, *MISFITS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class Written(msgspec.Struct, frozen=True, kw_only=True):
     """Parts and culprits of a view's tasks."""
 
     parts: tuple[WrittenTo, ...] = ()

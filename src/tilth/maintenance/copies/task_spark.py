@@ -78,7 +78,7 @@ def copy_runner() -> Runner:
 
 def _run(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
-    facts = run_in_task(context.session, partial(work_on_copies, task))
+    facts = run_in_task(context.session, partial(work_on_copies, task), tuple[CopyFact, ...])
     cost = Cost(input_bytes=sum(item.file.size for item in task.items), output_bytes=sum(fact.copied for fact in facts))
     return TaskResult(payload=encode_facts(facts), actual=cost)
 

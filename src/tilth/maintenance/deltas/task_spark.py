@@ -82,7 +82,7 @@ def _compact(context: TaskContext) -> TaskResult:
     bytes_in = sum(delta.bytes for delta in task.sources)
     if task.way is DeltaWay.MAJOR:
         bytes_in = task.targets[0].bytes
-    written = run_in_task(context.session, partial(_write, task))
+    written = run_in_task(context.session, partial(_write, task), tuple[WrittenDelta, ...])
     facts = DeltaFacts(written=tuple(written), bytes_in=bytes_in)
     output_bytes = sum(delta.file.size for delta in written)
     return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=bytes_in, output_bytes=output_bytes))

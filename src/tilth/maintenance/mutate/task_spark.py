@@ -237,13 +237,14 @@ def _written(
     }
     layout, txn = task.layout, task.txn
 
-    def write(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> tuple[str, WrittenPart] | None:
-        return rewrite_part(layout, by_file, rows, txn=txn, attempt=attempt)
+    def write(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> dict[str, WrittenPart]:
+        written = rewrite_part(layout, by_file, rows, txn=txn, attempt=attempt)
+        return {} if written is None else {written[0]: written[1]}
 
     names = _Names.of(task)
     sources = [task.sources[place] for place in places]
     frame = _changed(task, _rows_of(session, task, sources, names, letters), names)
-    return dict(answer for answer in run_tasks(frame, write) if answer is not None)
+    return {file: part for written in run_tasks(frame, write, dict[str, WrittenPart]) for file, part in written.items()}
 
 
 def _rows_of(

@@ -15,7 +15,7 @@ import msgspec
 from tilth.model.delta import PartSource
 from tilth.model.part import Bound, WrittenPart
 from tilth.model.task import Cost
-from tilth.storage import Expiry, NewPart, TableLayout, flush_segments, merge_parts
+from tilth.storage import Expiry, FlushResult, MergeResult, NewPart, TableLayout, flush_segments, merge_parts
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 
@@ -78,7 +78,7 @@ def flush_runner() -> Runner:
 def _merge(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
     merge = partial(merge_parts, _new_part(task), task.sources, expired=task.expired)
-    result = run_in_task(context.session, merge)
+    result = run_in_task(context.session, merge, MergeResult)
     return _made(
         MergeFacts(
             written=result.written,
@@ -93,7 +93,7 @@ def _merge(context: TaskContext) -> TaskResult:
 def _flush(context: TaskContext) -> TaskResult:
     task = decode_task(context.spec.payload)
     flush = partial(flush_segments, _new_part(task), task.sources)
-    result = run_in_task(context.session, flush)
+    result = run_in_task(context.session, flush, FlushResult)
     return _made(
         MergeFacts(
             written=result.written,

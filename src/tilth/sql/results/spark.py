@@ -69,7 +69,7 @@ def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
     schema = _described(frame)
     frame = _without_voids(frame)
     write_schema(folder, schema)
-    run_tasks(frame, partial(_write_file, folder, schema, bytes_max))
+    run_tasks(frame, partial(_write_file, folder, schema, bytes_max), type(None))
 
 
 def _write_file(

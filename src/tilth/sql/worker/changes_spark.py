@@ -54,7 +54,7 @@ def changed_rows(
     )
     found = _matching(session, task, columns, mailbox)
     # By file: then two segments of this job never change one part. Spark makes few tasks of few rows.
-    return written_in_tasks(found.repartition(FILE_COLUMN), writer, check)
+    return written_in_tasks(found.repartition(FILE_COLUMN), writer, check, list[WrittenDelta])
 
 
 def _conf(task: ChangeTask) -> dict[str, str]:

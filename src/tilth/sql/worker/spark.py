@@ -261,7 +261,7 @@ class InsertRunner:
             case InsertTask():
                 return self._insert(context, task)
             case ResolveTask(requests=requests):
-                changes = run_in_task(context.session, partial(_resolved, requests))
+                changes = run_in_task(context.session, partial(_resolved, requests), tuple[WrittenDelta, ...])
                 size = sum(change.file.size for change in changes)
                 payload = msgspec.msgpack.encode(ResolveResult(changes=changes))
                 return TaskResult(payload=payload, actual=Cost(output_bytes=size))
@@ -450,7 +450,7 @@ def inserted(
     """
     rows = _conformed(frame, task, now_us)
     write = partial(_write_inserted, layout_of(task.target, task.root, quorum=task.quorum), task.txn)
-    return written_in_tasks(rows.coalesce(task.tasks_max), write, check)
+    return written_in_tasks(rows.coalesce(task.tasks_max), write, check, list[WrittenPart])
 
 
 def _write_inserted(

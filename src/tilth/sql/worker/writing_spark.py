@@ -24,18 +24,20 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class WriteRows(Protocol[T_co]):
-    """Writes rows to files named after the task and its attempt, numbered from `first_n` on. Must pickle."""
+    """Writes rows to files named after the task and its attempt, numbered from `first_n` on. It must
+    pickle: it goes to the tasks.
+    """
 
     def __call__(self, rows: pa.Table, *, task: int, attempt: int, first_n: int) -> Sequence[T_co]: ...
 
 
-def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], None]) -> list[T]:
+def written_in_tasks(rows: DataFrame, write: WriteRows[T], check: Callable[[], None], answer: type[list[T]]) -> list[T]:
     """Return what `write` returned for all rows; raises the first TilthError of a task, and Spark's own errors.
 
-    `check` raises when the work was cancelled.
+    `check` raises when the work was cancelled; `answer`: the type of what `write` returns, as a list.
     """
     try:
-        answers = run_tasks(rows, partial(_write_all, write))
+        answers = run_tasks(rows, partial(_write_all, write), answer)
     finally:
         check()
     return [fact for facts in answers for fact in facts]

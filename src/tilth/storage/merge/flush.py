@@ -9,8 +9,8 @@ them are in memory, so whoever chooses segments bounds their bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -29,8 +29,7 @@ from tilth.storage.values.order import ranks_of, stable_order
 _BLOCK_ROWS = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushResult:
+class FlushResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a flush."""
 
     #: None if no row was left.

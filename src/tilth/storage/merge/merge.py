@@ -25,6 +25,7 @@ from functools import reduce
 from itertools import pairwise
 from operator import or_
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,8 +66,7 @@ _LITERAL = re.compile(
 _TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeResult:
+class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a merge."""
 
     #: None if no row was left.

@@ -21,6 +21,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tilth.base.errors import TilthError
 from tilth.base.mailbox import Mailbox
+from tilth.model.answer import pack
 from tilth.model.delta import PartSource
 from tilth.model.table import Schema
 from tilth.storage.deltas.deltas import read_deletes
@@ -199,5 +200,5 @@ def _read(
                 if mailbox is not None:
                     # Without a letter, Spark's words say what is wrong.
                     with suppress(OSError):
-                        mailbox.send(error, key=number, attempt=0)
+                        mailbox.send(pack(error), key=number, attempt=0)
                 raise

@@ -35,6 +35,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
+from tilth.model.answer import error_in
 from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
@@ -141,7 +142,7 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
 
     `mailbox`: that of the frames. About its own scan Spark reports nothing but a text.
     """
-    sent = mailbox.error()
+    sent = error_in(mailbox)
     if sent is not None:
         return sent
     text = str(error)

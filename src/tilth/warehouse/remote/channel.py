@@ -19,6 +19,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.model.failure import CallFailure, error_of
 from tilth.model.wire import ErrorAnswer
 from tilth.warehouse.remote.errors import (
     BadAddressError,
@@ -28,7 +29,7 @@ from tilth.warehouse.remote.errors import (
     PeerAwayError,
 )
 from tilth.warehouse.remote.token import HEADER, header_of
-from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER, CallFailure, error_of
+from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 
 if TYPE_CHECKING:
     import httpx

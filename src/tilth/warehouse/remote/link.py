@@ -26,6 +26,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import ErrorKind, FencedError, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.model.failure import failure_of
 from tilth.model.task import TaskSpec
 from tilth.warehouse.errors import WorkerNotFoundError
 from tilth.warehouse.remote.channel import Channel
@@ -40,7 +41,6 @@ from tilth.warehouse.remote.wire import (
     Registration,
     Report,
     StorageProbe,
-    failure_of,
 )
 from tilth.warehouse.remote.workers import Handler
 from tilth.warehouse.stats import WorkerLoad

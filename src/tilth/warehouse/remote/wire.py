@@ -9,18 +9,16 @@
       | -- what runners ask: consumer/*, query/* ----------> |
       | -- leave -------------------------------------------> |
 
-Covers: the messages, errors as values. Does not cover: sending (channel.py), who takes them (workers.py, link.py).
-Always holds: a registration of any version can be read far enough to be refused in words; an error comes out as the
-class that went in, or as one of the same kind and code.
+Covers: the messages. Does not cover: sending (channel.py), who takes them (workers.py, link.py), errors as values
+(model/failure.py).
+Always holds: a registration of any version can be read far enough to be refused in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from tilth.base.errors import ErrorKind, TilthError
+from tilth.model.failure import CallFailure
 from tilth.model.task import Cost, TaskSpec
 from tilth.warehouse.stats import WorkerLoad
 
@@ -82,16 +80,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class CallFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A TilthError as a value."""
-
-    kind: str
-    code: str
-    message: str
-    hint: str = ""
-    facts: dict[str, str] = {}
-
-
 class EndedTask(msgspec.Struct, frozen=True, kw_only=True):
     """Report of a task's end."""
 
@@ -122,32 +110,3 @@ class Farewell(msgspec.Struct, frozen=True, kw_only=True):
 
 class Done(msgspec.Struct, frozen=True):
     """Answer of a call that only acts."""
-
-
-def failure_of(error: TilthError) -> CallFailure:
-    return CallFailure(
-        kind=error.kind.value, code=error.code, message=error.message, hint=error.hint, facts=error.facts
-    )
-
-
-def error_of(failure: CallFailure) -> TilthError:
-    """Return the error as the class that it was, where that is known here; else as one of its kind and code."""
-    found = next((each for each in _classes() if each.code == failure.code and each.kind == failure.kind), None)
-    error = TilthError.__new__(found or TilthError)
-    Exception.__init__(error, failure.message)
-    error.message, error.hint, error.facts = failure.message, failure.hint, dict(failure.facts)
-    if found is None:
-        kinds = {kind.value: kind for kind in ErrorKind}
-        error.kind = kinds.get(failure.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # this error's alone
-        error.code = failure.code  # type: ignore[misc]  # likewise
-    return error
-
-
-def _classes() -> Iterator[type[TilthError]]:
-    """Yield each class with a code of its own, those first that others are made of."""
-    waiting: list[type[TilthError]] = [TilthError]
-    while waiting:
-        one = waiting.pop(0)
-        waiting += one.__subclasses__()
-        if "code" in vars(one):
-            yield one

@@ -25,6 +25,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.model.failure import error_of
 from tilth.model.task import TaskSpec
 from tilth.warehouse.errors import TaskLostError, WorkerNotFoundError
 from tilth.warehouse.remote.channel import Channel, check_address
@@ -46,7 +47,6 @@ from tilth.warehouse.remote.wire import (
     Registration,
     Report,
     StorageProbe,
-    error_of,
 )
 from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker, WorkerReports

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from tilth.base.full import free_bytes
@@ -118,7 +118,7 @@ class UsedClassData(ClassData):
         if free_memory < _FREE_MEMORY_MIN or free_disk < _FREE_DISK_MIN:
             _log.info("class_data_not_made", reason="there is little room", memory=free_memory, disk=free_disk)
             return False
-        order = pickle.dumps((replace(self._settings, nice=nice), str(path)))
+        order = msgspec.msgpack.encode((replace(self._settings, nice=nice), str(path)))
         with self._lock:
             if self._is_over:
                 return False

@@ -8,12 +8,12 @@ its JVM with it.
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 
 from tilth.model.warehouse import QUERY_WAREHOUSE
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _ROWS = 2_000
 _STANDARD_INPUT = 0
+#: Settings and path, as class_data.py sends them.
+_ORDER = msgspec.msgpack.Decoder(tuple[WarehouseSettings, str])
 
 
 def make(settings: WarehouseSettings, path: Path) -> None:
@@ -84,7 +86,7 @@ def main() -> None:
     """Read settings and path from standard input, where the process that starts this one writes them."""
     with os.fdopen(_STANDARD_INPUT, "rb", buffering=0, closefd=False) as given:
         size = int.from_bytes(given.read(4), "big")
-        settings, path = pickle.loads(given.read(size))  # of the process that started this one
+        settings, path = _ORDER.decode(given.read(size))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     make(settings, Path(path))
 

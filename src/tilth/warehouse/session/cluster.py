@@ -107,7 +107,9 @@ def _sources(root: Path) -> Iterator[Path]:
 def check_executors(session: SparkSession) -> None:
     """Run a task on an executor and compare its libraries. Raises SparkStartError."""
     ours, theirs = _versions(), {}
-    asked = ThreadPoolExecutor(1, "tilth-executors").submit(run_in_task, session, lambda *, task, attempt: _versions())
+    asked = ThreadPoolExecutor(1, "tilth-executors").submit(
+        run_in_task, session, lambda *, task, attempt: _versions(), dict[str, str]
+    )
     try:
         theirs = asked.result(EXECUTOR_SECONDS_MAX)
     except TimeoutError:

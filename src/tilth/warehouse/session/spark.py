@@ -2,7 +2,8 @@
 no catalog.
 
 Covers: functions over the rows of a frame, or over none; mailboxes for tasks in the middle of a plan. Does not cover:
-what the functions do.
+what the functions do, the form of their answers (model/answer.py). Functions are sent by Spark's own means, which
+pickle; nothing that comes back is unpickled.
 Always holds: each task gives one answer, that of the attempt whose rows Spark takes; an error of a task comes back with
 its type, kind, code and facts.
 """
@@ -15,7 +16,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from tilth.base.errors import TilthError
-from tilth.base.mailbox import Mailbox, mailbox_in, pack, unpack
+from tilth.base.mailbox import Mailbox, mailbox_in
+from tilth.model.answer import pack, unpack
 from tilth.warehouse.errors import TaskFailedError
 
 if TYPE_CHECKING:
@@ -42,12 +44,12 @@ class InTask(Protocol[T_co]):
     def __call__(self, *, task: int, attempt: int) -> T_co: ...
 
 
-def run_tasks(frame: DataFrame, function: OverRows[T]) -> list[T]:
+def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[T]:
     """Call `function(rows, task=.., attempt=..)` for each of the frame's partitions, in a Spark task each.
 
-    Returns the answers in the order of the partitions. Function and answers must pickle. Raises the TilthError of the
-    first task that failed as it was, any other error as TaskFailedError with its text, and Spark's own errors of
-    computing the rows.
+    Returns the answers in the order of the partitions. `answer`: their type, one that msgspec reads. The function must
+    pickle: it goes to the tasks. Raises the TilthError of the first task that failed as it was, any other error as
+    TaskFailedError with its text, AnswerUnreadableError, and Spark's own errors of computing the rows.
     """
     names = frame.columns
     is_plain = len(set(names)) == len(names) and all(map(str.isidentifier, names))
@@ -71,18 +73,18 @@ def run_tasks(frame: DataFrame, function: OverRows[T]) -> list[T]:
 
         place = TaskContext.get()
         assert place is not None
-        answer: object
         try:
-            answer = function(rows(), task=place.partitionId(), attempt=place.attemptNumber())
+            packed = pack(function(rows(), task=place.partitionId(), attempt=place.attemptNumber()))
         except Exception as error:
             if is_waiting:
                 # Whatever makes the rows has failed, and Spark says why.
                 raise
             # As a row, it keeps its type and its facts; Spark would make text of it.
-            answer = error if isinstance(error, TilthError) else _failed(error)
-        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([pack(answer)], pyarrow.binary())], names=["answer"])
+            packed = pack(error if isinstance(error, TilthError) else _failed(error))
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([packed], pyarrow.binary())], names=["answer"])
 
-    return [unpack(bytes(row["answer"])) for row in numbered.mapInArrow(call, _ANSWER).collect()]
+    rows = numbered.mapInArrow(call, _ANSWER).collect()
+    return [unpack(bytes(row["answer"]), answer, task=task) for task, row in enumerate(rows)]
 
 
 def _failed(error: Exception) -> TaskFailedError:
@@ -90,7 +92,7 @@ def _failed(error: Exception) -> TaskFailedError:
     return TaskFailedError("the task failed", reason=f"{type(error).__name__}: {error}", at=story)
 
 
-def run_in_task(session: SparkSession, function: InTask[T]) -> T:
+def run_in_task(session: SparkSession, function: InTask[T], answer: type[T]) -> T:
     """Call `function(task=.., attempt=..)` in one task of a Spark job; returns and raises as `run_tasks`."""
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> T:
@@ -98,8 +100,8 @@ def run_in_task(session: SparkSession, function: InTask[T]) -> T:
             pass
         return function(task=task, attempt=attempt)
 
-    [answer] = run_tasks(session.range(0, 1, 1, 1), call)
-    return answer
+    [answered] = run_tasks(session.range(0, 1, 1, 1), call, answer)
+    return answered
 
 
 def mailbox(session: SparkSession) -> AbstractContextManager[Mailbox]:
@@ -124,4 +126,4 @@ def warm(session: SparkSession, *, tasks: int) -> int:
         threading.Event().wait(_WARM_SECONDS)
         return os.getpid()
 
-    return len(set(run_tasks(session.range(0, tasks, 1, tasks), hold)))
+    return len(set(run_tasks(session.range(0, tasks, 1, tasks), hold, int)))

@@ -1,0 +1,149 @@
+"""Answers of tasks in other processes: what comes back as it was, and what hostile bytes can do, which is nothing."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tilth.base.errors import CorruptError, ErrorKind, RetryError, TilthError
+from tilth.base.mailbox import AnswerUnreadableError, mailbox_in
+from tilth.model.answer import answers_in, error_in, pack, unpack
+from tilth.model.part import DataFile, WrittenPart
+
+
+class OddError(TilthError):
+    """an odd thing"""
+
+    kind = ErrorKind.FENCED
+    code = "ODD"
+
+
+class CodeOnReading:
+    """Once unpickled, it runs."""
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return pytest.fail, ("the driver has run code of a task",)
+
+
+FILE = DataFile(name="1-0.0-0.parquet", size=3, checksum=1 << 32)
+PART = WrittenPart(partition="all", values=(None, 1.0, 1, True, "x"), rows=3, file=FILE, ranges={})
+HOSTILE = [
+    pickle.dumps(CodeOnReading()),
+    pickle.dumps(OddError("gone")),
+    pickle.dumps({"type": "value", "value": 1}),
+    b"",
+    b"\x00",
+    b"{}",
+    b"\x91" * 100_000,
+    b"\xdd\xff\xff\xff\xff",
+    b"\xdf\xff\xff\xff\xff",
+    pack(1)[:-1],
+    pack(1) + b"\x00",
+    pack("text"),
+    pack(None),
+    msgspec.msgpack.encode(1),
+    msgspec.msgpack.encode({"type": "value"}),
+    msgspec.msgpack.encode({"type": "call", "value": 1}),
+    msgspec.msgpack.encode({"type": "value", "value": 1, "error": {}}),
+    msgspec.msgpack.encode({"type": "error", "error": {"kind": "retry"}}),
+    msgspec.msgpack.encode({"type": "error", "error": "os.system"}),
+    msgspec.msgpack.encode({"type": "tilth.base.mailbox.mailbox_in", "value": 1}),
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (None, type(None)),
+        (7, int),
+        ("text", str),
+        ((1, [2.5]), tuple[int, list[float]]),
+        ({"a": b"\x00"}, dict[str, bytes]),
+        (ErrorKind.RETRY, ErrorKind),
+        ({"f": PART}, dict[str, WrittenPart]),
+        ([(3, PART)], list[tuple[int, WrittenPart]]),
+    ],
+)
+def test_an_answer_comes_back_as_it_was(answer: object, kind: type[object]) -> None:
+    found = unpack(pack(answer), kind, task=0)
+    assert found == answer
+    assert repr(found) == repr(answer)
+
+
+def test_an_error_comes_back_with_type_kind_code_facts_and_hint() -> None:
+    with pytest.raises(OddError) as caught:
+        unpack(pack(OddError("gone", file="a=b", hint="look")), int, task=0)
+    error = caught.value
+    assert (error.kind, error.code, error.facts, error.hint) == (ErrorKind.FENCED, "ODD", {"file": "a=b"}, "look")
+    assert error.message == "gone: file=a=b"
+
+
+def test_an_error_of_a_class_that_is_not_known_here_is_one_of_its_kind() -> None:
+    """Whoever catches all errors of a kind catches it."""
+    body = {"kind": "retry", "code": "NEWER", "message": "m", "hint": "h"}
+    with pytest.raises(RetryError) as caught:
+        unpack(msgspec.msgpack.encode({"type": "error", "error": body}), int, task=0)
+    assert (caught.value.code, str(caught.value)) == ("NEWER", "m (h)")
+
+
+def test_what_is_no_value_is_not_packed() -> None:
+    for answer in (CodeOnReading(), object(), 1 << 70, {"a": CodeOnReading()}):
+        with pytest.raises((TypeError, OverflowError)):
+            pack(answer)
+
+
+@pytest.mark.parametrize("packed", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_bytes_are_an_error_of_their_task(packed: bytes) -> None:
+    with pytest.raises(AnswerUnreadableError, match="task=3 reason="):
+        unpack(packed, int, task=3)
+
+
+@given(st.binary(max_size=200) | st.sampled_from(HOSTILE).flatmap(lambda one: st.binary(max_size=20).map(one.__add__)))
+def test_any_bytes_are_a_value_of_the_type_or_an_error_of_ours(packed: bytes) -> None:
+    for kind in (int, dict[str, WrittenPart], list[tuple[int, str]]):
+        with suppress(AnswerUnreadableError):
+            assert isinstance(unpack(packed, kind, task=0), int | dict | list)
+
+
+@given(st.data())
+def test_a_changed_byte_is_a_value_of_the_type_or_an_error_of_ours(data: st.DataObject) -> None:
+    whole = bytearray(data.draw(st.sampled_from([pack({"f": PART}), pack(OddError("gone", a="b"))])))
+    whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(TilthError):
+        assert isinstance(unpack(bytes(whole), dict[str, WrittenPart], task=0), dict)
+
+
+def test_of_each_key_the_last_attempt_counts_once(tmp_path: Path) -> None:
+    with mailbox_in(str(tmp_path)) as mailbox:
+        assert (answers_in(mailbox, str), error_in(mailbox)) == ([], None)
+        for key, attempt in ((2, 0), (10, 0), (1, 10), (1, 9), (1, 9)):
+            mailbox.send(pack(f"{key}.{attempt}"), key=key, attempt=attempt)
+        assert answers_in(mailbox, str) == ["1.10", "2.0", "10.0"]
+    assert (answers_in(mailbox, str), error_in(mailbox)) == ([], None)
+
+
+def test_an_error_of_any_attempt_is_not_forgotten(tmp_path: Path) -> None:
+    with mailbox_in(str(tmp_path)) as mailbox:
+        mailbox.send(pack(CorruptError(file="f")), key=0, attempt=0)
+        mailbox.send(pack("well"), key=0, attempt=1)
+        mailbox.send(pack("well"), key=1, attempt=0)
+        with pytest.raises(CorruptError, match="file=f"):
+            answers_in(mailbox, str)
+        assert isinstance(error_in(mailbox), CorruptError)
+
+
+@pytest.mark.parametrize("packed", HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_letter_runs_nothing_and_is_an_error_of_its_task(tmp_path: Path, packed: bytes) -> None:
+    with mailbox_in(str(tmp_path)) as mailbox:
+        mailbox.send(pack(1), key=0, attempt=0)
+        Path(mailbox.folder, "5-2").write_bytes(packed)
+        with pytest.raises(AnswerUnreadableError, match="task=5 attempt=2"):
+            answers_in(mailbox, int)
+        assert isinstance(error_in(mailbox), AnswerUnreadableError)
