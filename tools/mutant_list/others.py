@@ -77,10 +77,10 @@ OTHERS: tuple[Mutant, ...] = (
     Mutant(
         name="attempt-forgotten",
         breaks="an error of one attempt of a task is forgotten when another attempt answers",
-        path="src/tilth/base/mailbox.py",
-        old="{key: unpack(packed) for key, _, packed in letters}\n        return list(answers.values())",
-        new="{key: packed for key, _, packed in letters}\n        return [*map(unpack, answers.values())]",
-        tests=("tests/unit/base/test_mailbox.py::test_an_error_of_any_attempt_is_not_forgotten",),
+        path="src/tilth/model/answer.py",
+        old="for each in letters}",
+        new="for each in {each.key: each for each in letters}.values()}",
+        tests=("tests/unit/model/test_answers.py::test_an_error_of_any_attempt_is_not_forgotten",),
     ),
     Mutant(
         name="answers-of-cut-off-rows",
