@@ -12,7 +12,6 @@ their time are bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import msgspec
@@ -94,7 +93,7 @@ def run_carefully(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) ->
     if job.care[plan.view] is Care.GUARDED:
         guarded = trials.write_guarded(excluded=_numbers(found))
         if guarded is not None:
-            return replace(guarded, culprits=_explained(trials, job, plan, [*found, *guarded.culprits]))
+            return msgspec.structs.replace(guarded, culprits=_explained(trials, job, plan, [*found, *guarded.culprits]))
     why = trials.check(excluded=_numbers(found))
     if why is not None:
         found = [*found, *_searched(clock, trials, job, plan, found, why)]
@@ -102,7 +101,9 @@ def run_carefully(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) ->
         if why is not None:
             raise ViewFailedError.of({plan.view: why})
     _check_many(plan, found)
-    return replace(trials.write(excluded=_numbers(found)), culprits=_explained(trials, job, plan, found))
+    return msgspec.structs.replace(
+        trials.write(excluded=_numbers(found)), culprits=_explained(trials, job, plan, found)
+    )
 
 
 def _searched(
