@@ -6,7 +6,6 @@ from tilth.base.errors import (
     ConflictError,
     CorruptError,
     ErrorKind,
-    FencedError,
     InvalidInputError,
     NotFoundError,
     RetryError,
@@ -90,8 +89,8 @@ class ClockSkewError(UnavailableError):
     code = "CLOCK_SKEW"
 
 
-class ServerEndedError(FencedError):
-    """the other servers have taken this one to be gone: what it had begun cannot be committed"""
+class ServerEndedError(RetryError):
+    """the other servers have taken this one to be gone: nothing that it had begun is applied"""
 
     code = "SERVER_ENDED"
 

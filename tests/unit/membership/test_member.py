@@ -8,7 +8,6 @@ from itertools import count
 
 import pytest
 
-from tilth.base.errors import FencedError
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import (
     Catalog,
@@ -18,6 +17,7 @@ from tilth.catalog import (
     KeyValue,
     LeaseHeldError,
     MemoryKV,
+    ServerEndedError,
     ServerNameTakenError,
     ServerVersionError,
 )
@@ -165,7 +165,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
     cluster.run(4, a)
     assert all(a.hosts(thing) for thing in THINGS)
     assert catalog.leases.take("table/t", "a#1").epoch == lease.epoch + 1
-    with pytest.raises(FencedError):
+    with pytest.raises(ServerEndedError):
         catalog.transactions.begin("merge", fences=[lease.fence])
     cluster.changes.clear()
     b.step()

@@ -2,7 +2,8 @@
 
 Covers: tables past UNDROP, old records of finished transactions, part events, labels and ledgers. Does not cover:
 transactions and their files (ended.py), parts that were replaced (gc/part_gc.py).
-Always holds: a dropped table's record goes before its folder, and a note makes sure that the folder follows.
+Always holds: a dropped table's record goes before its folder, and a note makes sure that the folder follows; while the
+clock is in doubt nothing goes for its age.
 """
 
 from __future__ import annotations
@@ -63,6 +64,8 @@ class Cleaner:
         self._ended = EndedTxns(clock, catalog, root, grace_ms=grace_ms, hosts=hosts)
         self._dropped_kept_ms = dropped_kept_ms
         self._trimmed_ms = 0
+        #: Why nothing goes for its age, as it was logged last.
+        self._doubt = ""
         #: Dropped tables looked at so far.
         self._forgotten = 0
 
@@ -74,7 +77,7 @@ class Cleaner:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
         self._ended.tick(now_ms)
-        if not self._hosts(STEWARD):
+        if not self._hosts(STEWARD) or self._is_clock_in_doubt():
             return
         over = [
             each
@@ -92,6 +95,16 @@ class Cleaner:
             self._trimmed_ms = now_ms
             self._guarded("trim", "-", partial(self._trim, now_ms))
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
+
+    def _is_clock_in_doubt(self) -> bool:
+        error = self._catalog.clock_check.removal_error()
+        if error is None:
+            self._doubt = ""
+            return False
+        if not self._doubt:
+            _log.warning("removals_wait", reason=error)
+        self._doubt = str(error)
+        return True
 
     def forget_table(self, uuid: str) -> None:
         """End a dropped table for good: first its records, then its folder."""
