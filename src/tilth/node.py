@@ -32,7 +32,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
-from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, ClockSkewError, DumpHeader, FollowedKV, Joining
+from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -194,8 +194,7 @@ class Node:
     def _components(self) -> dict[str, str]:
         components = {"disk": _state(lambda: _check_room(self._folder))}
         components["catalog"] = _state(lambda: self.catalog.tables.databases())
-        refusal = self.catalog.transactions.refusal
-        components["clock"] = str(refusal) if isinstance(refusal, ClockSkewError) else "ok"
+        components["clock"] = str(self.catalog.clock_check.removal_error() or "ok")
         if self._member.trouble:
             components["membership"] = self._member.trouble
         components["spark"] = _state(self._check_spark)
