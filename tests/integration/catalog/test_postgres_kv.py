@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -18,10 +20,12 @@ from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, Joining, KeyValue, NewerFormatError, ServerVersionError, check_upgrade
 from tilth.catalog.errors import CatalogAwayError, ClockSkewError, ForeignSchemaError
 from tilth.catalog.kv import Absent, AtVersion, Conflict, Landed, TimeReached, Unknown, postgres_schema
+from tilth.catalog.kv import postgres as postgres_kv
 from tilth.catalog.kv.postgres import PostgresKV
 from tilth.catalog.kv.postgres_address import parse_postgres
 from tilth.testing import FaultyKV, RetryingKV, check_kv
 from tools.postgres import PASSWORD, Postgres
+from tools.tcp_link import TcpLink
 
 pytestmark = pytest.mark.integration
 _names = itertools.count()
@@ -137,6 +141,33 @@ def test_a_commit_whose_answer_was_lost_is_decided(postgres: Postgres) -> None:
         assert found is not None
         assert found.value == b"1"
         assert isinstance(kv.commit([AtVersion(b"a", found.version)], {b"a": b"3"}, []), Landed)
+
+
+def test_a_commit_whose_backend_cannot_be_ended_stays_unknown(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stands still with the commit in its hands: nobody may say that nothing was applied."""
+    monkeypatch.setattr(postgres_kv, "DECIDE_SECONDS", 0.5)
+    with TcpLink() as link, closing(postgres.connect()) as other:
+        link.connect(postgres.port)
+        address = parse_postgres(postgres.address(by_port=link.port, schema="stands"))
+        with closing(PostgresKV(SystemClock(), address)) as kv, ThreadPoolExecutor(1) as pool:
+            assert isinstance(kv.commit([], {b"a": b"1"}, []), Landed)
+            other.execute("BEGIN")
+            other.execute("SELECT 1 FROM stands.kv FOR UPDATE")
+            waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
+            with closing(postgres.connect()) as third:
+                query = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                blocked = itertools.chain.from_iterable(third.execute(query).fetchall() for _ in range(10_000))
+                backend = int(str(next(blocked)[0]))
+            os.kill(backend, signal.SIGSTOP)
+            try:
+                link.cut()
+                link.mend()
+                assert isinstance(waiting.result(), Unknown)
+            finally:
+                os.kill(backend, signal.SIGCONT)
+                other.execute("ROLLBACK")
 
 
 def test_a_schema_of_an_older_version_is_upgraded_once_and_older_servers_commit_nothing_then(
