@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.catalog_world import World
+from tests.catalog_world import Racing, World
 from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import RetryError
 from tilth.base.rand import new_rng
-from tilth.catalog import InsertPart, Joining, MemoryKV, NoRowsSince, Work, rebase
-from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS, Turns
+from tilth.catalog import InsertPart, Joining, KeyValue, MemoryKV, NoRowsSince, Work, rebase
+from tilth.catalog.commit.turns import LOOK_SECONDS, TRIES_BESIDE, TURN_SECONDS, Turns
 from tilth.model.txn import TxnOutput
 from tilth.testing import FaultyKV, ManualClock
 
@@ -157,14 +157,47 @@ def test_who_tried_less_often_takes_no_turn(world: World) -> None:
         assert Beside(lambda: insert(world)).ends()
 
 
+def test_who_takes_the_turn_waits_for_the_commits_under_way() -> None:
+    """Else the first of them would change what the holder has just read."""
+    kv = Racing()
+    world = World(kv)
+    taking: list[Beside] = []
+
+    def take() -> None:
+        taking.append(Beside(lambda: world.catalog.transactions.take_turn(world.t, 1)))
+        assert taking[0].waits()
+
+    with begin(world) as work:
+        kv.before = take
+        work.commit([InsertPart(table=world.t, written=world.written())])
+    assert taking[0].ends()
+
+
+def test_commits_to_one_table_follow_one_another_and_none_is_folded_in_vain() -> None:
+    kv = Racing()
+    world = World(kv)
+    others: list[Beside] = []
+
+    def insert_beside() -> None:
+        others.append(Beside(lambda: insert(world)))
+        assert others[0].waits()
+
+    with begin(world) as work:
+        kv.before = insert_beside
+        work.commit([InsertPart(table=world.t, written=world.written())])
+    assert others[0].ends()
+    assert len(world.names()) == 2
+    assert world.catalog.stats().conflicts == 0
+
+
 # --- of several servers ---
 
 
 class Servers:
     """Two servers over one store."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self.first = World(clock=clock)
+    def __init__(self, clock: Clock | None = None, kv: KeyValue | None = None) -> None:
+        self.first = World(kv, clock=clock)
         self.second = World(self.first.kv, clock=clock)
         for world, name in ((self.first, "a"), (self.second, "b")):
             record = world.catalog.servers.join(Joining(name=name, run=name, version="1"))
@@ -192,7 +225,49 @@ def test_the_turn_of_a_server_that_is_gone_holds_up_nobody() -> None:
     work = begin(servers.first)
     work.begin_try(TRIES_BESIDE, [servers.first.t])
     servers.second.catalog.servers.end(servers.first.catalog.servers.live()[0])
-    assert Beside(lambda: insert_into(servers.second, servers.first.t)).ends()
+    began = servers.second.clock.monotonic()
+    insert_into(servers.second, servers.first.t)
+    # Waiting would have moved it on.
+    assert servers.second.clock.monotonic() == began
+    assert work.id in servers.first.catalog.transactions.live()
+
+
+def test_two_servers_that_take_a_turn_at_once_have_it_one_after_the_other() -> None:
+    kv = Racing()
+    servers = Servers(kv=kv)
+    kv.before = lambda: servers.second.catalog.transactions.take_turn(servers.first.t, 2)
+    servers.first.catalog.transactions.take_turn(servers.first.t, 1)
+    assert servers.first.clock.monotonic() >= TURN_SECONDS - LOOK_SECONDS
+
+
+@pytest.mark.parametrize("is_taken_meanwhile", [False, True])
+def test_who_ends_a_turn_that_was_over_leaves_the_one_of_its_successor(is_taken_meanwhile: bool) -> None:
+    kv = Racing()
+    servers = Servers(kv=kv)
+    first, second = servers.first.catalog.transactions, servers.second.catalog.transactions
+    first.take_turn(servers.first.t, 1)
+    for world in (servers.first, servers.second):
+        world.clock.advance(TURN_SECONDS)
+    if is_taken_meanwhile:
+        kv.before = lambda: second.take_turn(servers.first.t, 2)
+    else:
+        second.take_turn(servers.first.t, 2)
+    first.end_turns(1)
+    began = servers.first.clock.monotonic()
+    insert_into(servers.first, servers.first.t)
+    assert servers.first.clock.monotonic() - began >= TURN_SECONDS - LOOK_SECONDS
+
+
+def test_a_turn_of_this_server_whose_record_could_not_be_removed_holds_up_none_of_its_commits() -> None:
+    kv = FaultyKV(MemoryKV(), new_rng(1))
+    servers = Servers(kv=kv)
+    servers.first.catalog.transactions.take_turn(servers.first.t, 1)
+    kv.read_rate = 1.0
+    servers.first.catalog.transactions.end_turns(1)
+    kv.read_rate = 0.0
+    began = servers.first.clock.monotonic()
+    insert_into(servers.first, servers.first.t)
+    assert servers.first.clock.monotonic() == began
 
 
 def test_a_turn_of_another_server_that_hangs_is_over_by_itself() -> None:
