@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tests.catalog_world import World
+from tests.removals import watch_removals
 from tilth.base.errors import TilthError
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
@@ -265,6 +266,7 @@ class MaintenanceWorld(World):
 
     def __init__(self, kv: KeyValue | None = None, *, threads: int = 2) -> None:
         super().__init__(kv)
+        watch_removals(ROOT.uri, lambda: self.kv)
         self.threads = threads
         self.worker = MergeWorker()
         self.dispatcher = Dispatcher(self.clock, self.new_id, {"write": [self.worker]}, slots={"write": 8})

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from tests.removals import watch_removals
 from tests.sequence_standins import Died, InProcessWorker, LosingKV
 from tests.simulation.sequence_model import SCHEMA, Fresh, Model, Row, Rows, Shape, definition, in_order, settings_of
 from tilth.base.clock import Clock
@@ -41,7 +42,7 @@ from tilth.catalog import (
     Work,
     rebase,
 )
-from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance import MaintenanceManager, ManagerSettings, sweep_transaction
 from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.op import Op, OpKind, Prepared
 from tilth.maintenance.policy import Effort
@@ -63,7 +64,6 @@ from tilth.storage import (
     UPSERT_TRIES_MAX,
     DeltaWriter,
     arrow_schema,
-    clean_transaction,
     data_folder,
     key_scope,
     layout_of,
@@ -137,6 +137,7 @@ class SequenceWorld:
         self._ids = count(1)
         self.uuid = self._new_id()
         self._open()
+        watch_removals(self.root.uri, lambda: self.kv)
         given = {"tablet_history_max_age_sec": str(history), **settings_of(shape), **(settings or {})}
         self.catalog.tables.create(definition(self.uuid, shape, given))
         self.folder = data_folder(self.root, self.uuid)
@@ -185,7 +186,7 @@ class SequenceWorld:
 
     def _sweep(self, txn: Txn, *, keep: Collection[str]) -> None:
         self.faulty.check_alive()
-        clean_transaction(self.root, txn, keep=keep)
+        sweep_transaction(self.catalog, self.root, txn, keep=keep)
 
     def die(self) -> NoReturn:
         """The process ends in the middle of what it does, until `restart`."""

@@ -19,7 +19,8 @@ from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
 from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
 from tilth.model.txn import TxnOutput, TxnState
-from tilth.storage import local_root
+from tilth.storage import data_folder, local_root
+from tilth.storage.store.files import remove_files
 from tilth.testing import Fault, FaultyKV
 
 DAY_SECONDS = 86_400
@@ -284,3 +285,12 @@ def test_answers_that_are_lost_leave_no_file(server: Server) -> None:
         pass_time(server, 400)
     pass_time(server, 2 * DAY_SECONDS, steps=200)
     assert (server.files_of(str(work.id)), buried(server)) == ([], [])
+
+
+def test_the_world_sees_a_removal_of_what_the_catalog_names(server: Server) -> None:
+    """The check that all these tests stand on (tests/removals.py)."""
+    txn = int(server.land())
+    folder = data_folder(local_root(server.root), server.t)
+    with pytest.raises(AssertionError, match="the catalog names what is to be removed"):
+        remove_files(folder, [f"{txn}-0.0-0.parquet"])
+    assert server.files_of(str(txn)) == ["0.0-0.parquet"]

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.catalog_world import World
+from tests.removals import watch_removals
 from tilth.base.errors import UnavailableError, UnknownOutcomeError
 from tilth.catalog import Catalog, InsertPart, Joining, Unknown
 from tilth.maintenance import sweep_transaction
@@ -31,6 +32,7 @@ class Server(World):
         self.root = root
         self.is_steward = True
         self.is_away = True
+        watch_removals(str(root), lambda: self.kv)
         self.open("s1" if first is None else "s2")
 
     def open(self, name: str) -> None:
