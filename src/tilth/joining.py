@@ -44,13 +44,18 @@ class OpenStore:
     presence: Presence | None
 
 
-def open_store(clock: Clock, folder: Path, settings: CatalogSettings, *, version: str) -> OpenStore:
-    """Open the catalog's store for a server of this version; raises UnavailableError and its kind."""
+def open_store(
+    clock: Clock, folder: Path, settings: CatalogSettings, *, version: str, gone_seconds: float
+) -> OpenStore:
+    """Open the catalog's store for a server of this version, whose silence others bear for so long.
+
+    Raises UnavailableError and its kind.
+    """
     if settings.url:
         upgrade = partial(check_upgrade, version)
         shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of, check_upgrade=upgrade)
         # A journal has one follower; the database has backups and standbys of its own.
-        return OpenStore(store=shared, followed=None, presence=shared.presence())
+        return OpenStore(store=shared, followed=None, presence=shared.presence(gone_seconds))
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
     return OpenStore(store=followed or own, followed=followed, presence=None)

@@ -273,7 +273,8 @@ class Node:
 
     def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings) -> None:
         settings = read_settings(CatalogSettings, given)
-        opened = open_store(self._clock, self._folder, settings, version=version("tilth"))
+        bound = membership.gone_seconds
+        opened = open_store(self._clock, self._folder, settings, version=version("tilth"), gone_seconds=bound)
         #: What is true.
         self.catalog: Catalog = Catalog(
             opened.store,

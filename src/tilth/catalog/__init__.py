@@ -112,7 +112,8 @@ if TYPE_CHECKING:
         Unsubscribe,
         Update,
     )
-    from tilth.catalog.services.servers import Joining
+    from tilth.catalog.services.placements import Placements
+    from tilth.catalog.services.servers import Joining, Servers
     from tilth.catalog.services.services import MOVED
     from tilth.catalog.services.table_leases import TableLeases
     from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
@@ -182,6 +183,7 @@ __all__ = [
     "PartsBelow",
     "PartsChangedError",
     "PartsGoneError",
+    "Placements",
     "PostgresKV",
     "PressureSettings",
     "Release",
@@ -198,6 +200,7 @@ __all__ = [
     "ServerEndedError",
     "ServerNameTakenError",
     "ServerVersionError",
+    "Servers",
     "SetOffsets",
     "StartMutation",
     "StoreClosedError",

@@ -1,9 +1,10 @@
 """This server among the servers of its catalog: it proves that it lives, watches the others, and knows what it hosts.
 
 Covers: joining, renewing, draining, ending others that are gone, joining anew. Does not cover: what is done with a
-table that comes or goes (ingest, maintenance), the records (tilth.catalog).
-Always holds: what is written each second does not depend on the number of tables or parts; a server that others took
-to be gone hosts nothing until it has joined anew; one server alone, whose store nobody else can open, writes nothing.
+table that comes or goes (ingest, maintenance), the records (tilth.catalog), the way of news to rooms (delivery.py).
+Always holds: what is written each second does not depend on the number of tables or parts; proofs of life have a thread
+and a connection of their own, and nothing else is done there; a server that others took to be gone hosts nothing until
+it has joined anew; one server alone, whose store nobody else can open, writes nothing.
 
     joined --renewed in time--> joined          what it hosts: the placement over all that live and do not drain
       |--ended by another, or paused too long--> hosts nothing --joins anew--> joined, next epoch
@@ -23,7 +24,17 @@ from tilth.base.clock import Clock
 from tilth.base.errors import FencedError, TilthError
 from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
-from tilth.catalog import Catalog, Joining, ServerNameTakenError, ServerVersionError
+from tilth.catalog import (
+    ALL_NEWS,
+    Catalog,
+    Joining,
+    KeyValue,
+    Placements,
+    ServerNameTakenError,
+    Servers,
+    ServerVersionError,
+)
+from tilth.membership.delivery import Delivery
 from tilth.membership.watch import Watch
 from tilth.model.server import ServerRecord, host_of
 
@@ -33,6 +44,12 @@ LOOK_SECONDS = 0.25
 PROOFS = 6
 #: A server whose presence is gone, and that did not prove within this that it lives, is not waited for.
 GONE_SECONDS = 1.0
+#: Times that a process joins which is ended before its first proof.
+JOIN_ATTEMPTS_MAX = 5
+#: Everything is read again this often, for news are hints that may be lost.
+REREAD_SECONDS = 30.0
+#: The same while the news of others cannot be heard.
+DEAF_REREAD_SECONDS = 2.0
 
 #: Why a server that has just joined takes no tables.
 STARTING = "it starts"
@@ -44,6 +61,14 @@ _log = Log("membership")
 
 class Presence(Protocol):
     """Sign of a process that ends with it, as fast as its connections: a hint, for what counts is the records."""
+
+    @property
+    def proving(self) -> KeyValue:
+        """The catalog's store over a connection that nothing but proofs of life uses."""
+
+    @property
+    def watching(self) -> KeyValue:
+        """The catalog's store over a connection that nothing but the watch on the others uses."""
 
     def show(self, server: str) -> None:
         """Let others see that the process with this id is there; called again and again."""
@@ -57,7 +82,10 @@ class Presence(Protocol):
         """
 
     def news(self) -> frozenset[str]:
-        """Return the tables, by uuid, of which others have committed news since the last call; `*`: of any."""
+        """Return the tables, by uuid, of which others have committed news since the last call; `*`: of any.
+
+        Raises UnavailableError where nothing can be heard.
+        """
 
     def hide(self) -> None:
         """Let it not be seen any more."""
@@ -115,20 +143,31 @@ class Member:
         self._gone_seconds = bounds.gone_seconds
         self._skew_ms_max = bounds.skew_seconds * 1000
         self._presence = presence
-        #: News that nobody has taken in yet.
-        self._unheard = frozenset[str]()
-        self._changed = changed
-        self._heard = heard
+        #: Each with the connection of its thread.
+        self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)
+        self._others = catalog.servers if presence is None else Servers(clock, presence.watching)
+        self._placements = catalog.placements if presence is None else Placements(clock, presence.watching)
+        self._delivery = Delivery(clock, changed=changed, heard=heard)
         self._watch = Watch()
         #: Guards the own record, which the thread renews and others drain.
         self._lock = threading.Lock()
         self._record: ServerRecord | None = None
+        #: Guards `_now`: one that was ended must not host by what another thread has read before.
+        self._now_lock = threading.Lock()
         self._now = Membership(me="", servers=())
-        self._proved_at = self._looked_at = 0.0
-        self._trouble = self._clock_fault = ""
+        self._proved_at = self._looked_at = self._reread_at = 0.0
+        #: By what fails.
+        self._troubles: dict[str, str] = {}
+        self._clock_fault = ""
         self._is_starting = self._is_leaving = False
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tilth-members", daemon=True)
+        self._threads = [
+            threading.Thread(target=self._run, args=(what, step), name=f"tilth-{name}", daemon=True)
+            for name, what, step in (
+                ("proofs", "it cannot prove that it lives", self.prove),
+                ("members", "it cannot see what other servers do and change", self.watch),
+            )
+        ]
 
     # --- what others ask ---
 
@@ -143,8 +182,8 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """The reason why this server cannot prove that it lives; empty: it can."""
-        return self._trouble
+        """The reason why this server cannot prove that it lives, or cannot see the others; empty: it can."""
+        return "; ".join(f"{what}: {why}" for what, why in list(self._troubles.items()))
 
     # --- life ---
 
@@ -157,18 +196,21 @@ class Member:
         if self._presence is None:
             self._catalog.servers.end_all()
             self._catalog.clock_check.alone(milliseconds(self._catalog.transactions.newest_time()))
-        record = self._joined()
-        self._take(record)
-        self._look()
-        # Others, if there are any, host its tables until it can run something.
-        self._is_starting = len(self._now.servers) > 1
-        self._say(lambda record: self._with_draining(self._with_clock(record)))
-        return record
+        for _ in range(JOIN_ATTEMPTS_MAX - 1):
+            try:
+                return self._joined_and_proved()
+            except FencedError as error:
+                # As where connecting took too long.
+                _log.warning("server_ended_while_it_joined", server=self._joining.name, reason=error)
+                self._forget()
+        return self._joined_and_proved()
 
     def start(self) -> None:
         """Go on proving that this server lives."""
         if self._presence is not None:
-            self._thread.start()
+            for thread in self._threads:
+                thread.start()
+            self._delivery.start()
 
     def ready(self) -> None:
         """Take tables from now on: this server can run their services."""
@@ -190,13 +232,15 @@ class Member:
     def stop(self) -> None:
         """Leave the others: what this one hosted is theirs at once. Call it when nothing of that runs any more."""
         self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._delivery.stop()
         with self._lock:
             record, self._record = self._record, None
         try:
             if record is not None:
-                self._catalog.servers.end(record)
+                self._proofs.end(record)
         except TilthError as error:
             # The others see it by themselves, a little later.
             _log.warning("server_not_left", server=record and record.id, reason=error)
@@ -205,21 +249,32 @@ class Member:
 
     # --- inside ---
 
-    def _run(self) -> None:
+    def _run(self, what: str, step: Callable[[], None]) -> None:
         while not self._clock.wait(self._stopping, LOOK_SECONDS):
             try:
-                self.step()
-                self._trouble = ""
+                step()
+                self._troubles.pop(what, None)
             except TilthError as error:
-                if str(error) != self._trouble:
-                    _log.warning("server_not_proved", reason=error)
-                self._trouble = str(error)
+                if str(error) != self._troubles.get(what):
+                    _log.warning("membership_fails", what=what, reason=error)
+                self._troubles[what] = str(error)
             # The outermost loop of a service: it goes on whatever happened.
             except Exception as error:
                 _log.error("members_failed", error=error)
 
     def step(self) -> None:
-        """Prove that this server lives where that is due, and look at the others. The thread calls it; tests may."""
+        """Prove, watch and deliver, once each, as the three threads do. For tests; raises the first failure."""
+        failures = []
+        for part in (self.prove, self.watch, self._delivery.deliver):
+            try:
+                part()
+            except TilthError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def prove(self) -> None:
+        """Prove that this server lives where that is due; join anew where it was ended."""
         if self._clock.monotonic() - self._proved_at >= self._gone_seconds / PROOFS:
             try:
                 self._say(lambda record: self._with_draining(self._with_clock(record)))
@@ -228,23 +283,28 @@ class Member:
                 self._forget()
         if self._record is None:
             self._join_anew()
-        self._look()
-        if self._presence is not None:
-            self._unheard |= self._presence.news()
-        if self._unheard:
-            # Kept until it has been taken in.
-            self._heard(self._unheard)
-            self._unheard = frozenset()
+
+    def watch(self) -> None:
+        """Look at the others and at what they have changed. While that fails everything may have changed."""
+        seconds = DEAF_REREAD_SECONDS
+        try:
+            self._look()
+            if self._presence is not None:
+                self._delivery.add(self._presence.news())
+            seconds = REREAD_SECONDS
+        finally:
+            now = self._clock.monotonic()
+            if now - self._reread_at >= seconds:
+                self._reread_at = now
+                self._delivery.add(frozenset({ALL_NEWS}))
 
     def _join_anew(self) -> None:
         """Join under the next epoch. Raises as `join`, except that nobody is waited for: it is tried again."""
         try:
-            self._take(self._catalog.servers.join(self._joining))
+            self._take(self._proofs.join(self._joining))
         except ServerVersionError as error:
             # What the other version has written is not to be written anew by this one.
             self._catalog.transactions.refuse(error)
-            # The other one may be gone.
-            self._look()
             raise
         if isinstance(self._catalog.transactions.refusal, ServerVersionError):
             self._catalog.transactions.refuse(None)
@@ -256,14 +316,14 @@ class Member:
             if self._record is None:
                 return
             proved = self._clock.monotonic()
-            self._record = self._catalog.servers.renew(step(self._record))
+            self._record = self._proofs.renew(step(self._record))
             self._proved_at = proved
             if self._presence is not None:
                 self._presence.show(self._record.id)
 
     def _with_draining(self, record: ServerRecord) -> ServerRecord:
         """Say whether this server hosts tables, and why not."""
-        drained = self._catalog.servers.drains().get(record.name)
+        drained = self._proofs.drains().get(record.name)
         asked = "" if drained is None else f"ALTER SERVER .. DRAIN{': ' if drained else ''}{drained}"
         own = LEAVING if self._is_leaving else STARTING if self._is_starting else self._clock_fault
         return msgspec.structs.replace(record, draining=own or asked)
@@ -297,11 +357,12 @@ class Member:
         """Host nothing: what this process held may be others' by now."""
         with self._lock:
             self._record = None
-        self._now = Membership(me="", servers=self._now.servers)
-        self._changed()
+        with self._now_lock:
+            self._now = Membership(me="", servers=self._now.servers)
+        self._delivery.add(has_changed=True)
 
     def _look(self) -> None:
-        records, own = self._catalog.servers.all(), self._record
+        records = self._others.all()
         looked, self._looked_at = self._looked_at, self._clock.monotonic()
         if self._looked_at - looked > GONE_SECONDS:
             # This process stood still itself: what it has not seen is no sign of anything.
@@ -309,17 +370,20 @@ class Member:
         silent = self._watch.silent_seconds(records, self._clock.monotonic())
         gone = [each for each in records if each.lives and self._is_gone(each, silent[each.id])]
         for record in gone:
-            if self._catalog.servers.end(record):
+            if self._others.end(record):
                 _log.warning("server_gone", server=record.id, silent_seconds=round(silent[record.id], 2))
         ended = {each.id for each in gone}
         servers = tuple(each for each in records if each.lives and each.id not in ended)
-        placed = {} if self._presence is None else {each.thing: each.server for each in self._catalog.placements.all()}
-        found = Membership(me="" if own is None else own.id, servers=servers, placed=placed)
-        has_changed = _who(found) != _who(self._now)
-        self._now = found
+        placed = {} if self._presence is None else {each.thing: each.server for each in self._placements.all()}
+        with self._now_lock:
+            own = self._record
+            found = Membership(me="" if own is None else own.id, servers=servers, placed=placed)
+            has_changed = _who(found) != _who(self._now)
+            self._now = found
         if has_changed:
             _log.info("servers_changed", servers=[each.id for each in servers], me=found.me)
-            self._changed()
+            # One that is gone may have committed something and not said it.
+            self._delivery.add(frozenset({ALL_NEWS}), has_changed=True)
 
     def _is_gone(self, record: ServerRecord, silent: float) -> bool:
         own = self._record
@@ -329,28 +393,38 @@ class Member:
             return True
         return silent > GONE_SECONDS and self._presence is not None and self._presence.is_gone(record.id)
 
+    def _joined_and_proved(self) -> ServerRecord:
+        """Raises FencedError when it was ended before its first proof."""
+        record = self._joined()
+        self._take(record)
+        self._look()
+        # Others, if there are any, host its tables until it can run something.
+        self._is_starting = len(self._now.servers) > 1
+        self._say(lambda record: self._with_draining(self._with_clock(record)))
+        return record
+
     def _joined(self) -> ServerRecord:
         while True:
             try:
-                return self._catalog.servers.join(self._joining)
+                return self._proofs.join(self._joining)
             except (ServerNameTakenError, ServerVersionError) as error:
                 other = error.facts["server"]
             if self._proves(other):
                 # Raises with its address of now, unless it has left meanwhile.
-                return self._catalog.servers.join(self._joining)
+                return self._proofs.join(self._joining)
 
     def _proves(self, name: str) -> bool:
         """Look at the process that has the name until it proves that it lives, or is gone and ended."""
-        watch, first = Watch(), self._catalog.servers.get(name)
+        watch, first = Watch(), self._proofs.get(name)
         while first is not None and first.lives:
-            record = self._catalog.servers.get(name)
+            record = self._proofs.get(name)
             if record is None or not record.lives:
                 return False
             if record.renewed_ms != first.renewed_ms:
                 return True
             silent = watch.silent_seconds([record], self._clock.monotonic())[record.id]
             if self._is_gone(record, silent):
-                self._catalog.servers.end(record)
+                self._proofs.end(record)
                 return False
             self._clock.wait(self._stopping, LOOK_SECONDS)
         return False

@@ -36,7 +36,7 @@ class World:
                 self.catalogs[name],
                 Joining(name=name, run=name, version="1"),
                 bounds=Bounds(gone_seconds=3.0),
-                presence=Sign(self.cluster.signs),
+                presence=Sign(self.cluster.signs, self.cluster.kv),
                 changed=lambda: None,
             )
         self.join("a", "b")

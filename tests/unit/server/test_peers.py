@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tilth.base.errors import RetryError, TilthError, UnavailableError
-from tilth.catalog import Catalog, Joining, MemoryKV, NotHostedError
+from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
 from tilth.membership import Bounds, Member
 from tilth.model.failure import failure_of
 from tilth.model.service import ServiceKind
@@ -27,6 +27,9 @@ OTHERS_VERSION = version("tilth") + ".999"
 
 class Present:
     """Sign of a process that is always there."""
+
+    def __init__(self, kv: KeyValue) -> None:
+        self.proving = self.watching = kv
 
     def show(self, server: str) -> None:
         """It is seen anyway."""
@@ -50,7 +53,7 @@ def peers_of(answer: httpx.Response) -> HttpPeers:
     for name, given in (("b", OTHERS_VERSION), ("a", version("tilth"))):
         catalog = Catalog(kv, clock, name, lambda: f"{next(numbers):032x}")
         joining = Joining(name=name, run=name, version=given, url=f"http://{name}:7411")
-        member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=Present(), changed=lambda: None)
+        member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=Present(kv), changed=lambda: None)
         member.join()
     transport = httpx.MockTransport(lambda request: answer)
     return HttpPeers(clock, lambda: f"{next(numbers):032x}", member, token="t" * 16, transport=transport)

@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from datetime import datetime
+from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import psycopg
@@ -39,12 +39,15 @@ from tilth.catalog.errors import (
 )
 from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.postgres_address import PostgresAddress
+from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
 from tilth.catalog.kv.postgres_presence import (
     NEWS_CHARACTERS_MAX,
     NEWS_SEPARATOR,
     PostgresPresence,
+    ReservedStore,
     is_shown_by_none,
 )
+from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
@@ -67,22 +70,18 @@ from tilth.catalog.kv.protocol import (
 T = TypeVar("T")
 
 CONNECTIONS_MAX = 16
-#: Longest wait for a free connection, and for a database that is away to answer a read again.
-WAIT_SECONDS = 10.0
-CONNECT_SECONDS = 5
+#: A connection that was idle for so long is one too many; of many one is closed after the other.
+IDLE_SECONDS_MAX = 60.0
+#: Default of server.gone-bound.
+GONE_SECONDS = 3.0
 #: A commit or a read that takes longer is given up by the database.
 STATEMENT_SECONDS = 30
-#: So long it is tried to find out what became of a commit.
-DECIDE_SECONDS = 10.0
+LIMITS = SessionLimits(connect=5.0, statement=STATEMENT_SECONDS, wait=10.0, decide=10.0)
 _DECIDE_AGAIN_SECONDS = 0.1
 #: Times that a commit is sent again after the database chose it as the victim of a collision.
 COLLISIONS_MAX = 20
 _CHUNK_ROWS = 1000
 _FIRST_CHUNK_ROWS = 100
-#: What a network that vanished looks like to a kernel that is asked to notice.
-_KEEPALIVE = {"keepalives_idle": "5", "keepalives_interval": "2", "keepalives_count": "3", "tcp_user_timeout": "10000"}
-#: All questions are by the key, in its order. A plan that was made when the table was small must not stay without it.
-_BY_KEY = "-c enable_seqscan=off -c enable_bitmapscan=off"
 #: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
 UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
 _BEGIN_VIEW = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()"
@@ -95,14 +94,6 @@ _COLLISIONS = (
 )
 
 _log = Log("catalog")
-
-
-class _Writer(Connection[TupleRow]):
-    """A connection that is known by a row of `writers`."""
-
-    id: UUID
-    backend: tuple[int, datetime | None]
-    statements: PreparedStatements
 
 
 class PostgresKV:
@@ -125,27 +116,29 @@ class PostgresKV:
         """
         self._clock = clock
         self._address = address
-        self._environment = os.environ if environment is None else environment
+        self._limits = LIMITS
+        self._connector = Connector(address, os.environ if environment is None else environment)
         self._news_of = news_of
         self._check_upgrade = check_upgrade
         self._is_closed = False
         #: Texts of queries with the schema's name.
         self._texts: dict[str, str] = {}
         self._open()
-        self._pool: ConnectionPool[_Writer] = ConnectionPool(
-            connection_class=_Writer,
-            kwargs=self._parameters,
+        self._pool: ConnectionPool[Writer] | ReservedConnection = ConnectionPool(
+            connection_class=Writer,
+            kwargs={"connector": self._connector, "limits": self._limits},
             min_size=1,
             max_size=CONNECTIONS_MAX,
             open=True,
-            timeout=WAIT_SECONDS,
-            reconnect_timeout=WAIT_SECONDS,
+            timeout=self._limits.wait,
+            max_idle=IDLE_SECONDS_MAX,
+            reconnect_timeout=self._limits.wait,
             configure=self._introduce,
             name="catalog",
         )
 
     def get(self, key: bytes) -> Versioned | None:
-        def asked(connection: _Writer) -> Versioned | None:
+        def asked(connection: Writer) -> Versioned | None:
             return self.record(connection, key)
 
         return self._read(asked)
@@ -160,7 +153,7 @@ class PostgresKV:
     def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
         view: _View | None = None
 
-        def opened(connection: _Writer) -> _Writer:
+        def opened(connection: Writer) -> Writer:
             nonlocal view
             view = _View(self, connection, keys)
             return connection
@@ -208,9 +201,24 @@ class PostgresKV:
         # Each time another commit came first: what this one has seen is not so any more.
         return Conflict(at[0].key if at else min(puts, default=FIRST_KEY))
 
-    def presence(self) -> PostgresPresence:
-        """Return what shows other servers that this process is there."""
-        return PostgresPresence(self._clock, self._connected, self._address.schema)
+    def presence(self, gone_seconds: float = GONE_SECONDS) -> PostgresPresence:
+        """Return what shows other servers that this process is there; they bear `gone_seconds` of silence."""
+        limits = SessionLimits.of_proof(gone_seconds)
+        proving, watching = self._reserved(limits), self._reserved(limits)
+        return PostgresPresence(self._clock, self._address.schema, proving=proving, watching=watching)
+
+    def _reserved(self, limits: SessionLimits) -> ReservedStore:
+        """Return this store over a connection of its own."""
+        other = copy(self)
+
+        def connect() -> Writer:
+            connection = self._connector.connect(Writer, limits)
+            self._introduce(connection)
+            return connection
+
+        other._limits, reserved = limits, ReservedConnection(connect, wait_seconds=limits.wait)
+        other._pool = reserved
+        return ReservedStore(other, reserved)
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
@@ -238,7 +246,7 @@ class PostgresKV:
         text = NEWS_SEPARATOR.join(sorted(self._news_of(keys)))
         return text if len(text) <= NEWS_CHARACTERS_MAX else ALL_NEWS
 
-    def _commit(self, connection: _Writer, arguments: tuple[bytes, ...]) -> KVOutcome | None:
+    def _commit(self, connection: Writer, arguments: tuple[bytes, ...]) -> KVOutcome | None:
         """Return the outcome; None: the database ended it for another's sake, and it may be tried again."""
         commit = UUID(random_id())
         try:
@@ -266,12 +274,12 @@ class PostgresKV:
             raise ClockSkewError(catalog=self._address.shown, database_ms=int_of(version), hint=CLOCK_HINT)
         return Landed(int_of(version))
 
-    def _decided(self, connection: _Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
+    def _decided(self, connection: Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
         """Look what became of a commit whose answer was lost; its backend is ended first."""
-        _log.warning("commit_answer_lost", catalog=self._address.shown, reason=_said(error))
+        _log.warning("commit_answer_lost", catalog=self._address.shown, reason=first_line(error))
         # Others that are idle may have broken with it.
         self._pool.check()
-        deadline, why = self._clock.monotonic() + DECIDE_SECONDS, _said(error)
+        deadline, why = self._clock.monotonic() + self._limits.decide, first_line(error)
         while self._clock.monotonic() < deadline:
             try:
                 with closing(self._connected()) as other:
@@ -282,18 +290,18 @@ class PostgresKV:
                             return Landed(row[0])
                         raise self._away(error, "nothing was applied")
             except psycopg.Error as failure:
-                why = _said(failure)
+                why = first_line(failure)
             self._clock.sleep(_DECIDE_AGAIN_SECONDS)
         return Unknown(f"the catalog's database does not answer: {why}")
 
     # --- reads ---
 
-    def _read(self, ask: Callable[[_Writer], T]) -> T:
+    def _read(self, ask: Callable[[Writer], T]) -> T:
         """Ask on a connection; again on another one where it broke, as after a restart of the database.
 
         `ask` may keep the connection: then it returns it.
         """
-        deadline = self._clock.monotonic() + WAIT_SECONDS
+        deadline = self._clock.monotonic() + self._limits.wait
         while True:
             with self.translated():
                 connection = self._pool.getconn()
@@ -313,16 +321,16 @@ class PostgresKV:
                     if kept is not connection:
                         self._pool.putconn(connection)
 
-    def begin(self, connection: _Writer) -> None:
+    def begin(self, connection: Writer) -> None:
         """Begin the transaction of a view: its first statement fixes what it sees."""
         connection.statements.do(_BEGIN_VIEW)
 
-    def record(self, connection: _Writer, key: bytes) -> Versioned | None:
+    def record(self, connection: Writer, key: bytes) -> Versioned | None:
         """Return what one key has."""
         answer = connection.statements.ask(self._text(text.GET), key)
         return _versioned(answer, 0, column=0) if answer.ntuples else None
 
-    def records(self, connection: _Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
+    def records(self, connection: Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
         """Return what each of the keys has."""
         answer = connection.statements.ask(self._text(text.GET_ALL), bytes_list(list(keys)))
         found: dict[bytes, Versioned | None] = dict.fromkeys(keys)
@@ -332,27 +340,16 @@ class PostgresKV:
             found[key] = _versioned(answer, row, column=1)
         return found
 
-    def rows(self, connection: _Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]:
+    def rows(self, connection: Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]:
         """Return the rows of a scan of a view."""
         return connection.execute(self._sql(query), arguments, prepare=True, binary=True).fetchall()
 
     # --- connections ---
 
-    @property
-    def _parameters(self) -> dict[str, Any]:
-        given = self._address.connection(self._environment)
-        timeout = {
-            "connect_timeout": str(CONNECT_SECONDS),
-            "application_name": "tilth",
-            # Of several hosts the primary; a standby alone is one that does not answer.
-            "target_session_attrs": "read-write",
-            **_KEEPALIVE,
-        }
-        options = f"-c statement_timeout={STATEMENT_SECONDS}s -c idle_in_transaction_session_timeout=0 {_BY_KEY}"
-        return timeout | given | {"autocommit": True, "options": options}
-
     def _connected(self) -> Connection[TupleRow]:
-        return psycopg.connect(**self._parameters)
+        connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
+        self._connector.check_direct(connection)
+        return connection
 
     def _open(self) -> None:
         """Make what is missing, and bring a schema of an older version up to this one's."""
@@ -399,8 +396,9 @@ class PostgresKV:
         hint = "start the version that wrote it, or a later one"
         return NewerFormatError(catalog=self._address.shown, found=found, known=text.FORMAT, hint=hint)
 
-    def _introduce(self, connection: _Writer) -> None:
+    def _introduce(self, connection: Writer) -> None:
         """Give a new connection its row."""
+        self._connector.check_direct(connection)
         connection.id, connection.statements = UUID(random_id()), PreparedStatements(connection)
         connection.execute(self._sql(text.ADD_WRITER), (connection.id,))
         row = connection.execute(text.BACKEND_START).fetchone()
@@ -425,7 +423,8 @@ class PostgresKV:
         except TilthError:
             raise
         except PoolTimeout as error:
-            raise self._away(self._why_none(error), "") from None
+            why = self._why_none(error)
+            raise why if isinstance(why, TilthError) else self._away(why, "") from None
         except psycopg.Error as error:
             if self._is_closed:
                 raise StoreClosedError(catalog=self._address.shown) from None
@@ -435,7 +434,7 @@ class PostgresKV:
         """Return why the pool gives no connection: it does not say."""
         try:
             self._connected().close()
-        except psycopg.Error as error:
+        except (psycopg.Error, TilthError) as error:
             return error
         return timeout
 
@@ -448,7 +447,7 @@ class PostgresKV:
         if isinstance(error, errors.DiskFull):
             hint = "make room on the disk of the database"
         facts = {"applied": what} if what else {}
-        return CatalogAwayError(catalog=self._address.shown, reason=_said(error), hint=hint, **facts)
+        return CatalogAwayError(catalog=self._address.shown, reason=first_line(error), hint=hint, **facts)
 
 
 class _View:
@@ -457,7 +456,7 @@ class _View:
     What makes it raises psycopg's errors, for they are tried again; its methods raise ours.
     """
 
-    def __init__(self, store: PostgresKV, connection: _Writer, keys: Collection[bytes]) -> None:
+    def __init__(self, store: PostgresKV, connection: Writer, keys: Collection[bytes]) -> None:
         """Read the keys, in one question and without a transaction; without keys begin one."""
         self._store = store
         self._connection = connection
@@ -521,8 +520,3 @@ def _versioned(answer: PGresult, row: int, *, column: int) -> Versioned:
     assert value is not None
     assert version is not None
     return Versioned(value, int_of(version))
-
-
-def _said(error: Exception) -> str:
-    """Return the first line of the database's words; they never hold a password."""
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

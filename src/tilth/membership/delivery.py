@@ -1,0 +1,88 @@
+"""News on their way to the rooms that act on them, on a thread of its own.
+
+Covers: collecting what has changed, delivering it, again where a room could not take it in. Does not cover: where news
+come from (member.py), what rooms do with them. Always holds: a room that is slow, as one that calls workers which do
+not answer, holds up no proof of life and no watch on the others; nothing is lost that was not taken in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+
+#: Between two tries of a delivery that failed.
+AGAIN_SECONDS = 0.25
+#: Longest wait at the end for a room that is slow.
+END_SECONDS_MAX = 5.0
+
+_log = Log("membership")
+
+
+class Delivery:
+    """`start` first, in the end `stop`."""
+
+    def __init__(self, clock: Clock, *, changed: Callable[[], None], heard: Callable[[frozenset[str]], None]) -> None:
+        """`changed` is called when hosts may have changed, `heard` with tables, by uuid, that have news."""
+        self._clock = clock
+        self._changed = changed
+        self._heard = heard
+        self._lock = threading.Lock()
+        self._tables = frozenset[str]()
+        self._has_changed = False
+        self._is_due = threading.Event()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tilth-news", daemon=True)
+
+    def add(self, tables: frozenset[str] = frozenset(), *, has_changed: bool = False) -> None:
+        """Note what is to be delivered."""
+        if not tables and not has_changed:
+            return
+        with self._lock:
+            self._tables |= tables
+            self._has_changed |= has_changed
+        self._is_due.set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a room that is slow is not waited for without end."""
+        self._stopping.set()
+        self._is_due.set()
+        if self._thread.ident is not None:
+            self._thread.join(END_SECONDS_MAX)
+
+    def deliver(self) -> None:
+        """Deliver what was noted; what could not be taken in stays. The thread calls it; tests may."""
+        with self._lock:
+            tables, has_changed = self._tables, self._has_changed
+            self._tables, self._has_changed = frozenset(), False
+        try:
+            if has_changed:
+                self._changed()
+                has_changed = False
+            if tables:
+                self._heard(tables)
+        except BaseException:
+            with self._lock:
+                self._tables |= tables
+                self._has_changed |= has_changed
+            raise
+
+    def _run(self) -> None:
+        while True:
+            self._clock.wait(self._is_due, AGAIN_SECONDS)
+            if self._stopping.is_set():
+                return
+            self._is_due.clear()
+            try:
+                self.deliver()
+            except TilthError as error:
+                _log.debug("news_not_taken_in", reason=error)
+            # The outermost loop of a service: it goes on whatever happened.
+            except Exception as error:
+                _log.error("news_failed", error=error)

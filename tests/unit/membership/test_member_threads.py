@@ -1,0 +1,187 @@
+"""Proofs of life, the watch on others and the delivery of news: none waits for another one. Threads run as in a server,
+over a clock that each of their waits moves on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+import pytest
+
+from tests.unit.membership.test_member import THINGS, Cluster, Sign, Signs
+from tilth.catalog import Catalog, CatalogAwayError, Joining, KeyValue, MemoryKV, Servers
+from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
+from tilth.membership import Bounds, Member
+from tilth.testing import ManualClock
+
+
+class Ticking(ManualClock):
+    """Each wait of a thread moves the time on."""
+
+    def wait(self, event: threading.Event, seconds: float) -> bool:
+        event.wait(0.002)
+        self.advance(seconds)
+        return event.is_set()
+
+
+class Gate:
+    """A door that somebody may find closed."""
+
+    def __init__(self) -> None:
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.has_waited = threading.Event()
+
+    def pass_through(self) -> None:
+        if not self.is_open.is_set():
+            self.has_waited.set()
+            assert self.is_open.wait(30)
+
+
+class GatedKV(MemoryKV):
+    """A view of the same keys through a gate, as over connections that are all in use."""
+
+    def __init__(self, inner: KeyValue, gate: Gate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def get(self, key: bytes) -> Versioned | None:
+        self._gate.pass_through()
+        return self._inner.get(key)
+
+    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:  # type: ignore[override]
+        self._gate.pass_through()
+        return self._inner.view(keys)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        self._gate.pass_through()
+        return self._inner.scan(start, end, limit=limit, reverse=reverse)
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        self._gate.pass_through()
+        return self._inner.commit(preconditions, puts, deletes)
+
+
+class Counting(Sign):
+    """Counts proofs; there is always something new."""
+
+    def __init__(self, signs: Signs, kv: KeyValue) -> None:
+        super().__init__(signs, kv)
+        self.proofs = threading.Semaphore(0)
+
+    def clock_offset(self) -> tuple[float, float] | None:
+        self.proofs.release()
+        return super().clock_offset()
+
+    def news(self) -> frozenset[str]:
+        return frozenset({"table"})
+
+
+@pytest.mark.parametrize("slow", ["heard", "changed", "watch", "store"])
+def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
+    """Rooms that call mute workers, readers that hold all connections: proofs go on while one of them stands still."""
+    gates = {each: Gate() for each in ("heard", "changed", "watch", "store")}
+    kv, clock = MemoryKV(), Ticking()
+    catalog = Catalog(GatedKV(kv, gates["store"]), clock, "a", lambda: "0" * 32)
+    presence = Counting(Signs(), kv)
+    presence.watching = GatedKV(kv, gates["watch"])
+
+    def heard(_: frozenset[str]) -> None:
+        gates["heard"].pass_through()
+        # As rooms do: they ask the catalog.
+        catalog.servers.all()
+
+    member = Member(
+        clock,
+        catalog,
+        Joining(name="a", run="r", version="1"),
+        bounds=Bounds(gone_seconds=3.0),
+        presence=presence,
+        changed=gates["changed"].pass_through,
+        heard=heard,
+    )
+    member.join()
+    gates[slow].is_open.clear()
+    member.start()
+    try:
+        if slow == "changed":
+            # Another one joins.
+            Servers(clock, kv).join(Joining(name="b", run="b", version="1"))
+        assert gates[slow].has_waited.wait(30)
+        for _ in range(20):
+            assert presence.proofs.acquire(timeout=30)
+        assert member.trouble == ""
+        assert catalog.server == "a#1"
+    finally:
+        gates[slow].is_open.set()
+        member.stop()
+
+
+def test_who_is_ended_before_its_first_proof_joins_again() -> None:
+    cluster = Cluster()
+    other = cluster.server("other")
+
+    class Late(Sign):
+        """Connecting takes so long at first that others end the server."""
+
+        is_late = True
+
+        def show(self, server: str) -> None:
+            super().show(server)
+            if self.is_late:
+                self.is_late = False
+                cluster.run(4, other)
+
+    _, catalog = cluster.process("a")
+    joining, presence = Joining(name="a", run="r", version="1"), Late(cluster.signs, cluster.kv)
+    member = Member(cluster.clock, catalog, joining, bounds=Bounds(3.0), presence=presence, changed=lambda: None)
+    member.join()
+    member.ready()
+    cluster.run(1, member, other)
+    assert catalog.server == "a#2"
+    assert {each.id for each in other.now().servers} == {"a#2", "other#1"}
+    assert any(member.hosts(thing) for thing in THINGS)
+
+
+def test_who_cannot_hear_the_others_reads_everything_again_and_says_so() -> None:
+    cluster = Cluster()
+    heard: list[frozenset[str]] = []
+
+    class Deaf(Sign):
+        is_deaf = True
+
+        def news(self) -> frozenset[str]:
+            if self.is_deaf:
+                raise CatalogAwayError(catalog="c")
+            return frozenset()
+
+    _, catalog = cluster.process("a")
+    joining, presence = Joining(name="a", run="r", version="1"), Deaf(cluster.signs, cluster.kv)
+    member = Member(
+        cluster.clock,
+        catalog,
+        joining,
+        bounds=Bounds(3.0),
+        presence=presence,
+        changed=lambda: None,
+        heard=heard.append,
+    )
+    member.join()
+    for _ in range(40):
+        cluster.clock.advance(0.25)
+        with pytest.raises(CatalogAwayError):
+            member.step()
+    # It is a server as before: it proves that it lives.
+    assert catalog.server == "a#1"
+    assert 4 <= heard.count(frozenset({"*"})) <= 7
+    presence.is_deaf = False
+    heard.clear()
+    # News are hints, and one may be lost.
+    cluster.run(70, member)
+    assert heard == [frozenset({"*"})] * 2
