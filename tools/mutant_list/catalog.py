@@ -208,4 +208,15 @@ CATALOG: tuple[Mutant, ...] = (
         new="preconditions=[], deletes=[key])",
         tests=("tests/unit/catalog/test_turns.py::test_who_ends_a_turn_that_was_over_leaves_the_one_of_its_successor",),
     ),
+    Mutant(
+        name="copies-that-changes-lack",
+        breaks="what a replica lacks of files of changes is not noted",
+        path="src/tilth/catalog/commit/commit.py",
+        old="    for file in chain(parts, (delta.file for delta in change.deltas_added)):",
+        new="    for file in parts:",
+        tests=(
+            "tests/unit/catalog/test_catalog_deltas.py::"
+            "test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit",
+        ),
+    ),
 )

@@ -127,4 +127,78 @@ OTHERS: tuple[Mutant, ...] = (
             "test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts",
         ),
     ),
+    Mutant(
+        name="two-workers-of-one-name",
+        breaks="two workers of one name that register at once are both taken",
+        path="src/tilth/warehouse/remote/workers.py",
+        old="            self._check(registration)\n            if registration.instance",
+        new="            if registration.instance",
+        tests=(
+            "tests/unit/warehouse/test_remote_workers.py::"
+            "test_of_two_workers_of_one_name_that_register_at_once_one_is_taken",
+        ),
+    ),
+    Mutant(
+        name="successor-of-a-lost-worker",
+        breaks="the loss of a worker takes its successor",
+        path="src/tilth/warehouse/remote/workers.py",
+        old="                if not is_replaced:\n",
+        new="                if True:\n",
+        tests=(
+            "tests/unit/warehouse/test_remote_workers.py::"
+            "test_the_loss_of_a_worker_that_was_replaced_meanwhile_leaves_its_successor",
+        ),
+    ),
+    Mutant(
+        name="unsettled-tasks",
+        breaks="a task whose arrival is unknown counts as lost, and is given to another worker",
+        path="src/tilth/warehouse/remote/workers.py",
+        old="return set(known) | self._unsettled",
+        new="return set(known)",
+        tests=(
+            "tests/unit/warehouse/test_remote_workers.py::"
+            "test_a_task_whose_arrival_is_unknown_counts_as_being_there_until_it_is_known",
+        ),
+    ),
+    Mutant(
+        name="rows-since-a-round-looked",
+        breaks="a round commits although rows came since it looked for older ones",
+        path="src/tilth/ingest/service/consumers.py",
+        old="            requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))",
+        new="            pass",
+        tests=(
+            "tests/unit/ingest/test_round_commits.py::"
+            "test_rows_that_came_since_a_round_looked_for_older_ones_refuse_its_commit",
+        ),
+    ),
+    Mutant(
+        name="running-consumers-released",
+        breaks="a server that hosts a table no more releases consumers that still run",
+        path="src/tilth/ingest/service/consumers.py",
+        old=" if known.handle is None and known.fence is not None]",
+        new=" if known.fence is not None]",
+        tests=("tests/unit/ingest/test_round_commits.py::test_a_consumer_that_runs_is_not_released",),
+    ),
+    Mutant(
+        name="offsets-without-epochs",
+        breaks="a round's offsets are stored without topic and leader epoch",
+        path="src/tilth/ingest/service/consumers.py",
+        old="msgspec.structs.replace(known[TopicPartition(each.topic, each.partition)], start=each.start, end=each.end)",
+        new="OffsetRange(topic=each.topic, partition=each.partition, start=each.start, end=each.end)",
+        tests=(
+            "tests/unit/ingest/test_round_commits.py::"
+            "test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_ended_in",
+        ),
+    ),
+    Mutant(
+        name="changes-without-what-was-seen",
+        breaks="a round says nothing of the changes that it knew",
+        path="src/tilth/ingest/service/consumers.py",
+        old="written=delta, seen=change.seen)",
+        new="written=delta)",
+        tests=(
+            "tests/unit/ingest/test_round_commits.py::"
+            "test_rows_of_a_part_that_changed_before_a_round_looked_can_be_replaced",
+        ),
+    ),
 )

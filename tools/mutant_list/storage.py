@@ -106,4 +106,23 @@ STORAGE: tuple[Mutant, ...] = (
         new="        raise max(errors, key=_weight)\n",
         tests=("tests/unit/storage/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",),
     ),
+    Mutant(
+        name="copy-of-a-changed-source",
+        breaks="a copy counts as made whatever its bytes are",
+        path="src/tilth/storage/store/copying.py",
+        old="    if (written.size, written.checksum) != (file.size, file.checksum):",
+        new="    if False:",
+        tests=("tests/unit/storage/test_copying.py::test_a_copy_whose_source_changed_while_it_was_read_is_not_left",),
+    ),
+    Mutant(
+        name="replica-that-came-back",
+        breaks="a replica that comes back counts as having what it had",
+        path="src/tilth/storage/store/replica_health.py",
+        old="            self.returns += bool(before and not trouble)\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_copies.py::"
+            "test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has",
+        ),
+    ),
 )

@@ -485,3 +485,13 @@ class _Watched:
     ) -> Iterator[tuple[bytes, Versioned]]:
         self._scanned.append(start)
         return self._view.scan(start, end, limit=limit, reverse=reverse)
+
+
+def test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit(world: World) -> None:
+    [part] = world.insert()
+    written = world.delta((part, 3))
+    lacking = msgspec.structs.replace(written.file, lacking=(2,))
+    written = msgspec.structs.replace(written, file=lacking)
+    world.commit(AddDelta(table=world.t, written=written))
+    [note] = world.catalog.copies.of(world.t)
+    assert (note.replica, note.file) == (2, written.file)

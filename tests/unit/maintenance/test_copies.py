@@ -219,6 +219,29 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> 
     assert world.notes() == []
 
 
+def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: Copies) -> None:
+    """Another disk may be mounted there by now."""
+    part = world.add(1)
+    duty = ReplicateDuty(world.copies)
+    duty.look(world.clock.now_ms())
+    duty.run()
+    world.copy_of(part.file, 2).unlink()
+    (world.folders[2] / world.t / ".tilth").unlink()
+    replicas_of(world.root)[2].health.note("no answer")
+    clock = SystemClock()
+    over = clock.monotonic() + 30
+    while replicas_of(world.root)[2].trouble:
+        assert clock.monotonic() < over
+        clock.sleep(0.01)
+    duty.look(world.clock.now_ms())
+    assert duty.due_ms() <= world.clock.now_ms()
+    for _ in range(2):
+        duty.run()
+        world.clock.advance(KNOWN_MS / 1000)
+    duty.run()
+    assert world.where(part.file) == [True, True, True]
+
+
 def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: Copies) -> None:
     world.add(1)
     gone = DataFile(name="77-0.0-0.parquet", size=3, checksum=1)

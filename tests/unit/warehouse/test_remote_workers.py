@@ -173,10 +173,8 @@ class World:
         )
         self.link._tasks = self.tasks
 
-    def new_server(self) -> RemoteWorkers:
-        settings = RemoteSettings(
-            token="t", server="s", version="1", probes=lambda: (PROBE,), reserved=frozenset({"embedded"})
-        )
+    def new_server(self, probes: Callable[[], tuple[StorageProbe, ...]] = lambda: (PROBE,)) -> RemoteWorkers:
+        settings = RemoteSettings(token="t", server="s", version="1", probes=probes, reserved=frozenset({"embedded"}))
         return RemoteWorkers(self.clock, self.ids, self.members, settings=settings)
 
     def join(self) -> RemoteWorker:
@@ -266,6 +264,37 @@ def test_a_name_has_one_living_worker_and_a_registration_may_be_repeated() -> No
     assert world.members.events == [("join", "w", "write", "3")]
 
 
+def test_of_two_workers_of_one_name_that_register_at_once_one_is_taken() -> None:
+    world = World()
+    rivals = [registration(instance="two")]
+
+    def probes() -> tuple[StorageProbe, ...]:
+        # The first one has been checked, and is not there yet.
+        if rivals:
+            world.workers.register(rivals.pop())
+        return ()
+
+    world.workers = world.new_server(probes)
+    with pytest.raises(WorkerNameTakenError):
+        world.workers.register(registration(instance="one"))
+    assert world.members.events == [("join", "w", "write", "3")]
+    assert world.workers.infos()["w"].registration.instance == "two"
+
+
+def test_the_loss_of_a_worker_that_was_replaced_meanwhile_leaves_its_successor() -> None:
+    world = World()
+    worker = world.join()
+
+    def left() -> None:
+        # Its name is free, and the dispatcher does not know yet that it has gone.
+        world.workers.register(registration(instance="two"))
+
+    worker.leave = left  # type: ignore[method-assign]
+    world.workers._lose(worker, "it has not reported")
+    assert world.members.there["w"] is world.workers.infos()["w"]
+    assert [event[0] for event in world.members.events] == ["join", "join"]
+
+
 def test_a_trial_joins_nothing_and_looks_for_the_storage() -> None:
     world = World()
     world.link.try_out()
@@ -310,6 +339,19 @@ def test_a_task_whose_arrival_is_unknown_is_sent_until_it_is_known(fates: list[s
     settled(lambda: not worker._unsettled)
     assert world.tasks.started == ["a"]
     assert worker.touch(["a"]) == {"a"}
+
+
+def test_a_task_whose_arrival_is_unknown_counts_as_being_there_until_it_is_known() -> None:
+    """Taken for lost it would be given to another worker, and run twice."""
+    world = World()
+    worker = world.join()
+    world.down.fates["assign"] = ["lost", "away"]
+    worker.assign(spec("a"))
+    # It is sent again when time has passed.
+    settled(lambda: not world.down.fates["assign"])
+    assert (worker.touch(["a"]), world.tasks.started) == ({"a"}, [])
+    later(world, lambda: not worker._unsettled)
+    assert (worker.touch(["a"]), world.tasks.started) == ({"a"}, ["a"])
 
 
 def test_cancel_retire_and_ends_go_through() -> None:

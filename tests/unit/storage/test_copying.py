@@ -1,0 +1,35 @@
+"""Copies of single files that are made while their source goes bad; over folders of the local disk."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.storage.test_replicated import Places, failing, places
+from tilth.base.errors import CorruptError
+from tilth.storage import make_copy
+
+__all__ = ["places"]
+
+
+def test_a_copy_whose_source_changed_while_it_was_read_is_not_left(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The source was right when it was checked; the bytes that came were others."""
+    file = places.write("a", b"abc")
+    places.copy(2, "a").unlink()
+
+    def other_bytes(*_: Any, **__: Any) -> Any:
+        return pa.PythonFile(io.BytesIO(b"xyz"), mode="r")
+
+    for number in (0, 1):
+        failing(monkeypatch, "open", places.folders[number], other_bytes)
+    with pytest.raises(CorruptError, match="its source changed"):
+        make_copy(places.folder, file, 2)
+    assert not places.copy(2, "a").exists()
+    monkeypatch.undo()
+    assert make_copy(places.folder, file, 2) == file.size
+    assert places.copy(2, "a").read_bytes() == b"abc"
