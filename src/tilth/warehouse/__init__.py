@@ -17,6 +17,7 @@ from tilth.warehouse.allowed.plans import (
     parse_plan,
     read_needs,
     read_plan,
+    schema_of,
 )
 from tilth.warehouse.definitions.settings import (
     BUILT_IN,
@@ -135,6 +136,7 @@ __all__ = [
     "remove_result_folder",
     "run_in_task",
     "run_tasks",
+    "schema_of",
     "table_warehouses",
     "warehouse_configs",
     "warehouse_settings",

@@ -11,7 +11,7 @@ from tests.spark_world import SparkWorld
 from tilth.ingest import ViewError, check_view
 from tilth.model.table import Column, KafkaDef, Schema, TableDef
 from tilth.model.types import Kind, Simple
-from tilth.warehouse import check_plan, parse_plan, read_plan
+from tilth.warehouse import NotAllowedError, check_plan, parse_plan, read_plan, schema_of
 
 pytestmark = pytest.mark.integration
 
@@ -152,8 +152,61 @@ def test_a_schema_in_json_loads_no_class(world: SparkWorld) -> None:
     schema = '{"type":"struct","fields":[{"name":"a","nullable":true,"metadata":{},"type":'
     schema += '{"type":"udt","class":"org.apache.spark.ml.linalg.VectorUDT","pyClass":null,"sqlType":"string"}}]}'
     error = world.refused(f"SELECT from_json('{{}}', '{schema}')")
-    # Spark takes the text for one of its own words then, of which it is none.
-    assert error.code == "SYNTAX_ERROR", str(error)
+    assert error.code == "NOT_ALLOWED"
+    assert "name=from_json" in error.message
+
+
+_MODULE = "tilth_loads_no_such_module"
+_CLASS_TYPE = f'{{"type":"udt","pyClass":"{_MODULE}.X","serializedClass":"AAAA","sqlType":"string"}}'
+_STRUCT = f'{{"type":"struct","fields":[{{"name":"a","nullable":true,"metadata":{{}},"type":{_CLASS_TYPE}}}]}}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"from_json('{{}}', '{_STRUCT}')",
+        f"from_json('{{}}', ' \\n{_STRUCT}')",
+        f"FROM_JSON('[]', '{_CLASS_TYPE}')",
+        "from_json('{}', '\"integer\"')",
+        f"from_json('{{}}', concat('{_STRUCT[:9]}', '{_STRUCT[9:]}'))",
+        f"from_json('{{}}', CAST('{_STRUCT}' AS STRING))",
+        f"from_json('{{}}', (SELECT '{_STRUCT}'))",
+        f"from_json('{{}}', unhex('{_STRUCT.encode().hex()}'))",
+        f"from_json(schema => '{_STRUCT}', json => '{{}}')",
+        f"from_csv('1', '{_STRUCT}')",
+        f"from_csv('1', '{_STRUCT}', map('sep', ','))",
+        f"variant_get(parse_json('1'), '$', '{_CLASS_TYPE}')",
+        f"try_variant_get(parse_json('1'), '$', upper('{_CLASS_TYPE}'))",
+    ],
+)
+def test_a_type_in_a_text_imports_no_module(world: SparkWorld, text: str) -> None:
+    for statement in (f"SELECT {text}", f"SELECT id FROM t WHERE {text} IS NULL", f"INSERT INTO u SELECT 1, {text}.a"):
+        error = world.refused(statement)
+        assert _MODULE not in str(error), str(error)
+        assert error.code in ("NOT_ALLOWED", "SYNTAX_ERROR", "BAD_QUERY"), str(error)
+
+
+def test_a_type_of_a_class_is_not_read_even_where_no_list_has_seen_it(world: SparkWorld) -> None:
+    session = world.session.new_session(pool="default")
+    with pytest.raises(NotAllowedError, match="only a program can read"):
+        schema_of(session.sql(f"SELECT from_json('{{}}', '{_STRUCT}') AS a"))
+    assert schema_of(session.sql('SELECT \'"type":"udt"\' AS `"type":"udt"`')).names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from_json('{\"a\": 1}', 'a INT')",
+        "from_json('[1]', 'ARRAY<INT>')",
+        "from_json('{}', ' `x y` STRING')",
+        "from_json('{\"a\": 1}', schema_of_json('{\"a\": 1}'))",
+        "from_csv('1,2', 'a INT, b INT')",
+        "from_csv('1', schema_of_csv('1'))",
+        "variant_get(parse_json('1'), '$', 'int')",
+    ],
+)
+def test_a_type_in_the_words_of_sql_is_taken(world: SparkWorld, text: str) -> None:
+    assert world.rows(f"SELECT {text} IS NULL OR true") == [(True,)]
 
 
 @pytest.mark.parametrize("default", [_RUN, "(SELECT max(x) FROM (SELECT TRANSFORM(1) USING 'sh' AS (x STRING)))"])

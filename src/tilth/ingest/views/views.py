@@ -24,7 +24,7 @@ from tilth.model.table import OP_COLUMN, Column, KafkaDef, Schema, TableDef, ful
 from tilth.model.text.quotes import double_quoted
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
 from tilth.storage import storage_settings
-from tilth.warehouse import check_plan, parse_expression, parse_plan
+from tilth.warehouse import check_plan, parse_expression, parse_plan, schema_of
 
 
 class BadDefaultError(InvalidInputError):
@@ -69,7 +69,7 @@ def check_view(
     text = _over_temporary_view(session, kafka, select, view)
     try:
         frame = session.sql(text)
-        outputs = [(field.name, field.dataType.simpleString(), field.nullable) for field in frame.schema.fields]
+        outputs = [(field.name, field.dataType.simpleString(), field.nullable) for field in schema_of(frame).fields]
     except Exception as error:
         raise _refused(view, kafka, error) from error
     op = _op_position(outputs, target, view)
@@ -490,7 +490,7 @@ def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view:
     try:
         for default in defaults:
             check_plan(parse_expression(frame.sparkSession, default))
-        frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection).schema  # noqa: B018  # analyses it
+        schema_of(frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection))
     except Exception as error:
         raise ViewError("a default of the target cannot be computed", view=view, why=_first_line(error)) from error
 

@@ -27,7 +27,7 @@ from tilth.sql.errors import ResultTooLargeError
 from tilth.sql.query.protocol import COLUMNS_KEY, QueryTask
 from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
-from tilth.warehouse import run_tasks
+from tilth.warehouse import run_tasks, schema_of
 
 #: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
 COLLECTED_BYTES_MAX = 16 * MIB
@@ -95,8 +95,8 @@ def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) 
 
 def _described(frame: DataFrame) -> pa.Schema:
     """Return the columns as clients get them: times in UTC, Spark's types in the metadata."""
-    columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
-    schema = to_arrow_schema(_all_nullable(_without_voids(frame).schema), timezone="UTC")
+    columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in schema_of(frame).fields]
+    schema = to_arrow_schema(_all_nullable(schema_of(_without_voids(frame))), timezone="UTC")
     return schema.with_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
 
 
@@ -135,7 +135,7 @@ def _readable(table: pa.Table) -> pa.Table:
 
 def _without_voids(frame: DataFrame) -> DataFrame:
     """Return the rows with texts where a type has void inside, as array() does: Arrow has no such arrays and maps."""
-    fields = frame.schema.fields
+    fields = schema_of(frame).fields
     types = [_with_texts(field.dataType) for field in fields]
     if all(one is field.dataType for one, field in zip(types, fields, strict=True)):
         return frame

@@ -83,7 +83,16 @@ from tilth.storage import (
     write_rows,
 )
 from tilth.storage.read.spark import file_error, is_changed, read_snapshot
-from tilth.warehouse import TaskContext, TaskResult, check_plan, mailbox, parse_expression, parse_plan, run_in_task
+from tilth.warehouse import (
+    TaskContext,
+    TaskResult,
+    check_plan,
+    mailbox,
+    parse_expression,
+    parse_plan,
+    run_in_task,
+    schema_of,
+)
 
 _VIEW_PREFIX = "__tilth_"
 _VERSION = re.compile(r"[0-9]{1,18}")
@@ -463,7 +472,7 @@ def _write_inserted(
 
 def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFrame:
     """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
-    session, fields = frame.sparkSession, frame.schema.fields
+    session, fields = frame.sparkSession, schema_of(frame).fields
     # With ANSI casts a value that does not fit fails; without, it would change silently.
     session.conf.set("spark.sql.ansi.enabled", "true")
     # The columns' types have one meaning, whatever the session of the SELECT says.

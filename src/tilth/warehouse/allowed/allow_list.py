@@ -7,6 +7,7 @@ Always holds: anything that no list names is refused; queries, views, conditions
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,10 +23,15 @@ from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
 from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
 
 _FILE = "allowed.toml"
+_TYPE_BEGIN = re.compile(r"\s*[A-Za-z_`]")
 _NEAR_MAX = 3
 _EXPLAIN = "org.apache.spark.sql.execution.command.ExplainCommand"
 #: Nodes that call a function, with the field of its name.
 _CALLS = {"UnresolvedFunction": "nameParts", "UnresolvedGenerator": "funcName"}
+#: Functions that take a type as a text, with the position of that argument.
+_TYPE_ARGUMENTS = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
+#: Functions whose answer is such a text, and names no class.
+_TYPE_FUNCTIONS = frozenset(("schema_of_json", "schema_of_csv"))
 _TABLE_CALL = "UnresolvedTableValuedFunction"
 _ONLY_QUERIES = "only queries can be run here: SELECT, WITH, VALUES, FROM and TABLE"
 
@@ -112,7 +118,7 @@ def _problem(node: PlanNode, allowed: AllowList, unknown: frozenset[str]) -> Til
         name = node.text(_CALLS[kind])
         is_internal = bool(node.text("isInternal"))
         problem = _checked_function(name, _callable(), allowed.refused_functions, is_internal=is_internal)
-        return problem or _wrong_arguments(node, name[-1], allowed)
+        return problem or _wrong_arguments(node, name[-1], allowed) or _bad_type(node, name[-1].lower())
     if kind == _TABLE_CALL:
         in_from = allowed.table_functions | TABLE_FUNCTIONS.keys()
         return _checked_function(node.text("name"), in_from, allowed.refused_table_functions)
@@ -175,6 +181,24 @@ def _wrong_arguments(node: PlanNode, name: str, allowed: AllowList) -> TilthErro
     if not counts or given in counts:
         return None
     return BadArgumentsError(function=spelled, given=given, hint=f"it takes {' or '.join(map(str, counts))}")
+
+
+def _bad_type(node: PlanNode, name: str) -> NotAllowedError | None:
+    """Return what is wrong with a type that is given as a text: in JSON it can name classes, which are loaded."""
+    arguments = [child for child in node.children if child.role == "arguments"]
+    position = _TYPE_ARGUMENTS.get(name, len(arguments))
+    if position >= len(arguments):
+        return None
+    argument = arguments[position]
+    if argument.kind == "Literal":
+        [text] = argument.text("value") or ("",)
+        # Spark reads as JSON what is no list of columns; every such list begins with a name.
+        if not text or _TYPE_BEGIN.match(text):
+            return None
+    elif argument.kind == "UnresolvedFunction" and argument.text("nameParts")[-1].lower() in _TYPE_FUNCTIONS:
+        return None
+    hint = "write it as columns and types, as in from_json(j, 'a INT, b ARRAY<STRING>')"
+    return NotAllowedError("the type that a text is read as is written down as SQL", name=name, hint=hint)
 
 
 def _refused_kind(kind: str, allowed: AllowList) -> NotAllowedError:
