@@ -164,8 +164,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="rows-since-a-round-looked",
         breaks="a round commits although rows came since it looked for older ones",
         path="src/tilth/ingest/service/consumers.py",
-        old="            requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))",
-        new="            pass",
+        old="requirements.append(NoRowsSince(table=scope.table, ts=change.ts, partitions=scope.partitions))",
+        new="pass",
         tests=(
             "tests/unit/ingest/test_round_commits.py::"
             "test_rows_that_came_since_a_round_looked_for_older_ones_refuse_its_commit",
@@ -183,7 +183,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="offsets-without-epochs",
         breaks="a round's offsets are stored without topic and leader epoch",
         path="src/tilth/ingest/service/consumers.py",
-        old="msgspec.structs.replace(known[TopicPartition(each.topic, each.partition)], start=each.start, end=each.end)",
+        old="msgspec.structs.replace(known[TopicPartition(each.topic, each.partition)], "
+        "start=each.start, end=each.end)",
         new="OffsetRange(topic=each.topic, partition=each.partition, start=each.start, end=each.end)",
         tests=(
             "tests/unit/ingest/test_round_commits.py::"

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from typing import Generic, Protocol, TypeVar
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 
 #: Seconds after which a wait checks again whether it was cancelled.
 LOOK_SECONDS = 0.25
@@ -201,8 +201,8 @@ class _Apart(Generic[T]):
         try:
             self._results.append(self._act(None))
         # Whatever it was, it is raised by who waits.
-        except Exception as error:
-            self._error = error
+        except BaseException as error:
+            self._error = as_exception(error)
         self._ended.set()
 
     def cancel(self) -> None:

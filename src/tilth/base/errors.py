@@ -128,6 +128,18 @@ class CorruptError(TilthError):
     code = "CORRUPT"
 
 
+def as_exception(error: BaseException) -> Exception:
+    """Return the error; as a defect where it is no Exception, as panics of libraries in Rust and SystemExit are not:
+    whoever relays or reports an error to somebody who waits catches these, too.
+    """
+    if isinstance(error, Exception):
+        return error
+    reason = f"{type(error).__name__}: {error}"
+    defect = TilthError("a library has failed in a way that it does not expect", reason=reason)
+    defect.__cause__ = error
+    return defect
+
+
 def _first_line(doc: str | None) -> str:
     return (doc or "error").strip().splitlines()[0].rstrip(".")
 

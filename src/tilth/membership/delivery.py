@@ -84,5 +84,5 @@ class Delivery:
             except TilthError as error:
                 _log.debug("news_not_taken_in", reason=error)
             # The outermost loop of a service: it goes on whatever happened.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("news_failed", error=error)

@@ -259,7 +259,7 @@ class Member:
                     _log.warning("membership_fails", what=what, reason=error)
                 self._troubles[what] = str(error)
             # The outermost loop of a service: it goes on whatever happened.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("members_failed", error=error)
 
     def step(self) -> None:

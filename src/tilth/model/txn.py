@@ -84,7 +84,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileName(NamedTuple):
-    """What the name of a file of a table says."""
+    """Facts in the name of a file of a table."""
 
     txn: int
     task: int

@@ -337,7 +337,7 @@ class SqlEngine:
         except RecursionError as deep:
             error = nested_too_deep()
             raise error from deep
-        except Exception as defect:
+        except BaseException as defect:
             if (full := full_error(defect, folder=str(self._services.root))) is not None:
                 error = full
                 raise full from defect

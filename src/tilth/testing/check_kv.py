@@ -260,7 +260,7 @@ def _check_pinned(kv: KeyValue) -> None:
 
 
 def _check_pins_end(kv: KeyValue) -> None:
-    """When a key has gone, no commit that pins it lands any more, however many were under way."""
+    """No commit that pins a key lands after that key has gone, however many were under way."""
     for number in range(_ROUNDS):
         _put(kv, b"i", b"")
         found = kv.get(b"i")

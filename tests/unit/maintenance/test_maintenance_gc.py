@@ -60,22 +60,6 @@ def test_sources_go_to_the_trash_then_their_files_then_their_marks(world: Mainte
     assert world.service(ServiceKind.GC).wakeups <= wakeups + 5
 
 
-def test_a_clock_that_jumps_ahead_moves_and_removes_nothing(world: MaintenanceWorld) -> None:
-    world.clock.set_now_ms(world.clock.now_ms() + 30 * 86_400_000)
-    for _ in range(20):
-        world.work(120)
-    assert (entries(world), trash(world)) == (21, 0)
-    service = world.service(ServiceKind.GC)
-    assert "2592000 s ahead" in service.reason
-    # A command is given by somebody who has looked at the clock.
-    assert world.manager.gc_now(world.t).moved == 20
-    # Nobody has set it right in an hour: it is the time.
-    for _ in range(20):
-        world.work(600)
-    assert world.service(ServiceKind.GC).state == "idle"
-    assert trash(world) == 0
-
-
 def test_a_reader_and_a_transaction_hold_it_back(world: MaintenanceWorld) -> None:
     before = world.catalog.parts.snapshot(world.t, at=world.catalog.part_log.recent(limit=1)[0].at_ms << 18)
     lease = world.catalog.readers.open(world.t, before.ts, "q", 7_200_000)

@@ -512,21 +512,6 @@ def test_rows_that_have_expired_are_left_out(world: MaintenanceWorld) -> None:
     assert found == {aged: Expiry(column="d", below=today), world.t: None}
 
 
-def test_no_row_expires_by_a_clock_that_has_jumped_ahead(world: MaintenanceWorld) -> None:
-    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=DATE)))
-    definition = TableDef(
-        uuid=world.new_id(), database="default", name="aged", schema=schema, next_column_id=3, ttl="d + INTERVAL 1 DAY"
-    )
-    aged = world.catalog.tables.create(definition).uuid
-    world.manager.wake()
-    tasks = merged_tasks(world)
-    for _ in range(10):
-        world.insert("a", table=aged)
-    world.clock.set_now_ms(world.clock.now_ms() + 30 * 86_400_000)
-    world.work()
-    assert [task.expired for task in tasks] == [None]
-
-
 def test_a_partition_that_has_expired_is_not_merged(world: MaintenanceWorld) -> None:
     schema = Schema(columns=(Column(id=1, name="d", type=DATE),))
     definition = TableDef(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.catalog_world import World
+from tilth.base.clock import SystemClock
 from tilth.base.errors import ErrorKind, FencedError, TilthError
 from tilth.base.retry import Retry, retry_rule
 from tilth.catalog import InsertPart
@@ -28,6 +29,7 @@ from tilth.warehouse import (
 from tilth.warehouse.session.session import Beat, JobProgress, Processes
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import Assign, Ended, Place, Stop, TaskBoard
+from tilth.warehouse.worker.heartbeat import Asker
 from tilth.warehouse.worker.worker import UNTOUCHED_SECONDS_MAX
 
 HEARTBEATS_MS = (5_000, 10_000, 15_000, 20_000, 25_000)
@@ -356,3 +358,36 @@ def test_an_error_of_a_living_jvm_stays_what_it_is() -> None:
     worker.assign(spec("a", TaskKind.QUERY))
     assert reports.told.wait(5)
     assert reports.failures["a"].code == "TASK_FAILED"
+
+
+class PanicError(BaseException):
+    """As a panic of a library in Rust, which is no Exception."""
+
+
+@pytest.mark.parametrize("panic", [PanicError("index out of bounds"), SystemExit(3)])
+def test_a_task_that_ends_by_what_is_no_exception_has_failed_at_once(panic: BaseException) -> None:
+    reports = Reports()
+
+    def run(context: TaskContext) -> TaskResult:
+        raise panic
+
+    worker = EmbeddedWorker(ManualClock(), FakeSession(), name="w", memory_bytes=1 << 30)  # type: ignore[arg-type]  # does what is called here
+    worker.register(TaskKind.QUERY, run)
+    worker.attach(reports)
+    worker.assign(spec("a", TaskKind.QUERY))
+    assert reports.told.wait(5)
+    assert f"{type(panic).__name__}: {panic}" in str(reports.failures["a"])
+    assert worker.live_ids() == set()
+
+
+def test_who_asks_on_another_thread_hears_of_a_panic() -> None:
+    def act() -> int:
+        raise PanicError("p")
+
+    asker = Asker("test", act)
+    asker.ask()
+    answer, deadline = None, SystemClock().monotonic() + 5
+    while answer is None and SystemClock().monotonic() < deadline:
+        answer = asker.take()
+    asker.leave()
+    assert "PanicError: p" in str(answer)

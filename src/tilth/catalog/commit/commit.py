@@ -247,7 +247,7 @@ class Committer:
 
     @property
     def refusal(self) -> TilthError | None:
-        """Why nothing is committed; None: it is."""
+        """Reason why nothing is committed; None: it is."""
         return self.lasting_refusal or self._clock_check.error()
 
     def drain(self, table: str) -> None:

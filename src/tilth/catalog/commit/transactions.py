@@ -97,7 +97,7 @@ class Transactions:
 
     @property
     def refusal(self) -> TilthError | None:
-        """Why this server begins and commits nothing; None: it does."""
+        """Reason why this server begins and commits nothing; None: it does."""
         return self._committer.refusal
 
     def refuse(self, error: TilthError | None) -> None:

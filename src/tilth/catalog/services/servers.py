@@ -44,7 +44,7 @@ class Joining:
 
 
 class Joinings(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the processes that have joined this catalog so far."""
+    """Facts about all processes that have joined this catalog so far."""
 
     #: Number of the last one.
     number: int = -1

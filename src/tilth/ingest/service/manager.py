@@ -160,7 +160,7 @@ class ConsumeManager:
             try:
                 self._reconcile()
             # The outermost loop of the room: it goes on whatever happened.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("reconcile_failed", error=error)
             self._clock.wait(self._wake, self._settings.manager_interval)
 

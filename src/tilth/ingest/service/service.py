@@ -17,7 +17,7 @@ from typing import assert_never
 
 import msgspec
 
-from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.base.errors import RetryError, TilthError, UnavailableError, as_exception
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryPressureError, reject_chance
 from tilth.base.retry import Retry, retry_rule
@@ -330,8 +330,8 @@ class KafkaService:
                 else:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
-            except Exception as error:
-                self._look_failed(error)
+            except BaseException as error:
+                self._look_failed(as_exception(error))
             seconds = self._wait_seconds(looked)
             self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
             self._clock.wait(self._wake, seconds)
@@ -487,7 +487,7 @@ class KafkaService:
             self._ended(ConsumerEnded(start.index, error))
             return
         # A defect here must not leave a consumer that is taken to run and does not.
-        except Exception as error:
+        except BaseException as error:
             self._ended(ConsumerEnded(start.index, TilthError(f"a defect of Tilth: {error!r}")))
             raise
         with self._lock:

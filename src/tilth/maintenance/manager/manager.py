@@ -341,7 +341,7 @@ class MaintenanceManager:
             try:
                 has_started = self.step().op_name is not None
             # The outermost loop: whatever happens, tables are looked at again.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("maintenance_turn_failed", error=error)
             if not has_started:
                 # Half of the time is left to others while there is much to look at.

@@ -134,7 +134,7 @@ class Runs:
         except TilthError as error:
             failure = str(error)
         # The outermost loop of a run: no failure ends the process, each one is reported.
-        except Exception as error:
+        except BaseException as error:
             failure = f"{type(error).__name__}: {error}"
             _log.error("maintenance_run_failed", op=slot.op.name, error=error)
         run = OpRun(

@@ -341,7 +341,7 @@ class InsertGroups(Generic[T]):
         except TilthError as error:
             return error
         # A defect must reach all who wait, not only the one who met it.
-        except Exception as error:
+        except BaseException as error:
             _log.error("insert_group_failed", inserts=len(payloads), error=error)
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
         return None

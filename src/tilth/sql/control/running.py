@@ -261,7 +261,7 @@ class RunningStatements:
         while not self._clock.wait(self._stopping, CHECK_SECONDS):
             try:
                 self.check_limits()
-            except Exception as error:
+            except BaseException as error:
                 _log.error("time_limits_not_checked", error=error)
 
 

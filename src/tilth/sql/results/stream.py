@@ -42,7 +42,7 @@ class RowStream:
             self.close(error)
             raise
         # A file that cannot be read, for instance: whoever iterates reports it.
-        except Exception as defect:
+        except BaseException as defect:
             self.close(TilthError(f"a defect of Tilth: {type(defect).__name__}: {defect}"))
             raise
         self.close(None)

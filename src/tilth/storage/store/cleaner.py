@@ -38,7 +38,7 @@ _Run = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class LeftNames:
-    """What a transaction's tasks may have left, by name."""
+    """Files that a transaction's tasks may have left, by name."""
 
     #: Names of the files that are found no more by counting once others are gone, and how far each run goes.
     runs: tuple[FileRun, ...]

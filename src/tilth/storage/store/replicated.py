@@ -18,7 +18,7 @@ from typing import TypeVar
 import pyarrow as pa
 from msgspec.structs import replace
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
 from tilth.storage.errors import QuorumError, StoreAwayError
@@ -480,8 +480,8 @@ def _asked(
         except (TilthError, OSError) as error:
             found = error
         # A defect, which is raised where somebody sees it.
-        except Exception as error:
-            defects.append(error)
+        except BaseException as error:
+            defects.append(as_exception(error))
             found = TilthError(str(error))
         with changed:
             answers[replica.number] = found

@@ -278,7 +278,7 @@ class WorkerLink:
             except TilthError as error:
                 self._unanswered(error, began)
             # The outermost loop of the process: it goes on whatever happened.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("report_failed", error=error)
 
     def _unanswered(self, error: TilthError, began: float) -> None:

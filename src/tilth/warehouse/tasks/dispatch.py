@@ -446,7 +446,7 @@ class Dispatcher:
         while not self._clock.wait(self._stopping, HEARTBEAT_SECONDS):
             try:
                 self.touch_workers()
-            except Exception as error:
+            except BaseException as error:
                 _log.error("heartbeat_failed", error=error)
 
     def _perform(self, instructions: list[Instruction]) -> None:
@@ -472,7 +472,7 @@ class Dispatcher:
                 raise WorkerNotFoundError(worker=name)
             worker.assign(spec)
         # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
-        except Exception as error:
+        except BaseException as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
             is_busy = isinstance(error, WorkerBusyError)
             without_spark = error if isinstance(error, SparkRestartingError) else None
@@ -492,7 +492,7 @@ class Dispatcher:
             if worker is not None:
                 to_end(worker, task_id)
         # As above: those who wait for the end of a task must hear of it.
-        except Exception as error:
+        except BaseException as error:
             # The next heartbeat asks again, or finds it lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
 

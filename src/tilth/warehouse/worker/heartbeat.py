@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import psutil
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
 from tilth.warehouse.session.session import Beat, Outage, WorkerSession
 from tilth.warehouse.worker.pulse import Pulse, PulseReading, PulseVerdict, Question
@@ -59,8 +59,8 @@ class Asker(Generic[T]):
             try:
                 self._answers.append(self._act())
             # Whatever Spark and py4j raise is an answer: the one who asked decides.
-            except Exception as error:
-                self._answers.append(error)
+            except BaseException as error:
+                self._answers.append(as_exception(error))
 
 
 class Heartbeat:
@@ -181,5 +181,5 @@ class Heartbeat:
             try:
                 self.step()
             # The outermost loop of the watch: it goes on whatever happened.
-            except Exception as error:
+            except BaseException as error:
                 _log.error("heartbeat_failed", error=error)

@@ -96,7 +96,7 @@ class ProgressWatch:
                 # Spark is away; there is nothing to sample.
                 continue
             # Py4j's and Spark's own errors; only a display depends on it.
-            except Exception as error:
+            except BaseException as error:
                 _log.debug("progress_unknown", reason=error)
 
     def sample(self) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.errors import ErrorKind, TilthError, as_exception
 from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.model.task import TaskKind, TaskSpec
@@ -184,8 +184,8 @@ class EmbeddedWorker:
         except TilthError as error:
             outcome = error
         # The outermost loop of a task: Spark and runners may raise anything, and each failure is reported.
-        except Exception as error:
-            outcome = self._failure(task, error)
+        except BaseException as error:
+            outcome = self._failure(task, as_exception(error))
         if isinstance(outcome, TilthError):
             outcome = self._explained(task, outcome)
         self._report(spec, outcome, seconds=self._clock.monotonic() - started)
@@ -269,7 +269,7 @@ class EmbeddedWorker:
                 self._session.tend_logs()
                 self._end_stalled(stalls)
                 self._end_unwanted()
-            except Exception as error:
+            except BaseException as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)
         stalls.leave()
 
