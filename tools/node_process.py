@@ -24,11 +24,19 @@ LOG_TAIL_CHARACTERS = 4_000
 class NodeProcess:
     """A node with its data in `folder/data` and its log in `folder/node.log`; keeps its address over restarts."""
 
-    def __init__(self, folder: Path, *, settings: Mapping[str, str] | None = None, config: str = "") -> None:
-        """`config`: the text of a config file."""
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        settings: Mapping[str, str] | None = None,
+        config: str = "",
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """`config`: the text of a config file. `environment`: variables beside those of this process."""
         self._folder = folder
         self._config = config
         self._settings = CLASS_DATA | dict(settings or {})
+        self._environment = dict(environment or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"http://127.0.0.1:{self._port}"
@@ -48,6 +56,10 @@ class NodeProcess:
         """For the next start, beside those that it has."""
         self._settings |= settings
 
+    def change_environment(self, environment: Mapping[str, str]) -> None:
+        """For the next start, beside those that it has."""
+        self._environment |= environment
+
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None
@@ -63,7 +75,7 @@ class NodeProcess:
             # Variables that ask something of the tests are no settings of a node.
             others = {name: value for name, value in os.environ.items() if not name.startswith("TILTH_")}
             tests = {name: value for name, value in os.environ.items() if name.startswith("TILTH_TEST_")}
-            environment = others | tests | {FAILPOINTS: failpoints}
+            environment = others | tests | {FAILPOINTS: failpoints} | self._environment
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def wait_ready(self) -> None:

@@ -4,6 +4,8 @@
         link.connect(port)          whoever connects to link.port reaches that port of this machine
         link.cut()                  connections end, new ones end at once
         link.swallow()              connections stay, nothing passes, as on a way that loses all packets
+        link.swallow(Way.BACK)      what is sent arrives, what is answered does not
+        link.delay(0.3)             every piece arrives so many seconds later
         link.mend()
 
 Covers: TCP on loopback, any protocol. Does not cover: single requests and answers (kafka_proxy.py, http_proxy.py).
@@ -16,6 +18,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from enum import Enum
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +27,14 @@ from tools.broker import free_port
 HOST = "127.0.0.1"
 PIECE_BYTES = 1 << 16
 END_SECONDS_MAX = 10.0
+
+
+class Way(Enum):
+    """One of the two directions of a link."""
+
+    #: From whoever connects to the server behind the link.
+    THERE = "there"
+    BACK = "back"
 
 
 class TcpLink:
@@ -35,7 +46,8 @@ class TcpLink:
         self._is_cut = False
         self._loop = asyncio.new_event_loop()
         #: Set while bytes pass.
-        self._passes = asyncio.Event()
+        self._passes = {way: asyncio.Event() for way in Way}
+        self._delay_seconds = 0.0
         self._writers: set[asyncio.StreamWriter] = set()
         self._is_listening = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"link-{self.port}", daemon=True)
@@ -51,13 +63,22 @@ class TcpLink:
         """End all connections, and new ones at once."""
         self._do(self._cut)
 
-    def swallow(self) -> None:
-        """Pass nothing on, and end nothing."""
-        self._do(self._passes.clear)
+    def swallow(self, *ways: Way) -> None:
+        """Pass nothing on, in these directions or in both, and end nothing."""
+
+        def clear() -> None:
+            for way in ways or Way:
+                self._passes[way].clear()
+
+        self._do(clear)
+
+    def delay(self, seconds: float) -> None:
+        """Pass everything on so much later."""
+        self._delay_seconds = seconds
 
     def mend(self) -> None:
-        self._is_cut = False
-        self._do(self._passes.set)
+        self._is_cut, self._delay_seconds = False, 0.0
+        self._do(self._open)
 
     def close(self) -> None:
         """End all connections and the thread."""
@@ -75,7 +96,7 @@ class TcpLink:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._passes.set()
+        self._open()
         server = self._loop.run_until_complete(asyncio.start_server(self._serve, HOST, self.port))
         self._is_listening.set()
         self._loop.run_forever()
@@ -97,13 +118,17 @@ class TcpLink:
         self._loop.call_soon_threadsafe(run)
         is_done.wait(END_SECONDS_MAX)
 
+    def _open(self) -> None:
+        for passes in self._passes.values():
+            passes.set()
+
     def _cut(self) -> None:
         self._is_cut = True
         for writer in self._writers:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self._passes.wait()
+        await self._passes[Way.THERE].wait()
         if self._is_cut:
             writer.transport.abort()
             return
@@ -115,20 +140,23 @@ class TcpLink:
         both = {writer, far_writer}
         self._writers |= both
         try:
-            await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+            await asyncio.gather(self._pass(reader, far_writer, Way.THERE), self._pass(far_reader, writer, Way.BACK))
         finally:
             self._writers -= both
             for each in both:
                 each.transport.abort()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
         """Pass on what comes until its end, which is passed on too."""
+        passes = self._passes[way]
         try:
             while piece := await reader.read(PIECE_BYTES):
-                await self._passes.wait()
+                if self._delay_seconds:
+                    await asyncio.sleep(self._delay_seconds)
+                await passes.wait()
                 writer.write(piece)
                 await writer.drain()
-            await self._passes.wait()
+            await passes.wait()
             with suppress(OSError):
                 writer.write_eof()
         except OSError:

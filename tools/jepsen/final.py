@@ -1,0 +1,161 @@
+"""Final state of a subject, read when everything is mended and nothing more is written.
+
+Covers: waiting until services have caught up, reading rows, offsets, files and logs, comparing them with the history.
+Does not cover: the comparisons themselves (checkers.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tilth import Result
+from tools.jepsen.checkers import (
+    Faults,
+    Hosting,
+    Stretch,
+    check_files,
+    check_growing,
+    check_hosts,
+    check_keys,
+    check_messages,
+    check_offsets,
+    check_partitions,
+    check_past,
+    check_set,
+    check_updates,
+)
+from tools.jepsen.clients import Seen, keyed
+from tools.jepsen.history import History
+from tools.jepsen.messages import Messages
+from tools.jepsen.subjects import Store, Subject, wait_until
+from tools.jepsen.tables import PARTITION_ROWS, STORED, UPDATED_IDS, VIEW_KEYS, in_the_end
+
+SETTLE_SECONDS_MAX = 120.0
+_TAKEN = re.compile(r"action=table_taken cause_id=(\S+) epoch=(\d+)")
+_STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) epoch=(\d+)")
+_JOINED = re.compile(r"action=server_joined .*server=(\S+)")
+
+
+def judge(subject: Subject, history: History, messages: Messages, seen: Seen) -> Faults:
+    """Return all faults that the final state and the whole history show."""
+    faults = Faults()
+    for statement in in_the_end():
+        subject.sql(statement)
+    _wait_consumed(subject, messages, faults)
+    _judge_rows(subject, history, faults)
+    _judge_messages(subject, messages, faults)
+    _judge_verify(subject, faults)
+    _judge_files(subject, faults)
+    faults.add(check_hosts([*seen.hostings, *_logged(subject.logs())]))
+    faults.add(check_growing(seen.growing, history.windows))
+    faults.add(check_past(seen.past, history.windows))
+    return faults
+
+
+def _wait_consumed(subject: Subject, messages: Messages, faults: Faults) -> None:
+    wanted = len(messages.acknowledged)
+
+    def consumed() -> int:
+        query = "SELECT sum(messages) FROM system.ingest_ledger WHERE table = 'k'"
+        return int(subject.sql(query).rows[0][0] or 0)
+
+    if not wait_until(lambda: consumed() >= wanted, "all messages", SETTLE_SECONDS_MAX):
+        why = subject.sql("SELECT state, reason, last_exception FROM system.bg_threads WHERE service = 'consume'").rows
+        faults.found(f"the consumer stands still: {consumed()} of {wanted} messages; {why}")
+
+
+def _judge_rows(subject: Subject, history: History, faults: Faults) -> None:
+    for table in ("d.s", "d.s2"):
+        rows = _counted(subject.sql(f"SELECT id FROM {table}"), "id")
+        faults.add(check_set(history.of("insert", table=table), rows, windows=history.windows))
+    found = keyed(subject.sql("SELECT k, n, m FROM d.u").rows)
+    faults.add(check_keys(history.of("upsert", "delete", table="d.u"), found, windows=history.windows))
+    updated = [(int(id_), int(a), int(b)) for id_, a, b in subject.sql("SELECT id, a, b FROM d.c").rows]
+    faults.add(check_updates(history.of("update"), updated, UPDATED_IDS, windows=history.windows))
+    partitions = {int(p): int(rows) for p, rows in subject.sql("SELECT p, count(*) FROM d.p GROUP BY p").rows}
+    changes = history.of("fill_partition", "drop_partition", "undrop_partition")
+    faults.add(check_partitions(changes, partitions, PARTITION_ROWS))
+
+
+def _judge_messages(subject: Subject, messages: Messages, faults: Faults) -> None:
+    acknowledged, sent = messages.acknowledged, messages.sent
+    rows = _counted(subject.sql("SELECT id FROM d.t"), "id")
+    faults.add(check_messages(acknowledged, sent, rows, "d.t"))
+    thirds = [number for number in acknowledged if number % 3 == 0]
+    faults.add(check_messages(thirds, sent, _counted(subject.sql("SELECT id FROM d.f"), "id"), "d.f"))
+    faults.add(check_messages(acknowledged, sent, _counted(subject.sql("SELECT id FROM d.g"), "id"), "d.g"))
+    query = "SELECT count_if(w <> upper(concat('value ', id)) OR n <> length(w)) FROM d.g"
+    faults.torn += int(subject.sql(query).rows[0][0] or 0)
+    newest = {number % VIEW_KEYS: number for number in sorted(rows)}
+    unique = [(int(key), int(id_)) for key, id_ in subject.sql("SELECT k, id FROM d.q").rows]
+    if sorted(unique) != sorted(newest.items()):
+        wrong = sorted(set(unique) ^ set(newest.items()))
+        faults.found(f"d.q differs from the newest messages: {wrong[:6]}")
+    dead = int(subject.sql("SELECT count(*) FROM d.k_dead_letters").rows[0][0] or 0)
+    if dead:
+        faults.found(f"{dead} dead letters")
+
+
+def _judge_verify(subject: Subject, faults: Faults) -> None:
+    query = (
+        "SELECT topic_id, partition, start, end, txn FROM system.ingest_ledger "
+        "WHERE table = 'k' AND consumer <> -1 AND end >= 0"
+    )
+    stretches = [
+        Stretch(topic_id=str(topic), partition=partition, start=start, end=end, txn=txn)
+        for topic, partition, start, end, txn in subject.sql(query).rows
+    ]
+    faults.add(check_offsets(stretches))
+    for table in STORED:
+        report = subject.sql(f"SYSTEM VERIFY d.{table}")
+        bad = [row for row in report.rows if not row[report.names.index("ok")]]
+        if bad:
+            faults.found(f"VERIFY of d.{table}: {bad}")
+
+
+def _judge_files(subject: Subject, faults: Faults) -> None:
+    """Wait until files that nobody needs are gone, and all copies are made; what is wrong then is a fault."""
+    for store in subject.stores():
+        if store.storage:
+            query = f"SELECT sum(queue_size) FROM system.replicas WHERE storage = '{store.storage}'"
+            wait_until(lambda query=query: not subject.sql(query).rows[0][0], "all copies", SETTLE_SECONDS_MAX)  # type: ignore[misc]
+        wait_until(lambda store=store: _files(subject, store).is_none, "files", SETTLE_SECONDS_MAX)  # type: ignore[misc]
+        faults.add(_files(subject, store))
+
+
+def _files(subject: Subject, store: Store) -> Faults:
+    policy = f"= '{store.storage}'" if store.storage else "= 'default'"
+    tables = subject.sql(f"SELECT name, uuid FROM system.tables WHERE storage_policy {policy}").rows
+    uuids = dict(tables)
+    named: dict[str, set[str]] = {uuid: set() for uuid in uuids.values()}
+    for kind in ("parts", "segments", "deltas", "trash"):
+        for table, file in subject.sql(f"SELECT table, file FROM system.{kind}").rows:
+            if table in uuids and file:
+                named[uuids[table]].add(file)
+    # Read last: what was named before and is gone now was removed meanwhile, and the next try sees it.
+    return check_files(named, store.copies(), store.quorum)
+
+
+def _counted(result: Result, column: str) -> Mapping[int, int]:
+    return Counter(result.arrow().column(column).to_pylist())
+
+
+def _logged(logs: Mapping[str, Path]) -> Sequence[Hosting]:
+    """Return what servers have logged about what they host."""
+    found = []
+    for server, path in logs.items():
+        holder = server
+        with suppress(OSError):
+            for line in path.read_text(errors="replace").splitlines():
+                if joined := _JOINED.search(line):
+                    holder = joined[1]
+                elif taken := _TAKEN.search(line):
+                    found.append(Hosting(thing=f"table/{taken[1]}", epoch=int(taken[2]), holder=holder))
+                elif started := _STARTED.search(line):
+                    thing = f"consumer {started[1]}/{started[2]}"
+                    found.append(Hosting(thing=thing, epoch=int(started[3]), holder=holder))
+    return found

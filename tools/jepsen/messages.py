@@ -1,0 +1,74 @@
+"""Messages of the two topics: one that grows, one that is deleted and made anew.
+
+Covers: sending, which messages the broker has acknowledged. Does not cover: what becomes of them.
+Always holds: messages are numbered from 0; an acknowledged one is in the topic once (the producer is idempotent).
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tools.broker import Broker
+from tools.jepsen.tables import TOPIC, message
+
+PERIOD_SECONDS = 0.2
+MESSAGES_EACH = 10
+FLUSH_SECONDS_MAX = 60.0
+
+
+@dataclass
+class Messages:
+    """Sends a few messages several times a second until it is stopped."""
+
+    broker: Broker
+    partitions: int = 2
+    sent: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="messages", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return when the broker has all messages, or has not acknowledged the rest for long."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join(FLUSH_SECONDS_MAX + PERIOD_SECONDS)
+
+    def add_partition(self) -> None:
+        self.broker.add_partitions(TOPIC, self.partitions + 1)
+        self.partitions += 1
+
+    def _run(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "linger.ms": 20,
+                "enable.idempotence": True,
+                "log_level": 0,
+                "topic.metadata.refresh.interval.ms": 2000,
+            }
+        )
+        while not self._over.wait(PERIOD_SECONDS):
+            for _ in range(MESSAGES_EACH):
+                self._send(producer)
+            producer.poll(0)
+        producer.flush(FLUSH_SECONDS_MAX)
+
+    def _send(self, producer: Producer) -> None:
+        number = self.sent
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.acknowledged.add(number)
+
+        # A full queue: the broker is away.
+        with suppress(BufferError, KafkaException):
+            producer.produce(TOPIC, message(number), partition=number % self.partitions, on_delivery=delivered)
+            self.sent += 1

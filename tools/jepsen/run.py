@@ -1,0 +1,205 @@
+"""One run: a started subject, clients, rounds of blows, the final state; all of it from one seed.
+
+Covers: order and bounds. Does not cover: what is started, struck or compared.
+Always holds: a failing run prints its seed, the round and the lines of the history around it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tools.jepsen import tables
+from tools.jepsen.clients import Client, PastReader, Probe, Reader, Seen, inserting, update, upsert
+from tools.jepsen.definitions import Definitions
+from tools.jepsen.final import judge
+from tools.jepsen.harm import Blow
+from tools.jepsen.history import History, Outcome
+from tools.jepsen.messages import Messages
+from tools.jepsen.nemesis import draw_round, perform
+from tools.jepsen.report import Report
+from tools.jepsen.single import hdfs, rocksdb, s3
+from tools.jepsen.standby import asynchronous, synchronous
+from tools.jepsen.subjects import Subject
+
+#: Kinds of work that must go on after each round, with operations that count as a sign of it.
+WORK = {
+    "insert": ("insert",),
+    "upsert": ("upsert", "delete"),
+    "update": ("update",),
+    "read": ("read",),
+    "past": ("past",),
+    "consume": ("consume",),
+    "define": ("define", "fill_partition", "drop_partition", "undrop_partition"),
+}
+GO_ON_SECONDS_MAX = 120.0
+LOOK_SECONDS = 0.05
+LINES_SHOWN = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is asked of a run."""
+
+    subject: str
+    rounds: int
+    seed: int
+    #: No blow of a round is longer.
+    blow_seconds_max: float = 100.0
+    #: Parts of names of blows, of which only matching ones are struck; empty: all.
+    only: Sequence[str] = ()
+
+
+Maker = Callable[[Path, random.Random, ExitStack], Subject]
+SUBJECTS: dict[str, Maker] = {
+    "servers": asynchronous,
+    "servers-sync": synchronous,
+    "rocksdb": rocksdb,
+    "s3": s3,
+    "hdfs": hdfs,
+}
+
+
+@dataclass
+class Run:
+    """A run under way."""
+
+    order: Order
+    subject: Subject
+    history: History
+    messages: Messages
+    clients: list[Client]
+    seen: Seen
+    report: Report
+    rng: random.Random
+    about_rounds: dict[int, str] = field(default_factory=dict)
+
+    def rounds(self) -> None:
+        blows = [blow for blow in self.subject.blows() if _is_wanted(blow, self.order.only)]
+        self._go_on("the first steps")
+        while self.report.rounds < self.order.rounds and self._is_right():
+            self.history.round += 1
+            self._round(blows)
+            self.report.rounds += 1
+
+    def _round(self, blows: Sequence[Blow]) -> None:
+        strikes = draw_round(blows, self.rng, seconds_max=self.order.blow_seconds_max)
+        names = " + ".join(each.blow.name for each in strikes)
+        self.about_rounds[self.history.round] = names
+        began = time.monotonic()
+        perform(strikes, self.history.note)
+        self.report.ended += self.subject.recover()
+        seconds = self._go_on(names)
+        say(
+            f"{self.order.subject} {self.history.round:3} {time.monotonic() - began:5.1f} s, on {seconds:4.1f}: {names}"
+        )
+
+    def _go_on(self, after: str) -> float:
+        """Wait until each kind of work has gone on, and keep how long that took."""
+        began = time.monotonic()
+        missing = dict(WORK)
+        while missing and self._is_right():
+            now = time.monotonic()
+            if now - began > GO_ON_SECONDS_MAX:
+                last = {op.kind: op.error[:150] or "no answer" for op in self.history.recent(began)}
+                why = {kind: last.get(kinds[0], "nothing sent") for kind, kinds in missing.items()}
+                self.report.faults.found(f"did not go on after: {after}; last: {why}")
+                break
+            for kind, kinds in list(missing.items()):
+                done = [
+                    op.completed
+                    for op in self.history.recent(began)
+                    if op.kind in kinds and op.outcome is Outcome.OK and op.completed is not None
+                ]
+                if done:
+                    del missing[kind]
+                    self.report.go_on_s.setdefault(kind, []).append(min(done) - began)
+            self.report.ended += self.subject.recover()
+            time.sleep(LOOK_SECONDS)
+        return time.monotonic() - began
+
+    def _is_right(self) -> bool:
+        return self.report.is_right and all(client.faults.is_none for client in self.clients)
+
+
+def run_jepsen(folder: Path, order: Order) -> Report:
+    """Return what the run has found."""
+    rng = random.Random(f"{order.seed} {order.subject}")
+    history, seen, report = History(folder / "history.jsonl"), Seen(), Report(order.seed)
+    with ExitStack() as stack:
+        stack.enter_context(history.open())
+        subject = SUBJECTS[order.subject](folder, rng, stack)
+        subject.start_all()
+        for statement in tables.statements(subject.storage):
+            subject.sql(statement)
+        messages = Messages(subject.broker)
+        clients = _clients(subject, history, messages, seen, order.seed)
+        run = Run(order, subject, history, messages, clients, seen, report, rng)
+        messages.start()
+        for client in clients:
+            client.start()
+        try:
+            run.rounds()
+        finally:
+            for client in clients:
+                client.over.set()
+            for client in clients:
+                client.stop()
+            messages.stop()
+        _end(run)
+    return report
+
+
+def _end(run: Run) -> None:
+    report, subject, history = run.report, run.subject, run.history
+    report.by_subject[run.order.subject] = report.rounds
+    report.ended += subject.recover()
+    subject.wait_all_there()
+    for client in run.clients:
+        report.faults.add(client.faults)
+    report.faults.add(judge(subject, history, run.messages, run.seen))
+    report.operations = Counter(f"{op.kind} {op.outcome}" for op in history.ops)
+    if not report.is_right:
+        _print_failure(run)
+
+
+def _print_failure(run: Run) -> None:
+    order, number = run.order, run.history.round
+    say(f"FAILED: subject {order.subject} seed {order.seed} round {number}: {run.about_rounds.get(number, '-')}")
+    for line in run.report.faults.about:
+        say(f"  {line}")
+    for line in run.history.lines_around(number)[-LINES_SHOWN:]:
+        say(f"  {line}")
+
+
+def _clients(subject: Subject, history: History, messages: Messages, seen: Seen, seed: int) -> list[Client]:
+    urls = subject.urls_by_name
+    definitions = Definitions(messages, subject.replicas)
+    steps: dict[str, tuple[Callable[[Client], None], float]] = {
+        "insert-1": (inserting(1), 0.15),
+        "insert-2": (inserting(2), 0.25),
+        "upsert": (upsert, 0.25),
+        "update": (update, 0.4),
+        "read": (Reader(lambda: messages.sent).step, 0.2),
+        "past": (PastReader(seen).step, 0.5),
+        "probe": (Probe(seen).step, 0.25),
+        "define": (definitions.step, 0.6),
+    }
+    return [
+        Client(name, history, urls, random.Random(f"{seed} {name}"), step, pause_seconds=pause)
+        for name, (step, pause) in steps.items()
+    ]
+
+
+def _is_wanted(blow: Blow, only: Sequence[str]) -> bool:
+    return not only or any(each in blow.name for each in only)
+
+
+def say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
