@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed docs lock clean clean-all
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -60,6 +60,13 @@ demo-cluster: setup broker-jars s3-jars ## a bucket, a cluster of Spark, workers
 demo-ha: setup broker-jars ## two servers over one catalog; a server, a worker, the broker and the database killed
 	@$(PY) -m tools.demo_ha
 
+ROUNDS = 300
+SEED =
+SUBJECT = all
+
+jepsen: setup broker-jars s3-jars hdfs-jars ## ROUNDS=.. of overlapping blows under load, SEED=.., SUBJECT=..; what was acknowledged is there
+	@$(PY) -m tools.jepsen --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) --subject $(SUBJECT)
+
 MINUTES = 40
 CLIENTS = 200
 
@@ -89,7 +96,7 @@ bench-hot: setup broker-jars ## memory table, small inserts, fresh rows and upse
 bench-cluster: setup broker-jars s3-jars ## workers and warehouses: ingest, kills, requests to a bucket, reads, restart
 	@$(PY) -m bench.bench_cluster
 
-bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on PostgreSQL, idle cost, 100 rounds of chaos
+bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on PostgreSQL, idle cost, 100 rounds of jepsen
 	@$(PY) -m bench.bench_ha
 
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile

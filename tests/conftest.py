@@ -33,7 +33,7 @@ SLOWEST = {
     "test_slow_readers.py",
     "test_beside_duckdb.py",
     "test_beside_duckdb_on_postgres.py",
-    "test_chaos.py",
+    "test_jepsen.py",
     "test_filters_find_every_row.py",
     "test_long_lists.py",
 }

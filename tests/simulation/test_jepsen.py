@@ -1,0 +1,28 @@
+"""A few rounds of jepsen with a fixed seed for each subject: overlapping blows under load, and nothing is lost.
+
+`make jepsen` makes hundreds (tools/jepsen). TILTH_JEPSEN_ROUNDS and TILTH_JEPSEN_SEED say how many here, and which.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tools.jepsen.run import Order, run_jepsen
+
+pytestmark = pytest.mark.simulation
+
+ROUNDS = int(os.environ.get("TILTH_JEPSEN_ROUNDS", "2"))
+SEED = int(os.environ.get("TILTH_JEPSEN_SEED", "1"))
+#: Longer than a server may be silent.
+BLOW_SECONDS_MAX = 4.0
+
+
+@pytest.mark.parametrize("subject", ["servers", "rocksdb", "s3", "hdfs"])
+def test_what_was_acknowledged_is_there_once(tmp_path: Path, java_home: object, subject: str) -> None:
+    order = Order(subject=subject, rounds=ROUNDS, seed=SEED, blow_seconds_max=BLOW_SECONDS_MAX)
+    report = run_jepsen(tmp_path, order)
+    assert report.is_right, report.line()
+    assert report.rounds == ROUNDS

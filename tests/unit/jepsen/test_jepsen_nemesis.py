@@ -1,0 +1,62 @@
+"""Rounds of blows follow from their seed, overlap, and are mended whatever happens."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tools.jepsen.harm import Blow
+from tools.jepsen.nemesis import LASTING_SECONDS, Strike, draw_round, perform
+
+
+def blow(name: str, place: str, done: list[str], **options: bool) -> Blow:
+    return Blow(
+        name=name,
+        place=place,
+        strike=lambda: done.append(f"strike {name}"),
+        mend=lambda: done.append(f"mend {name}"),
+        seconds=(0.001, 0.002),
+        **options,
+    )
+
+
+def test_a_seed_gives_the_same_rounds_of_blows_on_different_things() -> None:
+    blows = [blow(f"{name}{place}", place, []) for place in "xyz" for name in "ab"]
+    rounds = [draw_round(blows, random.Random(seed), seconds_max=100) for seed in range(50)]
+    assert rounds == [draw_round(blows, random.Random(seed), seconds_max=100) for seed in range(50)]
+    assert {len(each) for each in rounds} == {1, 2, 3}
+    for each in rounds:
+        places = [strike.blow.place for strike in each]
+        assert len(places) == len(set(places))
+        assert all(0 < strike.end - strike.begin <= 0.0021 for strike in each)
+
+
+def test_some_blows_last_and_none_longer_than_asked() -> None:
+    blows = [blow("a", "x", [], may_last=True)]
+    [free, bounded] = [
+        [draw_round(blows, random.Random(seed), seconds_max=most)[0] for seed in range(200)] for most in (100, 3)
+    ]
+    lasting = [each.end - each.begin for each in free if each.end - each.begin > 1]
+    assert lasting
+    assert LASTING_SECONDS[0] <= min(lasting) <= max(lasting) <= LASTING_SECONDS[1]
+    assert max(each.end - each.begin for each in bounded) <= 3.001
+
+
+def test_blows_overlap_and_are_mended() -> None:
+    done: list[str] = []
+    strikes = [Strike(blow("a", "x", done), 0.0, 0.02), Strike(blow("b", "y", done), 0.01, 0.03)]
+    perform(strikes, lambda what: None)
+    assert done == ["strike a", "strike b", "mend a", "mend b"]
+
+
+def test_what_was_struck_is_mended_when_a_strike_fails() -> None:
+    done: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("a defect")
+
+    broken = Blow(name="b", place="y", strike=fail, mend=lambda: done.append("mend b"))
+    with pytest.raises(RuntimeError):
+        perform([Strike(blow("a", "x", done), 0.0, 9.0), Strike(broken, 0.0, 9.0)], lambda what: None)
+    assert done == ["strike a", "mend a", "mend b"]
