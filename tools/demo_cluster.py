@@ -106,7 +106,7 @@ class Play(Stage):
     def add_all(self, workers: Mapping[str, str]) -> None:
         """Start workers, by name and warehouse, and wait until they take tasks."""
         for name, warehouse in workers.items():
-            self.add(name, warehouse, CORES | BUCKET_JARS | {"warehouse.master": self.spark.master})
+            self.add(name, warehouse, CORES | BUCKET_JARS | self.spark.settings)
         self.wait_alive(*workers)
 
     def seconds_to_commit(self, blow: Callable[[], None]) -> float:

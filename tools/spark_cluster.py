@@ -1,12 +1,14 @@
 """A real Spark standalone cluster from the PySpark package, on loopback ports: for tests, demo and benchmarks.
 
 Covers: a master and its workers, started, killed, stopped and ended by their ids; their executors. Does not cover:
-drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart.
+drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart; only who
+has the cluster's secret, drawn anew for each, is heard.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import time
 from pathlib import Path
@@ -32,11 +34,19 @@ class SparkCluster:
 
     def __init__(self, folder: Path, *, workers: int, cores: int) -> None:
         """`cores`: of each worker."""
-        self._folder = folder
+        self.folder = folder
         self._cores = cores
         self._port = free_port()
+        self.secret = secrets.token_hex(16)
+        #: Where drivers find the secret.
+        self.secret_file = folder / "secret"
         self._master = OwnProcess(folder / "master.json")
         self._workers = [OwnProcess(folder / f"worker{number}.json") for number in range(workers)]
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Settings of nodes and workers that compute here."""
+        return {"warehouse.master": self.master, "warehouse.cluster-secret": f"file:{self.secret_file}"}
 
     @property
     def master(self) -> str:
@@ -45,7 +55,12 @@ class SparkCluster:
 
     def start(self) -> None:
         """Start all, and return when the workers have registered."""
-        (self._folder / "recovery").mkdir(parents=True, exist_ok=True)
+        (self.folder / "recovery").mkdir(parents=True, exist_ok=True)
+        (self.folder / "conf").mkdir(exist_ok=True)
+        _write_secretly(self.secret_file, self.secret)
+        # Master and workers read it at their start.
+        defaults = f"spark.authenticate true\nspark.authenticate.secret {self.secret}\n"
+        _write_secretly(self.folder / "conf" / "spark-defaults.conf", defaults)
         self.start_master()
         for number in range(len(self._workers)):
             self.start_worker(number)
@@ -54,7 +69,7 @@ class SparkCluster:
         """Start the master, for the first time or again, on the same port."""
         before = _count(self._log("master"), _ELECTED)
         options = "-Dspark.master.rest.enabled=false -Dspark.deploy.recoveryMode=FILESYSTEM "
-        options += f"-Dspark.deploy.recoveryDirectory={self._folder / 'recovery'}"
+        options += f"-Dspark.deploy.recoveryDirectory={self.folder / 'recovery'}"
         arguments = ["--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0"]
         self._start(self._master, "master", _MASTER, arguments, options=options)
         self._wait_for("master", _ELECTED, before)
@@ -64,7 +79,7 @@ class SparkCluster:
         name = f"worker{number}"
         before = _count(self._log(name), "Successfully registered")
         arguments = ["--host", "127.0.0.1", "--cores", str(self._cores), "--memory", MEMORY, "--webui-port", "0"]
-        arguments += ["--work-dir", str(self._folder / f"work{number}"), self.master]
+        arguments += ["--work-dir", str(self.folder / f"work{number}"), self.master]
         self._start(self._workers[number], name, _WORKER, arguments)
         self._wait_for(name, "Successfully registered", before)
 
@@ -112,15 +127,15 @@ class SparkCluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": f"{_DAEMON_OPTIONS} {options}".strip(),
-            "SPARK_CONF_DIR": str(self._folder / "conf"),
-            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "PATH": os.environ["PATH"],
         }
         words = ["env", "-i", *(f"{key}={value}" for key, value in environment.items())]
         process.start([*words, str(home / "bin" / "spark-class"), kind, *arguments], self._log(name))
 
     def _log(self, name: str) -> Path:
-        return self._folder / f"{name}.log"
+        return self.folder / f"{name}.log"
 
     def _wait_for(self, name: str, words: str, before: int) -> None:
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -128,6 +143,11 @@ class SparkCluster:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{name} has not started: {self._log(name).read_text()[-2000:]}")
             time.sleep(LOOK_SECONDS)
+
+
+def _write_secretly(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
 
 
 def _count(log: Path, words: str) -> int:

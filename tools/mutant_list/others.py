@@ -83,6 +83,55 @@ OTHERS: tuple[Mutant, ...] = (
         tests=("tests/unit/model/test_answers.py::test_an_error_of_any_attempt_is_not_forgotten",),
     ),
     Mutant(
+        name="answer-of-another-type",
+        breaks="the driver takes whatever a task, or somebody in its place, has sent",
+        path="src/tilth/model/answer.py",
+        old="_Value[answer] | _Error",
+        new="_Value[Any] | _Error",
+        tests=("tests/unit/model/test_answers.py::test_hostile_bytes_are_an_error_of_their_task",),
+    ),
+    Mutant(
+        name="letter-behind-a-link",
+        breaks="a link in a mailbox makes the driver read another file of its user",
+        path="src/tilth/base/mailbox.py",
+        old=" | os.O_NOFOLLOW",
+        new="",
+        tests=("tests/unit/base/test_mailbox.py::test_a_link_a_pipe_a_folder_and_a_huge_file_are_not_read",),
+    ),
+    Mutant(
+        name="strangers-heard",
+        breaks="everybody who reaches a port of a Spark on a cluster runs code there",
+        path="src/tilth/warehouse/session/cluster.py",
+        old="return AUTHENTICATED | {",
+        new="return {",
+        tests=(
+            "tests/unit/warehouse/test_cluster_auth.py"
+            "::test_a_session_on_a_cluster_hears_only_who_has_its_secret_and_encrypts",
+        ),
+    ),
+    Mutant(
+        name="no-secret-no-error",
+        breaks="a session on a cluster without authentication starts although nobody has said so",
+        path="src/tilth/warehouse/session/cluster_auth.py",
+        old="    if not settings.cluster_secret:\n",
+        new="    if not settings.cluster_secret:\n        return {}\n    if False:\n",
+        tests=(
+            "tests/unit/warehouse/test_cluster_auth.py"
+            "::test_without_authentication_a_session_starts_only_where_somebody_has_said_so",
+        ),
+    ),
+    Mutant(
+        name="secret-on-the-command-line",
+        breaks="the list of processes shows secrets among the properties of Spark",
+        path="src/tilth/warehouse/session/cluster_auth.py",
+        old="if is_secret_property(name)}",
+        new="if name == SECRET_PROPERTY}",
+        tests=(
+            "tests/unit/warehouse/test_cluster_auth.py"
+            "::test_no_property_that_looks_like_a_secret_is_on_the_command_line_of_the_jvm",
+        ),
+    ),
+    Mutant(
         name="answers-of-cut-off-rows",
         breaks="a task whose rows broke off answers as if they had ended there",
         path="src/tilth/warehouse/session/spark.py",

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from tilth.base.secret_source import REFERENCE, REFERENCE_FORM
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
     LogSettings,
@@ -34,8 +35,17 @@ def _shown_conf(text: str) -> str:
     """An item that is no pair may be the value of a secret with blanks around its sign."""
     pairs = (item.partition("=") for item in text.split())
     return " ".join(
-        f"{name}={HIDDEN if _SECRET.search(name) else value}" if equals else HIDDEN for name, equals, value in pairs
+        f"{name}={HIDDEN if is_secret_property(name) else value}" if equals else HIDDEN for name, equals, value in pairs
     )
+
+
+def _shown_reference(text: str) -> str:
+    return text if not text or REFERENCE.fullmatch(text.strip()) else HIDDEN
+
+
+def is_secret_property(name: str) -> bool:
+    """True if a property of Spark may be a secret, by its name."""
+    return _SECRET.search(name) is not None
 
 
 def _conf_pairs(text: str) -> tuple[tuple[str, str], ...]:
@@ -78,6 +88,17 @@ class WarehouseSettings:
         "127.0.0.1",
         SettingCheck(str.strip, "a name or an address of this machine", lambda text: bool(text)),
         "Where executors on a cluster reach this process. The default is for executors on this machine.",
+    )
+    cluster_secret: str = node_setting(
+        "warehouse.cluster-secret",
+        "",
+        SettingCheck(
+            str.strip, f"{REFERENCE_FORM}; empty: none", lambda text: not text or REFERENCE.fullmatch(text) is not None
+        ),
+        "Where the secret of a standalone Spark cluster is: the `spark.authenticate.secret` of its master and workers. "
+        "Without one, a session on such a cluster does not start. YARN and Kubernetes need none: Spark draws one for "
+        "each session.",
+        shown=_shown_reference,
     )
     driver_memory: str = node_setting(
         "warehouse.driver-memory",
@@ -152,7 +173,7 @@ class WarehouseSettings:
         (),
         SettingCheck(_conf_pairs, "key=value pairs with blanks between", separator=" "),
         "Further Spark properties, laid over Tilth's own. For what this page does not offer; nothing checks them. "
-        "Values of properties that look like secrets are not shown.",
+        "Values of properties that look like secrets are not shown, and stand in no command line of Spark.",
         shown=_shown_conf,
     )
     heartbeat_seconds: float = node_setting(

@@ -1,9 +1,10 @@
 """A node on a real Spark standalone cluster, whose executors know nothing of this project but what Spark brings them:
-ingestion, queries and changes while executors, workers and the master are killed."""
+ingestion, queries and changes while executors, workers and the master are killed, and strangers who are not heard."""
 
 from __future__ import annotations
 
 import signal
+import subprocess
 import threading
 import time
 import uuid
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 
@@ -23,6 +25,9 @@ from tools.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.integration
 SECONDS_MAX = 120.0
+#: How a worker of Spark gives the secret to the executors that it starts.
+SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
+REGISTERED = "Successfully registered with driver"
 ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
 CONSUMED = "SELECT sum(messages) FROM system.ingest_ledger WHERE table = 'k'"
 HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
@@ -60,8 +65,7 @@ def cluster(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture(scope="module")
 def node(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    settings = {
-        "warehouse.master": cluster.master,
+    settings = cluster.settings | {
         "warehouse.driver-memory": "1g",
         "warehouse.spark-conf": "spark.cores.max=2 spark.executor.cores=1 spark.executor.memory=600m",
     }
@@ -112,6 +116,20 @@ def streaming(broker: Broker, topic: str) -> Iterator[Source]:
         thread.join()
 
 
+@pytest.fixture(scope="module")
+def stranger(cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    """A node with another secret; Spark gives it up after a minute, in which other tests run."""
+    folder = tmp_path_factory.mktemp("stranger")
+    (folder / "secret").write_text("no-secret-of-this-cluster")
+    settings = cluster.settings | {"warehouse.cluster-secret": f"file:{folder / 'secret'}"}
+    node = NodeProcess(folder, settings=settings | {"warehouse.driver-memory": "600m"})
+    try:
+        node.start()
+        yield node
+    finally:
+        node.stop()
+
+
 def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) -> None:
     sql = node.connection.sql
     sql(f"INSERT INTO d.u SELECT id, '{HOSTILE}' FROM range(20000)")
@@ -155,6 +173,7 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
     wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
 
 
+@pytest.mark.usefixtures("stranger")
 def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
     cluster: SparkCluster, node: NodeProcess, tables: str
 ) -> None:
@@ -190,6 +209,65 @@ def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
     wait(lambda: unnamed(node) == set(), f"files of failed attempts to go: {unnamed(node)}")
 
 
+def test_an_executor_without_the_secret_is_not_heard(
+    cluster: SparkCluster, node: NodeProcess, tables: str, tmp_path: Path
+) -> None:
+    """The command of a real executor under other numbers: with the secret the driver takes it, otherwise not."""
+    wait(lambda: len(cluster.executors()) == 2, "two executors")
+    real = cluster.executors()[0]
+    command, environment = real.cmdline(), real.environ()
+    assert environment.pop(SECRET_VARIABLE) == cluster.secret
+    # It would end with the worker, and the worker does not know it.
+    worker = command.index("--worker-url")
+    del command[worker : worker + 2]
+    silent = [word for word in command if not word.startswith(("-Dspark.authenticate", "-Dspark.network"))]
+    assert len(silent) < len(command)
+    foreign = {
+        "taken": (command, environment | {SECRET_VARIABLE: cluster.secret}),
+        "wrong": (command, environment | {SECRET_VARIABLE: "another"}),
+        "silent": (silent, environment),
+    }
+    started = {}
+    try:
+        for number, (name, (words, variables)) in enumerate(foreign.items()):
+            words[words.index("--executor-id") + 1] = str(1000 + number)
+            with (tmp_path / name).open("wb") as log:
+                started[name] = subprocess.Popen(words, env=variables, stdout=log, stderr=log, cwd=tmp_path)
+        wait(lambda: REGISTERED in (tmp_path / "taken").read_text(), "the executor with the secret to be taken")
+        for name in ("wrong", "silent"):
+            assert started[name].wait(SECONDS_MAX) != 0
+            assert REGISTERED not in (tmp_path / name).read_text()
+    finally:
+        for process in started.values():
+            process.kill()
+            process.wait()
+    assert node.value("SELECT count(*) FROM d.u WHERE id >= 0") == 19_990
+
+
+def test_the_secret_shows_nowhere(cluster: SparkCluster, node: NodeProcess, tables: str) -> None:
+    commands = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert any("org.apache.spark" in each for each in commands)
+    assert not any(cluster.secret in each for each in commands)
+    sql = node.connection.sql
+    names = [row[0] for row in sql("SELECT name FROM system.tables WHERE database = 'system'").rows]
+    assert "settings" in names
+    asked = [f"SELECT * FROM system.{name}" for name in names]
+    asked += ["EXPLAIN SELECT * FROM d.u", "SHOW SETTINGS", "SET", "SET spark.authenticate.secret", "SET -v"]
+    asked += [f"SELECT '{text}'" for text in ("${spark.authenticate.secret}", "${env:_SPARK_AUTH_SECRET}")]
+    asked += ["SELECT java_method('java.lang.System', 'getenv', '_SPARK_AUTH_SECRET')", "SELECT 1 / 0 FROM d.u"]
+    for statement in asked:
+        try:
+            text = str(sql(statement).rows)
+        except TilthError as error:
+            text = f"{error} {error.facts}"
+        assert cluster.secret not in text, statement
+    for folder in (cluster.folder, node.data.parent):
+        own = {cluster.secret_file, cluster.folder / "conf" / "spark-defaults.conf"}
+        files = [path for path in folder.rglob("*") if path.is_file() and path not in own]
+        assert len(files) > 10
+        assert [path for path in files if cluster.secret.encode() in path.read_bytes()] == []
+
+
 def unnamed(node: NodeProcess) -> set[str]:
     """Return the data files that the catalog does not name."""
     files = {path.name for path in node.data.glob("tables/*/data/*.parquet")}
@@ -207,9 +285,18 @@ def test_a_master_that_is_away_is_named_at_the_start(java_home: Path, tmp_path: 
     assert "no Spark master answers: master=spark://127.0.0.1:9" in node.log_tail()
 
 
+def test_a_node_with_another_secret_is_not_heard(stranger: NodeProcess) -> None:
+    assert stranger.wait_end(SECONDS_MAX)
+    assert stranger.exit_code == 1
+    assert "the master of the Spark cluster does not take this session" in stranger.log_tail()
+    assert "warehouse.cluster-secret" in stranger.log_tail()
+    for path in stranger.data.parent.rglob("*"):
+        if path.is_file() and path.name != "secret":
+            assert b"no-secret-of-this-cluster" not in path.read_bytes()
+
+
 def test_executors_with_another_python_are_refused(cluster: SparkCluster, java_home: Path, tmp_path: Path) -> None:
-    settings = {
-        "warehouse.master": cluster.master,
+    settings = cluster.settings | {
         "warehouse.python": "/usr/bin/python3",
         "warehouse.spark-conf": "spark.cores.max=1 spark.executor.memory=600m",
     }

@@ -9,18 +9,16 @@ have put one.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tilth.base.errors import InvalidInputError, UnavailableError
+from tilth.base.secret_source import REFERENCE, REFERENCE_FORM, read_secret
 
 _SCHEMES = ("postgresql", "postgres")
 _FORM = "write postgresql://user@host:5432/database?password=file:/path"
-_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
 #: Options of libpq that say how to reach the database, not who asks.
 _LIBPQ = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "target_session_attrs")
@@ -58,7 +56,9 @@ class PostgresAddress:
         """Return the parameters of a connection, with the password. Raises CatalogSecretError."""
         found = dict(self.parameters)
         if self.password:
-            found["password"] = _secret(self.password, environment)
+            found["password"] = read_secret(
+                self.password, environment, of="the catalog's database", error=CatalogSecretError
+            )
         return found
 
 
@@ -81,8 +81,8 @@ def parse_postgres(text: str) -> PostgresAddress:
         known = ", ".join(_OPTIONS)
         raise BadCatalogAddressError("no such option of the address, or one that is given twice", known=known)
     password, schema = options.pop("password", ""), options.pop("schema", "tilth")
-    if password and not _REFERENCE.fullmatch(password):
-        hint = "write env:NAME or file:/path"
+    if password and not REFERENCE.fullmatch(password):
+        hint = f"write {REFERENCE_FORM}"
         raise BadCatalogAddressError("a secret is named by where it is, not written down", option="password", hint=hint)
     if not _SCHEMA.fullmatch(schema):
         raise BadCatalogAddressError("a schema has small letters, digits and _", schema=schema)
@@ -97,16 +97,3 @@ def parse_postgres(text: str) -> PostgresAddress:
     if parts.username:
         found["user"] = unquote(parts.username)
     return PostgresAddress(parameters=tuple(sorted(found.items())), password=password, schema=schema)
-
-
-def _secret(reference: str, environment: Mapping[str, str]) -> str:
-    kind, _, where = reference.partition(":")
-    if kind == "env":
-        if where not in environment:
-            raise CatalogSecretError(variable=where, hint="set this variable in the environment of the server")
-        return environment[where]
-    try:
-        return Path(where).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is no text"
-        raise CatalogSecretError(file=where, reason=reason, hint="check its path and mode") from None

@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 import msgspec
 
 from tilth.base.errors import InvalidInputError
+from tilth.base.secret_source import REFERENCE, REFERENCE_FORM
 
 #: Of each kind of store the options that are plain, and those that are references to secrets.
 PLAIN_OPTIONS: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +42,6 @@ SECRET_OPTIONS: Mapping[str, tuple[str, ...]] = {
 }
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX_NAME = re.compile(r"[A-Za-z0-9._=-]+")
-_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+/?")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
@@ -285,9 +285,9 @@ def _options(kind: str, query: str) -> tuple[tuple[str, str], ...]:
     for name, value in pairs:
         if name not in plain and name not in secret:
             raise BadStoreError("no such option of a store", option=name, known=known)
-        if name in secret and not _REFERENCE.fullmatch(value):
+        if name in secret and not REFERENCE.fullmatch(value):
             raise BadStoreError(
-                "a secret is named by where it is, not written down", option=name, hint="write env:NAME or file:/path"
+                "a secret is named by where it is, not written down", option=name, hint=f"write {REFERENCE_FORM}"
             )
     if len(found) != len(pairs):
         raise BadStoreError("an option is given twice", known=known)

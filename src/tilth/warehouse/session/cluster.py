@@ -5,7 +5,7 @@ runs before its first task; PYTHONPATH names it there, so that also the process 
 finds it. Libraries are those of the executors' own Python (`warehouse.python`).
 
 Covers: the zip, the properties of clusters, the checks before and after a start. Does not cover: those of all masters
-(conf.py), the session (session.py).
+(conf.py), who may speak with whom (cluster_auth.py), the session (session.py).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 import tilth.base
 from tilth.base.errors import TilthError
 from tilth.warehouse.errors import SparkStartError
+from tilth.warehouse.session.cluster_auth import AUTHENTICATED, STANDALONE
 from tilth.warehouse.session.spark import run_in_task
 from tilth.warehouse.settings import MASTER_AUTO
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 CONNECT_SECONDS_MAX = 5.0
 #: The executors of a cluster take as long to come as it needs to give them cores.
 EXECUTOR_SECONDS_MAX = 60.0
-_STANDALONE = re.compile(r"spark://(.+)")
 _ADDRESS = re.compile(r"(.+):(\d+)")
 #: Versions that tasks depend on.
 _LIBRARIES = ("pyspark", "pyarrow", "numpy", "pandas", "msgspec", "confluent-kafka")
@@ -50,7 +50,7 @@ def is_cluster(master: str) -> bool:
 
 def check_master(master: str) -> None:
     """Raises SparkStartError where no master of a standalone cluster takes connections: Spark would try for long."""
-    found = _STANDALONE.fullmatch(master)
+    found = STANDALONE.fullmatch(master)
     if found is None:
         return
     reasons = []
@@ -72,7 +72,7 @@ def cluster_conf(master: str, *, package: Path, python: str, driver_host: str) -
     """Return the properties of a session on a cluster; none for other masters. `package`: what `pack` made."""
     if not is_cluster(master):
         return {}
-    return {
+    return AUTHENTICATED | {
         "spark.driver.host": driver_host,
         "spark.driver.bindAddress": "0.0.0.0",
         "spark.files": str(package),

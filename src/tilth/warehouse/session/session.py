@@ -31,6 +31,7 @@ from tilth.warehouse.allowed.registry import USER, register_functions, remove_re
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
 from tilth.warehouse.session.cluster import check_executors, check_master, cluster_conf, is_cluster, pack
+from tilth.warehouse.session.cluster_auth import REFUSED_HINT, cluster_secret, is_refused, split_secrets
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
@@ -360,6 +361,7 @@ class WorkerSession:
     def _launch(self) -> None:
         java = find_java(self._settings.java_home, os.environ)
         check_master(self._settings.master)
+        secret = cluster_secret(self._settings, os.environ)
         self._prepare_folders()
         from pyspark import SparkConf, SparkContext, __version__
         from pyspark.java_gateway import launch_gateway
@@ -380,7 +382,8 @@ class WorkerSession:
             jvm_options=self._class_data.options(java, spark_home()),
             further=self._further_conf(),
         )
-        for key, value in properties.items():
+        shown, hidden = split_secrets(properties | secret)
+        for key, value in shown.items():
             conf.set(key, value)
         too_long = threading.Timer(_LAUNCH_SECONDS_MAX, self._kill_launched)
         too_long.daemon = True
@@ -393,6 +396,9 @@ class WorkerSession:
                     self._settings.nice,
                 )
                 self._jvm_process = gateway.proc
+                # Not before: the command line of the JVM has what the launcher was given.
+                for key, value in hidden.items():
+                    conf.set(key, value)
                 context = SparkContext(conf=conf, gateway=gateway)
                 remove_refused_functions(context)
                 register_functions(context)
@@ -407,16 +413,23 @@ class WorkerSession:
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
                 self._end()
-                raise SparkStartError(
-                    reason=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
-                    hint=f"see {self._log_folder}/{_OUTPUT}",
-                ) from error
+                raise self._start_error(error) from error
             finally:
                 too_long.cancel()
         # Again: the JVM of a killed node may have ended only now.
         remove_left_behind(self._folder, but=self._run_folder)
         _log.info("spark_started", version=__version__, java=java.home, master=conf.get("spark.master"))
         self._class_data.started(java, spark_home())
+
+    def _start_error(self, error: Exception) -> SparkStartError:
+        reason = str(error).strip() or type(error).__name__
+        if is_refused(self._settings, reason):
+            return SparkStartError(
+                "the master of the Spark cluster does not take this session",
+                master=self._settings.master,
+                hint=f"{REFUSED_HINT}; Spark's log is in {self._log_folder}",
+            )
+        return SparkStartError(reason=reason.splitlines()[0][:500], hint=f"see {self._log_folder}/{_OUTPUT}")
 
     def _end(self) -> None:
         """Leave pyspark as it was before the start, so that a later start launches a new JVM."""

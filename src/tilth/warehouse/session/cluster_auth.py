@@ -1,0 +1,90 @@
+"""Authentication between the processes of a Spark on a cluster: driver, executors, and a standalone cluster's daemons.
+
+    master    the secret                                              who gives it to executors
+    spark://  the cluster's own, which its daemons have: a driver     the worker that starts them, in their environment
+              that has another one is not even heard by the master
+    yarn      drawn by Spark for each session                         YARN, with its credentials
+    k8s://    drawn by Spark for each session                         Kubernetes, in their environment
+    local     none is needed: there are no other processes but        -
+              Python's workers, on Unix sockets of this user, and
+              this process, whose calls carry the token of py4j
+
+Covers: the properties, the secret of a standalone cluster. Does not cover: other properties of clusters (cluster.py).
+Always holds: the secret is in no property that a command line, a page, a log or an error shows; a session on a
+cluster without authentication starts only where somebody has said so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tilth.base.logs import hide_in_lines
+from tilth.base.secret_source import REFERENCE_FORM, read_secret
+from tilth.warehouse.errors import SparkStartError
+from tilth.warehouse.settings import is_secret_property
+
+if TYPE_CHECKING:
+    from tilth.warehouse.settings import WarehouseSettings
+
+#: Masters of standalone clusters, the addresses as a group.
+STANDALONE = re.compile(r"spark://(.+)")
+SECRET_PROPERTY = "spark.authenticate.secret"
+_AUTHENTICATE = "spark.authenticate"
+
+#: Whoever has not the secret is not heard. What is sent is encrypted, for tasks carry passwords, and the driver sends
+#: its properties to executors: daemons that do not encrypt are spoken to by SASL with the same secret.
+AUTHENTICATED = {
+    _AUTHENTICATE: "true",
+    "spark.network.crypto.enabled": "true",
+    # Counter mode alone, the default, does not notice bits that are flipped on their way.
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.authEngineVersion": "2",
+}
+REFUSED_HINT = (
+    "look whether warehouse.cluster-secret names the spark.authenticate.secret of the cluster's master and workers; "
+    "where these have spark.network.crypto.enabled, its cipher and authEngineVersion must be those of this process "
+    "(warehouse.spark-conf)"
+)
+
+
+def cluster_secret(settings: WarehouseSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the property that holds the secret; none where Spark draws one itself or there is none.
+
+    Raises SparkStartError.
+    """
+    given = dict(settings.spark_conf)
+    if given.get(SECRET_PROPERTY):
+        hint = f"set warehouse.cluster-secret to {REFERENCE_FORM} instead"
+        raise SparkStartError("a secret is named by where it is, not written down", property=SECRET_PROPERTY, hint=hint)
+    if STANDALONE.fullmatch(settings.master) is None or not _is_authenticated(given):
+        return {}
+    if not settings.cluster_secret:
+        hint = (
+            f"set warehouse.cluster-secret to {REFERENCE_FORM} with the spark.authenticate.secret of its master and "
+            "workers (docs/operate/cluster.md); where they have none, everybody who reaches their ports and those of "
+            "this process can run code in it: spark.authenticate=false in warehouse.spark-conf accepts that"
+        )
+        raise SparkStartError("a standalone cluster needs a secret", master=settings.master, hint=hint)
+    secret = read_secret(settings.cluster_secret, environment, of="the Spark cluster", error=SparkStartError)
+    hide_in_lines([secret])
+    return {SECRET_PROPERTY: secret}
+
+
+def is_refused(settings: WarehouseSettings, reason: str) -> bool:
+    """True if a start may have failed because the master of a standalone cluster does not take the secret.
+
+    All that Spark says then is that its context has been stopped: the master has not answered three times.
+    """
+    return STANDALONE.fullmatch(settings.master) is not None and "stopped SparkContext" in reason
+
+
+def _is_authenticated(given: Mapping[str, str]) -> bool:
+    return given.get(_AUTHENTICATE, "true").strip().lower() != "false"
+
+
+def split_secrets(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the properties that the command line of the JVM may show, and those that reach it another way."""
+    secret = {name: value for name, value in properties.items() if is_secret_property(name)}
+    return {name: value for name, value in properties.items() if name not in secret}, secret
