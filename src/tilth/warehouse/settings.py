@@ -27,8 +27,12 @@ MASTER_AUTO = "auto"
 
 _MEMORY = re.compile(r"\d+[kmgtKMGT]")
 
-#: Names of properties that are secrets.
-_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+#: Names of properties that may be secrets, of Spark and of Hadoop's file systems; for Java's patterns too.
+SECRET_PROPERTIES = (
+    "(?i)secret|passw|passphrase|token|credential|jaas|[.]pem|[.]sas|"
+    "(access|account|private|encryption|signing)[._-]?key"
+)
+_SECRET = re.compile(SECRET_PROPERTIES)
 
 
 def _shown_conf(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,39 @@ def test_no_property_that_looks_like_a_secret_is_on_the_command_line_of_the_jvm(
     assert shown | hidden == whole
     assert {*hidden.values()} == {"p1", "p2", "p3", SECRET}
     assert shown["spark.cores.max"] == "4"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.authenticate.secret",
+        "spark.ssl.rpc.keyStorePassword",
+        "spark.ssl.rpc.privateKeyPassword",
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key",
+        "spark.hadoop.fs.s3a.session.token",
+        "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.azure.account.key.me.dfs.core.windows.net",
+        "spark.hadoop.fs.azure.sas.box.me.blob.core.windows.net",
+        "spark.hadoop.fs.azure.account.oauth2.client.secret",
+        "spark.hadoop.fs.gs.auth.service.account.private.key",
+        "spark.hadoop.google.cloud.auth.access.token",
+        "spark.kafka.clusters.a.sasl.jaas.config",
+    ],
+)
+def test_what_spark_and_hadoop_call_a_secret_is_shown_nowhere(name: str) -> None:
+    given = settings(conf=f"{name}=hidden-value") if name != "spark.authenticate.secret" else settings()
+    shown, _ = split_secrets(properties(given) | {name: "hidden-value"})
+    assert "hidden-value" not in str(shown)
+    assert re.search(properties(given)["spark.redaction.regex"], name)
+    setting = SETTINGS.find("warehouse.spark-conf")
+    assert "hidden-value" not in setting.shown(f"spark.cores.max=4 {name}=hidden-value")
+
+
+def test_what_the_jvm_needs_at_its_start_is_on_its_command_line() -> None:
+    shown, hidden = split_secrets(properties(settings("auto")))
+    assert hidden == {}
+    assert {"spark.master", "spark.driver.memory", "spark.driver.extraJavaOptions"} <= shown.keys()
 
 
 def test_the_setting_shows_the_reference_and_nothing_else() -> None:

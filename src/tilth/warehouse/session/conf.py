@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from tilth.base.settings import LogSettings
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
-from tilth.warehouse.settings import MASTER_AUTO, WarehouseSettings
+from tilth.warehouse.settings import MASTER_AUTO, SECRET_PROPERTIES, WarehouseSettings
 
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\d+)?\]")
 
@@ -34,7 +34,7 @@ _CONSTANT = {
     "spark.ui.enabled": "false",
     # Tasks carry passwords of Kafka tables, which must not be written to a log.
     "spark.eventLog.enabled": "false",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|[.]pem",
+    "spark.redaction.regex": SECRET_PROPERTIES,
     "spark.ui.showConsoleProgress": "false",
     # By default, of tasks that start within a tenth of a second only the first is counted for up to ten seconds: the
     # others would look like tasks that outlive their job.

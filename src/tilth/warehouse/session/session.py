@@ -412,8 +412,10 @@ class WorkerSession:
                 raise
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
+                # Before the end: an error of Java has its words from the JVM.
+                failure = self._start_error(error)
                 self._end()
-                raise self._start_error(error) from error
+                raise failure from error
             finally:
                 too_long.cancel()
         # Again: the JVM of a killed node may have ended only now.
