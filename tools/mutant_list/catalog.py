@@ -219,4 +219,53 @@ CATALOG: tuple[Mutant, ...] = (
             "test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit",
         ),
     ),
+    Mutant(
+        name="rows-not-counted",
+        breaks="the invariants of commits see no row that is lost or there twice",
+        path="src/tilth/catalog/rules/invariants.py",
+        old='    _require(more == inserted - removed, "rows are counted", uuid)\n',
+        new="    assert more is not None\n",
+        tests=("tests/unit/catalog/test_invariants.py::test_a_defect_is_named",),
+    ),
+    Mutant(
+        name="blocks-visible-twice",
+        breaks="the invariants of commits see no blocks that are visible twice",
+        path="src/tilth/catalog/rules/invariants.py",
+        old='    _require(len(set(blocks)) == len(blocks), "no blocks are visible twice", table)\n',
+        new="",
+        tests=("tests/unit/catalog/test_invariants.py::test_a_defect_is_named",),
+    ),
+    Mutant(
+        name="renewed-as-it-was-before",
+        breaks="a late proof of a process's former life undoes the end of it",
+        path="src/tilth/catalog/services/servers.py",
+        old=" or old.run != record.run or old.epoch != record.epoch:",
+        new=" or old.run != record.run:",
+        tests=(
+            "tests/unit/catalog/test_catalog_servers.py::"
+            "test_a_process_that_has_joined_anew_does_not_renew_what_it_was_before",
+        ),
+    ),
+    Mutant(
+        name="renewed-by-another-process",
+        breaks="a process renews the record of another one that was given its epoch again",
+        path="src/tilth/catalog/services/servers.py",
+        old=" or old.run != record.run or old.epoch != record.epoch:",
+        new=" or old.epoch != record.epoch:",
+        tests=(
+            "tests/unit/catalog/test_catalog_servers.py::"
+            "test_an_epoch_that_was_given_again_by_a_standby_without_the_tail_is_of_one_process",
+        ),
+    ),
+    Mutant(
+        name="unknown-work-ended",
+        breaks="work whose outcome is unknown and whose owner asks again is ended",
+        path="src/tilth/catalog/commit/work.py",
+        old="        self._is_kept = True\n",
+        new="        pass\n",
+        tests=(
+            "tests/unit/maintenance/test_work_shell.py::"
+            "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
+        ),
+    ),
 )

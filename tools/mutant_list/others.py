@@ -251,4 +251,45 @@ OTHERS: tuple[Mutant, ...] = (
             "test_rows_of_a_part_that_changed_before_a_round_looked_can_be_replaced",
         ),
     ),
+    Mutant(
+        name="altered-between-names-and-files",
+        breaks="a query reads files by the columns that the table had before an ALTER",
+        path="src/tilth/sql/query/snapshots.py",
+        old="            check_same_columns(found.table, snapshots[key].table)\n",
+        new="            pass\n",
+        tests=(
+            "tests/unit/sql/test_snapshot_service.py::"
+            "test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused",
+        ),
+    ),
+    Mutant(
+        name="refused-table-functions",
+        breaks="a table function that is refused is called unknown",
+        path="src/tilth/warehouse/allowed/allow_list.py",
+        old="in_from, allowed.refused_table_functions)",
+        new="in_from, {})",
+        tests=(
+            "tests/unit/warehouse/test_allowed.py::"
+            "test_a_table_function_is_refused_with_what_to_do_instead_and_an_unknown_one_too",
+        ),
+    ),
+    Mutant(
+        name="any-table-function",
+        breaks="any table function is allowed",
+        path="src/tilth/warehouse/allowed/allow_list.py",
+        old='return _checked_function(node.text("name"), in_from, allowed.refused_table_functions)',
+        new="return None",
+        tests=(
+            "tests/unit/warehouse/test_allowed.py::"
+            "test_a_table_function_is_refused_with_what_to_do_instead_and_an_unknown_one_too",
+        ),
+    ),
+    Mutant(
+        name="any-hint",
+        breaks="any hint is allowed",
+        path="src/tilth/warehouse/allowed/allow_list.py",
+        old='if kind == "UnresolvedHint" and node.text("name")[0].lower() not in allowed.hints:',
+        new='if kind == "UnresolvedHint" and not node.text("name"):',
+        tests=("tests/unit/warehouse/test_allowed.py::test_a_hint_that_no_list_names_is_refused",),
+    ),
 )

@@ -38,6 +38,24 @@ def test_a_name_is_of_one_process_until_that_has_ended(world: World) -> None:
     assert servers.live() == [second]
 
 
+def test_a_process_that_has_joined_anew_does_not_renew_what_it_was_before(world: World) -> None:
+    """A late proof of its former life must not undo the end of it."""
+    first = join(world.catalog, "a", "one")
+    assert world.catalog.servers.end(first)
+    second = join(world.catalog, "a", "one")
+    with pytest.raises(FencedError):
+        world.catalog.servers.renew(first)
+    assert world.catalog.servers.live() == [second]
+
+
+def test_an_epoch_that_was_given_again_by_a_standby_without_the_tail_is_of_one_process(world: World) -> None:
+    first, without_tail = join(world.catalog, "a", "one"), World().catalog
+    second = join(without_tail, "a", "two")
+    assert first.id == second.id
+    with pytest.raises(FencedError):
+        without_tail.servers.renew(first)
+
+
 def test_one_that_has_proved_meanwhile_that_it_lives_is_not_ended(world: World) -> None:
     servers = world.catalog.servers
     seen = join(world.catalog, "a")

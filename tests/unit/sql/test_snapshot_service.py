@@ -10,6 +10,7 @@ import pytest
 
 from tests.sql_world import SqlWorld, answer_view_tasks
 from tilth.base.errors import ErrorKind, TilthError
+from tilth.catalog import SchemaChangedError
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskSpec
 from tilth.sql import Origin, Pins
@@ -79,6 +80,17 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
     assert len(snapshot.parts) == 5
     assert max(part.commit_ts for part in snapshot.parts) == snapshot.ts == lease.snapshot_ts
     assert world.catalog.readers.list() == [lease]
+
+
+def test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused(world: SqlWorld) -> None:
+    """It was planned with the old ones: Spark would read files as what they are not."""
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        world.run("ALTER TABLE t ADD COLUMN b String")
+        with pytest.raises(SchemaChangedError):
+            service.pin("q", [Undecided()])
+    assert world.catalog.readers.list() == []
 
 
 def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:

@@ -62,6 +62,21 @@ def test_functions_have_plain_names_and_nobody_asks_for_internal_ones() -> None:
     assert isinstance(refused(call("abs", isInternal="true")), NotAllowedError)
 
 
+def test_a_table_function_is_refused_with_what_to_do_instead_and_an_unknown_one_too() -> None:
+    error = refused(plan(node("UnresolvedTableValuedFunction", name="python_worker_logs")))
+    assert isinstance(error, NotAllowedError)
+    assert "log folder" in error.hint
+    error = refused(plan(node("UnresolvedTableValuedFunction", name="read_files")))
+    assert isinstance(error, UnknownFunctionError)
+
+
+def test_a_hint_that_no_list_names_is_refused() -> None:
+    """Spark ignores it without a message."""
+    error = refused(plan(node("UnresolvedHint", name="no_such_hint")))
+    assert isinstance(error, NotAllowedError)
+    assert "BROADCAST" in error.hint
+
+
 def test_an_unknown_function_gets_the_names_that_are_near() -> None:
     error = refused(call("cuont"))
     assert isinstance(error, UnknownFunctionError)
