@@ -38,6 +38,24 @@ class CatalogAwayError(UnavailableError):
     code = "CATALOG_AWAY"
 
 
+class FormerPrimaryError(UnavailableError):
+    """the catalog's database is not the one that took over: whatever is written there is lost"""
+
+    code = "FORMER_PRIMARY"
+
+
+class WeakCommitsError(UnavailableError):
+    """the catalog's database does not let commits wait until they are durable"""
+
+    code = "WEAK_COMMITS"
+
+
+class NoSynchronousStandbyError(UnavailableError):
+    """the catalog's database waits for no standby, which this server requires"""
+
+    code = "NO_SYNCHRONOUS_STANDBY"
+
+
 class ForeignSchemaError(ConflictError):
     """the schema of the database holds something else than a catalog"""
 

@@ -16,6 +16,7 @@ from tilth.base.rand import Rng
 from tilth.catalog.kv import (
     Absent,
     Conflict,
+    Incarnation,
     KeyValue,
     KVOutcome,
     Landed,
@@ -66,6 +67,10 @@ class FaultyKV:
         with self._lock:
             self._read_plan.extend(faults)
 
+    @property
+    def incarnation(self) -> Incarnation:
+        return self._kv.incarnation
+
     def get(self, key: bytes) -> Versioned | None:
         self._meet_read("get")
         return self._kv.get(key)
@@ -95,6 +100,10 @@ class FaultyKV:
             case Fault.ANSWER_LOST:
                 self._kv.commit(preconditions, puts, deletes)
                 return Unknown("planned fault: the answer was lost")
+
+    def confirm(self) -> None:
+        self._meet_read("confirm")
+        self._kv.confirm()
 
     def close(self) -> None:
         self._kv.close()
@@ -148,6 +157,10 @@ class RetryingKV:
         self._lock = threading.Lock()
         self._batches = 0
 
+    @property
+    def incarnation(self) -> Incarnation:
+        return self._kv.incarnation
+
     def get(self, key: bytes) -> Versioned | None:
         return _retried(lambda: self._kv.get(key))
 
@@ -177,6 +190,9 @@ class RetryingKV:
             if isinstance(outcome, Conflict):
                 return outcome
         raise UnavailableError("still unknown", tries=_TRIES_MAX)
+
+    def confirm(self) -> None:
+        _retried(self._kv.confirm)
 
     def close(self) -> None:
         self._kv.close()

@@ -6,6 +6,7 @@ and never two; the version of a key is the sequence number of the commit that wr
 `tilth.testing.check_kv`.
 """
 
+from tilth.catalog.kv.incarnation import ONLY, Incarnation
 from tilth.catalog.kv.protocol import (
     Absent,
     AtVersion,
@@ -23,9 +24,11 @@ from tilth.catalog.kv.protocol import (
 )
 
 __all__ = [
+    "ONLY",
     "Absent",
     "AtVersion",
     "Conflict",
+    "Incarnation",
     "KVOutcome",
     "KeyValue",
     "Landed",

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, Versioned
 
 #: Of changes that nobody has taken; with more, nothing is held, and a follower begins anew.
@@ -36,6 +37,10 @@ class FollowedKV:
         self._held: dict[bytes, bytes | None] | None = None
         self._held_bytes = 0
 
+    @property
+    def incarnation(self) -> Incarnation:
+        return self._inner.incarnation
+
     def get(self, key: bytes) -> Versioned | None:
         return self._inner.get(key)
 
@@ -57,6 +62,9 @@ class FollowedKV:
             elif isinstance(outcome, Unknown):
                 self._held = None
             return outcome
+
+    def confirm(self) -> None:
+        self._inner.confirm()
 
     def close(self) -> None:
         self._inner.close()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tilth.catalog.errors import ClockSkewError
+from tilth.catalog.kv.incarnation import ONLY
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
     Absent,
@@ -32,6 +33,7 @@ class MemoryKV:
 
     def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
         """`now_ms`: the store's own clock, as a database has one."""
+        self.incarnation = ONLY
         self._lock = threading.Lock()
         self._now_ms = now_ms
         self._sequence = 0
@@ -84,6 +86,9 @@ class MemoryKV:
                 self._write(key, value)
             self._forget_the_past()
             return Landed(self._sequence)
+
+    def confirm(self) -> None:
+        """Do nothing: what is shown is there."""
 
     def close(self) -> None:
         """Do nothing: the memory goes with the object."""

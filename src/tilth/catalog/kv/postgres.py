@@ -20,7 +20,6 @@ from uuid import UUID
 
 import psycopg
 from psycopg import Connection, errors, sql
-from psycopg.pq.abc import PGresult
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
@@ -34,12 +33,16 @@ from tilth.catalog.errors import (
     CatalogExistsError,
     ClockSkewError,
     ForeignSchemaError,
+    FormerPrimaryError,
     NewerFormatError,
     StoreClosedError,
 )
 from tilth.catalog.kv import postgres_schema as text
+from tilth.catalog.kv.incarnation import Incarnation, Incarnations
 from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
+from tilth.catalog.kv.postgres_durable import Warnings, confirm
+from tilth.catalog.kv.postgres_introduction import Introduction
 from tilth.catalog.kv.postgres_presence import (
     NEWS_CHARACTERS_MAX,
     NEWS_SEPARATOR,
@@ -48,6 +51,7 @@ from tilth.catalog.kv.postgres_presence import (
     is_shown_by_none,
 )
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
+from tilth.catalog.kv.postgres_view import PostgresView, versioned
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     ALL_NEWS,
@@ -64,7 +68,6 @@ from tilth.catalog.kv.protocol import (
     TimeReached,
     Unknown,
     Versioned,
-    ViewMovedError,
 )
 
 T = TypeVar("T")
@@ -77,11 +80,11 @@ GONE_SECONDS = 3.0
 #: A commit or a read that takes longer is given up by the database.
 STATEMENT_SECONDS = 30
 LIMITS = SessionLimits(connect=5.0, statement=STATEMENT_SECONDS, wait=10.0, decide=10.0)
+#: Longest wait for a commit that shows whether earlier ones are durable.
+CONFIRM_SECONDS = 5.0
 _DECIDE_AGAIN_SECONDS = 0.1
 #: Times that a commit is sent again after the database chose it as the victim of a collision.
 COLLISIONS_MAX = 20
-_CHUNK_ROWS = 1000
-_FIRST_CHUNK_ROWS = 100
 #: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
 UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
 _BEGIN_VIEW = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()"
@@ -123,6 +126,8 @@ class PostgresKV:
         self._is_closed = False
         #: Texts of queries with the schema's name.
         self._texts: dict[str, str] = {}
+        self._incarnations = Incarnations()
+        self._introduction = Introduction(self._incarnations, self._connector, self._sql, catalog=address.shown)
         self._open()
         self._pool: ConnectionPool[Writer] | ReservedConnection = ConnectionPool(
             connection_class=Writer,
@@ -136,6 +141,12 @@ class PostgresKV:
             configure=self._introduce,
             name="catalog",
         )
+
+    @property
+    def incarnation(self) -> Incarnation:
+        found = self._incarnations.now
+        assert found is not None, "it is found when the store is opened"
+        return found
 
     def get(self, key: bytes) -> Versioned | None:
         def asked(connection: Writer) -> Versioned | None:
@@ -151,11 +162,11 @@ class PostgresKV:
 
     @contextmanager
     def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
-        view: _View | None = None
+        view: PostgresView | None = None
 
         def opened(connection: Writer) -> Writer:
             nonlocal view
-            view = _View(self, connection, keys)
+            view = PostgresView(self, connection, keys)
             return connection
 
         connection = self._read(opened)
@@ -191,7 +202,7 @@ class PostgresKV:
         )
         for _ in range(COLLISIONS_MAX):
             with self.translated():
-                connection = self._pool.getconn()
+                connection = self._taken()
                 try:
                     outcome = self._commit(connection, arguments)
                 finally:
@@ -200,6 +211,22 @@ class PostgresKV:
                 return outcome
         # Each time another commit came first: what this one has seen is not so any more.
         return Conflict(at[0].key if at else min(puts, default=FIRST_KEY))
+
+    def confirm(self) -> None:
+        writer = UUID(random_id())
+        with self.translated(), closing(self._connector.connect(Connection, self._limits)) as connection:
+            self._introduction.introduce(connection, writer)
+            try:
+                self._confirm(connection, writer)
+            except psycopg.OperationalError as error:
+                hint = "bring the synchronous standby of the database back, and ask again"
+                message = "what the catalog's database shows may not be durable yet"
+                raise CatalogAwayError(
+                    message, catalog=self._address.shown, reason=first_line(error), hint=hint
+                ) from None
+
+    def _confirm(self, connection: Connection[TupleRow], writer: UUID) -> None:
+        confirm(self._clock, connection, writer, self._text, seconds=min(CONFIRM_SECONDS, self._limits.statement))
 
     def presence(self, gone_seconds: float = GONE_SECONDS) -> PostgresPresence:
         """Return what shows other servers that this process is there; they bear `gone_seconds` of silence."""
@@ -222,7 +249,7 @@ class PostgresKV:
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
-        with self.translated(), closing(self._connected()) as connection, connection.transaction():
+        with self.translated(), closing(self._introduced()) as connection, connection.transaction():
             connection.execute(self._sql(text.LOCK_KEYS))
             if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
                 hint = "give it another schema, or drop this one"
@@ -251,6 +278,7 @@ class PostgresKV:
         commit = UUID(random_id())
         try:
             given = (int4(text.FORMAT), connection.id.bytes, commit.bytes, *arguments)
+            connection.warnings.take()
             answer = connection.statements.ask(self._text(text.COMMIT), *given)
         except _COLLISIONS:
             return None
@@ -272,7 +300,22 @@ class PostgresKV:
             raise self._newer(int_of(version))
         if outcome == b"early":
             raise ClockSkewError(catalog=self._address.shown, database_ms=int_of(version), hint=CLOCK_HINT)
-        return Landed(int_of(version))
+        return self._landed(connection, int_of(version))
+
+    def _landed(self, connection: Writer, version: int) -> KVOutcome:
+        """Return the outcome of a commit that the database has applied."""
+        if not self._incarnations.landed(version, connection.incarnation):
+            error = errors.OperationalError("another database has taken over meanwhile")
+            raise self._away(error, "nothing was applied")
+        warned = connection.warnings.take()
+        if not warned:
+            return Landed(version)
+        _log.warning("commit_not_confirmed", catalog=self._address.shown, reason=warned)
+        try:
+            self.confirm()
+        except TilthError as error:
+            return Unknown(f"the database has given up to wait for its standby ({warned}): {error}")
+        return Landed(version)
 
     def _decided(self, connection: Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
         """Look what became of a commit whose answer was lost; its backend is ended first."""
@@ -282,17 +325,23 @@ class PostgresKV:
         deadline, why = self._clock.monotonic() + self._limits.decide, first_line(error)
         while self._clock.monotonic() < deadline:
             try:
-                with closing(self._connected()) as other:
+                with closing(self._introduced()) as other:
                     # Until it is gone it may still commit what was sent to it.
-                    if other.execute(text.END_BACKEND, connection.backend).fetchone() is None:
+                    left = other.execute(text.END_BACKEND, connection.backend).fetchone()
+                    if left is None:
                         row = other.execute(self._sql(text.FIND_COMMIT), (connection.id, commit)).fetchone()
-                        if row is not None:
-                            return Landed(row[0])
-                        raise self._away(error, "nothing was applied")
+                        if row is None:
+                            raise self._away(error, "nothing was applied")
+                        # The end of the backend may have ended its wait for a standby, too.
+                        self._confirm(other, connection.id)
+                        return Landed(row[0])
+                    why = first_line(error) if left[0] is not None else "the commit waits for its synchronous standby"
+            except FormerPrimaryError as refused:
+                why = str(refused)
             except psycopg.Error as failure:
                 why = first_line(failure)
             self._clock.sleep(_DECIDE_AGAIN_SECONDS)
-        return Unknown(f"the catalog's database does not answer: {why}")
+        return Unknown(f"it could not be found out what became of a commit to the catalog's database: {why}")
 
     # --- reads ---
 
@@ -304,7 +353,7 @@ class PostgresKV:
         deadline = self._clock.monotonic() + self._limits.wait
         while True:
             with self.translated():
-                connection = self._pool.getconn()
+                connection = self._taken()
                 kept: object = None
                 try:
                     kept = ask(connection)
@@ -328,7 +377,7 @@ class PostgresKV:
     def record(self, connection: Writer, key: bytes) -> Versioned | None:
         """Return what one key has."""
         answer = connection.statements.ask(self._text(text.GET), key)
-        return _versioned(answer, 0, column=0) if answer.ntuples else None
+        return versioned(answer, 0, column=0) if answer.ntuples else None
 
     def records(self, connection: Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
         """Return what each of the keys has."""
@@ -337,7 +386,7 @@ class PostgresKV:
         for row in range(answer.ntuples):
             key = answer.get_value(row, 0)
             assert key is not None
-            found[key] = _versioned(answer, row, column=1)
+            found[key] = versioned(answer, row, column=1)
         return found
 
     def rows(self, connection: Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]:
@@ -350,6 +399,26 @@ class PostgresKV:
         connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
         self._connector.check_direct(connection)
         return connection
+
+    def _introduced(self) -> Connection[TupleRow]:
+        """Return a connection of its own. Raises what `introduce` raises, and psycopg's errors."""
+        connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
+        try:
+            self._introduction.introduce(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _taken(self) -> Writer:
+        """Return a connection of the pool that is of the incarnation of now; others are closed."""
+        for _ in range(2 * CONNECTIONS_MAX):
+            connection = self._pool.getconn()
+            if connection.incarnation == self._incarnations.now:
+                return connection
+            connection.close()
+            self._pool.putconn(connection)
+        raise self._away(errors.OperationalError("its history changes again and again"), "nothing was applied")
 
     def _open(self) -> None:
         """Make what is missing, and bring a schema of an older version up to this one's."""
@@ -369,6 +438,7 @@ class PostgresKV:
                     connection.execute(self._sql(text.STEPS[number]))
                     connection.execute(self._sql(text.SET_FORMAT), (number + 1,))
             connection.execute(self._sql(text.REMOVE_OLD_WRITERS))
+            self._introduction.introduce(connection)
         if 0 < found < text.FORMAT:
             _log.info("catalog_upgraded", catalog=self._address.shown, found=found, now=text.FORMAT)
 
@@ -397,12 +467,15 @@ class PostgresKV:
         return NewerFormatError(catalog=self._address.shown, found=found, known=text.FORMAT, hint=hint)
 
     def _introduce(self, connection: Writer) -> None:
-        """Give a new connection its row."""
-        self._connector.check_direct(connection)
+        """Give a new connection its row. Raises as `_introduced`."""
         connection.id, connection.statements = UUID(random_id()), PreparedStatements(connection)
-        connection.execute(self._sql(text.ADD_WRITER), (connection.id,))
-        row = connection.execute(text.BACKEND_START).fetchone()
-        connection.backend = (connection.info.backend_pid, None if row is None else row[0])
+        try:
+            found = self._introduction.introduce(connection, connection.id)
+        except BaseException:
+            connection.close()
+            raise
+        connection.incarnation, connection.warnings = found.incarnation, Warnings(connection)
+        connection.backend = (connection.info.backend_pid, found.backend_start)
 
     def _sql(self, query: str) -> sql.SQL:
         return sql.SQL(self._text(query))
@@ -433,7 +506,7 @@ class PostgresKV:
     def _why_none(self, timeout: PoolTimeout) -> Exception:
         """Return why the pool gives no connection: it does not say."""
         try:
-            self._connected().close()
+            self._introduced().close()
         except (psycopg.Error, TilthError) as error:
             return error
         return timeout
@@ -443,80 +516,8 @@ class PostgresKV:
         if isinstance(error, errors.ReadOnlySqlTransaction):
             hint = "it is read-only, as a standby is: name the primary, or wait for its promotion"
         if isinstance(error, errors.InsufficientPrivilege):
-            hint = "let this user create and use the schema"
+            hint = "let this user create and use the schema, and call pg_control_system()"
         if isinstance(error, errors.DiskFull):
             hint = "make room on the disk of the database"
         facts = {"applied": what} if what else {}
         return CatalogAwayError(catalog=self._address.shown, reason=first_line(error), hint=hint, **facts)
-
-
-class _View:
-    """One moment, as a transaction that only reads where one question is not enough. For one thread.
-
-    What makes it raises psycopg's errors, for they are tried again; its methods raise ours.
-    """
-
-    def __init__(self, store: PostgresKV, connection: Writer, keys: Collection[bytes]) -> None:
-        """Read the keys, in one question and without a transaction; without keys begin one."""
-        self._store = store
-        self._connection = connection
-        self._known = store.records(connection, keys) if keys else {}
-        self._is_begun = False
-        if not keys:
-            self._begin()
-
-    def end(self) -> None:
-        if self._is_begun:
-            # A ROLLBACK by the pool would drop all prepared statements.
-            try:
-                self._connection.statements.do(b"COMMIT")
-            except psycopg.Error:
-                self._connection.close()
-
-    def get(self, key: bytes) -> Versioned | None:
-        if key in self._known:
-            return self._known[key]
-        with self._store.translated():
-            self._begin()
-            return self._store.record(self._connection, key)
-
-    def scan(
-        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Versioned]]:
-        start = max(start, FIRST_KEY)
-        left, wanted = limit, _FIRST_CHUNK_ROWS
-        while left is None or left > 0:
-            count = wanted if left is None else min(wanted, left)
-            with self._store.translated():
-                self._begin()
-                rows = self._chunk(start, end, count, reverse=reverse)
-            for key, value, version in rows:
-                yield key, Versioned(value, version)
-            if len(rows) < count:
-                return
-            start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
-            left, wanted = None if left is None else left - count, _CHUNK_ROWS
-
-    def _begin(self) -> None:
-        """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
-        if self._is_begun:
-            return
-        self._is_begun = True
-        self._store.begin(self._connection)
-        if self._known and self._store.records(self._connection, self._known) != self._known:
-            raise ViewMovedError
-
-    def _chunk(self, start: bytes, end: bytes | None, count: int, *, reverse: bool) -> list[TupleRow]:
-        if end is None:
-            query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
-            return self._store.rows(self._connection, query, (start, count))
-        query = text.SCAN_BACK if reverse else text.SCAN
-        return self._store.rows(self._connection, query, (start, end, count))
-
-
-def _versioned(answer: PGresult, row: int, *, column: int) -> Versioned:
-    """Return a value and, from the next column, its version."""
-    value, version = answer.get_value(row, column), answer.get_value(row, column + 1)
-    assert value is not None
-    assert version is not None
-    return Versioned(value, int_of(version))

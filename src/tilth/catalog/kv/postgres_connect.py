@@ -22,7 +22,9 @@ from psycopg.generators import connect as connecting
 from psycopg.rows import TupleRow
 
 from tilth.base.errors import UnavailableError
+from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.postgres_address import PostgresAddress
+from tilth.catalog.kv.postgres_durable import Warnings
 from tilth.catalog.kv.postgres_wire import PreparedStatements
 
 C = TypeVar("C", bound=Connection[TupleRow])
@@ -75,6 +77,8 @@ class Writer(Connection[TupleRow]):
 
     id: UUID
     backend: tuple[int, datetime | None]
+    incarnation: Incarnation
+    warnings: Warnings
     statements: PreparedStatements
 
     @classmethod
@@ -121,8 +125,9 @@ class Connector:
             "tcp_user_timeout": str(silence_ms),
         }
         options = (
-            f"-c statement_timeout={round(limits.statement * 1000)} -c idle_in_transaction_session_timeout=0 "
-            f"{_BY_KEY} {_SERVER_SIDE}"
+            # Whatever role and database say: a commit waits for the disk, and for a synchronous standby.
+            f"-c synchronous_commit=on -c statement_timeout={round(limits.statement * 1000)} "
+            f"-c idle_in_transaction_session_timeout=0 {_BY_KEY} {_SERVER_SIDE}"
         )
         return own | self._address.connection(self._environment) | {"options": options}
 
@@ -138,7 +143,12 @@ class Connector:
         was lost, locks of presence and news belong to a session.
         """
         row = connection.execute(_WHO).fetchone()
-        if row is None or row[0] != connection.info.backend_pid or row[1] != "off":
+        assert row is not None
+        self.check_session(connection, backend_pid=row[0], seqscan=row[1])
+
+    def check_session(self, connection: Connection[TupleRow], *, backend_pid: int, seqscan: str) -> None:
+        """Raises PoolerError as `check_direct`, from what was asked already."""
+        if backend_pid != connection.info.backend_pid or seqscan != "off":
             raise _pooler(self._address)
 
 

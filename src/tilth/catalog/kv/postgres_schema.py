@@ -19,6 +19,10 @@ CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT 
 CREATE TABLE {schema}.writers (
     id uuid PRIMARY KEY, last_commit uuid, ver bigint, seen timestamptz NOT NULL DEFAULT now());
 CREATE SEQUENCE {schema}.version;
+-- The histories of the database that this schema was written in; the last one is the one of now.
+CREATE TABLE {schema}.incarnation (
+    number int PRIMARY KEY, token uuid NOT NULL, system bigint NOT NULL, timeline int NOT NULL,
+    opened timestamptz NOT NULL DEFAULT clock_timestamp());
 INSERT INTO {schema}.format VALUES (1, 0);
 """
 
@@ -96,7 +100,6 @@ SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
 FIND_OTHER = (
     "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind IN ('r', 'p', 'v') LIMIT 1"
 )
-ADD_WRITER = "INSERT INTO {schema}.writers (id) VALUES (%s)"
 REMOVE_OLD_WRITERS = "DELETE FROM {schema}.writers WHERE seen < now() - interval '1 day'"
 FIND_COMMIT = "SELECT ver FROM {schema}.writers WHERE id = %s AND last_commit = %s"
 LOCK_KEYS = "LOCK TABLE {schema}.kv IN EXCLUSIVE MODE"
@@ -109,6 +112,37 @@ SCAN = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k LI
 SCAN_TO_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k LIMIT %b"
 SCAN_BACK = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k DESC LIMIT %b"
 SCAN_BACK_FROM_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k DESC LIMIT %b"
-#: A backend that may still commit what was sent to it.
-END_BACKEND = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"
-BACKEND_START = "SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+#: A backend that may still commit what was sent to it. One that waits for its standby is left alone: to end it would
+#: show its commit, which no standby has.
+END_BACKEND = """
+SELECT CASE WHEN wait_event = 'SyncRep' THEN NULL ELSE pg_terminate_backend(pid) END
+    FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"""
+#: Facts that a new connection is judged by. The timeline is the one that is written now, which control data show only
+#: after the next checkpoint.
+_FACTS = """
+SELECT pg_backend_pid(), current_setting('enable_seqscan'),
+    a.backend_start, current_setting('synchronous_commit'), s.system_identifier,
+    ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int,
+    (SELECT coalesce(max(ver), 0) FROM {schema}.writers),
+    i.number, i.token, i.system, i.timeline, (extract(epoch FROM i.opened) * 1000)::bigint
+    FROM pg_control_system() AS s
+    LEFT JOIN pg_stat_activity AS a ON a.pid = pg_backend_pid()
+    LEFT JOIN (SELECT * FROM {schema}.incarnation ORDER BY number DESC LIMIT 1) AS i ON true"""
+FIND_FACTS = _FACTS
+#: The row of a connection need not outlive the database's process, and must not wait for a standby that is away.
+ADD_WRITER_AND_FIND_FACTS = (
+    "WITH added AS (INSERT INTO {schema}.writers (id) VALUES (%s) RETURNING id), found AS ("
+    + _FACTS
+    + ") SELECT found.*, set_config('synchronous_commit', 'off', true) FROM found, added"
+)
+#: Whoever opens an incarnation waits for nobody but for others who do.
+LOCK_INCARNATION = (
+    "SELECT set_config('synchronous_commit', 'local', true), pg_advisory_xact_lock(hashtext('tilth schema'))"
+)
+ADD_INCARNATION = """
+INSERT INTO {schema}.incarnation (number, token, system, timeline) VALUES (%s, %s, %s, %s)
+    RETURNING (extract(epoch FROM opened) * 1000)::bigint"""
+#: Behind everything that a lost tail of the sequence may have given out.
+RAISE_VERSION = "SELECT setval('{schema}.version', greatest(last_value, %s, %s)) FROM {schema}.version"
+#: A commit of a connection's row that is shown is durable as the database is set up once this one is.
+CONFIRM = "UPDATE {schema}.writers SET seen = now() WHERE id = '{writer}'"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tilth.base.errors import RetryError
+from tilth.catalog.kv.incarnation import Incarnation
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
@@ -117,6 +118,10 @@ class ReadView(Protocol):
 class KeyValue(ReadView, Protocol):
     """A store. Safe to use from several threads."""
 
+    @property
+    def incarnation(self) -> Incarnation:
+        """The history that the store follows; another one after a failover that may have lost its end."""
+
     def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:
         """A consistent view; what is committed after this call is not in it.
 
@@ -131,6 +136,13 @@ class KeyValue(ReadView, Protocol):
 
         Raises UnavailableError when nothing was applied because the store does not answer, and ClockSkewError by
         TimeReached.
+        """
+
+    def confirm(self) -> None:
+        """Return when all that views have shown so far is as durable as what commits have answered.
+
+        Whoever concludes from a view that a commit has landed calls it first: after an unknown outcome a commit may be
+        shown that no standby has yet. Raises UnavailableError while that is not known.
         """
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.logs import Log
 from tilth.base.units import MIB
 from tilth.catalog.errors import NewerFormatError, StoreClosedError, StoreIOError, StoreLockedError
+from tilth.catalog.kv.incarnation import ONLY
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
     Absent,
@@ -87,6 +88,7 @@ class RocksKV:
         #: False while not even reading is possible.
         self._is_open = True
         self._views: weakref.WeakSet[_View] = weakref.WeakSet()
+        self.incarnation = ONLY
         self._db, self._sequence = self._open()
 
     def get(self, key: bytes) -> Versioned | None:
@@ -129,6 +131,9 @@ class RocksKV:
                     if version != wanted:
                         return Conflict(precondition.key)
             return self._write(puts, deletes)
+
+    def confirm(self) -> None:
+        """Do nothing: what is shown has been synced."""
 
     def close(self) -> None:
         with self._lock:

@@ -1,0 +1,147 @@
+"""Incarnations of a store: histories that may lack the end of the one before. Pure but for a lock.
+
+A database that fails over to a standby without the tail of the log, or that was restored, gives out versions, epochs
+and ids again that somebody has seen already. Each such history is an incarnation with a number of its own.
+
+    incarnation 1  a b c d e f            known to processes that go on: d e f are lost
+    incarnation 2  a b c g h ..           versions of g and h lie far above all of incarnation 1
+
+Covers: what identifies an incarnation, what a new connection finds, whether it is followed, opened or refused, which
+one a process follows. Does not cover: reading and writing it (postgres_introduction.py), what follows from a change in
+the process (tilth.membership).
+Always holds: a process never goes back to an incarnation with a lower number; no two incarnations that a process
+follows have the same number.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from enum import Enum, unique
+
+#: Versions that one incarnation can give out, as bits: more than a century of commits.
+VERSION_BITS = 40
+#: Epochs of servers and leases that one incarnation can give out.
+EPOCHS_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One history of a store."""
+
+    #: From 1; rises with each incarnation.
+    number: int
+    #: Drawn when it was opened: two histories that diverged may have the same number.
+    token: str = ""
+    #: Identifier of the database system, and its timeline; 0: the store has none.
+    system: int = 0
+    timeline: int = 0
+    #: When it was opened, by the database's clock, in ms since 1970.
+    opened_ms: int = 0
+
+    @property
+    def version_floor(self) -> int:
+        """All versions that are given out in it are greater."""
+        return self.number << VERSION_BITS if self.number > 1 else 0
+
+    @property
+    def epoch_floor(self) -> int:
+        """All epochs of servers and leases that are given out in it are greater."""
+        return (self.number - 1) * EPOCHS_MAX
+
+    def __str__(self) -> str:
+        return f"{self.number} (system {self.system}, timeline {self.timeline})"
+
+
+#: The only one of a store that is opened by one process and kept by itself.
+ONLY = Incarnation(number=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Facts that a new connection reads from the database."""
+
+    #: The incarnation that was opened last; None: none was.
+    stored: Incarnation | None
+    #: Identifier of the system that answers, and its timeline.
+    system: int
+    timeline: int
+    #: The greatest version that a commit had.
+    version: int
+
+
+@unique
+class Verdict(Enum):
+    """Conclusion from what a new connection finds."""
+
+    FOLLOW = "follow"
+    #: It is a history of its own: the next incarnation is opened in it.
+    OPEN = "open"
+    #: It is a former primary, or a copy of an old state: whatever is done there is lost.
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Memory of a process at one moment."""
+
+    #: The incarnation that it follows; None: it has had no connection yet.
+    incarnation: Incarnation | None = None
+    #: The greatest version that it has seen land there.
+    version: int = 0
+
+
+def judge(memory: Known, found: Found) -> Verdict:
+    """Return what a process does that knew this before it asked."""
+    known, stored = memory.incarnation, found.stored
+    if stored is None or (stored.system, stored.timeline) != (found.system, found.timeline):
+        return Verdict.OPEN
+    if known is None or stored.number > known.number:
+        return Verdict.FOLLOW
+    if stored.number < known.number:
+        return Verdict.REFUSE
+    # With the same number: either another process has opened it in a history that diverged from the known one, or the
+    # database was set back to an earlier state of this very one.
+    is_same = stored.token == known.token and found.version >= memory.version
+    return Verdict.FOLLOW if is_same else Verdict.OPEN
+
+
+def next_number(memory: Known, found: Found) -> int:
+    """Return the number of an incarnation that is opened now."""
+    return 1 + max(0 if each is None else each.number for each in (memory.incarnation, found.stored))
+
+
+class Incarnations:
+    """Incarnation that this process follows. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = Known()
+
+    @property
+    def now(self) -> Incarnation | None:
+        """The one with the greatest number that was found so far; None: there was no connection yet."""
+        return self._known.incarnation
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    def landed(self, version: int, incarnation: Incarnation) -> bool:
+        """Note a commit; False where the process follows another incarnation by now."""
+        with self._lock:
+            known = self._known
+            if incarnation != known.incarnation:
+                return False
+            if version > known.version:
+                self._known = Known(incarnation=incarnation, version=version)
+            return True
+
+    def follow(self, incarnation: Incarnation) -> Incarnation | None:
+        """Follow an incarnation from now on; return the one before where that is another one."""
+        with self._lock:
+            before = self._known.incarnation
+            if before is not None and incarnation.number <= before.number:
+                return None
+            self._known = Known(incarnation=incarnation)
+            return before

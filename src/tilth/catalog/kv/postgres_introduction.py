@@ -1,0 +1,124 @@
+"""Introduction of new connections to the catalog's database: which history it has, and whether it is followed.
+
+Covers: reading the incarnation with what a connection asks anyway, opening the next one after a failover or a restore.
+Does not cover: the rules (incarnation.py), what follows in the process (tilth.membership).
+Always holds: a connection that was introduced belongs to one incarnation for its life, because no backend outlives its
+timeline; introductions and new incarnations wait for no standby, so that reads go on while commits wait for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection, sql
+from psycopg.rows import TupleRow
+
+from tilth.base.ids import random_id
+from tilth.base.logs import Log
+from tilth.catalog.errors import FormerPrimaryError, WeakCommitsError
+from tilth.catalog.kv import postgres_schema as text
+from tilth.catalog.kv.incarnation import Found, Incarnation, Incarnations, Known, Verdict, judge, next_number
+from tilth.catalog.kv.postgres_connect import Connector
+
+#: Settings of a connection with which a commit waits for whatever the database is set up to wait for.
+_STRONG = ("on", "remote_apply")
+
+_log = Log("catalog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduced:
+    """A connection that may be used."""
+
+    incarnation: Incarnation
+    #: With its number this identifies the backend.
+    backend_start: datetime | None
+
+
+class Introduction:
+    """Introduces the connections of one store. For any thread."""
+
+    def __init__(
+        self, incarnations: Incarnations, connector: Connector, statement: Callable[[str], sql.SQL], *, catalog: str
+    ) -> None:
+        """`statement` puts the schema's name into a text; `catalog` names the database in errors."""
+        self._incarnations = incarnations
+        self._connector = connector
+        self._statement = statement
+        self._catalog = catalog
+
+    def introduce(self, connection: Connection[TupleRow], writer: UUID | None = None) -> Introduced:
+        """Check a new connection, and give it its row in `writers` where it commits; one round trip, unless the next
+        incarnation is to be opened.
+
+        Raises FormerPrimaryError, PoolerError, WeakCommitsError and psycopg's errors.
+        """
+        # Before the question: what lands meanwhile need not be in its answer.
+        known = self._incarnations.known
+        if writer is None:
+            row = connection.execute(self._statement(text.FIND_FACTS)).fetchone()
+        else:
+            row = connection.execute(self._statement(text.ADD_WRITER_AND_FIND_FACTS), (writer,)).fetchone()
+        assert row is not None
+        self._connector.check_session(connection, backend_pid=row[0], seqscan=row[1])
+        if row[3] not in _STRONG:
+            hint = "let connections of Tilth to the database set options, as without a pooler between"
+            raise WeakCommitsError(catalog=self._catalog, synchronous_commit=row[3], hint=hint)
+        found = _found(row)
+        stored = found.stored
+        if stored is None or judge(known, found) is not Verdict.FOLLOW:
+            stored = self._opened(connection)
+        before = self._incarnations.follow(stored)
+        if before is not None:
+            _log.warning("database_history_changed", catalog=self._catalog, before=before, now=stored)
+        return Introduced(incarnation=stored, backend_start=row[2])
+
+    def _opened(self, connection: Connection[TupleRow]) -> Incarnation:
+        """Return the incarnation of the database, opened if nobody has meanwhile. Raises FormerPrimaryError."""
+        with connection.transaction():
+            connection.execute(text.LOCK_INCARNATION)
+            known = self._incarnations.known
+            row = connection.execute(self._statement(text.FIND_FACTS)).fetchone()
+            assert row is not None
+            found = _found(row)
+            match judge(known, found):
+                case Verdict.FOLLOW:
+                    assert found.stored is not None
+                    return found.stored
+                case Verdict.REFUSE:
+                    hint = (
+                        "lead the address of the catalog to the primary of now; if the database was restored on "
+                        "purpose, restart all servers"
+                    )
+                    raise FormerPrimaryError(
+                        catalog=self._catalog, found=found.stored, known=known.incarnation, hint=hint
+                    )
+                case Verdict.OPEN:
+                    return self._open(connection, known, found)
+
+    def _open(self, connection: Connection[TupleRow], known: Known, found: Found) -> Incarnation:
+        opened = Incarnation(
+            number=next_number(known, found),
+            token=random_id(),
+            system=found.system,
+            timeline=found.timeline,
+        )
+        given = (opened.number, UUID(opened.token), opened.system, opened.timeline)
+        row = connection.execute(self._statement(text.ADD_INCARNATION), given).fetchone()
+        assert row is not None
+        if opened.number > 1:
+            connection.execute(self._statement(text.RAISE_VERSION), (opened.version_floor, known.version))
+            _log.warning("database_history_begins", catalog=self._catalog, before=found.stored, now=opened)
+        return replace(opened, opened_ms=row[0])
+
+
+def _found(row: tuple[Any, ...]) -> Found:
+    system, timeline, version, number, token, *known = row[4:12]
+    stored = None
+    if number is not None:
+        stored = Incarnation(number=number, token=token.hex, system=known[0], timeline=known[1], opened_ms=known[2])
+    return Found(stored=stored, system=system, timeline=timeline, version=version)

@@ -1,0 +1,107 @@
+"""Views of the catalog in PostgreSQL.
+
+Covers: one moment of the store, read in one question where its keys are known. Does not cover: connections
+(postgres.py).
+Always holds: what makes a view raises psycopg's errors, for they are tried again; its methods raise ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import psycopg
+from psycopg.pq.abc import PGresult
+from psycopg.rows import TupleRow
+
+from tilth.catalog.kv import postgres_schema as text
+from tilth.catalog.kv.postgres_connect import Writer
+from tilth.catalog.kv.postgres_wire import int_of
+from tilth.catalog.kv.protocol import FIRST_KEY, Versioned, ViewMovedError
+
+_CHUNK_ROWS = 1000
+_FIRST_CHUNK_ROWS = 100
+
+
+class Reading(Protocol):
+    """Questions of the store that a view is made of."""
+
+    def begin(self, connection: Writer) -> None: ...
+
+    def record(self, connection: Writer, key: bytes) -> Versioned | None: ...
+
+    def records(self, connection: Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]: ...
+
+    def rows(self, connection: Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]: ...
+
+    def translated(self) -> AbstractContextManager[None]: ...
+
+
+class PostgresView:
+    """One moment, as a transaction that only reads where one question is not enough. For one thread."""
+
+    def __init__(self, store: Reading, connection: Writer, keys: Collection[bytes]) -> None:
+        """Read the keys, in one question and without a transaction; without keys begin one."""
+        self._store = store
+        self._connection = connection
+        self._known: Mapping[bytes, Versioned | None] = store.records(connection, keys) if keys else {}
+        self._is_begun = False
+        if not keys:
+            self._begin()
+
+    def end(self) -> None:
+        if self._is_begun:
+            # A ROLLBACK by the pool would drop all prepared statements.
+            try:
+                self._connection.statements.do(b"COMMIT")
+            except psycopg.Error:
+                self._connection.close()
+
+    def get(self, key: bytes) -> Versioned | None:
+        if key in self._known:
+            return self._known[key]
+        with self._store.translated():
+            self._begin()
+            return self._store.record(self._connection, key)
+
+    def scan(
+        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
+    ) -> Iterator[tuple[bytes, Versioned]]:
+        start = max(start, FIRST_KEY)
+        left, wanted = limit, _FIRST_CHUNK_ROWS
+        while left is None or left > 0:
+            count = wanted if left is None else min(wanted, left)
+            with self._store.translated():
+                self._begin()
+                rows = self._chunk(start, end, count, reverse=reverse)
+            for key, value, version in rows:
+                yield key, Versioned(value, version)
+            if len(rows) < count:
+                return
+            start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
+            left, wanted = None if left is None else left - count, _CHUNK_ROWS
+
+    def _begin(self) -> None:
+        """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
+        if self._is_begun:
+            return
+        self._is_begun = True
+        self._store.begin(self._connection)
+        if self._known and self._store.records(self._connection, self._known.keys()) != self._known:
+            raise ViewMovedError
+
+    def _chunk(self, start: bytes, end: bytes | None, count: int, *, reverse: bool) -> list[TupleRow]:
+        if end is None:
+            query = text.SCAN_BACK_FROM_END if reverse else text.SCAN_TO_END
+            return self._store.rows(self._connection, query, (start, count))
+        query = text.SCAN_BACK if reverse else text.SCAN
+        return self._store.rows(self._connection, query, (start, end, count))
+
+
+def versioned(answer: PGresult, row: int, *, column: int) -> Versioned:
+    """Return a value and, from the next column, its version."""
+    value, version = answer.get_value(row, column), answer.get_value(row, column + 1)
+    assert value is not None
+    assert version is not None
+    return Versioned(value, int_of(version))

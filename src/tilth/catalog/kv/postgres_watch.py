@@ -1,0 +1,148 @@
+"""Watch on the catalog's database: whether commits wait for a standby, and which losses its set-up allows.
+
+Covers: a thread with a connection of its own that only reads, what it has found last. Does not cover: refusing servers
+(postgres.py), the proof of life (tilth.membership).
+Always holds: no commit and no other connection can hold it up; what it says is at most a few seconds old, or says so.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
+from tilth.base.logs import Log
+
+PERIOD_SECONDS = 2.0
+#: Commits that have waited longer for a standby are worth a word.
+WAIT_SECONDS_MAX = 3.0
+#: Without an answer for longer, nothing is known of the database.
+SILENT_SECONDS_MAX = 8.0
+_END_SECONDS = 2.0
+_LOOK = """
+SELECT count(*) FILTER (WHERE wait_event = 'SyncRep'),
+    coalesce(extract(epoch FROM clock_timestamp() - min(query_start) FILTER (WHERE wait_event = 'SyncRep')), 0)::float8,
+    current_setting('synchronous_standby_names'), current_setting('fsync'),
+    (SELECT count(*) FROM pg_stat_replication)
+    FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"""
+
+_log = Log("catalog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseLook:
+    """Facts of the database at one moment."""
+
+    #: Commits of all servers that wait for a synchronous standby, and how long the first has waited.
+    waiting: int = 0
+    waiting_seconds: float = 0.0
+    #: `synchronous_standby_names`; empty: commits wait for no standby.
+    synchronous: str = ""
+    is_synced: bool = True
+    #: Programs that read the log, as standbys do.
+    standbys: int = 0
+
+
+def trouble_of(look: DatabaseLook) -> str:
+    """Return what is wrong with the database; empty: nothing."""
+    if look.waiting and look.waiting_seconds > WAIT_SECONDS_MAX:
+        commits = "1 commit waits" if look.waiting == 1 else f"{look.waiting} commits wait"
+        return (
+            f"{commits} for its synchronous standby, the first for {look.waiting_seconds:.0f} s: bring the standby "
+            f"back, or change synchronous_standby_names ('{look.synchronous}')"
+        )
+    return ""
+
+
+def notes_of(look: DatabaseLook) -> tuple[str, ...]:
+    """Return what an operator should know of the database's set-up though it works."""
+    notes = []
+    if not look.is_synced:
+        notes.append("fsync is off: a crash of its machine may lose commits, or all")
+    if look.standbys and not look.synchronous:
+        notes.append("it replicates asynchronously: a failover to a standby may lose the last commits")
+    return tuple(notes)
+
+
+class PostgresWatch:
+    """`start` it, ask for its trouble and notes, `stop` it at the end."""
+
+    def __init__(self, clock: Clock, connect: Callable[[], Connection[TupleRow]]) -> None:
+        self._clock = clock
+        self._connect = connect
+        self._connection: Connection[TupleRow] | None = None
+        self._look = DatabaseLook()
+        self._looked_at = clock.monotonic()
+        self._failure = "it has not answered yet"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tilth-database", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.ident is not None:
+            # It may wait for a database that does not answer; it is a daemon.
+            self._thread.join(_END_SECONDS)
+        if not self._thread.is_alive():
+            self._hang_up()
+
+    @property
+    def trouble(self) -> str:
+        """Reason why commits do not get on; empty: nothing is known."""
+        silent = self._clock.monotonic() - self._looked_at
+        if silent > SILENT_SECONDS_MAX:
+            return f"it has not answered for {silent:.0f} s: {self._failure or 'a question is under way'}"
+        return trouble_of(self._look)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return notes_of(self._look)
+
+    def step(self) -> None:
+        """Look once. The thread calls it; tests may."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = self._connect()
+            row = self._connection.execute(_LOOK).fetchone()
+        except (psycopg.Error, TilthError) as error:
+            self._failure = (str(error).strip() or type(error).__name__).splitlines()[0]
+            self._hang_up()
+            return
+        assert row is not None
+        before, self._failure = trouble_of(self._look), ""
+        self._look = DatabaseLook(
+            waiting=row[0],
+            waiting_seconds=row[1],
+            synchronous=row[2],
+            is_synced=row[3] == "on",
+            standbys=row[4],
+        )
+        self._looked_at = self._clock.monotonic()
+        now = trouble_of(self._look)
+        if bool(now) != bool(before):
+            _log.warning("database_waits" if now else "database_goes_on", reason=now or before)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.step()
+            # The outermost loop of a service: it goes on whatever happened.
+            except Exception as error:
+                _log.error("database_watch_failed", error=error)
+            if self._clock.wait(self._stopping, PERIOD_SECONDS):
+                return
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
