@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import signal
@@ -147,7 +148,7 @@ def test_a_commit_whose_backend_cannot_be_ended_stays_unknown(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It stands still with the commit in its hands: nobody may say that nothing was applied."""
-    monkeypatch.setattr(postgres_kv, "DECIDE_SECONDS", 0.5)
+    monkeypatch.setattr(postgres_kv, "LIMITS", dataclasses.replace(postgres_kv.LIMITS, decide=0.5))
     with TcpLink() as link, closing(postgres.connect()) as other:
         link.connect(postgres.port)
         address = parse_postgres(postgres.address(by_port=link.port, schema="stands"))
