@@ -1,4 +1,4 @@
-"""Incarnations of a store: histories that may lack the end of the one before. Pure but for a lock.
+"""Incarnations of a store: histories that may lack the end of the one before. Pure.
 
 A database that fails over to a standby without the tail of the log, or that was restored, gives out versions, epochs
 and ids again that somebody has seen already. Each such history is an incarnation with a number of its own.
@@ -6,8 +6,8 @@ and ids again that somebody has seen already. Each such history is an incarnatio
     incarnation 1  a b c d e f            known to processes that go on: d e f are lost
     incarnation 2  a b c g h ..           versions of g and h lie far above all of incarnation 1
 
-Covers: what identifies an incarnation, what a new connection finds, whether it is followed, opened or refused, which
-one a process follows. Does not cover: reading and writing it (postgres_introduction.py), what follows from a change in
+Covers: what identifies an incarnation, what a new connection finds, whether it is followed, opened or refused. Does not
+cover: reading and writing it (postgres_introduction.py), what follows from a change in
 the process (tilth.membership).
 Always holds: a process never goes back to an incarnation with a lower number; no two incarnations that a process
 follows have the same number.
@@ -15,7 +15,6 @@ follows have the same number.
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 from enum import Enum, unique
 
@@ -109,39 +108,3 @@ def judge(memory: Known, found: Found) -> Verdict:
 def next_number(memory: Known, found: Found) -> int:
     """Return the number of an incarnation that is opened now."""
     return 1 + max(0 if each is None else each.number for each in (memory.incarnation, found.stored))
-
-
-class Incarnations:
-    """Incarnation that this process follows. For any thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._known = Known()
-
-    @property
-    def now(self) -> Incarnation | None:
-        """The one with the greatest number that was found so far; None: there was no connection yet."""
-        return self._known.incarnation
-
-    @property
-    def known(self) -> Known:
-        return self._known
-
-    def landed(self, version: int, incarnation: Incarnation) -> bool:
-        """Note a commit; False where the process follows another incarnation by now."""
-        with self._lock:
-            known = self._known
-            if incarnation != known.incarnation:
-                return False
-            if version > known.version:
-                self._known = Known(incarnation=incarnation, version=version)
-            return True
-
-    def follow(self, incarnation: Incarnation) -> Incarnation | None:
-        """Follow an incarnation from now on; return the one before where that is another one."""
-        with self._lock:
-            before = self._known.incarnation
-            if before is not None and incarnation.number <= before.number:
-                return None
-            self._known = Known(incarnation=incarnation)
-            return before

@@ -38,11 +38,11 @@ from tilth.catalog.errors import (
     StoreClosedError,
 )
 from tilth.catalog.kv import postgres_schema as text
-from tilth.catalog.kv.incarnation import Incarnation, Incarnations
+from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
 from tilth.catalog.kv.postgres_durable import Warnings, confirm
-from tilth.catalog.kv.postgres_introduction import Introduction
+from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
 from tilth.catalog.kv.postgres_presence import (
     NEWS_CHARACTERS_MAX,
     NEWS_SEPARATOR,

@@ -8,6 +8,7 @@ timeline; introductions and new incarnations wait for no standby, so that reads 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -21,7 +22,7 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.catalog.errors import FormerPrimaryError, WeakCommitsError
 from tilth.catalog.kv import postgres_schema as text
-from tilth.catalog.kv.incarnation import Found, Incarnation, Incarnations, Known, Verdict, judge, next_number
+from tilth.catalog.kv.incarnation import Found, Incarnation, Known, Verdict, judge, next_number
 from tilth.catalog.kv.postgres_connect import Connector
 
 #: Settings of a connection with which a commit waits for whatever the database is set up to wait for.
@@ -37,6 +38,42 @@ class Introduced:
     incarnation: Incarnation
     #: With its number this identifies the backend.
     backend_start: datetime | None
+
+
+class Incarnations:
+    """Incarnation that this process follows. For any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = Known()
+
+    @property
+    def now(self) -> Incarnation | None:
+        """The one with the greatest number that was found so far; None: there was no connection yet."""
+        return self._known.incarnation
+
+    @property
+    def known(self) -> Known:
+        return self._known
+
+    def landed(self, version: int, incarnation: Incarnation) -> bool:
+        """Note a commit; False where the process follows another incarnation by now."""
+        with self._lock:
+            known = self._known
+            if incarnation != known.incarnation:
+                return False
+            if version > known.version:
+                self._known = Known(incarnation=incarnation, version=version)
+            return True
+
+    def follow(self, incarnation: Incarnation) -> Incarnation | None:
+        """Follow an incarnation from now on; return the one before where that is another one."""
+        with self._lock:
+            before = self._known.incarnation
+            if before is not None and incarnation.number <= before.number:
+                return None
+            self._known = Known(incarnation=incarnation)
+            return before
 
 
 class Introduction:
