@@ -150,8 +150,8 @@ CATALOG: tuple[Mutant, ...] = (
         name="backend-that-may-still-commit",
         breaks="a commit whose backend is still there counts as not applied",
         path="src/tilth/catalog/kv/postgres.py",
-        old="if other.execute(text.END_BACKEND, connection.backend).fetchone() is None:",
-        new="if other.execute(text.END_BACKEND, connection.backend).fetchone() is not connection:",
+        old="                    if left is None:",
+        new="                    if left is not connection:",
         tests=(
             "tests/integration/catalog/test_postgres_kv.py::test_a_commit_whose_backend_cannot_be_ended_stays_unknown",
         ),

@@ -57,7 +57,7 @@ ONLY = Incarnation(number=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundHistory:
     """Facts that a new connection reads from the database."""
 
     #: The incarnation that was opened last; None: none was.
@@ -70,7 +70,7 @@ class Found:
 
 
 @unique
-class Verdict(Enum):
+class HistoryVerdict(Enum):
     """Conclusion from what a new connection finds."""
 
     FOLLOW = "follow"
@@ -81,7 +81,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownHistory:
     """Memory of a process at one moment."""
 
     #: The incarnation that it follows; None: it has had no connection yet.
@@ -90,21 +90,21 @@ class Known:
     version: int = 0
 
 
-def judge(memory: Known, found: Found) -> Verdict:
+def judge(memory: KnownHistory, found: FoundHistory) -> HistoryVerdict:
     """Return what a process does that knew this before it asked."""
     known, stored = memory.incarnation, found.stored
     if stored is None or (stored.system, stored.timeline) != (found.system, found.timeline):
-        return Verdict.OPEN
+        return HistoryVerdict.OPEN
     if known is None or stored.number > known.number:
-        return Verdict.FOLLOW
+        return HistoryVerdict.FOLLOW
     if stored.number < known.number:
-        return Verdict.REFUSE
+        return HistoryVerdict.REFUSE
     # With the same number: either another process has opened it in a history that diverged from the known one, or the
     # database was set back to an earlier state of this very one.
     is_same = stored.token == known.token and found.version >= memory.version
-    return Verdict.FOLLOW if is_same else Verdict.OPEN
+    return HistoryVerdict.FOLLOW if is_same else HistoryVerdict.OPEN
 
 
-def next_number(memory: Known, found: Found) -> int:
+def next_number(memory: KnownHistory, found: FoundHistory) -> int:
     """Return the number of an incarnation that is opened now."""
     return 1 + max(0 if each is None else each.number for each in (memory.incarnation, found.stored))

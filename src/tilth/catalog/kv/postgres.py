@@ -41,7 +41,7 @@ from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
-from tilth.catalog.kv.postgres_durable import Warnings, confirm
+from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
 from tilth.catalog.kv.postgres_presence import (
     NEWS_CHARACTERS_MAX,
@@ -474,7 +474,7 @@ class PostgresKV:
         except BaseException:
             connection.close()
             raise
-        connection.incarnation, connection.warnings = found.incarnation, Warnings(connection)
+        connection.incarnation, connection.warnings = found.incarnation, DatabaseWarnings(connection)
         connection.backend = (connection.info.backend_pid, found.backend_start)
 
     def _sql(self, query: str) -> sql.SQL:

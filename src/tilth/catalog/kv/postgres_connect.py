@@ -24,7 +24,7 @@ from psycopg.rows import TupleRow
 from tilth.base.errors import UnavailableError
 from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.postgres_address import PostgresAddress
-from tilth.catalog.kv.postgres_durable import Warnings
+from tilth.catalog.kv.postgres_durable import DatabaseWarnings
 from tilth.catalog.kv.postgres_wire import PreparedStatements
 
 C = TypeVar("C", bound=Connection[TupleRow])
@@ -78,7 +78,7 @@ class Writer(Connection[TupleRow]):
     id: UUID
     backend: tuple[int, datetime | None]
     incarnation: Incarnation
-    warnings: Warnings
+    warnings: DatabaseWarnings
     statements: PreparedStatements
 
     @classmethod

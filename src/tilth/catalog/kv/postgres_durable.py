@@ -4,7 +4,7 @@ A commit is shown before its standby has it where its wait was given up: by an e
 PostgreSQL answers with a warning. A later commit that waits and is not warned of covers all that was written before it.
 
 Covers: noticing the warning, the later commit, bounded in time. Does not cover: when one is needed (postgres.py).
-Always holds: neither the process nor a backend of it waits longer than it is told to.
+Always holds: neither the process nor a backend of it waits longer than its bound.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tilth.catalog.kv import postgres_schema as text
 CANCEL_SECONDS = 5.0
 
 
-class Warnings:
-    """Warnings of the database on one connection. For one thread."""
+class DatabaseWarnings:
+    """DatabaseWarnings of the database on one connection. For one thread."""
 
     def __init__(self, connection: Connection[TupleRow]) -> None:
         self._found = ""
@@ -48,7 +48,7 @@ def confirm(
 
     Raises psycopg.OperationalError where it is not within so many seconds; the connection is of no more use then.
     """
-    warnings = Warnings(connection)
+    warnings = DatabaseWarnings(connection)
     query = statement(text.CONFIRM).replace("{writer}", str(writer))
     wire, until = connection.pgconn, clock.monotonic() + seconds
     wire.send_query(query.encode())

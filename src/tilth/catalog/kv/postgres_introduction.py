@@ -22,7 +22,7 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.catalog.errors import FormerPrimaryError, WeakCommitsError
 from tilth.catalog.kv import postgres_schema as text
-from tilth.catalog.kv.incarnation import Found, Incarnation, Known, Verdict, judge, next_number
+from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, Incarnation, KnownHistory, judge, next_number
 from tilth.catalog.kv.postgres_connect import Connector
 
 #: Settings of a connection with which a commit waits for whatever the database is set up to wait for.
@@ -45,7 +45,7 @@ class Incarnations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known = Known()
+        self._known = KnownHistory()
 
     @property
     def now(self) -> Incarnation | None:
@@ -53,7 +53,7 @@ class Incarnations:
         return self._known.incarnation
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownHistory:
         return self._known
 
     def landed(self, version: int, incarnation: Incarnation) -> bool:
@@ -63,7 +63,7 @@ class Incarnations:
             if incarnation != known.incarnation:
                 return False
             if version > known.version:
-                self._known = Known(incarnation=incarnation, version=version)
+                self._known = KnownHistory(incarnation=incarnation, version=version)
             return True
 
     def follow(self, incarnation: Incarnation) -> Incarnation | None:
@@ -72,7 +72,7 @@ class Incarnations:
             before = self._known.incarnation
             if before is not None and incarnation.number <= before.number:
                 return None
-            self._known = Known(incarnation=incarnation)
+            self._known = KnownHistory(incarnation=incarnation)
             return before
 
 
@@ -107,7 +107,7 @@ class Introduction:
             raise WeakCommitsError(catalog=self._catalog, synchronous_commit=row[3], hint=hint)
         found = _found(row)
         stored = found.stored
-        if stored is None or judge(known, found) is not Verdict.FOLLOW:
+        if stored is None or judge(known, found) is not HistoryVerdict.FOLLOW:
             stored = self._opened(connection)
         before = self._incarnations.follow(stored)
         if before is not None:
@@ -123,10 +123,10 @@ class Introduction:
             assert row is not None
             found = _found(row)
             match judge(known, found):
-                case Verdict.FOLLOW:
+                case HistoryVerdict.FOLLOW:
                     assert found.stored is not None
                     return found.stored
-                case Verdict.REFUSE:
+                case HistoryVerdict.REFUSE:
                     hint = (
                         "lead the address of the catalog to the primary of now; if the database was restored on "
                         "purpose, restart all servers"
@@ -134,10 +134,10 @@ class Introduction:
                     raise FormerPrimaryError(
                         catalog=self._catalog, found=found.stored, known=known.incarnation, hint=hint
                     )
-                case Verdict.OPEN:
+                case HistoryVerdict.OPEN:
                     return self._open(connection, known, found)
 
-    def _open(self, connection: Connection[TupleRow], known: Known, found: Found) -> Incarnation:
+    def _open(self, connection: Connection[TupleRow], known: KnownHistory, found: FoundHistory) -> Incarnation:
         opened = Incarnation(
             number=next_number(known, found),
             token=random_id(),
@@ -153,9 +153,9 @@ class Introduction:
         return replace(opened, opened_ms=row[0])
 
 
-def _found(row: tuple[Any, ...]) -> Found:
+def _found(row: tuple[Any, ...]) -> FoundHistory:
     system, timeline, version, number, token, *known = row[4:12]
     stored = None
     if number is not None:
         stored = Incarnation(number=number, token=token.hex, system=known[0], timeline=known[1], opened_ms=known[2])
-    return Found(stored=stored, system=system, timeline=timeline, version=version)
+    return FoundHistory(stored=stored, system=system, timeline=timeline, version=version)

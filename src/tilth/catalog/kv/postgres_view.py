@@ -24,7 +24,7 @@ _CHUNK_ROWS = 1000
 _FIRST_CHUNK_ROWS = 100
 
 
-class Reading(Protocol):
+class ViewSource(Protocol):
     """Questions of the store that a view is made of."""
 
     def begin(self, connection: Writer) -> None: ...
@@ -41,7 +41,7 @@ class Reading(Protocol):
 class PostgresView:
     """One moment, as a transaction that only reads where one question is not enough. For one thread."""
 
-    def __init__(self, store: Reading, connection: Writer, keys: Collection[bytes]) -> None:
+    def __init__(self, store: ViewSource, connection: Writer, keys: Collection[bytes]) -> None:
         """Read the keys, in one question and without a transaction; without keys begin one."""
         self._store = store
         self._connection = connection
