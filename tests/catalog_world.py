@@ -51,7 +51,7 @@ class World:
         """Another catalog over the same store, as after a restart."""
         return Catalog(self.kv, self.clock, "s1", self.new_id, is_checking=True)
 
-    def table(self, name: str, database: str = "default") -> str:
+    def table(self, name: str, database: str = "default", *, settings: Mapping[str, str] | None = None) -> str:
         """The uuid of a table, made where it is not there."""
         relation = TableDef(
             uuid=self.new_id(),
@@ -59,6 +59,7 @@ class World:
             name=name,
             schema=SCHEMA,
             next_column_id=2,
+            settings=dict(settings or {}),
             created_ms=self.clock.now_ms(),
         )
         return self.catalog.tables.create(relation, if_not_exists=True).uuid

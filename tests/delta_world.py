@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from tests.catalog_world import SCHEMA
 from tests.maintenance_world import MaintenanceWorld, MergeWorker
 from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
@@ -15,7 +14,6 @@ from tilth.maintenance.op import OpKind
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind, Switch, SwitchState
-from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.storage import file_name
 from tilth.warehouse import Dispatcher, TaskResult
@@ -67,17 +65,8 @@ class DeltaWorld(MaintenanceWorld):
         # The table is merged where a test says so only.
         self.stop(ServiceKind.MERGE)
 
-    def table(self, name: str, database: str = "default") -> str:
-        relation = TableDef(
-            created_ms=self.clock.now_ms(),
-            uuid=self.new_id(),
-            database=database,
-            name=name,
-            schema=SCHEMA,
-            next_column_id=2,
-            settings=self._table_settings,
-        )
-        return self.catalog.tables.create(relation, if_not_exists=True).uuid
+    def table(self, name: str, database: str = "default", *, settings: Mapping[str, str] | None = None) -> str:
+        return super().table(name, database, settings=settings or self._table_settings)
 
     def new_manager(self, *, settings: ManagerSettings | None = None) -> MaintenanceManager:
         given = settings or read_settings(ManagerSettings, self._given)

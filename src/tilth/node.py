@@ -302,6 +302,7 @@ class Node:
         # Last of all: what it hosted is others' then.
         self._parts.callback(self._member.stop)
         self._follow_catalog()
+        self.catalog.follow_storages(self._follow_storages)
         move_secrets(self.catalog)
         if opened.followed is not None:
             self._start_journal(opened.followed, settings.journal_seconds)
@@ -318,9 +319,12 @@ class Node:
 
     def _follow_catalog(self) -> None:
         """Take in storages and warehouses as the catalog has them: other servers make and drop them too."""
-        self._roots.declare({each.name: parse_root(each.root) for each in self.catalog.storages.all()})
+        self._follow_storages()
         if self._is_wired:
             self._follow_warehouses()
+
+    def _follow_storages(self) -> None:
+        self._roots.follow(self.catalog.storages.all)
 
     def _heard(self, tables: frozenset[str]) -> None:
         """Look at once at what servers have committed about tables, storages and warehouses."""

@@ -94,6 +94,7 @@ class Catalog:
         self.transactions = Transactions(
             clock, self.clock, kv, committer, self.clock_check, server=lambda: self.server, sweep=sweep
         )
+        self._committer = committer
         self.tables = Tables(clock, kv, ids=ids)
         self.secrets = SecretStore(clock, kv)
         self.parts = Parts(clock, self.clock, kv, shown)
@@ -119,6 +120,10 @@ class Catalog:
         """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""
         self.server, self.clock.number = record.id, record.number
         self.transactions.serve_as(record.id)
+
+    def follow_storages(self, changed: Callable[[], None]) -> None:
+        """Call this when a commit shows that this process has not heard yet of a change of a storage."""
+        self._committer.when_storage_changed = changed
 
     def stats(self) -> CatalogStats:
         return self._counters.stats()

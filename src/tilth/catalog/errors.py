@@ -245,6 +245,18 @@ class SchemaChangedError(ConflictError):
     code = "SCHEMA_CHANGED"
 
 
+class StorageChangedError(RetryError):
+    """replicas of the storage were replaced while files were written: too few of its replicas of now have them"""
+
+    code = "STORAGE_CHANGED"
+
+
+class ReplicaNeededError(ConflictError):
+    """no other replica has all files of a table"""
+
+    code = "REPLICA_NEEDED"
+
+
 class MutationNotFoundError(NotFoundError):
     """no such mutation"""
 

@@ -49,6 +49,15 @@ def parse_part_name(text: str) -> PartName:
     return PartName(found[1], int(found[2]), int(found[3]), int(found[4]), int(found[5]))
 
 
+class Copies(msgspec.Struct, frozen=True, array_like=True):
+    """The replicas that have a file, as its writer knows them."""
+
+    #: By their ids, which nobody uses again (model/storage.py).
+    replicas: tuple[str, ...]
+    #: Copies of the file that the commit which names it needs.
+    quorum: int
+
+
 class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file of a table's `data/` folder."""
 
@@ -60,8 +69,9 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Of a part's Parquet file: whether a scan that skips rows by its statistics, page index and dictionaries finds
     #: every row that Spark's comparisons match. False: not known, as for files of older versions.
     is_filterable: bool = False
-    #: Numbers of the replicas of its storage that had no copy when it was written; the catalog notes them.
-    lacking: tuple[int, ...] = ()
+    #: From the writer to the commit, which notes what replicas lack; None in the catalog, and where there are no
+    #: replicas.
+    copies: Copies | None = None
 
 
 class ColumnRange(msgspec.Struct, frozen=True, array_like=True):

@@ -100,8 +100,9 @@ if TYPE_CHECKING:
         tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
+    from tilth.storage.store.replica import Replica, claimed, replicas_of, waited, with_sign
     from tilth.storage.store.replica_health import health_of, note_unanswered
-    from tilth.storage.store.replicated import Replica, away_reason, begin_table, replicas_of
+    from tilth.storage.store.replicated import away_reason, begin_table
     from tilth.storage.store.root import (
         BadQuorumError,
         BadStoreError,
@@ -116,7 +117,13 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
-    from tilth.storage.store.storages import NamedRoots, StorageNotFoundError, check_from_sql, quorum_trouble
+    from tilth.storage.store.storages import (
+        NamedRoots,
+        StorageNotFoundError,
+        check_from_sql,
+        defined_root,
+        quorum_trouble,
+    )
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
@@ -231,6 +238,7 @@ __all__ = [
     "check_size",
     "checksum_of",
     "claim_place",
+    "claimed",
     "clean_transaction",
     "compact_changes",
     "compact_major",
@@ -239,6 +247,7 @@ __all__ = [
     "conform_column",
     "count_left",
     "data_folder",
+    "defined_root",
     "drop_table_folder",
     "exact_cast",
     "expressions",
@@ -312,6 +321,8 @@ __all__ = [
     "upsert_lookup",
     "valid_texts",
     "value_name",
+    "waited",
+    "with_sign",
     "write_filter",
     "write_parts",
     "write_probe",

@@ -17,7 +17,6 @@ from tilth.ingest.consumer.task import ResidentConsumer
 from tilth.model.lease import Fence
 from tilth.model.table import Secrets
 from tilth.model.types import Kind
-from tilth.storage import TableRoots
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskContext
 
@@ -38,7 +37,6 @@ def test_lines_of_a_process_that_runs_consumers_hide_their_passwords(tmp_path: P
         consumer=0,
         fence=Fence("consumer/k/0", 1),
         positions=(),
-        root=TableRoots({}),
         secrets=Secrets(settings={"kafka_sasl_password": PASSWORD}),
     )
     logs.set_up(level="info", path=str(tmp_path / "worker.log"))

@@ -21,7 +21,6 @@ from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef, Schema, Secrets
 from tilth.model.task import Cost, TaskKind, TaskSpec
-from tilth.storage import TableRoots
 
 REQUIRED = {"kafka_broker_list": "h:9092", "kafka_topic_list": "a", "kafka_format": "JSONEachRow"}
 LIBRARY = "kafka_extra_librdkafka_config"
@@ -199,7 +198,6 @@ def test_consumers_get_what_the_definition_hints_at() -> None:
         consumer=0,
         fence=Fence("f", 1),
         positions=(),
-        root=TableRoots({}),
         secrets=seen().secrets,
     )
     payload = ENCODER.encode(order)
@@ -219,7 +217,6 @@ def test_an_order_of_an_older_server_has_no_secrets_apart() -> None:
         consumer=0,
         fence=Fence("f", 1),
         positions=(),
-        root=TableRoots({}),
     )
     told = msgspec.msgpack.decode(ENCODER.encode(order))
     del told["secrets"]

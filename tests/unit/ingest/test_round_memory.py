@@ -16,6 +16,7 @@ from tilth.ingest.service.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
 from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef
+from tilth.storage import TableRoots
 
 CALL = BeginRound(kafka_table="k", consumer=0, fence=Fence("f", 1), tasks=1, tables=(), ranges=())
 
@@ -24,7 +25,7 @@ class Granting:
     """Consumers that may all begin."""
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        return BeginGranted(txn=7, wait_ms=10)
+        return BeginGranted(txn=7, root=TableRoots({}), wait_ms=10)
 
     def slowed(self) -> str:
         return ""

@@ -24,13 +24,15 @@ from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.work.damage import DamageBook
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.part import DataFile, Part, WrittenPart
+from tilth.model.part import Copies, DataFile, Part, WrittenPart
+from tilth.model.storage import Storage
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput
 from tilth.storage import (
     Replica,
     begin_table,
     claim_place,
+    defined_root,
     layout_of,
     local_root,
     replicas_of,
@@ -39,7 +41,7 @@ from tilth.storage import (
 )
 
 
-class Copies(World):
+class CopiesWorld(World):
     """A table in three folders."""
 
     def __init__(self, folder: Path) -> None:
@@ -48,8 +50,10 @@ class Copies(World):
         places = [local_root(each) for each in self.folders]
         for place in places:
             claim_place(place)
-        self.root = replicated_root("r", places, 2)
-        self.t = self.table("t")
+        storage = Storage(name="r", root=replicated_root("r", places, 2).text, replica_ids=("i", "ii", "iii"))
+        assert self.catalog.storages.create(storage)
+        self.root = defined_root(storage)
+        self.t = self.table("replicated", settings={"storage_policy": "r"})
         begin_table(self.root, self.t)
         self.tasks = 0
         relation = self.catalog.tables.by_id(self.t)
@@ -96,14 +100,14 @@ class Copies(World):
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Copies:
-    return Copies(tmp_path)
+def world(tmp_path: Path) -> CopiesWorld:
+    return CopiesWorld(tmp_path)
 
 
-def test_what_a_replica_lacks_is_in_the_commit_and_is_made(world: Copies) -> None:
+def test_what_a_replica_lacks_is_in_the_commit_and_is_made(world: CopiesWorld) -> None:
     (world.folders[1] / world.t / ".tilth").unlink()
     part = world.add(1, 2)
-    assert part.file.lacking == (1,)
+    assert part.file.copies == Copies(replicas=("i", "iii"), quorum=2)
     assert world.notes() == [(1, part.file.name)]
     assert world.catalog.copies.incomplete(world.t) == (1,)
     (world.folders[1] / world.t / ".tilth").touch()
@@ -113,7 +117,7 @@ def test_what_a_replica_lacks_is_in_the_commit_and_is_made(world: Copies) -> Non
     assert world.copy_of(part.file, 1).read_bytes() == world.copy_of(part.file, 0).read_bytes()
 
 
-def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copies) -> None:
+def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: CopiesWorld) -> None:
     parts = [world.add(number) for number in range(3)]
     world.replicate.run()
     for part in parts[:2]:
@@ -139,7 +143,7 @@ def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copi
 
 
 def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
-    world: Copies, monkeypatch: pytest.MonkeyPatch
+    world: CopiesWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a disk that was mounted read-only after an error: it answers, and takes nothing."""
     (world.folders[2] / world.t / ".tilth").unlink()
@@ -161,7 +165,7 @@ def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
     assert "replica 2: read-only file system" in duty.waits()
 
 
-def test_a_replica_that_is_away_for_long_starves_no_other(world: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_that_is_away_for_long_starves_no_other(world: CopiesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicate, "COUNT_MAX", 3)
     part = world.add(1)
     world.copy_of(part.file, 2).unlink()
@@ -177,7 +181,7 @@ def test_a_replica_that_is_away_for_long_starves_no_other(world: Copies, monkeyp
 
 
 def test_a_part_that_is_brought_back_while_files_are_listed_is_not_gone(
-    world: Copies, monkeypatch: pytest.MonkeyPatch
+    world: CopiesWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = world.add(1)
     [entry] = world.catalog.parts.all_entries(world.t)
@@ -195,7 +199,7 @@ def test_a_part_that_is_brought_back_while_files_are_listed_is_not_gone(
     assert isinstance(entry, Part)
 
 
-def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> None:
+def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld) -> None:
     """It was emptied a moment ago, and nobody has noticed yet: it may be a disk that is not mounted."""
     world.add(1)
     shutil.rmtree(world.folders[2])
@@ -210,7 +214,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> 
         assert clock.monotonic() < over
         clock.sleep(0.05)
     part = world.add(2)
-    assert part.file.lacking == (2,)
+    assert part.file.copies == Copies(replicas=("i", "ii"), quorum=2)
     for _ in range(2):
         ReplicateDuty(world.copies).run()
         world.clock.advance(KNOWN_MS / 1000)
@@ -219,7 +223,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: Copies) -> 
     assert world.notes() == []
 
 
-def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: Copies) -> None:
+def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: CopiesWorld) -> None:
     """Another disk may be mounted there by now."""
     part = world.add(1)
     duty = ReplicateDuty(world.copies)
@@ -242,7 +246,7 @@ def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: 
     assert world.where(part.file) == [True, True, True]
 
 
-def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: Copies) -> None:
+def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: CopiesWorld) -> None:
     world.add(1)
     gone = DataFile(name="77-0.0-0.parquet", size=3, checksum=1)
     world.catalog.copies.note([world.copies.note(gone, 1, "it was away")])
@@ -252,7 +256,7 @@ def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: Copies) -> 
     assert (world.where(gone), world.notes(), world.tasks) == ([False] * 3, [], 0)
 
 
-def test_a_file_without_a_right_copy_is_damaged_and_its_copies_wait(world: Copies) -> None:
+def test_a_file_without_a_right_copy_is_damaged_and_its_copies_wait(world: CopiesWorld) -> None:
     part = world.add(1, 2, 3)
     for replica in range(3):
         world.copy_of(part.file, replica).write_bytes(b"nothing like it")
@@ -267,7 +271,7 @@ def test_a_file_without_a_right_copy_is_damaged_and_its_copies_wait(world: Copie
     assert world.copy_of(part.file, 0).read_bytes() == b"nothing like it"
 
 
-def test_a_scrub_finds_one_wrong_copy_and_it_is_made_anew(world: Copies) -> None:
+def test_a_scrub_finds_one_wrong_copy_and_it_is_made_anew(world: CopiesWorld) -> None:
     part, other = world.add(1, 2, 3), world.add(4)
     right = world.copy_of(part.file, 0).read_bytes()
     world.copy_of(part.file, 1).write_bytes(right[:-1] + b"?")
@@ -282,7 +286,7 @@ def test_a_scrub_finds_one_wrong_copy_and_it_is_made_anew(world: Copies) -> None
     assert (world.notes(), world.book.of(world.t)) == ([], {})
 
 
-def test_a_scrub_goes_on_where_it_ended(world: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scrub_goes_on_where_it_ended(world: CopiesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     files = sorted(world.add(number).file.name for number in range(3))
     monkeypatch.setattr("tilth.maintenance.copies.scrub.FILES_MAX", 1)
     world.clock.advance(8 * 86_400)

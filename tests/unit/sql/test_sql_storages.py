@@ -112,7 +112,12 @@ def test_the_quorum_of_an_insert_is_that_of_all_its_files(world: SqlWorld, tmp_p
     [table] = world.catalog.tables.all()
     snapshot = world.catalog.parts.snapshot(table.uuid)
     assert (len(snapshot.parts), len(snapshot.deltas)) == (2, 1)
-    assert [delta.file.lacking for delta in snapshot.deltas] == [(1,)]
+    names = {part.file.name for part in snapshot.parts[1:]} | {delta.file.name for delta in snapshot.deltas}
+    notes = world.catalog.copies.of(table.uuid)
+    assert {(note.replica, note.file and note.file.name) for note in notes} == {(1, name) for name in names}
+    assert not any(
+        file.copies for file in [*(each.file for each in snapshot.parts), *(each.file for each in snapshot.deltas)]
+    )
 
 
 def test_inserts_of_different_quorums_share_no_file(

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from typing import assert_never
 
 import msgspec
@@ -25,12 +24,13 @@ from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.storages import PinnedStorages, put_missing
 from tilth.catalog.commit.turns import LOOK_SECONDS, SharedTurns, Turns, TurnTakenError
-from tilth.catalog.errors import TooManyConflictsError, TxnNotFoundError
+from tilth.catalog.errors import StorageChangedError, TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
-from tilth.catalog.records.keys import Space, copy_key, delta_key, entry_key, pack
+from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
 from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.nouns import FinishedTxn
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX, read, unchanged, wait_before_retry
@@ -56,7 +56,6 @@ from tilth.catalog.rules.updates import (
 )
 from tilth.catalog.rules.visibility import visible
 from tilth.catalog.stats import Counters
-from tilth.model.copy_note import CopyNote
 from tilth.model.part import Part
 from tilth.model.txn import UnsweptTxn
 
@@ -131,6 +130,9 @@ class Committer:
         #: Raised by every commit that has not landed before; None: nothing is refused but for the clock.
         self.lasting_refusal: TilthError | None = None
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
+        self._storages = PinnedStorages()
+        #: Called when files were written by a definition of a storage that is not that of now.
+        self.when_storage_changed: Callable[[], None] = lambda: None
         self.turns = Turns(clock)
         self.shared_turns = SharedTurns(clock, kv, server=server)
 
@@ -153,6 +155,8 @@ class Committer:
                 self._counters.count_landed()
             case Conflicted(error=error):
                 self._counters.count_refused(error)
+                if isinstance(error, StorageChangedError):
+                    self._say_changed()
                 _log.info("commit_refused", cause_id=str(txn), code=error.code, error=error)
             case Unknown(reason=reason):
                 self._counters.count_unknown()
@@ -168,7 +172,7 @@ class Committer:
         in_doubt: str | None = "the transaction's record could not be read"
         is_lost = False
         failures = attempts = 0
-        keys = [pack(Space.OPEN_TXN, txn), life_key(self._server()), *keys_of(updates)]
+        keys = [pack(Space.OPEN_TXN, txn), life_key(self._server()), *keys_of(updates), *self._storages.keys(updates)]
         while attempts < self._attempts_max:
             attempts += 1
             try:
@@ -230,6 +234,8 @@ class Committer:
         pin_fences(view, batch, txn)
         before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)
         _check_requirements(before, requirements)
+        checked = self._storages.check(view, batch, before, updates)
+        updates = checked.updates
         versions = [each.version for each in before.tables.values()] + [each.version for each in before.kafka.values()]
         last = max((version.last_commit_ts for version in versions), default=0)
         first = self._hybrid.reserve(inserts_of(updates) + 1, after=max(last, txn_id))
@@ -243,12 +249,20 @@ class Committer:
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
         _write(batch, before, changes, times)
+        put_missing(batch, checked.missing, commit_ts=commit_ts, now_ms=times.now_ms)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
     @property
     def refusal(self) -> TilthError | None:
         """Reason why nothing is committed; None: it is."""
         return self.lasting_refusal or self._clock_check.error()
+
+    def _say_changed(self) -> None:
+        try:
+            self.when_storage_changed()
+        except TilthError as error:
+            # The next refusal says it again.
+            _log.warning("storages_not_read", reason=error)
 
     def drain(self, table: str) -> None:
         """Wait until the commits to the table that are under way are over."""
@@ -312,7 +326,7 @@ def _write(batch: Batch, before: CommitState, changes: Changes, times: CommitTim
     puts = batch.puts
     for table, change in changes.tables.items():
         if not change.is_empty:
-            _write_table(batch, table, change, times.now_ms)
+            _write_table(batch, table, change)
     for table, kafka in changes.kafka.items():
         puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(kafka.version)
         stored = before.kafka[table].offsets
@@ -334,16 +348,7 @@ def _write(batch: Batch, before: CommitState, changes: Changes, times: CommitTim
     puts.update(put_events(changes.events, times.txn))
 
 
-def _missing_copies(table: str, change: TableChange, now_ms: int) -> Iterator[CopyNote]:
-    """Yield what replicas lack of the files that the commit names."""
-    parts = (entry.file for entry in change.added if isinstance(entry, Part))
-    for file in chain(parts, (delta.file for delta in change.deltas_added)):
-        for replica in file.lacking:
-            reason = "it was away when the file was written"
-            yield CopyNote(table=table, replica=replica, file=file, since_ms=now_ms, reason=reason)
-
-
-def _write_table(batch: Batch, table: str, change: TableChange, now_ms: int) -> None:
+def _write_table(batch: Batch, table: str, change: TableChange) -> None:
     puts = batch.puts
     puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
     if change.definition is not None:
@@ -355,8 +360,6 @@ def _write_table(batch: Batch, table: str, change: TableChange, now_ms: int) -> 
     # In this order: what was accepted may have been added or restored by the same commit.
     for entry in (*change.added, *change.restored, *change.accepted.values()):
         puts[entry_key(table, entry.name)] = codec.ENTRIES.encode(entry)
-    for note in _missing_copies(table, change, now_ms):
-        puts[copy_key(note)] = codec.COPIES.encode(note)
     for delta in (*change.deltas_added, *change.deltas_ended):
         puts[delta_key(table, delta)] = codec.DELTAS.encode(delta)
     for label, record in change.labels.items():

@@ -90,6 +90,8 @@ class Space(Enum):
     STORAGE = b"o"
     #: table, replica, file (empty: any file) -> CopyNote
     COPY = b"y"
+    #: table, replica -> hybrid time at which it was last noted that the replica lacks a file
+    LACKING = b"Y"
     #: name -> Warehouse
     WAREHOUSE = b"h"
     #: name -> ServerRecord
@@ -118,6 +120,7 @@ _NOT_JOURNALED = frozenset(
         Space.SERVER,
         Space.LIFE,
         Space.TURN,
+        Space.LACKING,
         Space.PLACEMENT,
         Space.READER,
         Space.PART_LOG,
@@ -206,6 +209,11 @@ def entry_key(table: str, name: PartName, *, space: Space = Space.ENTRY) -> byte
 def copy_key(note: CopyNote) -> bytes:
     """Key of the note that a replica lacks a file."""
     return pack(Space.COPY, note.table, note.replica, "" if note.file is None else note.file.name)
+
+
+def lacking_key(table: str, replica: int) -> bytes:
+    """Key that changes with each new note that the replica lacks a file of the table."""
+    return pack(Space.LACKING, table, replica)
 
 
 def delta_key(table: str, delta: Delta) -> bytes:

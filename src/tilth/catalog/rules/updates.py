@@ -5,14 +5,16 @@ Covers: the nouns and what each needs to be loaded. Does not cover: their meanin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, assert_never
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar, assert_never
+
+import msgspec
 
 from tilth.model.delta import Seen, WrittenDelta
 from tilth.model.mutation import MutationKind
 from tilth.model.offset import IngestGap, LedgerEntry, OffsetRange, StoredOffset, Subscription, TopicPartition
-from tilth.model.part import PartName, WrittenPart
+from tilth.model.part import DataFile, PartName, WrittenPart
 from tilth.model.table import Schema
 
 
@@ -324,18 +326,44 @@ def partitions_written(update: TableUpdate) -> set[str]:
     return set()
 
 
+def with_files(update: Update, change: Callable[[DataFile], DataFile]) -> Update:
+    """Return the update with other facts about the files that it names."""
+    match update:
+        case InsertPart():
+            return replace(update, written=_with_file(update.written, change))
+        case AddDelta():
+            return replace(update, written=_with_file(update.written, change))
+        case ReplaceParts(written=written) | RewritePart(written=written) if written is not None:
+            return replace(update, written=_with_file(written, change))
+        case ReplaceDeltas(written=deltas):
+            return replace(update, written=tuple(_with_file(delta, change) for delta in deltas))
+        case _:
+            return update
+
+
+_Written = TypeVar("_Written", WrittenPart, WrittenDelta)
+
+
+def _with_file(written: _Written, change: Callable[[DataFile], DataFile]) -> _Written:
+    return msgspec.structs.replace(written, file=change(written.file))
+
+
+def files_in(update: Update) -> tuple[DataFile, ...]:
+    """Return the files that become true with the update."""
+    match update:
+        case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):
+            return (file,)
+        case ReplaceParts(written=WrittenPart(file=file)) | RewritePart(written=WrittenPart(file=file)):
+            return (file,)
+        case ReplaceDeltas(written=deltas):
+            return tuple(delta.file for delta in deltas)
+        case _:
+            return ()
+
+
 def files_of(updates: Iterable[Update]) -> Iterator[str]:
     """Names of the files that become true with the updates."""
-    for update in updates:
-        match update:
-            case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):
-                yield file.name
-            case ReplaceParts(written=WrittenPart(file=file)) | RewritePart(written=WrittenPart(file=file)):
-                yield file.name
-            case ReplaceDeltas(written=deltas):
-                yield from (delta.file.name for delta in deltas)
-            case _:
-                pass
+    return (file.name for update in updates for file in files_in(update))
 
 
 def inserts_of(updates: Iterable[Update]) -> int:

@@ -1,8 +1,9 @@
 """Copies of files that replicas lack: the queue of what is to be copied.
 
 Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), what a replica is (tilth.storage).
-Always holds: a note goes only as it was when its copy was made, so that one that came meanwhile stays; a note of a
-file that nobody needs any more stays until the file is gone from the replica.
+Always holds: a note goes only as it was when its copy was made, and while the replica is still the one where it was
+made, so that one that came meanwhile stays; a note of a file that nobody needs any more stays until the file is gone
+from the replica. Each new note changes one key of its table and replica, which those pin who rely on there being none.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue, Precondition, ReadView
+from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, copy_key, pack, span
+from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack, span
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.model.copy_note import CopyNote
 
@@ -55,20 +56,31 @@ class Copies:
         for batch in _batches(notes):
 
             def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
-                new = {copy_key(each): codec.COPIES.encode(each) for each in batch if view.get(copy_key(each)) is None}
-                return Plan(result=None, puts=new)
+                new = [each for each in batch if view.get(copy_key(each)) is None]
+                puts = {copy_key(each): codec.COPIES.encode(each) for each in new}
+                puts |= {lacking_key(each.table, each.replica): codec.INTEGERS.encode(each.since_ms) for each in new}
+                return Plan(result=None, puts=puts)
 
             change(self._kv, self._clock, plan)
             self._forget(batch)
 
-    def settle(self, made: Iterable[CopyNote]) -> None:
-        """Forget these, whose copies are there, or whose files nobody needs."""
+    def settle(self, made: Iterable[CopyNote], *, storage: str, replica_ids: Sequence[str]) -> None:
+        """Forget these, whose copies are there, or whose files nobody needs.
+
+        `replica_ids`: of the storage's replicas in which that was done or seen; a note of one that was replaced
+        meanwhile stays.
+        """
+        storage_key = pack(Space.STORAGE, storage)
         for batch in _batches(made):
 
             def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
-                pinned: list[Precondition] = []
+                found = view.get(storage_key)
+                known = () if found is None else codec.STORAGES.decode(storage_key, found.value).replica_ids
+                pinned = [unchanged(storage_key, found)]
                 keys: list[bytes] = []
                 for each in batch:
+                    if known[each.replica : each.replica + 1] != tuple(replica_ids[each.replica : each.replica + 1]):
+                        continue
                     key = copy_key(each)
                     if read(view, key, codec.COPIES) == each:
                         pinned.append(unchanged(key, view.get(key)))

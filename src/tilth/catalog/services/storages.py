@@ -6,12 +6,13 @@ Covers: their definitions. Does not cover: `default`, which is the node's own pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.errors import ReplicaNeededError
+from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, copy_key, pack
+from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack, span
 from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove, unchanged
 from tilth.model.copy_note import CopyNote
 from tilth.model.storage import Storage
@@ -32,12 +33,18 @@ class Storages:
         """Store a new definition; False where there is one of this name."""
         return put_new(self._kv, self._clock, pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage))
 
-    def replace(self, storage: Storage, before: Storage, notes: Iterable[CopyNote]) -> bool:
-        """Store another definition in the place of this one, and with it what its replicas lack; False where that is
-        not the definition any more.
+    def replace(
+        self, storage: Storage, before: Storage, notes: Sequence[CopyNote], others: Mapping[str, Sequence[int]]
+    ) -> bool:
+        """Store another definition instead of this one, and with it what its replicas lack; False where that is not the
+        definition any more.
+
+        `others`: by table, the replicas of which one at least has all files of the table and stays. Raises
+        ReplicaNeededError where none has them when the change lands.
         """
         key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
         lacking = {copy_key(each): codec.COPIES.encode(each) for each in notes}
+        lacking |= {lacking_key(each.table, each.replica): codec.INTEGERS.encode(each.since_ms) for each in notes}
 
         def plan(view: ReadView) -> Plan[bool]:
             found = view.get(key)
@@ -47,10 +54,23 @@ class Storages:
                 return Plan(result=True)
             if known != before:
                 return Plan(result=False)
-            return Plan(result=True, preconditions=[unchanged(key, found)], puts={key: value, **lacking})
+            whole = [_pinned_whole(view, storage.name, table, replicas) for table, replicas in others.items()]
+            return Plan(result=True, preconditions=[unchanged(key, found), *whole], puts={key: value, **lacking})
 
         return change(self._kv, self._clock, plan)
 
     def drop(self, name: str) -> None:
         """Forget the definition; does nothing where there is none."""
         remove(self._kv, self._clock, pack(Space.STORAGE, name))
+
+
+def _pinned_whole(view: ReadView, storage: str, table: str, replicas: Sequence[int]) -> Precondition:
+    """Return what holds as long as the first of the replicas that lacks no file of the table lacks none."""
+    for replica in replicas:
+        key = lacking_key(table, replica)
+        # First the key that each new note changes: a view may see what comes while it is asked.
+        pinned = unchanged(key, view.get(key))
+        if next(iter(view.scan(*span(Space.COPY, table, replica), limit=1)), None) is None:
+            return pinned
+    hint = "wait until another replica lacks nothing: SELECT * FROM system.replicas"
+    raise ReplicaNeededError(storage=storage, table=table, hint=hint)

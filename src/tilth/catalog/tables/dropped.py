@@ -38,6 +38,7 @@ _SPACES_OF_ONE = (
     Space.SWITCH,
     Space.VERSION,
     Space.COPY,
+    Space.LACKING,
 )
 
 #: Names of leases and of saved state that belong to one relation, with what follows its uuid. A uuid is never used

@@ -42,8 +42,6 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     consumer: int
     fence: Fence
     positions: tuple[Position, ...]
-    #: Of the tables of the views, and of that of dead letters.
-    root: TableRoots
     #: Of the Kafka table.
     secrets: Secrets = Secrets()
 
@@ -61,6 +59,8 @@ class BeginRound(msgspec.Struct, frozen=True, kw_only=True):
 
 class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
+    #: Of the tables that the round may write to, as they are now: replicas change and go away while a consumer lives.
+    root: TableRoots
     #: How long the consumer waits before it reads: its tables have many parts.
     wait_ms: float = 0.0
 

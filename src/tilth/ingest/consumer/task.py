@@ -16,7 +16,7 @@ import msgspec
 from tilth.base.clock import Clock
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log, hide_in_lines
-from tilth.catalog import TooManyConflictsError, rebase
+from tilth.catalog import StorageChangedError, TooManyConflictsError, rebase
 from tilth.ingest.consumer.calls import (
     ORDER_DECODER,
     BeginRound,
@@ -41,11 +41,13 @@ from tilth.ingest.views.plans import ViewPlan
 from tilth.ingest.views.views import check_view, constant_defaults
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.model.table import TableDef, full_name
-from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, layout_of
+from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, Roots, layout_of
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 #: What a message is taken to weigh before any was seen.
 FIRST_MESSAGE_BYTES = 1024.0
+#: Rounds in a row that are done again because replicas were replaced meanwhile; then another consumer begins anew.
+REFUSALS_MAX = 10
 _POLLS_OF_INTERVAL = 5
 _POLL_SECONDS_MIN = 0.02
 
@@ -89,6 +91,8 @@ class ResidentConsumer:
         hide_in_lines(self._config.secrets)
         self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
         self._message_bytes = FIRST_MESSAGE_BYTES
+        #: Rounds in a row that were refused because replicas were replaced meanwhile.
+        self._refusals = 0
         #: Since when messages wait; None: none do.
         self._waiting_since: float | None = None
         #: The last round could not take all that was there: what it left has waited long enough.
@@ -110,6 +114,9 @@ class ResidentConsumer:
                         self._round(broker, ranges, plans, defaults)
                     except ViewFailedError as error:
                         self._note_failed(error, ranges)
+                        continue
+                    except StorageChangedError as error:
+                        self._note_refused(error)
                         continue
                     broker.commit(self._standing.offsets)
                     # What the round left has come since, and waits since then at the earliest.
@@ -183,15 +190,15 @@ class ResidentConsumer:
         if granted.wait_ms:
             self._clock.wait(self._context.cancelled, granted.wait_ms / 1000)
             self._context.raise_if_cancelled()
-        dead = order.dead_letters
+        dead, layouts = order.dead_letters, {uuid: layout_of(table, granted.root) for uuid, table in tables.items()}
         job = RoundJob(
             config=self._config,
             schema=order.kafka.schema,
             name=order.kafka.name,
             defaults=defaults,
             plans=plans,
-            layouts={uuid: layout_of(table, order.root) for uuid, table in tables.items()},
-            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layout_of(dead, order.root)),
+            layouts=layouts,
+            dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layouts[dead.uuid]),
             txn=granted.txn,
             groups=groups,
             care=self._failing.care,
@@ -215,14 +222,15 @@ class ResidentConsumer:
             schemas=tuple(WrittenSchema(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
             seconds=self._clock.monotonic() - started,
         )
-        self._commit(done, tables, first_task=tasks)
+        self._commit(done, tables, granted.root, first_task=tasks)
         hit("round.after_commit")
+        self._refusals = 0
         self._failing.committed(refusing=facts.refusing)
         self._standing.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
 
-    def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], *, first_task: int) -> None:
+    def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], root: Roots, *, first_task: int) -> None:
         """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
         change the same tables between.
         """
@@ -247,7 +255,7 @@ class ResidentConsumer:
                 tables,
                 done.facts.parts,
                 zip(scopes, self._calls.look(look).snapshots, strict=True),
-                root=order.root,
+                root=root,
                 txn=done.txn,
                 task=first_task + number,
             )
@@ -282,6 +290,16 @@ class ResidentConsumer:
             if not self._failing.failed(view, messages=messages):
                 hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
+
+    def _note_refused(self, error: StorageChangedError) -> None:
+        """The same offsets are read again, and written to the replicas of now; raises the error after many refusals.
+
+        The round's transaction is aborted when the next one begins, so that no file of it is ever named.
+        """
+        self._refusals += 1
+        _log.info("round_again", table=self._config.table, tries=self._refusals, reason=error)
+        if self._refusals >= REFUSALS_MAX:
+            raise error
 
     def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
         """Check that the round has read all of the ranges that are committed as read, and nothing else."""

@@ -135,8 +135,6 @@ class Consumers:
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
         lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._catalog.server)
-        written = [each.target.uuid for each in definitions.views]
-        written += [definitions.dead_letters.uuid] if definitions.dead_letters else []
         order = ConsumeOrder(
             kafka=definitions.kafka,
             views=definitions.views,
@@ -144,7 +142,6 @@ class Consumers:
             consumer=index,
             fence=lease.fence,
             positions=tuple(Position(place, stored) for place, stored in positions.items()),
-            root=TableRoots({table: self._context.root.of(table) for table in written}),
             secrets=definitions.secrets,
         )
         name = full_name(definitions.kafka)
@@ -296,7 +293,8 @@ class Consumers:
         self._dispatcher.round_began(known.handle.id if known.handle else "", input_bytes=known.round_bytes)
         offsets = sum(each.end - each.start for each in call.ranges)
         self._reporter.event(ConsumeEventKind.POLL, call.consumer, work.id, RoundCounts(messages=offsets))
-        return BeginGranted(txn=work.id, wait_ms=self._slow(known, call.tables))
+        root = TableRoots({table: self._context.root.of(table) for table in call.tables})
+        return BeginGranted(txn=work.id, root=root, wait_ms=self._slow(known, call.tables))
 
     def _slow(self, known: _Known, tables: Iterable[str]) -> float:
         """Return how long the round waits, by the partitions that the last one wrote to: the partitions of the next

@@ -23,7 +23,7 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
-from tilth.storage import Replica, StoreRoot, missing_copies, remove_copies, replicas_of
+from tilth.storage import Folder, Replica, StoreRoot, missing_copies, remove_copies, replicas_of, waited
 
 #: Between two looks at a table in a storage with replicas, when nothing is reported of it.
 LOOK_MS = 5_000
@@ -144,10 +144,10 @@ class ReplicateDuty:
     def _look_for_sign(self, replica: Replica) -> None:
         returns = replica.health.returns
         try:
-            if not replica.looks_for_sign(self._table.uuid):
+            if not waited(replica, lambda: replica.looks_for_sign(self._table.uuid)):
                 # First what is known, then the sign: whoever writes relies on it.
                 self._table.catalog.copies.note([self._table.note(None, replica.number, _ANEW)])
-                replica.give_sign(self._table.uuid)
+                waited(replica, lambda: replica.give_sign(self._table.uuid))
         except (TilthError, OSError) as error:
             replica.health.failed(error)
             failures = self._refused.get(replica.root, _NEVER)[0] + 1
@@ -158,19 +158,19 @@ class ReplicateDuty:
 
     def _note_missing(self, whole: CopyNote) -> None:
         """Put notes of single files in the place of one of all files."""
-        table, files = self._table, self._table.files()
+        table, folder, files = self._table, self._table.folder, self._table.files()
         names = [*files.live.values(), *files.leaving.values()]
         for start in range(0, len(names), ASKED_MAX):
-            missing = missing_copies(table.folder, whole.replica, names[start : start + ASKED_MAX])
+            missing = missing_copies(folder, whole.replica, names[start : start + ASKED_MAX])
             table.catalog.copies.note(table.note(file, whole.replica, _ANEW) for file in missing)
-        table.catalog.copies.settle([whole])
+        table.settle([whole], folder)
 
     def copy(self, notes: Sequence[CopyNote]) -> str:
         """Make copies of the first notes; return what was done. Raises UnavailableError where none could be made."""
-        files = self._table.files()
+        folder, files = self._table.folder, self._table.files()
         self._leaving = files.leaving
         gone = [note for note in notes if _name(note) not in files.live and _name(note) not in files.leaving]
-        self._forget(gone)
+        self._forget(gone, folder)
         wanted = [note for note in notes if _name(note) in files.live][:FILES_MAX]
         size, count = 0, 0
         while count < len(wanted) and (not count or size + wanted[count].bytes <= BYTES_MAX):
@@ -179,12 +179,13 @@ class ReplicateDuty:
         if not count:
             return f"{len(gone)} notes of files that are gone were removed"
         wanted = wanted[:count]
-        facts = self._table.run([CopyItem(file=note.file, replica=note.replica) for note in wanted if note.file])
+        items = [CopyItem(file=note.file, replica=note.replica) for note in wanted if note.file]
+        facts = self._table.run(items, folder)
         # One that has left meanwhile may have been removed before its copy was made.
         live = self._table.files().live
         made = [note for note, fact in zip(wanted, facts, strict=True) if not fact.error and _name(note) in live]
         failed = [(note, fact.error) for note, fact in zip(wanted, facts, strict=True) if fact.error]
-        self._table.catalog.copies.settle(made)
+        self._table.settle(made, folder)
         self._table.catalog.copies.fail(failed)
         copied = sum(fact.copied for fact in facts)
         self._table.context.server.counters.copied(copied)
@@ -193,12 +194,12 @@ class ReplicateDuty:
             raise UnavailableError("copies could not be made", copies=len(failed), because=failed[0][1])
         return f"{len(made)} copies made, {show_bytes(copied)}, {len(failed)} failed"
 
-    def _forget(self, gone: Sequence[CopyNote]) -> None:
+    def _forget(self, gone: Sequence[CopyNote], folder: Folder) -> None:
         """Remove what is left of files that nobody needs, then the notes."""
         for replica in dict.fromkeys(note.replica for note in gone):
             notes = [note for note in gone if note.replica == replica]
-            remove_copies(self._table.folder, replica, [_name(note) for note in notes])
-            self._table.catalog.copies.settle(notes)
+            remove_copies(folder, replica, [_name(note) for note in notes])
+            self._table.settle(notes, folder)
 
     def _is_due(self, note: CopyNote, usable: Collection[int], now_ms: int) -> bool:
         """Return whether its replica answers and no wait holds it up. What is leaving is left alone."""

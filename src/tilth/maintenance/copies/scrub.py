@@ -117,7 +117,7 @@ class ScrubDuty:
 
     def compare(self, files: Sequence[DataFile]) -> Scrubbed:
         """Read all copies of these files; note the wrong ones."""
-        facts = self._table.run([CopyItem(file=file) for file in files])
+        facts = self._table.run([CopyItem(file=file) for file in files], self._table.folder)
         # What has left meanwhile may be missing.
         now = self._table.files()
         found = Scrubbed()

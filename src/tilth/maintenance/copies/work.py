@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tilth.base.cancel import reaching
@@ -36,10 +36,15 @@ class TableCopies(DutyTable):
         now_ms = self.clock.now_ms()
         return CopyNote(table=self.uuid, replica=replica, file=file, since_ms=now_ms, reason=reason)
 
-    def run(self, items: Sequence[CopyItem]) -> tuple[CopyFact, ...]:
+    def settle(self, made: Iterable[CopyNote], folder: Folder) -> None:
+        """Forget notes for what was done or seen in this folder, as its root is."""
+        root = folder.root
+        self.catalog.copies.settle(made, storage=root.storage, replica_ids=root.replica_ids)
+
+    def run(self, items: Sequence[CopyItem], folder: Folder) -> tuple[CopyFact, ...]:
         """Let a worker do it; return what became of each, in their order. Raises what the task failed with."""
         dispatcher, watch = self.context.server.dispatcher, self.watch
-        task = CopyTask(folder=self.folder, items=tuple(items))
+        task = CopyTask(folder=folder, items=tuple(items))
         handle = dispatcher.submit(
             dispatcher.new_spec(
                 TaskKind.COPY,

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
-from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
@@ -132,8 +132,13 @@ def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome 
 
 
 def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
-    """Do it, and once more when an ALTER came in between: into the same columns, under their names of then."""
+    """Do it, and once more when an ALTER came in between: into the same columns, under their names of then; where
+    replicas were replaced meanwhile, into those of now.
+    """
     try:
+        return act(table, names)
+    except StorageChangedError as error:
+        _log.info("insert_again", cause_id=call.query_id, table=full_name(table), reason=error)
         return act(table, names)
     except SchemaChangedError as error:
         now = services.catalog.tables.by_id(table.uuid)

@@ -25,7 +25,16 @@ import pyarrow.compute as pc
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
-from tilth.catalog import AddDelta, ColumnsPendingError, Requirement, SchemaChangedError, SchemaIs, Work, rebase
+from tilth.catalog import (
+    AddDelta,
+    ColumnsPendingError,
+    Requirement,
+    SchemaChangedError,
+    SchemaIs,
+    StorageChangedError,
+    Work,
+    rebase,
+)
 from tilth.model.delta import WrittenDelta, by_file
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Part, PartName
@@ -72,12 +81,12 @@ def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRo
 
 
 def _changed(services: Services, call: Call, table: TableDef, statement: DeleteRows | UpdateRows) -> Outcome:
-    """Change the rows; begin anew when columns change meanwhile, since nothing has been committed yet."""
+    """Change the rows; begin anew when columns or replicas change meanwhile: nothing has been committed yet."""
     _check_zone(call)
     for _ in range(SCHEMA_TRIES_MAX - 1):
         try:
             return _tried(services, call, table, statement)
-        except SchemaChangedError as error:
+        except (SchemaChangedError, StorageChangedError) as error:
             _log.info("change_begins_anew", cause_id=call.query_id, reason=error)
             now = services.catalog.tables.by_id(table.uuid)
             if not isinstance(now, TableDef):

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tilth.base.errors import ConflictError, InvalidInputError
 from tilth.base.settings import read_settings
+from tilth.catalog import ReplicaNeededError
 from tilth.model.copy_note import CopyNote
 from tilth.model.storage import DEFAULT_STORAGE, Storage
 from tilth.model.table import Relation, TableDef, full_name
@@ -40,11 +41,13 @@ from tilth.storage import (
     StorageSettings,
     StoreRoot,
     check_from_sql,
-    claim_place,
+    claimed,
+    defined_root,
     parse_root,
     place_text,
     replicas_of,
     replicated_root,
+    with_sign,
 )
 
 _USERS_SHOWN_MAX = 10
@@ -60,12 +63,6 @@ class StorageExistsError(ConflictError):
     """the storage exists already"""
 
     code = "STORAGE_EXISTS"
-
-
-class ReplicaNeededError(ConflictError):
-    """no other replica has all files of a table"""
-
-    code = "REPLICA_NEEDED"
 
 
 class StorageInUseError(ConflictError):
@@ -127,8 +124,9 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
     for each in root.places:
         _check_apart(services, each)
     for each in root.places:
-        claim_place(each, _owner(services))
-    storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms())
+        claimed(each, _owner(services))
+    replica_ids = tuple(services.ids() for _ in root.replicas)
+    storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
     if not services.catalog.storages.create(storage):
         raise StorageExistsError(storage=name, hint="it was made meanwhile")
     _declare(services)
@@ -152,7 +150,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
     if statement.change is ReplicaChange.REPLACE:
         return _changed(services, root, statement, number=number, address=statement.substitute)
     # Whether it is empty or not mounted, only its owner knows.
-    claim_place(root.replicas[number], _owner(services))
+    claimed(root.replicas[number], _owner(services))
     services.maintenance.wake()
     return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
 
@@ -161,35 +159,43 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
     """Make the address the replica of this number: the next one, or one whose files stay where they are."""
     name = statement.storage
     before = next((each for each in services.catalog.storages.all() if each.name == name), None)
-    if before is None or parse_root(before.root) != root:
+    if before is None or defined_root(before) != root:
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     place = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
     _check_apart(services, place)
     tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
-    _check_complete(services, name, tables, besides=number)
-    claim_place(place, _owner(services))
+    others = _complete_others(services, name, tables, besides=number)
+    claimed(place, _owner(services))
     places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
-    after = msgspec.structs.replace(before, root=replicated_root(name, places, root.quorum).text)
+    replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
+    text = replicated_root(name, places, root.quorum).text
+    after = msgspec.structs.replace(before, root=text, replica_ids=replica_ids)
     # Until the files are there nobody reads from it.
     now_ms, reason = services.clock.now_ms(), "the replica is new"
     notes = [CopyNote(table=each, replica=number, file=None, since_ms=now_ms, reason=reason) for each in tables]
-    if not services.catalog.storages.replace(after, before, notes):
+    if not services.catalog.storages.replace(after, before, notes, others):
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     _declare(services)
     services.maintenance.wake()
     return done(f"replica {number} of {name} is {place} and is filled with what it lacks: {_LOOK}")
 
 
-def _check_complete(services: Services, storage: str, tables: Sequence[str], *, besides: int) -> None:
-    """Raises ReplicaNeededError where no replica that answers, but the one of this number, has all files of a table."""
-    others = [each for each in replicas_of(services.root.named(storage)) if each.number != besides and not each.trouble]
+def _complete_others(
+    services: Services, storage: str, tables: Sequence[str], *, besides: int
+) -> dict[str, tuple[int, ...]]:
+    """Return by table the replicas that answer and have all its files, but for the one of this number.
+
+    Raises ReplicaNeededError where a table has none. Whether they still have them counts when the change lands.
+    """
+    others = [each for each in replicas_of(services.root.named(storage)) if each.number != besides]
+    copies, found = services.catalog.copies, {}
     for table in tables:
-        copies = services.catalog.copies
-        if not any(
-            not copies.of(table, replica=each.number, limit=1) and each.looks_for_sign(table) for each in others
-        ):
-            hint = f"wait until another replica lacks nothing: {_LOOK}"
+        whole = [each for each in others if not copies.of(table, replica=each.number, limit=1)]
+        found[table] = tuple(each.number for each in with_sign(whole, table))
+        if not found[table]:
+            hint = f"wait until another replica that answers lacks nothing: {_LOOK}"
             raise ReplicaNeededError(storage=storage, table=table, hint=hint)
+    return found
 
 
 def _owner(services: Services) -> str:
@@ -231,7 +237,7 @@ def _drop(services: Services, statement: DropStorage) -> Outcome:
 
 
 def _declare(services: Services) -> None:
-    services.root.declare({each.name: parse_root(each.root) for each in services.catalog.storages.all()})
+    services.root.follow(services.catalog.storages.all)
 
 
 def _relations(services: Services) -> list[Relation]:

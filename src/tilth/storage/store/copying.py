@@ -7,17 +7,21 @@ was written has the sum that the catalog has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from tilth.base.errors import CorruptError, TilthError
 from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.files import check_bytes, corrupt
+from tilth.storage.store.new_copies import NewCopies
 from tilth.storage.store.paths import beside
+from tilth.storage.store.read_on import ReadOn
+from tilth.storage.store.replica import Replica, replicas_of, waited
 from tilth.storage.store.root import Folder, StoreRoot
-from tilth.storage.store.store import FileSizeError, Store
+from tilth.storage.store.store import FileSizeError
 from tilth.storage.store.stores import store_of
 
 _PIECE_BYTES = 8 << 20
@@ -40,17 +44,22 @@ class CopyCheck:
 def check_copies(folder: Folder, file: DataFile) -> CopyCheck:
     """Read every copy of a file."""
     found = CopyCheck({}, {})
-    for number, root in enumerate(folder.root.places):
-        place = Folder(root, folder.path)
-        try:
-            check_bytes(store_of(root), place, file)
-        except CorruptError as error:
-            found.wrong[number] = str(error)
-        except OSError as error:
-            found.wrong[number] = str(corrupt(place, file.name, because=str(error)))
-        except TilthError as error:
-            found.away[number] = str(error)
+    if not folder.root.replicas:
+        _check_one(found, 0, folder, file, lambda: check_bytes(store_of(folder.root), folder, file))
+    for each in replicas_of(folder.root):
+        _check_one(found, each.number, Folder(each.root, folder.path), file, partial(_read, each, folder, file))
     return found
+
+
+def _check_one(found: CopyCheck, number: int, folder: Folder, file: DataFile, read: Callable[[], None]) -> None:
+    try:
+        read()
+    except CorruptError as error:
+        found.wrong[number] = str(error)
+    except OSError as error:
+        found.wrong[number] = str(corrupt(folder, file.name, because=str(error)))
+    except TilthError as error:
+        found.away[number] = str(error)
 
 
 def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
@@ -58,26 +67,26 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
 
     Raises what `missing` and `corrupt` return where no other replica has a right one, and what the stores say.
     """
-    target = store_of(folder.root.replicas[replica])
-    place = Folder(folder.root.replicas[replica], folder.path)
+    replicas = replicas_of(folder.root)
+    target = replicas[replica]
     try:
-        check_bytes(target, place, file)
+        _read(target, folder, file)
         return 0
     except (CorruptError, OSError):
         pass
     error: Exception = corrupt(folder, file.name, because="no replica has it")
-    for number, root in enumerate(folder.root.replicas):
-        if number == replica:
+    for source in replicas:
+        if source is target:
             continue
         try:
             # In whole, before anything is touched.
-            check_bytes(store_of(root), Folder(root, folder.path), file)
+            _read(source, folder, file)
         except (TilthError, OSError) as found:
             # That one does not answer says nothing about the file.
             error = found if isinstance(error, CorruptError) else error
             continue
-        _copy(store_of(root), target, place, file)
-        _copy_beside(store_of(root), target, folder, file)
+        _copy(source, target, folder, file)
+        _copy_beside(source, target, folder, file)
         return file.size
     if isinstance(error, OSError):
         raise StoreAwayError("no replica can be read", file=folder.uri(file.name), because=str(error)) from error
@@ -86,44 +95,50 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
 
 def remove_copies(folder: Folder, replica: int, names: Sequence[str]) -> None:
     """Remove files and what lies beside them from one replica. Raises why one may be there still."""
-    store = store_of(folder.root.replicas[replica])
-    store.remove([folder.key(each) for name in names for each in (*beside(name), name)]).check()
+    one = replicas_of(folder.root)[replica]
+    paths = [folder.key(each) for name in names for each in (*beside(name), name)]
+    waited(one, lambda: one.store.remove(paths)).check()
 
 
 def missing_copies(folder: Folder, replica: int, files: Sequence[DataFile]) -> list[DataFile]:
     """Return those of the files that a replica does not have at all."""
-    store = store_of(folder.root.replicas[replica])
-    there = store.exist([folder.key(file.name) for file in files])
+    one = replicas_of(folder.root)[replica]
+    there = waited(one, lambda: one.store.exist([folder.key(file.name) for file in files]))
     return [file for file, is_there in zip(files, there, strict=True) if not is_there]
 
 
-def _copy(source: Store, target: Store, place: Folder, file: DataFile) -> None:
-    key = place.key(file.name)
-    target.prepare(place.path, fsync=True)
-    target.remove([key]).check()
-    new = target.create(key)
+def _read(replica: Replica, folder: Folder, file: DataFile) -> None:
+    """Read all of one copy; raises what `check_bytes` does, and why the replica is away."""
+    waited(replica, lambda: check_bytes(replica.store, Folder(replica.root, folder.path), file))
+
+
+def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
+    key, place = folder.key(file.name), Folder(target.root, folder.path)
+    waited(target, lambda: target.store.prepare(folder.path, fsync=True))
+    waited(target, lambda: target.store.remove([key])).check()
+    new = NewCopies(folder.root.with_quorum(1), [target], key)
     try:
         for piece in _pieces(source, key, file.size):
             new.write(piece)
         written = new.finish(fsync=True)
     except BaseException:
         new.give_up()
-        target.remove([key])
+        waited(target, lambda: target.store.remove([key]))
         raise
-    target.sync(place.path)
     if (written.size, written.checksum) != (file.size, file.checksum):
-        target.remove([key]).check()
+        waited(target, lambda: target.store.remove([key])).check()
         raise corrupt(place, file.name, because="its source changed while it was copied")
 
 
-def _copy_beside(source: Store, target: Store, folder: Folder, file: DataFile) -> None:
+def _copy_beside(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
     """Copy what lies beside a file, as far as it is there: nobody is lost without it."""
     for name in beside(file.name):
         with suppress(TilthError, OSError, FileSizeError):
-            target.put(folder.key(name), source.read(folder.key(name)).to_pybytes())
+            content = waited(source, partial(source.store.read, folder.key(name)))
+            waited(target, partial(target.store.put, folder.key(name), content.to_pybytes()))
 
 
-def _pieces(store: Store, key: str, size: int) -> Iterator[bytes]:
-    with store.open(key, size=size) as source:
-        while piece := source.read(_PIECE_BYTES):
+def _pieces(source: Replica, key: str, size: int) -> Iterator[bytes]:
+    with closing(ReadOn([source], key, size=size)) as file:
+        while piece := file.read(_PIECE_BYTES):
             yield piece

@@ -227,9 +227,9 @@ def of_a_good_copy(folder: Folder, ask: Callable[[Store], T]) -> T:
     nothing of the file, and counts before all that others say.
     """
     errors: list[TilthError | OSError] = []
-    for store in store_of(folder.root).copies:
+    for asked in store_of(folder.root).copies:
         try:
-            return ask(store)
+            return asked(ask)
         except (TilthError, OSError) as error:
             errors.append(error)
     raise next((error for error in errors if not isinstance(error, CorruptError | OSError)), errors[0])

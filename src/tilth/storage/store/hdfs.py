@@ -29,7 +29,7 @@ from hdfs_native import AsyncClient, AsyncFileReader, AsyncFileWriter, FileStatu
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
 from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream, spans
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
@@ -90,8 +90,8 @@ class HdfsStore:
             self._client = AsyncClient(f"hdfs://{root.bucket}")
 
     @property
-    def copies(self) -> tuple[HdfsStore, ...]:
-        return (self,)
+    def copies(self) -> tuple[OnlyCopy, ...]:
+        return (OnlyCopy(self),)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Make the folder; the NameNode's answer says that its name is safe."""

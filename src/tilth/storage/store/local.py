@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tilth.model.part import DataFile
-from tilth.storage.store.store import FileSizeError, NewFile, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
 
 _READ_BYTES = 1 << 20
 #: Folders that a process remembers to have waited for.
@@ -30,12 +30,14 @@ class LocalStore:
     names_per_removal = 1
     ending_max = 1
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *, is_mapped: bool = True) -> None:
+        """`is_mapped`: what is read stays the kernel's; else it is copied, and reading waits in the kernel alone."""
         self._folder = folder
+        self._is_mapped = is_mapped
 
     @property
-    def copies(self) -> tuple[LocalStore, ...]:
-        return (self,)
+    def copies(self) -> tuple[OnlyCopy, ...]:
+        return (OnlyCopy(self),)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         make_local_folder(self._path(folder), fsync=fsync)
@@ -56,7 +58,7 @@ class LocalStore:
             target.write(data)
 
     def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
-        """Return the bytes as the kernel's: nothing is copied."""
+        """Return the bytes as the kernel's: nothing is copied where files are mapped."""
         with self.open(path, size=size) as source:
             return source.read_buffer()
 
@@ -67,7 +69,7 @@ class LocalStore:
             found = os.path.getsize(place)
             if found != size:
                 raise FileSizeError(found)
-        return pa.memory_map(place, "r")
+        return pa.memory_map(place, "r") if self._is_mapped else pa.OSFile(place, "rb")
 
     def size(self, path: str) -> int:
         return os.path.getsize(self._path(path))

@@ -28,7 +28,7 @@ from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.buckets import ObjectTimes, open_bucket
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
 from tilth.storage.store.streams import (
     HELD_BYTES_MAX,
     READ_BYTES_MAX,
@@ -78,8 +78,8 @@ class ObjectStore:
         self.ending_max = max(1, self.blind_names // 2)
 
     @property
-    def copies(self) -> tuple[ObjectStore, ...]:
-        return (self,)
+    def copies(self) -> tuple[OnlyCopy, ...]:
+        return (OnlyCopy(self),)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing: a bucket has no folders."""

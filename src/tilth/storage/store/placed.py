@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
-from tilth.storage.store.replicated import Replica, replicas_of
+from tilth.storage.store.replica import Replica, replicas_of
 from tilth.storage.store.root import Folder
 
 

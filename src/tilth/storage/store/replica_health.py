@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 
+from tilth.base.clock import SystemClock
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.storage.store.place import place_trouble
@@ -19,11 +20,16 @@ from tilth.storage.store.root import StoreRoot
 LOOK_SECONDS = 1.0
 #: A replica that does not answer for so long is away.
 ASK_SECONDS = 3.0
+#: That a server finds a replica away counts for so long; then this process's own sight does.
+TOLD_SECONDS = 5.0
+#: What a server says again within so long is not new.
+TOLD_AGAIN_SECONDS = 60.0
 #: Tables whose sign is remembered.
 SIGNS_MAX = 10_000
 
 _log = Log("storage")
 _lock = threading.Lock()
+_clock = SystemClock()
 _known: dict[StoreRoot, ReplicaHealth] = {}
 
 
@@ -60,6 +66,21 @@ class ReplicaHealth:
         self._replica = replica
         self._lock = threading.Lock()
         self._is_looking = self._is_watched = False
+        #: On the steady clock: when a server first said that it is away, and last.
+        self._told_since = self._told_last = -TOLD_AGAIN_SECONDS
+
+    @property
+    def told_trouble(self) -> str:
+        """Return what a server has found a moment ago; empty: nothing, or it is for this process to find out."""
+        is_new = _clock.monotonic() - self._told_since < TOLD_SECONDS
+        return "the server finds that it is away" if is_new else ""
+
+    def told_away(self) -> None:
+        """Note that a server finds it away."""
+        now = _clock.monotonic()
+        if now - self._told_last >= TOLD_AGAIN_SECONDS:
+            self._told_since = now
+        self._told_last = now
 
     def failed(self, error: Exception) -> None:
         """Note an error of the store; what says nothing about the place is left alone."""
@@ -83,6 +104,10 @@ class ReplicaHealth:
     def watch(self) -> None:
         """Look at it from now on, also while nobody uses it."""
         self._is_watched = True
+        self._look()
+
+    def check(self) -> None:
+        """Look at it now, on a thread of its own, for whoever waits for it longer than usual."""
         self._look()
 
     def unwatch(self) -> None:

@@ -76,6 +76,8 @@ class StoreRoot(msgspec.Struct, frozen=True):
     replicas: tuple[StoreRoot, ...] = ()
     #: Of a file so many copies are there before a commit names it.
     quorum: int = 0
+    #: Ids of the replicas in the definition of the storage that the root is of; none: it is of no definition.
+    replica_ids: tuple[str, ...] = ()
     #: Numbers of the replicas that lack a file of the table for which the root was asked.
     incomplete: tuple[int, ...] = ()
     #: Numbers of those that did not answer then.
@@ -107,6 +109,16 @@ class StoreRoot(msgspec.Struct, frozen=True):
         if self.replicas:
             options = (("quorum", str(self.quorum)), *(("root", each.text) for each in self.replicas))
         return f"{self.uri}?{urlencode(options, safe='/:')}" if options else self.uri
+
+    @property
+    def storage(self) -> str:
+        """Return the name of the storage whose replicas these are."""
+        return unquote(urlsplit(self.uri).netloc)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Return an id for each replica; of a root that is of no definition their numbers."""
+        return self.replica_ids or tuple(str(number) for number in range(len(self.replicas)))
 
     @property
     def places(self) -> tuple[StoreRoot, ...]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
 
 import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
-from tilth.model.storage import DEFAULT_STORAGE
+from tilth.model.storage import DEFAULT_STORAGE, Storage
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.place_watch import PlaceState, PlaceWatch
 from tilth.storage.store.replica_health import health_of
@@ -51,6 +51,7 @@ class NamedRoots:
         self._storage_of = storage_of
         self._incomplete = incomplete
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
         #: By the table's uuid, once it has been asked for: it never changes.
         self._places: dict[str, str] = {}
@@ -64,6 +65,11 @@ class NamedRoots:
             health_of(replica).unwatch()
         for replica in now:
             health_of(replica).watch()
+
+    def follow(self, read: Callable[[], Iterable[Storage]]) -> None:
+        """Declare the storages as the catalog has them now; what was read later counts."""
+        with self._reading:
+            self.declare({each.name: defined_root(each) for each in read()})
 
     def all(self) -> dict[str, StoreRoot]:
         """Return each storage, `default` first."""
@@ -107,6 +113,11 @@ class NamedRoots:
 
     def __str__(self) -> str:
         return str(self.default)
+
+
+def defined_root(storage: Storage) -> StoreRoot:
+    """Return the root of a storage as the catalog defines it."""
+    return msgspec.structs.replace(parse_root(storage.root), replica_ids=storage.replica_ids)
 
 
 def quorum_trouble(root: StoreRoot) -> str:

@@ -10,14 +10,16 @@ was a FileSizeError; a store that does not answer is a TilthError that says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
+
+T = TypeVar("T")
 
 
 class FileSizeError(Exception):
@@ -47,6 +49,16 @@ class Removal:
         """Raises why the first of them may be there still."""
         for error in self.failed.values():
             raise error
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyCopy:
+    """The one copy of a file in a store without others."""
+
+    store: Store
+
+    def __call__(self, ask: Callable[[Store], T], /) -> T:
+        return ask(self.store)
 
 
 class NewFile(Protocol):
@@ -85,12 +97,18 @@ class NewFile(Protocol):
         ...
 
 
+class AskCopy(Protocol):
+    """Asks the store of one copy of a file, and answers as it does."""
+
+    def __call__(self, ask: Callable[[Store], T], /) -> T: ...
+
+
 class Store(Protocol):
     """Files below one root, named by their paths below it. For any thread."""
 
     @property
-    def copies(self) -> tuple[Store, ...]:
-        """Return the stores that each have a copy of a file, those to read from first; of most stores itself."""
+    def copies(self) -> tuple[AskCopy, ...]:
+        """Return how to ask for each copy of a file, those to read from first; most stores have one."""
         ...
 
     #: So many names of a run of numbered files are removed without a question whether they are there.

@@ -1,0 +1,77 @@
+"""The storages of the tables that a commit writes files of: loaded with it, pinned, and asked for again by name alone.
+
+Covers: which definition counts for a commit. Does not cover: what it says of files (rules/copies.py).
+Always holds: the definition by which a commit judged its files is still that of the storage when it lands. A commit
+costs no further question for it: a table stays in its storage, whose key is asked for with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tilth.catalog.commit.load import Batch
+from tilth.catalog.kv import Pinned, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack
+from tilth.catalog.rules.changes import CommitState
+from tilth.catalog.rules.copies import CheckedCopies, Missing, check_copies
+from tilth.catalog.rules.updates import TableUpdate, Update, files_in
+from tilth.model.copy_note import CopyNote
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING, Storage
+
+#: Tables whose storage is remembered.
+TABLES_MAX = 100_000
+_REASON = "it was away, or not a replica yet, when the file was written"
+
+
+class PinnedStorages:
+    """Storages as commits need them. For any thread."""
+
+    def __init__(self) -> None:
+        #: By table: the key of its storage; None: its storage has no replicas, and never will.
+        self._keys: dict[str, bytes | None] = {}
+
+    def keys(self, updates: Sequence[Update]) -> list[bytes]:
+        """Return the keys that a commit of the updates asks for, as far as they are known."""
+        found = {self._keys.get(table) for table in _tables(updates)}
+        return [key for key in found if key is not None]
+
+    def check(self, view: ReadView, batch: Batch, before: CommitState, updates: Sequence[Update]) -> CheckedCopies:
+        """Return the updates as they are committed, and what replicas lack. Raises StorageChangedError."""
+        storages: dict[str, Storage] = {}
+        for table in _tables(updates):
+            storage = self._pinned(view, batch, table, before.tables[table].definition.settings)
+            if storage is not None:
+                storages[table] = storage
+        return check_copies(updates, storages)
+
+    def _pinned(self, view: ReadView, batch: Batch, table: str, settings: Mapping[str, str]) -> Storage | None:
+        if table in self._keys and self._keys[table] is None:
+            return None
+        name = settings.get(STORAGE_SETTING, DEFAULT_STORAGE)
+        key = pack(Space.STORAGE, name)
+        found = None if name == DEFAULT_STORAGE else view.get(key)
+        storage = None if found is None else codec.STORAGES.decode(key, found.value)
+        if name != DEFAULT_STORAGE and storage is None:
+            # A rebuilt catalog knows no storages until they are made again.
+            return None
+        if len(self._keys) >= TABLES_MAX:
+            self._keys.clear()
+        has_replicas = storage is not None and bool(storage.replica_ids)
+        self._keys[table] = key if has_replicas else None
+        if found is None or not has_replicas:
+            return None
+        batch.preconditions.append(Pinned(key, found.version))
+        return storage
+
+
+def put_missing(batch: Batch, missing: Iterable[Missing], *, commit_ts: int, now_ms: int) -> None:
+    """Note what replicas lack of the files that the commit names."""
+    for each in missing:
+        note = CopyNote(table=each.table, replica=each.replica, file=each.file, since_ms=now_ms, reason=_REASON)
+        batch.puts[copy_key(note)] = codec.COPIES.encode(note)
+        batch.puts[lacking_key(each.table, each.replica)] = codec.INTEGERS.encode(commit_ts)
+
+
+def _tables(updates: Sequence[Update]) -> set[str]:
+    return {update.table for update in updates if isinstance(update, TableUpdate) and files_in(update)}

@@ -1,0 +1,77 @@
+"""Which replicas of a storage have the files that a commit names, by the storage's definition of that moment. Pure.
+
+Covers: copies of new files against the replicas of now. Does not cover: where copies are made (tilth.storage), the
+notes of those that are missing (services/copies.py).
+Always holds: a copy counts only in a replica that is still the one it was written to, however long the work took; a
+file with fewer copies than its writer was asked for is not named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from tilth.catalog.errors import InvariantError, StorageChangedError
+from tilth.catalog.rules.updates import TableUpdate, Update, files_in, with_files
+from tilth.model.part import DataFile
+from tilth.model.storage import Storage
+
+_HINT = "the work is done again with the replicas of now; a statement that says so is sent again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A file of which a replica has no copy."""
+
+    table: str
+    file: DataFile
+    #: Its number in the storage's list of now.
+    replica: int
+
+
+@dataclass(slots=True)
+class CheckedCopies:
+    """Updates whose files have enough copies."""
+
+    #: With files as the catalog keeps them.
+    updates: list[Update] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
+
+
+def check_copies(updates: Iterable[Update], storages: Mapping[str, Storage]) -> CheckedCopies:
+    """Return the updates and what the replicas lack of their files. `storages`: by table, those with replicas.
+
+    Raises StorageChangedError where fewer replicas have a file than its commit needs.
+    """
+    checked = CheckedCopies()
+    for update in updates:
+        files = files_in(update)
+        storage = storages.get(update.table) if isinstance(update, TableUpdate) else None
+        if storage is not None and isinstance(update, TableUpdate):
+            checked.missing += [
+                Missing(table=update.table, file=_as_kept(file), replica=replica)
+                for file in files
+                for replica in _missing(file, storage)
+            ]
+        is_kept = all(file.copies is None for file in files)
+        checked.updates.append(update if is_kept else with_files(update, _as_kept))
+    return checked
+
+
+def _as_kept(file: DataFile) -> DataFile:
+    """Return the file as the catalog keeps it."""
+    return msgspec.structs.replace(file, copies=None)
+
+
+def _missing(file: DataFile, storage: Storage) -> list[int]:
+    """Return the replicas without a copy."""
+    copies = file.copies
+    if copies is None:
+        raise InvariantError("a file does not say which replicas have it", storage=storage.name, file=file.name)
+    missing = [number for number, replica in enumerate(storage.replica_ids) if replica not in copies.replicas]
+    found = len(storage.replica_ids) - len(missing)
+    if found < copies.quorum:
+        raise StorageChangedError(storage=storage.name, file=file.name, copies=found, quorum=copies.quorum, hint=_HINT)
+    return missing

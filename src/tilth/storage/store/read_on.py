@@ -1,0 +1,154 @@
+"""A file that is read in parts, each from a replica that answers.
+
+Covers: reading on from another replica where one fails or hangs, in the middle of a file too. Does not cover: bytes
+that are wrong (files.py).
+Always holds: a part comes from one replica whose file has the right size; a replica that has failed is not asked again
+by the same reader.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import pyarrow as pa
+
+from tilth.base.errors import TilthError
+from tilth.storage.store.replica import HUNG_SECONDS, Replica, wait_for_replica
+from tilth.storage.store.store import FileSizeError
+
+T = TypeVar("T")
+_Failures = (TilthError, OSError, FileSizeError)
+
+
+class ReadOn(io.RawIOBase):
+    """A file in several replicas, in the shape that Arrow reads from."""
+
+    def __init__(self, replicas: Sequence[Replica], path: str, *, size: int | None) -> None:
+        """`replicas`: those to read from first. Raises why none has the file, an absence last."""
+        super().__init__()
+        self._left = list(replicas)
+        self._path = path
+        self._size = size
+        self._offset = 0
+        self._errors: list[Exception] = []
+        self._reader: _Reader | None = None
+        self._size = self._answer(lambda reader: reader.size)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._offset
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        assert self._size is not None
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = max(0, base + offset)
+        return self._offset
+
+    # Arrow takes whatever has bytes, and nothing is copied then.
+    def read(self, size: int = -1) -> bytes:
+        assert self._size is not None
+        start = min(self._offset, self._size)
+        count = self._size - start if size < 0 else min(size, self._size - start)
+        data: bytes = self._answer(lambda reader: reader.read(start, count)) if count else b""
+        self._offset = start + count
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            if self._reader is not None:
+                self._reader.end()
+
+    def _answer(self, ask: Callable[[_Reader], T]) -> T:
+        """Return the answer of the first replica that gives one."""
+        while True:
+            if self._reader is None:
+                if not self._left:
+                    raise min(self._errors, key=weight)
+                self._reader = _Reader(self._left.pop(0), self._path, self._size)
+            try:
+                return ask(self._reader)
+            except _Failures as error:
+                self._reader.replica.health.failed(error)
+                self._reader.end()
+                self._errors.append(error)
+                self._reader = None
+
+
+class _Reader:
+    """The file in one replica, read by a thread of its own."""
+
+    def __init__(self, replica: Replica, path: str, size: int | None) -> None:
+        self.replica = replica
+        self._path = path
+        self._expected = size
+        self._changed = threading.Condition()
+        self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._source: pa.NativeFile | None = None
+        threading.Thread(target=self._run, name="tilth-replica-read", daemon=True).start()
+
+    @property
+    def size(self) -> int:
+        return self._asked(lambda: int(self._opened().size()))
+
+    def read(self, start: int, count: int) -> bytes:
+        def read() -> bytes:
+            source = self._opened()
+            source.seek(start)
+            # Any bytes are as good as bytes to Arrow.
+            data: bytes = source.read_buffer(count)
+            if len(data) < count:
+                raise FileSizeError(start + len(data))
+            return data
+
+        return self._asked(read)
+
+    def end(self) -> None:
+        self._questions.put(None)
+
+    def _opened(self) -> pa.NativeFile:
+        if self._source is None:
+            self._source = self.replica.store.open(self._path, size=self._expected)
+        return self._source
+
+    def _asked(self, act: Callable[[], T]) -> T:
+        answers: list[T] = []
+        errors: list[Exception] = []
+
+        def run() -> None:
+            try:
+                answers.append(act())
+            # A defect too: it is raised where somebody sees it.
+            except Exception as error:
+                errors.append(error)
+            with self._changed:
+                self._changed.notify_all()
+
+        self._questions.put(run)
+        with self._changed:
+            wait_for_replica(self.replica, self._changed, lambda: bool(answers or errors), HUNG_SECONDS)
+        for error in errors:
+            raise error
+        return answers[0]
+
+    def _run(self) -> None:
+        while (question := self._questions.get()) is not None:
+            question()
+        if self._source is not None:
+            self._source.close()
+
+
+def weight(error: Exception) -> int:
+    """Order errors by what they say: one that says nothing of the file counts before one that says it is not there."""
+    if isinstance(error, FileNotFoundError):
+        return 2
+    return 1 if isinstance(error, FileSizeError) else 0
