@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.kv import Absent, KeyValue, Pinned, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack, span
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
@@ -76,7 +76,9 @@ class Copies:
             def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
                 found = view.get(storage_key)
                 known = () if found is None else codec.STORAGES.decode(storage_key, found.value).replica_ids
-                pinned = [unchanged(storage_key, found)]
+                pinned: list[Precondition] = [
+                    Absent(storage_key) if found is None else Pinned(storage_key, found.version)
+                ]
                 keys: list[bytes] = []
                 for each in batch:
                     if known[each.replica : each.replica + 1] != tuple(replica_ids[each.replica : each.replica + 1]):

@@ -1,0 +1,361 @@
+"""Commits of files beside ALTER STORAGE: what was written to replicas that are none any more does not count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.catalog_world import World
+from tilth.catalog import (
+    AddDelta,
+    InsertPart,
+    MemoryKV,
+    ReplaceDeltas,
+    ReplaceParts,
+    RewritePart,
+    StorageChangedError,
+    Update,
+)
+from tilth.catalog.errors import InvariantError, ReplicaNeededError
+from tilth.catalog.kv import KVOutcome, Precondition
+from tilth.catalog.records.keys import Space, pack
+from tilth.model.copy_note import CopyNote
+from tilth.model.delta import DeltaKind
+from tilth.model.part import Copies, DataFile
+from tilth.model.storage import Storage
+
+
+class Interposed(MemoryKV):
+    """A store in which others are faster: before the next commit is applied they do their work."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: list[Callable[[], object]] = []
+
+    def commit(
+        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
+    ) -> KVOutcome:
+        first, self.first = self.first, []
+        for act in first:
+            act()
+        return super().commit(preconditions, puts, deletes)
+
+
+class Replicas(World):
+    """A table in a storage with replicas, whose files are names in sets, by the ids of replicas."""
+
+    def __init__(self, count: int, quorum: int) -> None:
+        self.interposed = Interposed()
+        super().__init__(self.interposed)
+        self.quorum = quorum
+        ids = tuple(f"r{number}" for number in range(count))
+        #: What lies where, in replicas of now and in those that were given up.
+        self.disks: dict[str, set[str]] = {each: set() for each in ids}
+        assert self.catalog.storages.create(Storage(name="r", root="replicas://r", replica_ids=ids))
+        self.u = self.table("u", settings={"storage_policy": "r"})
+
+    @property
+    def now(self) -> Storage:
+        [storage] = self.catalog.storages.all()
+        return storage
+
+    def stored(self, file: DataFile, ids: Sequence[str], *, quorum: int | None = None) -> DataFile:
+        """The file as its writer returns it, with copies in these replicas."""
+        for each in ids:
+            self.disks[each].add(file.name)
+        return replace(file, copies=Copies(replicas=tuple(ids), quorum=quorum or self.quorum))
+
+    def part(self, ids: Sequence[str], *, quorum: int | None = None) -> InsertPart:
+        written = self.written()
+        return InsertPart(table=self.u, written=replace(written, file=self.stored(written.file, ids, quorum=quorum)))
+
+    def altered(self, before: Storage, ids: Sequence[str], others: Mapping[str, Sequence[int]] | None = None) -> bool:
+        """Another definition, with the notes that new replicas lack everything."""
+        new = [number for number, each in enumerate(ids) if each not in before.replica_ids]
+        notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
+        for each in ids:
+            self.disks.setdefault(each, set())
+        return self.catalog.storages.replace(replace(before, replica_ids=tuple(ids)), before, notes, others or {})
+
+    def notes(self) -> set[tuple[int, str]]:
+        notes = self.catalog.copies.of(self.u)
+        return {(note.replica, "" if note.file is None else note.file.name) for note in notes}
+
+    def check(self) -> None:
+        """Every file of the table is in a replica of now; a replica that has it not has a note that says so."""
+        notes, ids = self.notes(), self.now.replica_ids
+        for name in self.catalog.files_of(self.u).live:
+            assert any(name in self.disks[each] for each in ids), f"{name} is lost"
+            for number, each in enumerate(ids):
+                assert name in self.disks[each] or notes & {(number, name), (number, "")}, (name, number)
+
+
+def test_what_was_written_to_replicas_of_before_is_refused() -> None:
+    world = Replicas(2, 2)
+    update = world.part(world.now.replica_ids)
+    assert world.altered(world.now, ("r0", "r9"))
+    heard: list[str] = []
+    world.catalog.follow_storages(lambda: heard.append("changed"))
+    with pytest.raises(StorageChangedError, match="copies=1 quorum=2"), world.catalog.transactions.work("w") as work:
+        work.commit([update])
+    assert (world.catalog.files_of(world.u).live, heard) == ({}, ["changed"])
+    world.commit(world.part(world.now.replica_ids))
+    world.check()
+
+
+def test_work_is_kept_where_a_quorum_of_now_has_it_and_the_new_replica_is_said_to_lack_it() -> None:
+    world = Replicas(3, 2)
+    update = world.part(world.now.replica_ids)
+    world.altered(world.now, ("r0", "r9", "r2"))
+    world.commit(update)
+    assert world.notes() == {(1, ""), (1, update.written.file.name)}
+    added = world.part(world.now.replica_ids)
+    world.altered(world.now, ("r0", "r9", "r2", "r3"))
+    world.commit(added)
+    assert (3, added.written.file.name) in world.notes()
+    assert all(file.copies is None for file in world.catalog.files_of(world.u).live.values())
+    assert all(note.file is None or note.file.copies is None for note in world.catalog.copies.of(world.u))
+    world.check()
+
+
+def test_a_replica_that_comes_back_is_another_one() -> None:
+    """Its disk may have been emptied meanwhile."""
+    world = Replicas(2, 1)
+    update = world.part(("r1",))
+    world.altered(world.now, ("r0", "r9"))
+    world.altered(world.now, ("r0", "r1 again"))
+    with pytest.raises(StorageChangedError):
+        world.commit(update)
+
+
+def test_a_storage_that_changes_while_a_commit_is_on_its_way() -> None:
+    world = Replicas(2, 2)
+    update = world.part(world.now.replica_ids)
+    with world.catalog.transactions.work("w") as work:
+        world.interposed.first = [lambda: world.altered(world.now, ("r0", "r9"))]
+        with pytest.raises(StorageChangedError):
+            work.commit([update])
+    world.check()
+
+
+def test_a_commit_that_comes_while_a_storage_changes() -> None:
+    """With a quorum of one its file is in the replica that is given up, and nowhere else."""
+    world = Replicas(2, 1)
+    update = world.part(("r1",))
+    with world.catalog.transactions.work("w") as work:
+        world.interposed.first = [lambda: work.commit([update])]
+        with pytest.raises(ReplicaNeededError):
+            world.altered(world.now, ("r0", "r9"), {world.u: (0,)})
+    world.check()
+
+
+def test_a_replica_found_to_lack_a_file_while_a_storage_changes() -> None:
+    world = Replicas(2, 2)
+    [part] = world.commit(world.part(world.now.replica_ids))
+    note = CopyNote(table=world.u, replica=0, file=part.file, since_ms=1, reason="a checksum")
+    world.interposed.first = [lambda: world.catalog.copies.note([note])]
+    with pytest.raises(ReplicaNeededError):
+        world.altered(world.now, ("r0", "r9"), {world.u: (0,)})
+
+
+def test_a_note_stays_where_its_copy_was_made_in_a_replica_of_before() -> None:
+    world = Replicas(2, 1)
+    before = world.now
+    [part] = world.commit(world.part(("r0",)))
+    [note] = world.catalog.copies.of(world.u)
+    world.altered(world.now, ("r0", "r9"))
+    world.catalog.copies.settle([note], storage="r", replica_ids=before.replica_ids)
+    assert world.notes() == {(1, ""), (1, part.file.name)}
+    world.catalog.copies.settle([note], storage="r", replica_ids=world.now.replica_ids)
+    assert world.notes() == {(1, "")}
+
+
+def every_kind(world: Replicas, stored: Callable[[DataFile], DataFile]) -> Iterator[Update]:
+    """An update of each kind that names files; what it needs is committed before."""
+    part = world.written()
+    yield InsertPart(table=world.u, written=replace(part, file=stored(part.file)))
+    [first, second] = [world.commit(world.part(world.now.replica_ids))[0] for _ in range(2)]
+    delta = world.delta((first, 1))
+    yield AddDelta(table=world.u, written=replace(delta, file=stored(delta.file)))
+    merged = world.written(rows=20)
+    written = replace(merged, file=stored(merged.file))
+    yield ReplaceParts(table=world.u, sources=(first.name, second.name), written=written)
+    change = world.delta((second, 2))
+    world.commit(
+        AddDelta(table=world.u, written=replace(change, file=world.stored(change.file, world.now.replica_ids)))
+    )
+    [known] = world.catalog.parts.deltas(world.u)
+    compacted = world.delta((second, 2), kind=DeltaKind.DELETE, change_ts=known.change_ts)
+    yield ReplaceDeltas(
+        table=world.u,
+        partition="all",
+        sources=(known.file.name,),
+        written=(replace(compacted, file=stored(compacted.file)),),
+        event="flush_deltas",
+    )
+    mutation = world.alter(table=world.u)
+    rewritten = world.written(rows=10)
+    written = replace(rewritten, file=stored(rewritten.file))
+    yield RewritePart(table=world.u, source=first.name, written=written, mutation=mutation.id)
+
+
+@pytest.mark.parametrize("copies", ["too few", "not said"])
+def test_every_kind_of_work_that_names_files_is_refused(copies: str) -> None:
+    world = Replicas(2, 2)
+    kinds: set[type] = set()
+
+    def stored(file: DataFile) -> DataFile:
+        return world.stored(file, ("r0",)) if copies == "too few" else file
+
+    for update in every_kind(world, stored):
+        kinds.add(type(update))
+        error = StorageChangedError if copies == "too few" else InvariantError
+        with pytest.raises(error), world.catalog.transactions.work("w") as work:
+            work.commit([update])
+    assert len(kinds) == 5
+    world.check()
+
+
+def test_a_commit_asks_for_the_storage_with_the_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store behind a network answers them together; tables without replicas ask for none."""
+    world = Replicas(2, 2)
+    asked: list[list[bytes]] = []
+    view = world.kv.view
+
+    def seen(keys: Collection[bytes] = ()) -> Any:
+        asked.append([key for key in keys if key[:1] == Space.STORAGE.value])
+        return view(keys)
+
+    monkeypatch.setattr(world.kv, "view", seen)
+    for _ in range(2):
+        world.commit(world.part(world.now.replica_ids))
+    assert asked[-1] == [pack(Space.STORAGE, "r")]
+    world.insert("all")
+    assert asked[-1] == []
+
+
+# --- all orders of the steps of writers and of ALTER STORAGE ---
+
+
+@dataclass(slots=True)
+class Writer:
+    """Steps: the replicas of now, the file, the commit; after a refusal all of them once more at the end."""
+
+    world: Replicas
+    #: A replica, by its number, that gets no copy.
+    away: int | None
+    ids: tuple[str, ...] = ()
+    update: InsertPart | None = None
+    acknowledged: list[str] = field(default_factory=list)
+
+    def begin(self) -> None:
+        self.ids = self.world.now.replica_ids
+
+    def write(self) -> None:
+        there = [each for number, each in enumerate(self.ids) if number != self.away]
+        self.update = self.world.part(there, quorum=min(self.world.quorum, len(there)))
+
+    def commit(self) -> None:
+        assert self.update is not None
+        try:
+            with self.world.catalog.transactions.work("w") as work:
+                work.commit([self.update])
+        except StorageChangedError:
+            self.begin()
+            self.write()
+            self.commit()
+            return
+        self.acknowledged.append(self.update.written.file.name)
+        there = [each for each in self.world.now.replica_ids if self.acknowledged[-1] in self.world.disks[each]]
+        assert self.update.written.file.copies is not None
+        assert len(there) >= self.update.written.file.copies.quorum
+
+    @property
+    def steps(self) -> list[Callable[[], None]]:
+        return [self.begin, self.write, self.commit]
+
+
+@dataclass(slots=True)
+class Alter:
+    """Steps: the look whether another replica has all files, the change."""
+
+    world: Replicas
+    #: The replica that is replaced, by its number; None: one is added.
+    number: int | None
+    new: str
+    before: Storage | None = None
+    others: tuple[int, ...] = ()
+
+    def look(self) -> None:
+        self.before = self.world.now
+        lacking = {replica for replica, _ in self.world.notes()}
+        numbers = set(range(len(self.before.replica_ids))) - {self.number} - lacking
+        self.others = tuple(sorted(numbers))
+
+    def change(self) -> None:
+        assert self.before is not None
+        ids = list(self.before.replica_ids)
+        place = len(ids) if self.number is None else self.number
+        ids = [*ids[:place], self.new, *ids[place + 1 :]]
+        try:
+            self.world.altered(self.before, ids, {self.world.u: self.others})
+        except ReplicaNeededError:
+            # The statement is refused.
+            return
+
+    @property
+    def steps(self) -> list[Callable[[], None]]:
+        return [self.look, self.change]
+
+
+def orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """All orders of the steps of several actors, each by the actor's number."""
+    if not any(lengths):
+        yield ()
+    for actor, length in enumerate(lengths):
+        if length:
+            left = [each - (number == actor) for number, each in enumerate(lengths)]
+            for rest in orders(left):
+                yield (actor, *rest)
+
+
+@pytest.mark.parametrize(
+    ("count", "quorum", "away", "changed"),
+    [
+        (2, 2, None, (1, None)),
+        (2, 1, 0, (1, 0)),
+        (2, 1, 1, (1, 0)),
+        (3, 2, 0, (1, 1)),
+        (3, 2, 2, (1, 0)),
+        (3, 1, 0, (2, None)),
+    ],
+)
+def test_no_order_of_writers_and_alters_loses_a_file(
+    count: int, quorum: int, away: int | None, changed: tuple[int | None, int | None]
+) -> None:
+    for is_inside in (False, True):
+        for order in orders([3, 2, 2]):
+            world = Replicas(count, quorum)
+            writer = Writer(world, away)
+            actors: list[Any] = [writer, *(Alter(world, number, f"n{at}") for at, number in enumerate(changed))]
+            steps = [actor.steps for actor in actors]
+            left = list(order)
+            while left:
+                act = steps[left.pop(0)].pop(0)
+                # The next step of another actor happens between the look of this one and its commit.
+                if is_inside and left and act in (writer.commit, actors[1].change, actors[2].change):
+                    other = left[0]
+                    if steps[other] and steps[other][0].__self__ is not act.__self__:
+                        left.pop(0)
+                        world.interposed.first = [steps[other].pop(0)]
+                act()
+                for late in world.interposed.first:
+                    world.interposed.first = []
+                    late()
+                world.check()
+            assert set(writer.acknowledged) == set(world.catalog.files_of(world.u).live)
+            assert len(writer.acknowledged) == 1

@@ -1,0 +1,232 @@
+"""Rounds of a resident consumer beside ALTER STORAGE: without a broker or Spark, over folders of the local disk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tests.catalog_world import SCHEMA, World
+from tests.unit.ingest.consume_context import consume_context
+from tests.unit.ingest.test_consume_control import FakeDispatcher
+from tilth.catalog import SetOffsets, StorageChangedError
+from tilth.ingest.consumer import task as consumer_task
+from tilth.ingest.consumer.calls import ORDER_DECODER, BeginGranted, ViewOrder
+from tilth.ingest.consumer.task import REFUSALS_MAX, ResidentConsumer
+from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.rounds.round import RoundFacts, RoundJob, WrittenTo
+from tilth.ingest.service.consumers import Consumers
+from tilth.ingest.service.definitions import Definitions
+from tilth.ingest.service.reporter import Reporter
+from tilth.ingest.service.stats import EventLog
+from tilth.ingest.settings import read_config
+from tilth.model.copy_note import CopyNote
+from tilth.model.offset import LedgerRange, StoredOffset, TopicPartition
+from tilth.model.storage import Storage
+from tilth.model.table import KafkaDef, TableDef, ViewDef
+from tilth.storage import NamedRoots, TableRoots, begin_table, claim_place, local_root, replicated_root, write_parts
+
+PLACE = TopicPartition("topic", 0)
+SETTINGS = {
+    "kafka_broker_list": "b:9092",
+    "kafka_topic_list": "topic",
+    "kafka_format": "JSONEachRow",
+    "kafka_round_tasks_max": "1",
+    "stream_flush_interval_ms": "0",
+}
+
+
+class Rounds(World):
+    """A resident consumer whose rounds write real files into a storage with replicas."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.folder = folder
+        self.roots = NamedRoots(self.clock, local_root(folder / "default"), self.catalog.storage_of)
+        self.catalog.follow_storages(self.follow)
+        for name in ("one", "two"):
+            claim_place(local_root(folder / name))
+        assert self.catalog.storages.create(self.defined(("one", "two")))
+        self.follow()
+        self.u = self.table("u", settings={"storage_policy": "r"})
+        begin_table(self.roots.of(self.u), self.u)
+        self.target = self.catalog.tables.by_id(self.u)
+        assert isinstance(self.target, TableDef)
+        kafka = self.catalog.tables.by_id(self.kafka())
+        assert isinstance(kafka, KafkaDef)
+        self.k = msgspec.structs.replace(kafka, settings=SETTINGS)
+        self.commit(SetOffsets(kafka_table=self.k.uuid, offsets={PLACE: StoredOffset(0)}, before={}))
+        context = replace(consume_context(self), dispatcher=cast(Any, FakeDispatcher()), root=self.roots)
+        self.consumers = Consumers(context, Reporter(self.clock, EventLog(events_max=10), self.k), self.k)
+        self.end = 0
+        #: Runs in each round, once its files are written.
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.over = threading.Event()
+        monkeypatch.setattr(consumer_task, "run_round", self.run_round)
+        monkeypatch.setattr(consumer_task, "constant_defaults", lambda *_: {})
+        monkeypatch.setattr(ResidentConsumer, "_plan_views", lambda _: ())
+
+    def defined(self, names: tuple[str, ...]) -> Storage:
+        """The storage with these folders, of which `name again` is the folder `name`."""
+        places = [local_root(self.folder / name.split()[0]) for name in names]
+        return Storage(name="r", root=replicated_root("r", places, 2).text, replica_ids=names)
+
+    def follow(self) -> None:
+        self.roots.follow(self.catalog.storages.all)
+
+    def alter(self, names: tuple[str, ...], *, is_heard: bool = True) -> None:  # type: ignore[override]
+        """As another server does: this one hears of it, or not yet."""
+        [before] = self.catalog.storages.all()
+        for name in names:
+            claim_place(local_root(self.folder / name))
+        new = [number for number, name in enumerate(names) if name not in before.replica_ids]
+        notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
+        assert self.catalog.storages.replace(self.defined(names), before, notes, {})
+        for number in new:
+            (self.folder / names[number] / self.u / "data").mkdir(parents=True, exist_ok=True)
+            (self.folder / names[number] / self.u / ".tilth").touch()
+        if is_heard:
+            self.follow()
+
+    def consume(self, messages: int) -> None:
+        """Let the consumer read so many more messages, one a round."""
+        self.end += messages
+        self.over.clear()
+        self.resident().run()
+
+    def resident(self) -> ResidentConsumer:
+        view = ViewDef(uuid="v", database="default", name="v", source=self.k.uuid, target=self.u, select="SELECT 1")
+        assert isinstance(self.target, TableDef)
+        seen = Definitions(
+            kafka=self.k,
+            config=read_config(self.k),
+            views=(ViewOrder(view=view, target=self.target),),
+            dead_letters=None,
+        )
+        stored = self.catalog.offsets.stored(self.k.uuid)
+        self.consumers.dispatch(0, seen, stored, when_ended=lambda ended: None)
+        dispatcher = cast(FakeDispatcher, self.consumers._dispatcher)
+        spec = dispatcher.handles[-1].spec
+        order = ORDER_DECODER.decode(spec.payload)
+        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        context = SimpleNamespace(
+            spec=spec,
+            session=session,
+            cancelled=self.over,
+            retiring=threading.Event(),
+            is_cancelled=self.over.is_set,
+            raise_if_cancelled=lambda: None,
+        )
+        broker = cast(Any, FakeBroker(self))
+        return ResidentConsumer(
+            self.clock, self.consumers, cast(Any, context), order, connect=lambda config: broker, fetch=cast(Any, None)
+        )
+
+    def run_round(self, session: object, job: RoundJob, *, check_cancelled: object) -> RoundFacts:
+        [[given]] = job.groups
+        rows = pa.table({SCHEMA.columns[0].name: pa.array(range(given.start, given.end), pa.int64())})
+        [part] = write_parts(job.layouts[self.u], rows, txn=job.txn, task=0, attempt=0)
+        self.meanwhile()
+        read = LedgerRange(
+            topic="topic", partition=0, start=given.start, end=given.end, messages=1, rows=part.rows, dead=0
+        )
+        return RoundFacts(ranges=(read,), parts=(WrittenTo(table=self.u, part=part),))
+
+    # --- what is there ---
+
+    def copies(self, *names: str) -> list[int]:
+        """How many of the table's files are in each of these folders."""
+        files = [part.file.name for part in self.catalog.parts.snapshot(self.u).parts]
+        return [sum((self.folder / name / self.u / "data" / file).exists() for file in files) for name in names]
+
+
+class FakeBroker:
+    """One message at a time, as long as there are any; the consumer ends behind the last one."""
+
+    def __init__(self, world: Rounds) -> None:
+        self._world = world
+
+    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        end = self._world.end
+        if isinstance(places, Mapping):
+            if places[PLACE] >= end:
+                self._world.over.set()
+            return {PLACE: PartitionEnd(stable=Offset(min(end, places[PLACE] + 1)), high=Offset(end))}
+        return {PLACE: PartitionEnd(stable=Offset(end), high=Offset(end))}
+
+    def topic_ids(self) -> dict[str, str]:
+        return {"topic": ""}
+
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Nobody looks."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rounds:
+    return Rounds(tmp_path, monkeypatch)
+
+
+def test_each_round_writes_to_the_replicas_of_its_begin(world: Rounds) -> None:
+    changes = {1: ("one", "four"), 3: ("one", "four", "five")}
+
+    def between() -> None:
+        """While the second message and the fourth are read: one consumer all the while."""
+        names = changes.pop(world.catalog.offsets.of(world.k.uuid).get(PLACE, 0), ())
+        if names:
+            world.alter(names)
+
+    world.meanwhile = between
+    world.consume(6)
+    files = len(world.catalog.parts.snapshot(world.u).parts)
+    [one, two, four, five] = world.copies("one", "two", "four", "five")
+    assert (files, one) == (6, 6)
+    # The round that was under way was done again; that of the ADD has its quorum in what was there before.
+    assert (two, four, five) == (1, 5, 2)
+    notes = {(note.replica, note.file is None) for note in world.catalog.copies.of(world.u)}
+    assert notes == {(1, True), (2, True), (2, False)}
+
+
+def test_a_round_of_a_server_that_has_not_heard_is_refused_and_done_again(world: Rounds) -> None:
+    world.consume(1)
+    changes = iter([("one", "four")])
+
+    def once() -> None:
+        for names in changes:
+            world.alter(names, is_heard=False)
+
+    world.meanwhile = once
+    world.consume(2)
+    assert world.catalog.offsets.of(world.k.uuid)[PLACE] == 3
+    assert world.copies("one", "two", "four") == [3, 1, 2]
+    rows = sum(part.rows for part in world.catalog.parts.snapshot(world.u).parts)
+    assert rows == 3
+
+
+def test_a_consumer_whose_rounds_are_refused_for_ever_ends_with_the_reason(world: Rounds) -> None:
+    tries: list[int] = []
+
+    def again() -> None:
+        tries.append(1)
+        world.alter(("one", f"x{len(tries)}"))
+
+    world.meanwhile = again
+    with pytest.raises(StorageChangedError):
+        world.consume(1)
+    assert len(tries) == REFUSALS_MAX
+    assert world.catalog.offsets.of(world.k.uuid).get(PLACE, 0) == 0
+
+
+def test_the_roots_of_a_begin_travel_to_a_worker_elsewhere(world: Rounds) -> None:
+    granted = BeginGranted(txn=7, root=TableRoots({world.u: world.roots.of(world.u)}))
+    arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(granted), type=BeginGranted)
+    assert arrived.root.of(world.u).replica_ids == ("one", "two")
