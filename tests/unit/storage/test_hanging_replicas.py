@@ -1,0 +1,272 @@
+"""Replicas that hang in the middle of a file, or are slow: over folders of the local disk, some of whose calls wait."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.storage.test_replicated import Places, lacking
+from tilth.base.clock import SystemClock
+from tilth.storage import check_copies, check_file, claimed, local_root, make_copy, with_sign
+from tilth.storage.errors import QuorumError, StoreAwayError
+from tilth.storage.store import new_copies, replica, replica_health
+from tilth.storage.store.files import mapped, new_file, open_sized
+from tilth.storage.store.local import LocalStore, SummingFile
+from tilth.storage.store.place import place_trouble
+from tilth.storage.store.replica import Replica, replicas_of
+from tilth.storage.store.root import StoreRoot
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Whatever hangs goes on when this is set; the times of replicas are short."""
+    monkeypatch.setattr(replica, "STRAGGLER_SECONDS", 0.2)
+    monkeypatch.setattr(replica, "SLOW_SECONDS", 0.1)
+    monkeypatch.setattr(replica, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(replica_health, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(replica_health, "LOOK_SECONDS", 0.05)
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+class Disk:
+    """A folder whose calls wait from some moment on."""
+
+    def __init__(self, places: Places, number: int, over: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.number = number
+        self.folder = folder = places.folders[number]
+        self.hangs = False
+        self.waiting = threading.Event()
+        self._over = over
+        self._monkeypatch = monkeypatch
+        trouble = place_trouble
+
+        def asked(root: StoreRoot) -> str:
+            if root.uri == str(folder):
+                self.wait()
+            return trouble(root)
+
+        monkeypatch.setattr(replica_health, "place_trouble", asked)
+        for name in ("write", "finish", "give_up"):
+            self._slowed(SummingFile, name, "_path")
+        for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):
+            self._slowed(LocalStore, name, "_folder")
+
+    def wait(self) -> None:
+        if self.hangs:
+            self.waiting.set()
+            self._over.wait(60)
+
+    def _slowed(self, kind: type, name: str, where: str) -> None:
+        method = getattr(kind, name)
+
+        # Any: whatever the method takes and returns.
+        def slowed(this: Any, *given: Any, **named: Any) -> Any:
+            if str(getattr(this, where)).startswith(str(self.folder)):
+                self.wait()
+            return method(this, *given, **named)
+
+        self._monkeypatch.setattr(kind, name, slowed)
+
+
+@pytest.fixture(params=[0, 1, 2])
+def disk(
+    request: pytest.FixtureRequest, places: Places, over: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> Disk:
+    return Disk(places, request.param, over, monkeypatch)
+
+
+def content(pieces: int) -> bytes:
+    return b"".join(bytes([number % 251]) * MIB for number in range(pieces))
+
+
+@pytest.mark.parametrize("at", ["create", "write", "finish"])
+def test_a_quorum_goes_on_without_a_replica_that_hangs_in_the_middle_of_a_file(
+    places: Places, disk: Disk, at: str
+) -> None:
+    disk.hangs = at == "create"
+    file: Any = new_file(places.folder, "a")
+    data = content(40)
+    file.write(data[: 4 * MIB])
+    disk.hangs = disk.hangs or at == "write"
+    file.write(data[4 * MIB :])
+    disk.hangs = True
+    written = file.finish(fsync=True)
+    assert (written.size, file.tell(), lacking(written)) == (40 * MIB, 40 * MIB, (disk.number,))
+    assert disk.waiting.is_set()
+    check_file(places.folder, written)
+    for number in {0, 1, 2} - {disk.number}:
+        assert places.copy(number, "a").read_bytes() == data
+
+
+def test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept(places: Places, disk: Disk) -> None:
+    file: Any = new_file(places.folder, "a")
+    disk.hangs = True
+    most = 0
+    for _ in range(64):
+        file.write(content(1))
+        most = max(most, *(copy.queued for copy in file._copies))
+    assert most <= new_copies.BEHIND_BYTES_MAX + new_copies.PIECE_BYTES
+    [left_out] = [copy for copy in file._copies if copy.error is not None]
+    assert (left_out.replica.number, left_out.queued, list(left_out._pieces)) == (disk.number, 0, [])
+    assert "MiB behind" in str(left_out.error)
+    assert lacking(file.finish(fsync=True)) == (disk.number,)
+
+
+def test_a_replica_that_is_left_out_and_goes_on_later_has_no_bytes(
+    places: Places, disk: Disk, over: threading.Event
+) -> None:
+    file: Any = new_file(places.folder, "a")
+    disk.hangs = True
+    file.write(content(40))
+    file.finish(fsync=True)
+    disk.hangs = False
+    over.set()
+    wait_until(lambda: all(copy.is_over for copy in file._copies))
+    assert places.copy(disk.number, "a").stat().st_size == 0
+
+
+def test_nobody_waits_for_ever_where_too_few_replicas_go_on(
+    places: Places, over: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disks = [Disk(places, number, over, monkeypatch) for number in (0, 2)]
+    file = new_file(places.folder, "a")
+    for each in disks:
+        each.hangs = True
+    with pytest.raises(QuorumError, match="copies=1 quorum=2"):
+        file.write(content(40))
+    assert file.write(b"more") == 4
+    with pytest.raises(QuorumError):
+        file.finish(fsync=True)
+
+
+def test_a_file_is_given_up_though_a_replica_hangs(places: Places, disk: Disk) -> None:
+    file = new_file(places.folder, "a")
+    file.write(content(2))
+    disk.hangs = True
+    file.give_up()
+    assert [places.copy(number, "a").stat().st_size for number in {0, 1, 2} - {disk.number}] == [0, 0]
+
+
+def test_a_file_that_nobody_ends_leaves_no_thread(places: Places) -> None:
+    def threads() -> int:
+        return sum(thread.name == "tilth-replica-copy" for thread in threading.enumerate())
+
+    new_file(places.folder, "a").write(content(2))
+    gc.collect()
+    wait_until(lambda: threads() == 0)
+
+
+def test_a_defect_of_one_copy_is_raised(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: SummingFile, data: bytes) -> int:
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(SummingFile, "write", broken)
+    file = new_file(places.folder, "a")
+    file.write(b"x")
+    with pytest.raises(AssertionError, match="a defect"):
+        file.finish(fsync=True)
+
+
+def test_a_name_that_is_taken_in_one_replica_is_said(places: Places, disk: Disk) -> None:
+    places.copy(disk.number, "a").write_bytes(b"")
+    with pytest.raises(FileExistsError):
+        places.write("a")
+
+
+def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(places: Places, disk: Disk) -> None:
+    data = content(3)
+    file = places.write("a", data)
+    with open_sized(places.folder, file) as source:
+        assert source.read(1000) == data[:1000]
+        disk.hangs = True
+        assert source.read(MIB) == data[1000 : MIB + 1000]
+        source.seek(2 * MIB)
+        assert source.read() == data[2 * MIB :]
+        assert (source.size(), source.read(1)) == (3 * MIB, b"")
+
+
+def test_a_reader_whose_disk_fails_or_is_cut_goes_on_too(places: Places) -> None:
+    data = content(3)
+    file = places.write("a", data)
+    with open_sized(places.folder, file) as source:
+        source.read(10)
+        places.copy(0, "a").write_bytes(data[:100])
+        assert source.read(MIB) == data[10 : MIB + 10]
+
+
+def test_a_small_file_is_read_from_another_replica_than_one_that_hangs(places: Places, disk: Disk) -> None:
+    file = places.write("a", b"abc")
+    disk.hangs = True
+    assert mapped(places.folder, file).to_pybytes() == b"abc"
+
+
+def test_copies_are_made_and_compared_without_a_replica_that_hangs(places: Places, disk: Disk) -> None:
+    data = content(2)
+    file = places.write("a", data)
+    target = (disk.number + 1) % 3
+    places.copy(target, "a").write_bytes(b"wrong")
+    disk.hangs = True
+    check = check_copies(places.folder, file)
+    assert (set(check.wrong), set(check.away)) == ({target}, {disk.number})
+    assert make_copy(places.folder, file, target) == len(data)
+    assert places.copy(target, "a").read_bytes() == data
+    with pytest.raises(StoreAwayError):
+        make_copy(places.folder, file, disk.number)
+
+
+def test_statements_about_storages_wait_for_no_replica_that_hangs(
+    places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "CLAIM_SECONDS", 0.2)
+    disk.hangs = True
+    there = with_sign(replicas_of(places.root), "t")
+    assert [each.number for each in there] == sorted({0, 1, 2} - {disk.number})
+    with pytest.raises(StoreAwayError):
+        claimed(local_root(disk.folder / "new"), "owner")
+
+
+def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resident task keeps its root for long; and what the server says again and again is no news."""
+    now = [1000.0]
+
+    class Steady(SystemClock):
+        def monotonic(self) -> float:
+            return now[0]
+
+    monkeypatch.setattr(replica_health, "_clock", Steady())
+
+    def trouble() -> str:
+        return Replica(1, places.root.replicas[1], is_away=True).trouble
+
+    assert "the server finds" in trouble()
+    assert Replica(1, places.root.replicas[1]).trouble == ""
+    now[0] += replica_health.TOLD_SECONDS
+    for _ in range(10):
+        assert trouble() == ""
+        now[0] += replica_health.TOLD_AGAIN_SECONDS / 2
+    now[0] += replica_health.TOLD_AGAIN_SECONDS
+    assert "the server finds" in trouble()
+
+
+def wait_until(is_so: Any) -> None:
+    clock = SystemClock()
+    until = clock.monotonic() + 30
+    while not is_so():
+        assert clock.monotonic() < until
+        clock.sleep(0.01)
