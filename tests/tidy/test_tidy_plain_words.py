@@ -25,7 +25,8 @@ OLD_WORD = re.compile(rf"(?<![A-Za-z])(?:{OLD_WORDS})(?![a-z])|(?:{_CAPITALIZED}
 #: Names that Python asks for, by file.
 NAMES_ALLOWED = {
     "storage/store/local.py": {"tell"},
-    "storage/store/replicated.py": {"tell"},
+    "storage/store/new_copies.py": {"tell"},
+    "storage/store/read_on.py": {"tell"},
     "storage/store/store.py": {"tell"},
     "storage/store/streams.py": {"tell"},
 }

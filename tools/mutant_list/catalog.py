@@ -217,6 +217,44 @@ CATALOG: tuple[Mutant, ...] = (
         tests=(
             "tests/unit/catalog/test_catalog_deltas.py::"
             "test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit",
+    ),
+    Mutant(
+        name="copies-of-before-count",
+        breaks="a commit counts copies in replicas that have given way to others",
+        path="src/tilth/catalog/rules/copies.py",
+        old="    if found < copies.quorum:\n",
+        new="    if not copies.replicas:\n",
+        tests=(
+            "tests/unit/catalog/test_commits_and_replicas.py::test_what_was_written_to_replicas_of_before_is_refused",
+        ),
+    ),
+    Mutant(
+        name="storage-not-pinned",
+        breaks="a storage changes between the look of a commit and its landing",
+        path="src/tilth/catalog/commit/storages.py",
+        old="        batch.preconditions.append(Pinned(key, found.version))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_commits_and_replicas.py::test_a_storage_that_changes_while_a_commit_is_on_its_way",
+        ),
+    ),
+    Mutant(
+        name="new-note-unseen-by-replace",
+        breaks="REPLACE gives up the only replica with a file whose commit came between its look and its change",
+        path="src/tilth/catalog/commit/storages.py",
+        old="        batch.puts[lacking_key(each.table, each.replica)] = codec.INTEGERS.encode(commit_ts)\n",
+        new="",
+        tests=("tests/unit/catalog/test_commits_and_replicas.py::test_a_commit_that_comes_while_a_storage_changes",),
+    ),
+    Mutant(
+        name="note-settled-for-another-replica",
+        breaks="a copy that was made in a replica which has given way to another ends the note of the new one",
+        path="src/tilth/catalog/services/copies.py",
+        old="                        continue\n",
+        new="                        pass\n",
+        tests=(
+            "tests/unit/catalog/test_commits_and_replicas.py::"
+            "test_a_note_stays_where_its_copy_was_made_in_a_replica_of_before",
         ),
     ),
     Mutant(

@@ -102,8 +102,8 @@ STORAGE: tuple[Mutant, ...] = (
         name="missing-before-away",
         breaks="a file that one replica lacks counts as missing although another one does not answer",
         path="src/tilth/storage/store/replicated.py",
-        old="        raise min(errors, key=_weight)\n",
-        new="        raise max(errors, key=_weight)\n",
+        old="        raise min(errors, key=weight)\n",
+        new="        raise max(errors, key=weight)\n",
         tests=("tests/unit/storage/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",),
     ),
     Mutant(
@@ -123,6 +123,36 @@ STORAGE: tuple[Mutant, ...] = (
         tests=(
             "tests/unit/maintenance/test_copies.py::"
             "test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has",
+    ),
+    Mutant(
+        name="hanging-replica-waited-for",
+        breaks="a replica that hangs in the middle of a file holds up whoever writes it",
+        path="src/tilth/storage/store/new_copies.py",
+        old="            if each.queued > room:\n",
+        new="            if each.queued < 0:\n",
+        tests=(
+            "tests/unit/storage/test_hanging_replicas.py::test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept",
+        ),
+    ),
+    Mutant(
+        name="reader-stays-with-replica",
+        breaks="whoever reads from a replica that hangs waits for it",
+        path="src/tilth/storage/store/replica.py",
+        old="        if replica.health.trouble:\n",
+        new="        if not replica:\n",
+        tests=(
+            "tests/unit/storage/test_hanging_replicas.py::"
+            "test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica",
+        ),
+    ),
+    Mutant(
+        name="server-always-right-about-replica",
+        breaks="a worker never uses a replica again that the server once found to be away",
+        path="src/tilth/storage/store/replica_health.py",
+        old="        is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS\n",
+        new="        is_new = True\n",
+        tests=(
+            "tests/unit/storage/test_hanging_replicas.py::test_what_a_server_says_of_a_replica_counts_for_some_seconds",
         ),
     ),
 )

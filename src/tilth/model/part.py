@@ -49,7 +49,7 @@ def parse_part_name(text: str) -> PartName:
     return PartName(found[1], int(found[2]), int(found[3]), int(found[4]), int(found[5]))
 
 
-class Copies(msgspec.Struct, frozen=True, array_like=True):
+class FileCopies(msgspec.Struct, frozen=True, array_like=True):
     """The replicas that have a file, as its writer knows them."""
 
     #: By their ids, which nobody uses again (model/storage.py).
@@ -71,7 +71,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_filterable: bool = False
     #: From the writer to the commit, which notes what replicas lack; None in the catalog, and where there are no
     #: replicas.
-    copies: Copies | None = None
+    copies: FileCopies | None = None
 
 
 class ColumnRange(msgspec.Struct, frozen=True, array_like=True):

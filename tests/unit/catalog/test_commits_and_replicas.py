@@ -25,7 +25,7 @@ from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.catalog.records.keys import Space, pack
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import DeltaKind
-from tilth.model.part import Copies, DataFile
+from tilth.model.part import DataFile, FileCopies
 from tilth.model.storage import Storage
 
 
@@ -67,7 +67,7 @@ class Replicas(World):
         """The file as its writer returns it, with copies in these replicas."""
         for each in ids:
             self.disks[each].add(file.name)
-        return replace(file, copies=Copies(replicas=tuple(ids), quorum=quorum or self.quorum))
+        return replace(file, copies=FileCopies(replicas=tuple(ids), quorum=quorum or self.quorum))
 
     def part(self, ids: Sequence[str], *, quorum: int | None = None) -> InsertPart:
         written = self.written()
@@ -290,7 +290,7 @@ class Alter:
     before: Storage | None = None
     others: tuple[int, ...] = ()
 
-    def look(self) -> None:
+    def check_others(self) -> None:
         self.before = self.world.now
         lacking = {replica for replica, _ in self.world.notes()}
         numbers = set(range(len(self.before.replica_ids))) - {self.number} - lacking
@@ -309,7 +309,7 @@ class Alter:
 
     @property
     def steps(self) -> list[Callable[[], None]]:
-        return [self.look, self.change]
+        return [self.check_others, self.change]
 
 
 def orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:

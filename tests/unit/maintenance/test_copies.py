@@ -24,7 +24,7 @@ from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.work.damage import DamageBook
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.part import Copies, DataFile, Part, WrittenPart
+from tilth.model.part import DataFile, FileCopies, Part, WrittenPart
 from tilth.model.storage import Storage
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput
@@ -107,7 +107,7 @@ def world(tmp_path: Path) -> CopiesWorld:
 def test_what_a_replica_lacks_is_in_the_commit_and_is_made(world: CopiesWorld) -> None:
     (world.folders[1] / world.t / ".tilth").unlink()
     part = world.add(1, 2)
-    assert part.file.copies == Copies(replicas=("i", "iii"), quorum=2)
+    assert part.file.copies == FileCopies(replicas=("i", "iii"), quorum=2)
     assert world.notes() == [(1, part.file.name)]
     assert world.catalog.copies.incomplete(world.t) == (1,)
     (world.folders[1] / world.t / ".tilth").touch()
@@ -214,7 +214,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
         assert clock.monotonic() < over
         clock.sleep(0.05)
     part = world.add(2)
-    assert part.file.copies == Copies(replicas=("i", "ii"), quorum=2)
+    assert part.file.copies == FileCopies(replicas=("i", "ii"), quorum=2)
     for _ in range(2):
         ReplicateDuty(world.copies).run()
         world.clock.advance(KNOWN_MS / 1000)

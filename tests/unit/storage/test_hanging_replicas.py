@@ -256,11 +256,11 @@ def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
 
     assert "the server finds" in trouble()
     assert Replica(1, places.root.replicas[1]).trouble == ""
-    now[0] += replica_health.TOLD_SECONDS
+    now[0] += replica_health.REPORTED_SECONDS
     for _ in range(10):
         assert trouble() == ""
-        now[0] += replica_health.TOLD_AGAIN_SECONDS / 2
-    now[0] += replica_health.TOLD_AGAIN_SECONDS
+        now[0] += replica_health.REPORTED_AGAIN_SECONDS / 2
+    now[0] += replica_health.REPORTED_AGAIN_SECONDS
     assert "the server finds" in trouble()
 
 

@@ -156,7 +156,7 @@ class Committer:
             case Conflicted(error=error):
                 self._counters.count_refused(error)
                 if isinstance(error, StorageChangedError):
-                    self._say_changed()
+                    self._report_change()
                 _log.info("commit_refused", cause_id=str(txn), code=error.code, error=error)
             case Unknown(reason=reason):
                 self._counters.count_unknown()
@@ -257,7 +257,7 @@ class Committer:
         """Reason why nothing is committed; None: it is."""
         return self.lasting_refusal or self._clock_check.error()
 
-    def _say_changed(self) -> None:
+    def _report_change(self) -> None:
         try:
             self.when_storage_changed()
         except TilthError as error:

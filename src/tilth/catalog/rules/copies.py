@@ -1,4 +1,4 @@
-"""Which replicas of a storage have the files that a commit names, by the storage's definition of that moment. Pure.
+"""Copies of the files that a commit names, in the replicas that its storage has at that moment. Pure.
 
 Covers: copies of new files against the replicas of now. Does not cover: where copies are made (tilth.storage), the
 notes of those that are missing (services/copies.py).

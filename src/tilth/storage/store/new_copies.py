@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from msgspec.structs import replace
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
-from tilth.model.part import Copies, DataFile
+from tilth.model.part import DataFile, FileCopies
 from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store import replica as replica_times
 from tilth.storage.store.paths import table_of
@@ -138,7 +138,7 @@ class NewCopies:
         assert len(facts) == 1, "copies differ"
         ids = self._root.ids
         there = tuple(ids[copy.replica.number] for copy in self._going)
-        return replace(facts.pop(), copies=Copies(replicas=there, quorum=self._root.quorum))
+        return replace(facts.pop(), copies=FileCopies(replicas=there, quorum=self._root.quorum))
 
     def _hand_over(self) -> None:
         if not self._held:
@@ -146,7 +146,7 @@ class NewCopies:
         piece, self._held = bytes(self._held), bytearray()
         with self._changed:
             for each in self._going:
-                each.take(piece)
+                each.add(piece)
             self._check()
             if any(each.queued > BEHIND_BYTES_MAX for each in self._going):
                 self._await_room()
@@ -234,7 +234,7 @@ class _Copy:
         assert self._file is not None
         return self._file.written
 
-    def take(self, piece: bytes) -> None:
+    def add(self, piece: bytes) -> None:
         self._pieces.append(piece)
         self.queued += len(piece)
         self._changed.notify_all()
@@ -260,8 +260,8 @@ class _Copy:
         try:
             self._make()
         # A defect too: it is raised where somebody sees it.
-        except Exception as raised:
-            error = raised
+        except BaseException as raised:
+            error = as_exception(raised)
             self._give_up_file()
         with self._changed:
             self.error = self.error or error

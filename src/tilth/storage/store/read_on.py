@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 from tilth.storage.store.replica import HUNG_SECONDS, Replica, wait_for_replica
 from tilth.storage.store.store import FileSizeError
 
@@ -128,8 +128,8 @@ class _Reader:
             try:
                 answers.append(act())
             # A defect too: it is raised where somebody sees it.
-            except Exception as error:
-                errors.append(error)
+            except BaseException as error:
+                errors.append(as_exception(error))
             with self._changed:
                 self._changed.notify_all()
 

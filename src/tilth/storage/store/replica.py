@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, as_exception
 from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.local import LocalStore
 from tilth.storage.store.place import PLACE_FILE, claim_place, place_trouble
@@ -48,12 +48,12 @@ class Replica:
         self.health = health_of(root)
         self._is_away = is_away
         if is_away:
-            self.health.told_away()
+            self.health.reported_away()
 
     @property
     def trouble(self) -> str:
         """Return why it cannot be used; empty: it can, as far as is known."""
-        return self.health.trouble or (self.health.told_trouble if self._is_away else "")
+        return self.health.trouble or (self.health.reported_trouble if self._is_away else "")
 
     @property
     def store(self) -> Store:
@@ -188,8 +188,8 @@ class _Question(Generic[T]):
         try:
             self._answer = self._ask(self._replica)
         # A defect too: it is raised where somebody sees it.
-        except Exception as error:
-            self.error = error
+        except BaseException as error:
+            self.error = as_exception(error)
         with self._changed:
             self.is_answered = True
             self._changed.notify_all()

@@ -21,9 +21,9 @@ LOOK_SECONDS = 1.0
 #: A replica that does not answer for so long is away.
 ASK_SECONDS = 3.0
 #: That a server finds a replica away counts for so long; then this process's own sight does.
-TOLD_SECONDS = 5.0
+REPORTED_SECONDS = 5.0
 #: What a server says again within so long is not new.
-TOLD_AGAIN_SECONDS = 60.0
+REPORTED_AGAIN_SECONDS = 60.0
 #: Tables whose sign is remembered.
 SIGNS_MAX = 10_000
 
@@ -67,20 +67,20 @@ class ReplicaHealth:
         self._lock = threading.Lock()
         self._is_looking = self._is_watched = False
         #: On the steady clock: when a server first said that it is away, and last.
-        self._told_since = self._told_last = -TOLD_AGAIN_SECONDS
+        self._reported_since = self._reported_last = -REPORTED_AGAIN_SECONDS
 
     @property
-    def told_trouble(self) -> str:
+    def reported_trouble(self) -> str:
         """Return what a server has found a moment ago; empty: nothing, or it is for this process to find out."""
-        is_new = _clock.monotonic() - self._told_since < TOLD_SECONDS
+        is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS
         return "the server finds that it is away" if is_new else ""
 
-    def told_away(self) -> None:
+    def reported_away(self) -> None:
         """Note that a server finds it away."""
         now = _clock.monotonic()
-        if now - self._told_last >= TOLD_AGAIN_SECONDS:
-            self._told_since = now
-        self._told_last = now
+        if now - self._reported_last >= REPORTED_AGAIN_SECONDS:
+            self._reported_since = now
+        self._reported_last = now
 
     def failed(self, error: Exception) -> None:
         """Note an error of the store; what says nothing about the place is left alone."""
