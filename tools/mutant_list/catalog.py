@@ -211,12 +211,13 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="copies-that-changes-lack",
         breaks="what a replica lacks of files of changes is not noted",
-        path="src/tilth/catalog/commit/commit.py",
-        old="    for file in chain(parts, (delta.file for delta in change.deltas_added)):",
-        new="    for file in parts:",
+        path="src/tilth/catalog/rules/updates.py",
+        old="        case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):\n",
+        new="        case InsertPart(written=WrittenPart(file=file)):\n",
         tests=(
             "tests/unit/catalog/test_catalog_deltas.py::"
             "test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit",
+        ),
     ),
     Mutant(
         name="copies-of-before-count",

@@ -123,6 +123,7 @@ STORAGE: tuple[Mutant, ...] = (
         tests=(
             "tests/unit/maintenance/test_copies.py::"
             "test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has",
+        ),
     ),
     Mutant(
         name="hanging-replica-waited-for",

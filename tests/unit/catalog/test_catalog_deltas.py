@@ -34,7 +34,8 @@ from tilth.catalog import (
 from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
 from tilth.catalog.records.keys import Space
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
-from tilth.model.part import DataFile, Part
+from tilth.model.part import DataFile, FileCopies, Part
+from tilth.model.storage import Storage
 
 Event = Literal["flush_deltas", "minor_delta", "major_delta"]
 
@@ -488,10 +489,14 @@ class _Watched:
 
 
 def test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit(world: World) -> None:
-    [part] = world.insert()
+    assert world.catalog.storages.create(Storage(name="r", root="replicas://r", replica_ids=("i", "ii", "iii")))
+    table = world.table("replicated", settings={"storage_policy": "r"})
+    inserted = world.written()
+    every = FileCopies(replicas=("i", "ii", "iii"), quorum=2)
+    file = msgspec.structs.replace(inserted.file, copies=every)
+    [part] = world.commit(InsertPart(table=table, written=msgspec.structs.replace(inserted, file=file)))
     written = world.delta((part, 3))
-    lacking = msgspec.structs.replace(written.file, lacking=(2,))
-    written = msgspec.structs.replace(written, file=lacking)
-    world.commit(AddDelta(table=world.t, written=written))
-    [note] = world.catalog.copies.of(world.t)
+    lacking = msgspec.structs.replace(written.file, copies=FileCopies(replicas=("i", "ii"), quorum=2))
+    world.commit(AddDelta(table=table, written=msgspec.structs.replace(written, file=lacking)))
+    [note] = world.catalog.copies.of(table)
     assert (note.replica, note.file) == (2, written.file)
