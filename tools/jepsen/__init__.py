@@ -12,7 +12,7 @@
 | `messages` | the topic's producer |
 | `nemesis` | blows: how they are drawn, struck together and mended |
 | `harm` | pauses, kills, links, disks, clocks: the parts that blows are made of |
-| `subjects`, `servers`, `single` | what is started, and the blows that it offers |
+| `subjects`, `servers`, `database`, `single` | what is started, and the blows that it offers |
 | `final` | reads the final state of a subject |
 | `run`, `report` | rounds over one started subject; what was found |
 """

@@ -52,7 +52,7 @@ def judge(subject: Subject, history: History, messages: Messages, seen: Seen) ->
     _judge_files(subject, faults)
     faults.add(check_hosts([*seen.hostings, *_logged(subject.logs())]))
     faults.add(check_growing(seen.growing, history.windows))
-    faults.add(check_past(seen.past, history.windows))
+    faults.add(check_past(seen.past))
     return faults
 
 
@@ -78,7 +78,7 @@ def _judge_rows(subject: Subject, history: History, faults: Faults) -> None:
     faults.add(check_updates(history.of("update"), updated, UPDATED_IDS, windows=history.windows))
     partitions = {int(p): int(rows) for p, rows in subject.sql("SELECT p, count(*) FROM d.p GROUP BY p").rows}
     changes = history.of("fill_partition", "drop_partition", "undrop_partition")
-    faults.add(check_partitions(changes, partitions, PARTITION_ROWS))
+    faults.add(check_partitions(changes, partitions, PARTITION_ROWS, windows=history.windows))
 
 
 def _judge_messages(subject: Subject, messages: Messages, faults: Faults) -> None:

@@ -1,7 +1,7 @@
 """Three servers over one database, workers, a broker, a storage with three replicas: the subject `servers`.
 
-Covers: starting all of it with links between the parts, and the blows on each. Does not cover: the database's standby
-(standby.py).
+Covers: starting all of it with links between the parts, and the blows on each. Does not cover: blows on the database
+(database.py).
 Always holds: clients reach a server directly; whoever else talks to another process does so over a link.
 """
 
@@ -11,15 +11,14 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
-
-import psycopg
 
 from tilth import Result
 from tools.broker import Broker
 from tools.ha_stage import ONE_CORE, HaStage
+from tools.jepsen.database import Database
 from tools.jepsen.definitions import Replicas
 from tools.jepsen.harm import (
     SHORT,
@@ -35,6 +34,7 @@ from tools.jepsen.harm import (
     pauses,
     vanishing,
 )
+from tools.jepsen.history import History
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
 from tools.jepsen.tables import OTHER_TOPIC, TOPIC
 from tools.node_process import NodeProcess
@@ -46,8 +46,6 @@ WORKED = ("a", "b")
 STORAGE = "safe"
 QUORUM = 2
 KILLED_SECONDS = (0.3, 3.0)
-#: Of the database: so many connections beside those of the servers leave none.
-CONNECTIONS_MAX = 200
 PATCHED = "0.1.1"
 
 
@@ -57,15 +55,17 @@ class Servers(HaStage):
     storage = STORAGE
     replicas: Replicas | None = None
 
-    def __init__(self, folder: Path, rng: random.Random, names: Sequence[str] = NAMES) -> None:
+    def __init__(
+        self, folder: Path, rng: random.Random, history: History, *, is_synchronous: bool, names: Sequence[str] = NAMES
+    ) -> None:
         super().__init__(folder)
         self._rng = rng
+        self._database = Database(folder / "database", rng, history, is_synchronous=is_synchronous)
         self._names = names
         self._links: dict[str, TcpLink] = {}
         self._clocks = {name: Clock(folder / "clocks" / name) for name in names}
         self._disks: list[Disk] = []
         self._needs_scrub = False
-        self._used: list[psycopg.Connection[tuple[object, ...]]] = []
         #: Processes that a blow has ended and whose mending starts again.
         self._down = set[str]()
         self._patched = _patched_package(folder / "patched")
@@ -126,7 +126,8 @@ class Servers(HaStage):
         return str(self._folder / "disks" / f"new{next(self._number)}")
 
     def _start_nodes(self, settings: dict[str, str]) -> None:
-        self.start_database()
+        self._parts.callback(self._database.stop)
+        self._database.start()
         for name in self._names:
             own = {
                 "server.name": name,
@@ -146,10 +147,9 @@ class Servers(HaStage):
             node.wait_ready()
 
     def database_address(self, server: str) -> str:
-        link, address = self._link(f"database of {server}"), self.database.address()
-        port = address.partition("@127.0.0.1:")[2].partition("/")[0]
-        link.connect(int(port))
-        return address.replace(f":{port}/", f":{link.port}/")
+        link = self._link(f"database of {server}")
+        link.connect(self._database.pair.front.port)
+        return self._database.pair.primary.address(by_port=link.port)
 
     def _link(self, name: str) -> TcpLink:
         link = self._links[name] = TcpLink()
@@ -179,7 +179,7 @@ class Servers(HaStage):
 
     def recover(self) -> list[str]:
         """A supervisor: what ended by itself is started again; copies with wrong bytes are found."""
-        found = []
+        found = self._database.recover()
         for name, node in self.nodes.items():
             if node.has_ended and name not in self._down:
                 found.append(f"server {name} ended by itself: exit {node.exit_code}")
@@ -229,7 +229,7 @@ class Servers(HaStage):
             found.append(jvm_killed(place, worker, self._rng))
         for name, link in self._links.items():
             found += [self._scaled(blow, 0.4) for blow in link_blows(name, link, self._rng)]
-        found += [*self._group_blows(), *self._service_blows(), *self._replica_blows()]
+        found += [*self._group_blows(), *self._service_blows(), *self._replica_blows(), *self._database.blows()]
         return found
 
     def _killed(self, place: str, name: str, kill: Callable[[], None], start: Callable[[], None]) -> Blow:
@@ -312,7 +312,7 @@ class Servers(HaStage):
         )
 
     def _service_blows(self) -> list[Blow]:
-        broker, store, database = self.broker, self.store, self.database
+        broker, store = self.broker, self.store
         port = int(store.endpoint.rpartition(":")[2])
 
         def restart_broker() -> None:
@@ -331,15 +331,6 @@ class Servers(HaStage):
                 seconds=KILLED_SECONDS,
             ),
             Blow(name="bucket hangs", place="replica", strike=store.pause, mend=store.go_on),
-            Blow(
-                name="database killed",
-                place="database",
-                strike=database.kill,
-                mend=database.start,
-                seconds=KILLED_SECONDS,
-            ),
-            Blow(name="database paused", place="database", strike=database.pause, mend=database.go_on),
-            Blow(name="connections used up", place="database", strike=self._use_up, mend=self._give_back),
         ]
 
     def _replica_blows(self) -> list[Blow]:
@@ -357,17 +348,6 @@ class Servers(HaStage):
             Blow(name=flip.name, place=flip.place, strike=flip.strike, mend=flipped, seconds=flip.seconds, weight=0.7)
         )
         return found
-
-    def _use_up(self) -> None:
-        with suppress(psycopg.OperationalError):
-            for _ in range(CONNECTIONS_MAX):
-                self._used.append(self.database.connect())
-
-    def _give_back(self) -> None:
-        for connection in self._used:
-            with suppress(psycopg.Error):
-                connection.close()
-        self._used.clear()
 
     @staticmethod
     def _scaled(blow: Blow, factor: float) -> Blow:
@@ -394,3 +374,11 @@ def _patched_package(folder: Path) -> Path:
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tilth\nVersion: {PATCHED}\n")
     return folder
+
+
+def asynchronous(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> Servers:
+    return stack.enter_context(Servers(folder, rng, history, is_synchronous=False))
+
+
+def synchronous(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> Servers:
+    return stack.enter_context(Servers(folder, rng, history, is_synchronous=True))

@@ -28,6 +28,7 @@ from tools.jepsen.harm import (
     link_blows,
     pauses,
 )
+from tools.jepsen.history import History
 from tools.jepsen.servers import KILLED_SECONDS, python_path
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
 from tools.jepsen.tables import OTHER_TOPIC, TOPIC
@@ -242,13 +243,13 @@ class _Running:
         return None if found is None else int(found.pid)
 
 
-def rocksdb(folder: Path, rng: random.Random, stack: ExitStack) -> OnDisk:
+def rocksdb(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> OnDisk:
     return stack.enter_context(OnDisk(folder, rng))
 
 
-def s3(folder: Path, rng: random.Random, stack: ExitStack) -> OnBucket:
+def s3(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> OnBucket:
     return stack.enter_context(OnBucket(folder, rng))
 
 
-def hdfs(folder: Path, rng: random.Random, stack: ExitStack) -> OnHdfs:
+def hdfs(folder: Path, rng: random.Random, stack: ExitStack, history: History) -> OnHdfs:
     return stack.enter_context(OnHdfs(folder, rng))
