@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from confluent_kafka import KafkaException
+
 from tools.broker import BrokerError
 from tools.jepsen.clients import Client
 from tools.jepsen.history import Op
-from tools.jepsen.messages import Messages
+from tools.jepsen.messages import Messages, RenewedTopic
 from tools.jepsen.tables import PARTITION_ROWS, STORED
 
 PARTITIONS_MAX = 6
@@ -40,7 +42,9 @@ class Replicas:
 class Definitions:
     """Changes of definitions, one after the other."""
 
-    messages: Messages | None
+    messages: Messages
+    #: None: no topic is made anew.
+    renewed: RenewedTopic | None
     replicas: Replicas | None
     _columns: int = 0
     _partition: int = 0
@@ -56,9 +60,10 @@ class Definitions:
             (self._fill, 6),
             (self._drop, 4),
             (self._undrop, 4),
+            (self._add_partition, 1),
         ]
-        if self.messages is not None:
-            steps.append((self._add_partition, 1))
+        if self.renewed is not None:
+            steps += [(self._send, 2), (self._renew, 1)]
         if self.replicas is not None:
             steps.append((self._change_replicas, 1))
         [step] = client.rng.choices([step for step, _ in steps], [weight for _, weight in steps])
@@ -101,11 +106,27 @@ class Definitions:
 
     def _add_partition(self, client: Client) -> None:
         messages = self.messages
-        if messages is not None and messages.partitions < PARTITIONS_MAX:
+        if messages.partitions < PARTITIONS_MAX:
             # The broker may be away.
-            with suppress(BrokerError, Exception):
+            with suppress(BrokerError, KafkaException):
                 messages.add_partition()
                 client.history.note(f"the topic has {messages.partitions} partitions")
+
+    def _send(self, client: Client) -> None:
+        if self.renewed is not None:
+            with suppress(BrokerError, KafkaException):
+                self.renewed.send()
+
+    def _renew(self, client: Client) -> None:
+        renewed = self.renewed
+        if renewed is None or renewed.is_doubtful:
+            return
+        op = Op(kind="probe", table="system.ingest_ledger")
+        found = client.send(op, "SELECT sum(messages) FROM system.ingest_ledger WHERE table = 'ko'")
+        if found is not None and int(found.rows[0][0] or 0) >= len(renewed.acknowledged):
+            with suppress(BrokerError, KafkaException):
+                renewed.renew()
+                client.history.note("the other topic was made anew")
 
     def _change_replicas(self, client: Client) -> None:
         replicas = self.replicas

@@ -30,7 +30,7 @@ from tools.jepsen.checkers import (
 )
 from tools.jepsen.clients import Seen, keyed
 from tools.jepsen.history import History
-from tools.jepsen.messages import Messages
+from tools.jepsen.messages import Sent
 from tools.jepsen.subjects import Store, Subject, wait_until
 from tools.jepsen.tables import PARTITION_ROWS, STORED, UPDATED_IDS, VIEW_KEYS, in_the_end
 
@@ -40,14 +40,14 @@ _STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) epo
 _JOINED = re.compile(r"action=server_joined .*server=(\S+)")
 
 
-def judge(subject: Subject, history: History, messages: Messages, seen: Seen) -> Faults:
+def judge(subject: Subject, history: History, sent: Sent, seen: Seen) -> Faults:
     """Return all faults that the final state and the whole history show."""
     faults = Faults()
     for statement in in_the_end():
         subject.sql(statement)
-    _wait_consumed(subject, messages, faults)
+    _wait_consumed(subject, sent, faults)
     _judge_rows(subject, history, faults)
-    _judge_messages(subject, messages, faults)
+    _judge_messages(subject, sent, faults)
     _judge_verify(subject, faults)
     _judge_files(subject, faults)
     faults.add(check_hosts([*seen.hostings, *_logged(subject.logs())]))
@@ -56,16 +56,20 @@ def judge(subject: Subject, history: History, messages: Messages, seen: Seen) ->
     return faults
 
 
-def _wait_consumed(subject: Subject, messages: Messages, faults: Faults) -> None:
-    wanted = len(messages.acknowledged)
+def _wait_consumed(subject: Subject, sent: Sent, faults: Faults) -> None:
+    wanted = {"k": len(sent.messages.acknowledged)}
+    if sent.renewed is not None:
+        wanted["ko"] = len(sent.renewed.acknowledged)
 
-    def consumed() -> int:
-        query = "SELECT sum(messages) FROM system.ingest_ledger WHERE table = 'k'"
-        return int(subject.sql(query).rows[0][0] or 0)
+    def missing() -> dict[str, int]:
+        found = dict(subject.sql("SELECT table, sum(messages) FROM system.ingest_ledger GROUP BY table").rows)
+        return {table: count for table, count in wanted.items() if int(found.get(table) or 0) < count}
 
-    if not wait_until(lambda: consumed() >= wanted, "all messages", SETTLE_SECONDS_MAX):
-        why = subject.sql("SELECT state, reason, last_exception FROM system.bg_threads WHERE service = 'consume'").rows
-        faults.found(f"the consumer stands still: {consumed()} of {wanted} messages; {why}")
+    if not wait_until(lambda: not missing(), "all messages", SETTLE_SECONDS_MAX):
+        why = subject.sql(
+            "SELECT table, state, reason, last_exception FROM system.bg_threads WHERE service = 'consume'"
+        ).rows
+        faults.found(f"the consumer stands still: {missing()} messages; {why}")
 
 
 def _judge_rows(subject: Subject, history: History, faults: Faults) -> None:
@@ -81,13 +85,16 @@ def _judge_rows(subject: Subject, history: History, faults: Faults) -> None:
     faults.add(check_partitions(changes, partitions, PARTITION_ROWS, windows=history.windows))
 
 
-def _judge_messages(subject: Subject, messages: Messages, faults: Faults) -> None:
-    acknowledged, sent = messages.acknowledged, messages.sent
+def _judge_messages(subject: Subject, sent: Sent, faults: Faults) -> None:
+    acknowledged, count = sent.messages.acknowledged, sent.messages.sent
     rows = _counted(subject.sql("SELECT id FROM d.t"), "id")
-    faults.add(check_messages(acknowledged, sent, rows, "d.t"))
+    faults.add(check_messages(acknowledged, count, rows, "d.t"))
     thirds = [number for number in acknowledged if number % 3 == 0]
-    faults.add(check_messages(thirds, sent, _counted(subject.sql("SELECT id FROM d.f"), "id"), "d.f"))
-    faults.add(check_messages(acknowledged, sent, _counted(subject.sql("SELECT id FROM d.g"), "id"), "d.g"))
+    faults.add(check_messages(thirds, count, _counted(subject.sql("SELECT id FROM d.f"), "id"), "d.f"))
+    faults.add(check_messages(acknowledged, count, _counted(subject.sql("SELECT id FROM d.g"), "id"), "d.g"))
+    if sent.renewed is not None:
+        rows_of_other = _counted(subject.sql("SELECT id FROM d.o"), "id")
+        faults.add(check_messages(sent.renewed.acknowledged, sent.renewed.sent, rows_of_other, "d.o"))
     query = "SELECT count_if(w <> upper(concat('value ', id)) OR n <> length(w)) FROM d.g"
     faults.torn += int(subject.sql(query).rows[0][0] or 0)
     newest = {number % VIEW_KEYS: number for number in sorted(rows)}

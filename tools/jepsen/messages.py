@@ -7,17 +7,21 @@ Always holds: messages are numbered from 0; an acknowledged one is in the topic 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tools.broker import Broker
-from tools.jepsen.tables import TOPIC, message
+from tools.broker import Broker, BrokerError
+from tools.jepsen.tables import OTHER_TOPIC, TOPIC, message
 
 PERIOD_SECONDS = 0.2
 MESSAGES_EACH = 10
 FLUSH_SECONDS_MAX = 60.0
+OTHER_SECONDS_MAX = 5.0
+#: The broker has not stored the message.
+_NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 @dataclass
@@ -72,3 +76,53 @@ class Messages:
         with suppress(BufferError, KafkaException):
             producer.produce(TOPIC, message(number), partition=number % self.partitions, on_delivery=delivered)
             self.sent += 1
+
+
+@dataclass
+class RenewedTopic:
+    """A topic that is deleted and made anew when all of it has been consumed."""
+
+    broker: Broker
+    sent: int = 0
+    acknowledged: set[int] = field(default_factory=set)
+    #: Whether the topic of now may hold a message that was not acknowledged: nobody knows then when all is consumed.
+    is_doubtful: bool = False
+
+    def send(self) -> None:
+        """Send a few messages, and return when they are acknowledged or given up."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.broker.bootstrap,
+                "enable.idempotence": True,
+                "log_level": 0,
+                "message.timeout.ms": int(OTHER_SECONDS_MAX * 1000),
+            }
+        )
+        for number in range(self.sent, self.sent + MESSAGES_EACH):
+            producer.produce(OTHER_TOPIC, message(number), partition=0, on_delivery=self._delivered(number))
+        self.sent += MESSAGES_EACH
+        if producer.flush(OTHER_SECONDS_MAX * 2):
+            self.is_doubtful = True
+
+    def renew(self) -> None:
+        """Delete the topic and make it anew. Raises BrokerError, also where only half of it was done."""
+        with suppress(BrokerError):
+            self.broker.delete_topic(OTHER_TOPIC)
+        self.broker.create_topic(OTHER_TOPIC, 1)
+
+    def _delivered(self, number: int) -> Callable[[KafkaError | None, Message], None]:
+        def done(error: KafkaError | None, _: Message) -> None:
+            if error is None:
+                self.acknowledged.add(number)
+            elif error.code() not in _NO_TOPIC:
+                self.is_doubtful = True
+
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Everything that is sent in a run."""
+
+    messages: Messages
+    renewed: RenewedTopic | None

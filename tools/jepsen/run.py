@@ -22,7 +22,7 @@ from tools.jepsen.definitions import Definitions
 from tools.jepsen.final import judge
 from tools.jepsen.harm import Blow
 from tools.jepsen.history import History, Outcome
-from tools.jepsen.messages import Messages
+from tools.jepsen.messages import Messages, RenewedTopic, Sent
 from tools.jepsen.nemesis import draw_round, perform
 from tools.jepsen.report import Report
 from tools.jepsen.servers import asynchronous, synchronous
@@ -74,7 +74,7 @@ class Run:
     order: Order
     subject: Subject
     history: History
-    messages: Messages
+    sent: Sent
     clients: list[Client]
     seen: Seen
     report: Report
@@ -139,10 +139,11 @@ def run_jepsen(folder: Path, order: Order) -> Report:
         subject.start_all()
         for statement in tables.statements(subject.storage):
             subject.sql(statement)
-        messages = Messages(subject.broker)
-        clients = _clients(subject, history, messages, seen, order.seed)
-        run = Run(order, subject, history, messages, clients, seen, report, rng)
-        messages.start()
+        renewed = RenewedTopic(subject.broker) if subject.keeps_commits else None
+        sent = Sent(Messages(subject.broker), renewed)
+        clients = _clients(subject, history, sent, seen, order.seed)
+        run = Run(order, subject, history, sent, clients, seen, report, rng)
+        sent.messages.start()
         for client in clients:
             client.start()
         try:
@@ -152,7 +153,7 @@ def run_jepsen(folder: Path, order: Order) -> Report:
                 client.over.set()
             for client in clients:
                 client.stop()
-            messages.stop()
+            sent.messages.stop()
         _end(run)
     return report
 
@@ -164,7 +165,7 @@ def _end(run: Run) -> None:
     subject.wait_all_there()
     for client in run.clients:
         report.faults.add(client.faults)
-    report.faults.add(judge(subject, history, run.messages, run.seen))
+    report.faults.add(judge(subject, history, run.sent, run.seen))
     report.operations = Counter(f"{op.kind} {op.outcome}" for op in history.ops)
     if not report.is_right:
         _print_failure(run)
@@ -179,15 +180,15 @@ def _print_failure(run: Run) -> None:
         say(f"  {line}")
 
 
-def _clients(subject: Subject, history: History, messages: Messages, seen: Seen, seed: int) -> list[Client]:
+def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: int) -> list[Client]:
     urls = subject.urls_by_name
-    definitions = Definitions(messages, subject.replicas)
+    definitions = Definitions(sent.messages, sent.renewed, subject.replicas)
     steps: dict[str, tuple[Callable[[Client], None], float]] = {
         "insert-1": (inserting(1), 0.15),
         "insert-2": (inserting(2), 0.25),
         "upsert": (upsert, 0.25),
         "update": (update, 0.4),
-        "read": (Reader(lambda: messages.sent).step, 0.2),
+        "read": (Reader(lambda: sent.messages.sent).step, 0.2),
         "past": (PastReader(seen).step, 0.5),
         "probe": (Probe(seen).step, 0.25),
         "define": (definitions.step, 0.6),

@@ -60,6 +60,7 @@ class Servers(HaStage):
     ) -> None:
         super().__init__(folder)
         self._rng = rng
+        self.keeps_commits = is_synchronous
         self._database = Database(folder / "database", rng, history, is_synchronous=is_synchronous)
         self._names = names
         self._links: dict[str, TcpLink] = {}

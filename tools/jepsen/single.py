@@ -47,6 +47,7 @@ class Single(Stage):
 
     storage = ""
     replicas: Replicas | None = None
+    keeps_commits = True
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         super().__init__(folder)

@@ -59,6 +59,8 @@ class Subject(Protocol):
     #: Storage of the tables that have replicas; empty: none.
     storage: str
     replicas: Replicas | None
+    #: Whether each acknowledged commit stays: False where a database without its tail may take over.
+    keeps_commits: bool
 
     @property
     def urls_by_name(self) -> Mapping[str, str]:
