@@ -82,6 +82,7 @@ class Broker:
         self._jars = jars
         self._java_home = java_home
         self._process = OwnProcess(folder / "broker.json")
+        self._proxy_host = "127.0.0.1"
 
     @property
     def bootstrap(self) -> str:
@@ -99,11 +100,13 @@ class Broker:
         """The port of the listener that a proxy leads to; 0: there is none."""
         return int(self._recorded().get("proxied_port", 0))
 
-    def start(self, port: int = 0, *, proxy_port: int = 0) -> str:
+    def start(self, port: int = 0, *, proxy_port: int = 0, proxy_host: str = "") -> str:
         """Starts it on the port (0: a free one), waits until it answers, returns `bootstrap`.
 
-        With `proxy_port` a second listener advertises that port: who comes through a proxy stays behind it.
+        With `proxy_port` a second listener advertises that port, of loopback or of `proxy_host`: who comes through a
+        proxy stays behind it.
         """
+        self._proxy_host = proxy_host or self._proxy_host
         if self._process.running() is not None:
             raise BrokerError(f"a broker is running already: folder={self.folder}")
         if not any(self._jars.glob("kafka_*.jar")):
@@ -183,7 +186,7 @@ class Broker:
         advertised = [f"PLAINTEXT://127.0.0.1:{port}"]
         if proxied_port:
             listeners.append(f"PROXIED://127.0.0.1:{proxied_port}")
-            advertised.append(f"PROXIED://127.0.0.1:{proxy_port}")
+            advertised.append(f"PROXIED://{self._proxy_host}:{proxy_port}")
         own = {
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": ",".join(listeners),

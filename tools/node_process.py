@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import tilth
@@ -31,15 +31,20 @@ class NodeProcess:
         settings: Mapping[str, str] | None = None,
         config: str = "",
         environment: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        begin: Sequence[str] = (),
     ) -> None:
-        """`config`: the text of a config file. `environment`: variables beside those of this process."""
+        """`config`: the text of a config file. `environment`: variables beside those of this process. `host`: where it
+        listens. `begin`: what its command begins with, as one that runs it in another network.
+        """
         self._folder = folder
         self._config = config
         self._settings = CLASS_DATA | dict(settings or {})
         self._environment = dict(environment or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = f"http://127.0.0.1:{self._port}"
+        self._host, self._begin = host, [*begin]
+        self.url = f"http://{host}:{self._port}"
         self.connection = tilth.connect(self.url, timeout_seconds=180)
 
     @property
@@ -63,8 +68,8 @@ class NodeProcess:
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None
-        command = [sys.executable, "-m", "tilth.client.cli", "serve"]
-        command += ["--data", str(self.data), "--listen", f"127.0.0.1:{self._port}"]
+        command = [*self._begin, sys.executable, "-m", "tilth.client.cli", "serve"]
+        command += ["--data", str(self.data), "--listen", f"{self._host}:{self._port}"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -40,9 +40,11 @@ class Way(Enum):
 class TcpLink:
     """One link, which listens on `port`; a thread of its own passes the bytes on."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = HOST) -> None:
+        """`host`: the address of this machine on which it listens."""
+        self.host = host
         self.port = free_port()
-        self._target = 0
+        self._target = (HOST, 0)
         self._is_cut = False
         self._loop = asyncio.new_event_loop()
         #: Set while bytes pass.
@@ -55,9 +57,9 @@ class TcpLink:
         if not self._is_listening.wait(END_SECONDS_MAX):
             raise RuntimeError("the link does not listen")
 
-    def connect(self, port: int) -> None:
+    def connect(self, port: int, host: str = HOST) -> None:
         """Lead new connections to this port from now on."""
-        self._target = port
+        self._target = (host, port)
 
     def cut(self) -> None:
         """End all connections, and new ones at once."""
@@ -97,7 +99,7 @@ class TcpLink:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._open()
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, HOST, self.port))
+        server = self._loop.run_until_complete(asyncio.start_server(self._serve, self.host, self.port))
         self._is_listening.set()
         self._loop.run_forever()
         server.close()
@@ -133,7 +135,7 @@ class TcpLink:
             writer.transport.abort()
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection(HOST, self._target)
+            far_reader, far_writer = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
             return

@@ -35,6 +35,7 @@ from tools.jepsen.harm import (
     vanishing,
 )
 from tools.jepsen.history import History
+from tools.jepsen.hosts import Hosts, can_make_hosts
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
 from tools.jepsen.tables import OTHER_TOPIC, TOPIC
 from tools.node_process import NodeProcess
@@ -71,14 +72,19 @@ class Servers(HaStage):
         self._down = set[str]()
         self._patched = _patched_package(folder / "patched")
         self._number = itertools.count()
+        #: None where this machine lets us make none: packets are not lost then, links swallow.
+        self._hosts = Hosts(len(names)) if can_make_hosts() else None
+        self._here = "127.0.0.1" if self._hosts is None else self._hosts.here
 
     # --- start -------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
         """Return when all servers and workers take work."""
+        if self._hosts is not None:
+            self._parts.enter_context(self._hosts)
         self.broker = Broker(self._folder / "broker")
         to_broker = self._link("broker")
-        self.broker.start(proxy_port=to_broker.port)
+        self.broker.start(proxy_port=to_broker.port, proxy_host=self._here)
         self._parts.callback(self.broker.stop)
         to_broker.connect(self.broker.proxied_port)
         self.broker.create_topic(TOPIC, 2)
@@ -95,7 +101,7 @@ class Servers(HaStage):
         self.asking = Asking(self.urls_by_name.values())
         self._parts.callback(self.asking.close)
         for name in [each for each in WORKED if each in self._names]:
-            door = f"http://127.0.0.1:{self._links[f'door of {name}'].port}"
+            door = f"http://{self._here}:{self._links[f'door of {name}'].port}"
             self.add(f"w{name}", "write", ONE_CORE, server=door)
         for worker in self.workers.values():
             worker.wait_ready()
@@ -113,7 +119,7 @@ class Servers(HaStage):
             (self._folder / name).rename(secrets / name)
         to_store, port = self._link("bucket"), int(self.store.endpoint.rpartition(":")[2])
         to_store.connect(port)
-        root = settings["storage.root"].replace(f":{port}", f":{to_store.port}")
+        root = settings["storage.root"].replace(f"127.0.0.1:{port}", f"{self._here}:{to_store.port}")
         root = root.replace(f"file:{self._folder}/", f"file:{secrets}/").replace("/tables?", "/copies?")
         return {"warehouse.jars": settings["warehouse.jars"], "root": root}
 
@@ -129,19 +135,24 @@ class Servers(HaStage):
     def _start_nodes(self, settings: dict[str, str]) -> None:
         self._parts.callback(self._database.stop)
         self._database.start()
-        for name in self._names:
+        for number, name in enumerate(self._names):
             own = {
                 "server.name": name,
                 "catalog.url": self.database_address(name),
                 "storage.root": f"file://{self._folder}/tables",
                 "server.token-file": str(self._folder / "token"),
-                "server.url": f"http://127.0.0.1:{self._link(f'door of {name}').port}",
+                "server.url": f"http://{self._here}:{self._link(f'door of {name}').port}",
+                "server.allowed-hosts": self._here,
                 "warehouse.driver-memory": "1g",
             }
             environment = self._clocks[name].environment | {"PYTHONPATH": python_path(SITE)}
-            node = NodeProcess(self._folder / name, settings={**settings, **own}, environment=environment)
+            hosts = self._hosts
+            host, begin = ("127.0.0.1", []) if hosts is None else (hosts.address(number), hosts.command(number))
+            node = NodeProcess(
+                self._folder / name, settings={**settings, **own}, environment=environment, host=host, begin=begin
+            )
             self.nodes[name] = node
-            self._links[f"door of {name}"].connect(int(node.url.rpartition(":")[2]))
+            self._links[f"door of {name}"].connect(int(node.url.rpartition(":")[2]), host)
             node.start()
             self._parts.callback(node.stop)
         for node in self.nodes.values():
@@ -150,16 +161,17 @@ class Servers(HaStage):
     def database_address(self, server: str) -> str:
         link = self._link(f"database of {server}")
         link.connect(self._database.pair.front.port)
-        return self._database.pair.primary.address(by_port=link.port)
+        address = self._database.pair.primary.address(by_port=link.port)
+        return address.replace(f"@127.0.0.1:{link.port}/", f"@{self._here}:{link.port}/")
 
     def _link(self, name: str) -> TcpLink:
-        link = self._links[name] = TcpLink()
+        link = self._links[name] = TcpLink(self._here)
         self._parts.callback(link.close)
         return link
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self._links['broker'].port}"
+        return f"{self._here}:{self._links['broker'].port}"
 
     @property
     def urls_by_name(self) -> dict[str, str]:
@@ -224,6 +236,9 @@ class Servers(HaStage):
             found += [self._killed(place, name, node.kill, node.start), *pauses(place, node)]
             found += [jvm_killed(place, node, self._rng), *clock_blows(place, self._clocks[name], self._rng)]
             found.append(self._upgraded(name, node))
+        if self._hosts is not None:
+            for number, name in enumerate(self._names):
+                found += self._hosts.blows(number, name)
         for name, worker in self.workers.items():
             place = f"worker {name}"
             found += [self._killed(place, name, worker.kill, worker.start), *pauses(place, worker)]
