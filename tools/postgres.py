@@ -57,6 +57,11 @@ class Postgres:
         self.password_file.write_text(PASSWORD)
         self.password_file.chmod(0o600)
 
+    @property
+    def data(self) -> Path:
+        """Its data folder."""
+        return self._folder / "data"
+
     def address(self, *, by_port: int | None = None, **options: str) -> str:
         """Return the address of a catalog in it; `by_port`: of a link that leads to it."""
         given = {"password": f"file:{self.password_file}"} | options
@@ -66,13 +71,13 @@ class Postgres:
 
     def start(self) -> None:
         """Start it, for the first time or again, and return when it answers."""
-        if not (self._folder / "data").exists():
+        if not (self.data).exists():
             self._make()
         command = [
             *_as_nobody(),
             str(self._bin() / "postgres"),
             "-D",
-            str(self._folder / "data"),
+            str(self.data),
             "-p",
             str(self.port),
         ]
@@ -92,7 +97,7 @@ class Postgres:
         """Make it a standby of the server behind this port, before its first start; `name`: how that one knows it."""
         self._own_folder()
         source = f"host=127.0.0.1 port={port} user={USER} password={PASSWORD} application_name={name}"
-        command = [*_as_nobody(), str(self._bin() / "pg_basebackup"), "-d", source, "-D", str(self._folder / "data")]
+        command = [*_as_nobody(), str(self._bin() / "pg_basebackup"), "-d", source, "-D", str(self.data)]
         command += ["-R", "-X", "stream", "-c", "fast", "--no-sync"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder, timeout=START_SECONDS_MAX)
 
@@ -168,7 +173,7 @@ class Postgres:
         password = self._folder / "password"
         password.write_text(PASSWORD)
         password.chmod(0o644)
-        command = [*_as_nobody(), str(self._bin() / "initdb"), "-D", str(self._folder / "data"), "-U", USER]
+        command = [*_as_nobody(), str(self._bin() / "initdb"), "-D", str(self.data), "-U", USER]
         command += ["-E", "UTF8", "--no-locale", "-A", "scram-sha-256", f"--pwfile={password}", "--no-sync"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder)
 

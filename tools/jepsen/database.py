@@ -17,13 +17,14 @@ from pathlib import Path
 
 import psycopg
 
-from tools.jepsen.harm import SHORT, Blow, HasPid, pauses
+from tools.jepsen.harm import SHORT, Blow, Disk, HasPid, moved_to_disk, pauses
 from tools.jepsen.history import History, Window
 from tools.postgres import Postgres
 from tools.postgres_pair import PostgresPair
 
 #: So many connections beside those of the servers leave none.
 CONNECTIONS_MAX = 200
+DISK_MIB = 512
 JOIN_SECONDS_MAX = 120.0
 
 
@@ -41,15 +42,26 @@ class Database:
         self._cut_at = 0.0
         self._copying: threading.Thread | None = None
         self._trouble: list[str] = []
+        self._disk: Disk | None = None
 
     def start(self) -> None:
-        self.pair.start()
+        """Start both; the data of the first primary is on a small disk where this machine allows it."""
+        self.pair.start(with_standby=False)
+        self._first = self.pair.primary
+        self._first.kill()
+        self._disk = moved_to_disk(self._first.data, mib=DISK_MIB)
+        self._first.start()
+        self.pair.add_standby()
 
     def stop(self) -> None:
         self._give_back()
         if self._copying is not None:
             self._copying.join(JOIN_SECONDS_MAX)
+        if self._disk is not None:
+            self._disk.free()
         self.pair.stop()
+        if self._disk is not None:
+            self._disk.close()
 
     def recover(self) -> list[str]:
         """Give the primary a standby again where a failover has taken it; it is copied in the background."""
@@ -79,6 +91,8 @@ class Database:
             Blow(name="connections used up", place=place, strike=self._use_up, mend=self._give_back),
             Blow(name="database fails over", place=place, strike=self._fail_over, mend=lambda: None, seconds=SHORT),
         ]
+        if self._disk is not None:
+            found.append(Blow(name="database full", place=place, strike=self._fill, mend=self._free))
         if self._is_synchronous:
             cut, mend = self.pair.cut_replication, self.pair.mend_replication
             found.append(Blow(name="standby cut off", place=place, strike=cut, mend=mend, may_last=True))
@@ -103,6 +117,17 @@ class Database:
     def _go_on(self) -> None:
         if self._struck is not None:
             self._struck.go_on()
+
+    def _fill(self) -> None:
+        if self._disk is not None and self.pair.primary is self._first:
+            self._disk.fill()
+
+    def _free(self) -> None:
+        """Give room, and start it again where it has ended for want of it, as an operator does."""
+        if self._disk is not None and self.pair.primary is self._first:
+            self._disk.free()
+            if self._first.pid is None:
+                self._first.start()
 
     def _has_standby(self) -> bool:
         return self.pair.standby is not None and not (self._copying is not None and self._copying.is_alive())

@@ -215,17 +215,26 @@ class _Strobe:
 class Disk:
     """A small file system of its own in a file, where this machine allows it; else a plain folder."""
 
-    def __init__(self, folder: Path, *, mib: int = DISK_MIB) -> None:
+    def __init__(self, folder: Path, *, mib: int = DISK_MIB, content: Path | None = None) -> None:
+        """`content`: a folder whose files are moved there."""
         self.folder = folder
         self._image = folder.with_name(folder.name + ".img")
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         self.is_mounted = _can_mount() and self._mount(mib)
+        if content is not None:
+            for each in content.iterdir():
+                # With owners and rights.
+                subprocess.run(["mv", str(each), str(folder)], check=True)
+            content.rmdir()
 
     def _mount(self, mib: int) -> bool:
         with self._image.open("wb") as file:
             file.truncate(mib << 20)
         made = _run_quietly("mkfs.ext4", "-q", "-m", "0", str(self._image))
-        return made and _run_quietly("mount", "-o", "loop", str(self._image), str(self.folder))
+        if not made or not _run_quietly("mount", "-o", "loop", str(self._image), str(self.folder)):
+            return False
+        (self.folder / "lost+found").rmdir()
+        return True
 
     def fill(self) -> None:
         """Leave no room."""
@@ -269,6 +278,15 @@ class Disk:
             Blow(name=f"{name} hangs", place=place, strike=self.freeze, mend=self.thaw),
             Blow(name=f"{name} read-only", place=place, strike=self.make_read_only, mend=self.make_writable),
         ]
+
+
+def moved_to_disk(folder: Path, *, mib: int) -> Disk | None:
+    """Move what is in the folder to a small disk that is mounted there; None: this machine lets us make none."""
+    state = folder.stat()
+    disk = Disk(folder, mib=mib, content=folder.rename(folder.with_name(folder.name + ".moving")))
+    os.chown(folder, state.st_uid, state.st_gid)
+    folder.chmod(state.st_mode & 0o777)
+    return disk if disk.is_mounted else None
 
 
 def vanishing(name: str, folder: Path, place: str) -> Blow:
