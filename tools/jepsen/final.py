@@ -131,7 +131,22 @@ def _judge_files(subject: Subject, faults: Faults) -> None:
             query = f"SELECT sum(queue_size) FROM system.replicas WHERE storage = '{store.storage}'"
             wait_until(lambda query=query: not subject.sql(query).rows[0][0], "all copies", SETTLE_SECONDS_MAX)  # type: ignore[misc]
         wait_until(lambda store=store: _files(subject, store).is_none, "files", SETTLE_SECONDS_MAX)  # type: ignore[misc]
-        faults.add(_files(subject, store))
+        found = _files(subject, store)
+        if not found.is_none:
+            found.about += _why_files_stay(subject)
+        faults.add(found)
+
+
+def _why_files_stay(subject: Subject) -> list[str]:
+    """Return what the system itself says about files that it does not remove."""
+    queries = (
+        "SELECT database, table, holder, snapshot, opened FROM system.readers",
+        "SELECT * FROM system.transactions LIMIT 10",
+        "SELECT table, service, state, reason, last_exception FROM system.bg_threads WHERE service = 'gc' "
+        "AND (state <> 'idle' OR last_exception IS NOT NULL)",
+        "SELECT name, uuid FROM system.tables WHERE storage_policy IS NOT NULL",
+    )
+    return [f"{query[7:60]}: {subject.sql(query).rows}"[:1500] for query in queries]
 
 
 def _files(subject: Subject, store: Store) -> Faults:
