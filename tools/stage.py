@@ -70,7 +70,9 @@ class Stage:
         self._parts.callback(self.node.stop)
         self.node.wait_ready()
 
-    def add(self, name: str, warehouse: str, settings: Mapping[str, str], *, server: str = "") -> None:
+    def add(
+        self, name: str, warehouse: str, settings: Mapping[str, str], *, server: str = "", host: str = "127.0.0.1"
+    ) -> None:
         """Start a worker of the node, or of the server at this address; `wait_alive` waits until it takes tasks."""
         worker = WorkerRun(
             self._folder / name,
@@ -79,6 +81,7 @@ class Stage:
             name=name,
             token=self._token,
             settings={**DRIVER_MEMORY, **settings},
+            host=host,
         )
         self.workers[name] = worker
         worker.start()

@@ -30,9 +30,12 @@ class WorkerRun:
         name: str,
         token: str,
         settings: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
     ) -> None:
+        """`host`: where the server reaches its door."""
         self._folder = folder
         self._arguments = ["--server", server, "--warehouse", warehouse, "--name", name, "--folder", str(folder)]
+        self._arguments += ["--listen", f"{host}:0"]
         self._settings = CLASS_DATA | dict(settings or {})
         self._token = token
         self._process: subprocess.Popen[bytes] | None = None

@@ -102,7 +102,7 @@ class Servers(HaStage):
         self._parts.callback(self.asking.close)
         for name in [each for each in WORKED if each in self._names]:
             door = f"http://{self._here}:{self._links[f'door of {name}'].port}"
-            self.add(f"w{name}", "write", ONE_CORE, server=door)
+            self.add(f"w{name}", "write", ONE_CORE, server=door, host=self._here)
         for worker in self.workers.values():
             worker.wait_ready()
         roots = ", ".join(f"'{root}'" for root in (*map(str, self._replica_folders), bucket["root"]))
