@@ -103,10 +103,13 @@ class TcpLink:
         self._is_listening.set()
         self._loop.run_forever()
         server.close()
-        tasks = asyncio.all_tasks(self._loop)
-        for task in tasks:
+        # Their connections are gone; what waits for a mended link ends with them.
+        self._open()
+        if tasks := asyncio.all_tasks(self._loop):
+            self._loop.run_until_complete(asyncio.wait(tasks, timeout=END_SECONDS_MAX / 2))
+        for task in asyncio.all_tasks(self._loop):
             task.cancel()
-        self._loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     def _do(self, act: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 
 from tools.broker import BrokerError
 from tools.jepsen.clients import Client
-from tools.jepsen.history import Op
+from tools.jepsen.history import Op, Outcome
 from tools.jepsen.messages import Messages, RenewedTopic
 from tools.jepsen.tables import PARTITION_ROWS, STORED
 
@@ -63,7 +63,7 @@ class Definitions:
             (self._add_partition, 1),
         ]
         if self.renewed is not None:
-            steps += [(self._send, 2), (self._renew, 1)]
+            steps += [(self._send, 2), (self._renew, 1), (self._decide, 3)]
         if self.replicas is not None:
             steps.append((self._change_replicas, 1))
         [step] = client.rng.choices([step for step, _ in steps], [weight for _, weight in steps])
@@ -127,6 +127,20 @@ class Definitions:
             with suppress(BrokerError, KafkaException):
                 renewed.renew()
                 client.history.note("the other topic was made anew")
+
+    def _decide(self, client: Client) -> None:
+        """Read the topic that was made anew from its beginning, as an operator decides who knows that all was read."""
+        renewed = self.renewed
+        found = client.send(
+            Op(kind="probe", table="system.ingest_gaps"),
+            "SELECT count(*) FROM system.ingest_gaps WHERE table = 'ko' AND resolution IS NULL",
+        )
+        if renewed is None or found is None or not found.rows[0][0]:
+            return
+        op = Op(kind="define", table="d.ko")
+        if client.send(op, "SYSTEM RESET CONSUME OFFSET d.ko TO BEGIN") is None and op.outcome is Outcome.UNKNOWN:
+            # A reset that comes late lets messages be read again, as it says.
+            renewed.may_repeat = True
 
     def _change_replicas(self, client: Client) -> None:
         replicas = self.replicas

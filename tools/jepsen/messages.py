@@ -87,6 +87,8 @@ class RenewedTopic:
     acknowledged: set[int] = field(default_factory=set)
     #: Whether the topic of now may hold a message that was not acknowledged: nobody knows then when all is consumed.
     is_doubtful: bool = False
+    #: Whether a reset of offsets may come late, and bring messages again.
+    may_repeat: bool = False
 
     def send(self) -> None:
         """Send a few messages, and return when they are acknowledged or given up."""
