@@ -156,4 +156,15 @@ STORAGE: tuple[Mutant, ...] = (
             "tests/unit/storage/test_hanging_replicas.py::test_what_a_server_says_of_a_replica_counts_for_some_seconds",
         ),
     ),
+    Mutant(
+        name="late-copy-given-up-by-name",
+        breaks="a copy that its writer has left out empties, much later, the one that was made in its place",
+        path="src/tilth/storage/store/new_copies.py",
+        old="self._file.abandon()",
+        new="self._file.give_up()",
+        tests=(
+            "tests/unit/storage/test_late_copies.py"
+            "::test_a_copy_that_its_writer_has_left_out_is_given_up_without_its_name",
+        ),
+    ),
 )

@@ -116,7 +116,7 @@ def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> N
     key, place = folder.key(file.name), Folder(target.root, folder.path)
     waited(target, lambda: target.store.prepare(folder.path, fsync=True))
     waited(target, lambda: target.store.remove([key])).check()
-    new = NewCopies(folder.root.with_quorum(1), [target], key)
+    new = NewCopies(folder.root.with_quorum(1), [target], key, is_made_again=True)
     try:
         for piece in _pieces(source, key, file.size):
             new.write(piece)

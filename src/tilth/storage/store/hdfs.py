@@ -378,6 +378,9 @@ class _NewFile(HeldFile):
         finally:
             self._store.note(self.path, is_begun=False)
 
+    def let_go(self) -> None:
+        self._store.note(self.path, is_begun=False)
+
     def end_empty(self) -> None:
         with suppress(TilthError, OSError):
             self._store.fill(self.path, self._store.begin_again(self.path), b"", fsync=False)

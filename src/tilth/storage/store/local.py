@@ -184,6 +184,10 @@ class SummingFile:
             finally:
                 self._file.close()
 
+    def abandon(self) -> None:
+        # It ends the file that this object has made, whatever is under its name now.
+        self.give_up()
+
 
 def sync_local_folder(folder: str) -> None:
     """Wait until the names in the folder are on the disk."""

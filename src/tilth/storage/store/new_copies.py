@@ -3,7 +3,9 @@
 Covers: handing bytes over, waiting for a quorum, leaving out one that fails, hangs or is too slow. Does not cover:
 which replicas there are (replicated.py), what one of them lacks (tilth.catalog).
 Always holds: a file is written when a quorum of copies is safe, name and all; whoever writes it waits for a quorum, and
-for another replica some seconds at most; of the bytes that a replica has not taken yet a bounded part is kept.
+for another replica some seconds at most; of the bytes that a replica has not taken yet a bounded part is kept. Where
+the file goes on without a copy, its thread does nothing by the name any more, however late it goes on: somebody else
+may have made the copy.
 """
 
 from __future__ import annotations
@@ -41,9 +43,12 @@ _clock = SystemClock()
 class NewCopies:
     """A new file in several replicas at once."""
 
-    def __init__(self, root: StoreRoot, replicas: Sequence[Replica], path: str) -> None:
-        """Raises FileExistsError, QuorumError."""
+    def __init__(self, root: StoreRoot, replicas: Sequence[Replica], path: str, *, is_made_again: bool = False) -> None:
+        """`is_made_again`: others may write the file under this name when it fails here. Raises FileExistsError,
+        QuorumError.
+        """
         self._root = root
+        self._is_made_again = is_made_again
         self._path = path
         self._changed = threading.Condition()
         self._held = bytearray()
@@ -106,7 +111,13 @@ class NewCopies:
                     each.drop(f"no answer in {seconds:g} seconds")
             self._check()
             self._written = self._facts(self._going)
+            for each in self._copies:
+                each.settle(takes_name=False)
         return self._written
+
+    def abandon(self) -> None:
+        self._is_made_again = True
+        self.give_up()
 
     def give_up(self) -> None:
         if not self._is_over:
@@ -114,7 +125,7 @@ class NewCopies:
         if self._written is None:
             with self._changed:
                 for each in self._copies:
-                    each.give_up()
+                    each.settle(takes_name=not self._is_made_again)
                 is_over = self._changed.wait_for(lambda: all(each.is_over for each in self._copies), timeout=0)
                 seconds = 0 if is_over else replica_times.STRAGGLER_SECONDS
                 self._changed.wait_for(lambda: all(each.is_over for each in self._copies), timeout=seconds)
@@ -122,7 +133,7 @@ class NewCopies:
     def __del__(self) -> None:
         # Of a file that nobody ended: its threads end with it.
         for each in getattr(self, "_copies", ()):
-            each.give_up()
+            each.settle(takes_name=False)
 
     @property
     def _is_over(self) -> bool:
@@ -224,6 +235,8 @@ class _Copy:
         self._changed = changed
         self._pieces: deque[bytes] = deque()
         self._is_given_up = False
+        #: Whether a copy that does not end well keeps its name taken; None: it is not known yet.
+        self._takes_name: bool | None = None
         #: Whether the file ends behind the pieces, and waits for the disk; None: more may come.
         self._fsync: bool | None = None
         self._file: NewFile | None = None
@@ -246,9 +259,16 @@ class _Copy:
     def drop(self, reason: str) -> None:
         """Go on without this copy. What its thread is at may happen later."""
         self.error = StoreAwayError(reason, file=str(self.replica.root))
-        self.give_up()
+        self._stop()
 
-    def give_up(self) -> None:
+    def settle(self, *, takes_name: bool) -> None:
+        """Say what becomes of a copy that does not end well: its name stays taken, or nothing is done by it."""
+        with self._changed:
+            if self._takes_name is None:
+                self._takes_name = takes_name
+            self._stop()
+
+    def _stop(self) -> None:
         with self._changed:
             self._is_given_up = True
             self._pieces.clear()
@@ -256,19 +276,22 @@ class _Copy:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        error: Exception | None = None
+        is_well = False
         try:
-            self._make()
+            is_well = self._make()
         # A defect too: it is raised where somebody sees it.
         except BaseException as raised:
-            error = as_exception(raised)
-            self._give_up_file()
+            with self._changed:
+                self.error = self.error or as_exception(raised)
+                self._changed.notify_all()
+        if not is_well:
+            self._let_go()
         with self._changed:
-            self.error = self.error or error
             self.is_over = True
             self._changed.notify_all()
 
-    def _make(self) -> None:
+    def _make(self) -> bool:
+        """Write the copy; return whether it was ended, and not given up."""
         table = table_of(self._path) if "/" in self._path else ""
         if table and not self.replica.has_sign(table):
             self.has_no_sign = True
@@ -286,12 +309,12 @@ class _Copy:
                     self.queued -= len(piece)
                     self._changed.notify_all()
         if self._is_given_up:
-            self._give_up_file()
-            return
+            return False
         fsync = bool(self._fsync)
         self._file.finish(fsync=fsync)
         if fsync:
             store.sync(posixpath.dirname(self._path))
+        return True
 
     def _next(self) -> bytes | None:
         """Return the next piece, which stays in the queue until it is written; None: no more comes."""
@@ -299,11 +322,17 @@ class _Copy:
             self._changed.wait_for(lambda: self._pieces or self._is_given_up or self._fsync is not None)
             return None if self._is_given_up or not self._pieces else self._pieces[0]
 
-    def _give_up_file(self) -> None:
+    def _let_go(self) -> None:
+        """Wait for what becomes of the whole file, and end this copy of it."""
         if self._file is None:
             return
+        with self._changed:
+            self._changed.wait_for(lambda: self._takes_name is not None)
         try:
-            self._file.give_up()
+            if self._takes_name:
+                self._file.give_up()
+            else:
+                self._file.abandon()
         except (TilthError, OSError) as error:
             self.replica.health.failed(error)
 

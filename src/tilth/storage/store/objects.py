@@ -354,6 +354,10 @@ class _Upload(HeldFile):
             self._store.asked(self.path, self._writer.close)
             self._writer = None
 
+    def let_go(self) -> None:
+        # Without `close` it never becomes an object.
+        self._writer = None
+
     def end_empty(self) -> None:
         # Without `close` it never becomes an object; to Azure its name is taken already, by this file.
         end = self._store.send if self._writer is None else self._store.put

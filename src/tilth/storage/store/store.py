@@ -96,6 +96,10 @@ class NewFile(Protocol):
         """Free the bytes and keep the name, so that the numbers of an attempt's files have no hole."""
         ...
 
+    def abandon(self) -> None:
+        """Write no more, and do nothing by the name, under which somebody else may have written the file meanwhile."""
+        ...
+
 
 class AskCopy(Protocol):
     """Asks the store of one copy of a file, and answers as it does."""

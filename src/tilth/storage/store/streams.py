@@ -70,6 +70,10 @@ class HeldFile(ABC):
     def end_empty(self) -> None:
         """End the file without bytes, so that its name is taken; raises nothing that the store says."""
 
+    @abstractmethod
+    def let_go(self) -> None:
+        """Forget the file without a request to the store."""
+
     @property
     def closed(self) -> bool:
         return False
@@ -108,6 +112,11 @@ class HeldFile(ABC):
             self._is_over = True
             self._held.clear()
             self.end_empty()
+
+    def abandon(self) -> None:
+        self._is_over = True
+        self._held.clear()
+        self.let_go()
 
     def _taken(self) -> bytes:
         held = bytes(self._held)
