@@ -307,4 +307,15 @@ CATALOG: tuple[Mutant, ...] = (
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
         ),
     ),
+    Mutant(
+        name="table-in-a-changed-storage",
+        breaks="a replica is replaced although a table has come whose files lie in it alone",
+        path="src/tilth/catalog/services/storages.py",
+        old=" or any(each.uuid not in others for each in tables_in_storage(view, storage.name))",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_tables_and_storages.py"
+            "::test_a_replica_is_not_replaced_with_a_table_that_nobody_has_looked_at",
+        ),
+    ),
 )

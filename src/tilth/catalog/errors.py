@@ -251,6 +251,12 @@ class StorageChangedError(RetryError):
     code = "STORAGE_CHANGED"
 
 
+class StorageDroppedError(NotFoundError):
+    """the storage was dropped meanwhile"""
+
+    code = "STORAGE_DROPPED"
+
+
 class ReplicaNeededError(ConflictError):
     """no other replica has all files of a table"""
 

@@ -254,7 +254,7 @@ class Attach:
             text = f"there are files of two tables of this name: this one, which is older, is `{name}` now"
             self._report.note(FindingKind.NOT_IN_FILES, text, table=full_name(table))
             table = replace(table, name=name)
-        tables.create(table)
+        tables.create(table, may_lack_storage=True)
         return table
 
 

@@ -79,7 +79,8 @@ class Replicas(World):
         notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
         for each in ids:
             self.disks.setdefault(each, set())
-        return self.catalog.storages.replace(replace(before, replica_ids=tuple(ids)), before, notes, others or {})
+        stay = {self.u: [number for number in range(len(ids)) if number not in new]}
+        return self.catalog.storages.replace(replace(before, replica_ids=tuple(ids)), before, notes, others or stay)
 
     def notes(self) -> set[tuple[int, str]]:
         notes = self.catalog.copies.of(self.u)

@@ -88,7 +88,8 @@ class Rounds(World):
             claim_place(local_root(self.folder / name))
         new = [number for number, name in enumerate(names) if name not in before.replica_ids]
         notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
-        assert self.catalog.storages.replace(self.defined(names), before, notes, {})
+        stay = {self.u: [number for number in range(len(names)) if number not in new]}
+        assert self.catalog.storages.replace(self.defined(names), before, notes, stay)
         for number in new:
             (self.folder / names[number] / self.u / "data").mkdir(parents=True, exist_ok=True)
             (self.folder / names[number] / self.u / ".tilth").touch()

@@ -13,9 +13,11 @@ from tilth.catalog.errors import ReplicaNeededError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack, span
-from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove, unchanged
+from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, unchanged
+from tilth.catalog.tables.names import tables_in_storage
 from tilth.model.copy_note import CopyNote
 from tilth.model.storage import Storage
+from tilth.model.table import Relation
 
 
 class Storages:
@@ -37,10 +39,10 @@ class Storages:
         self, storage: Storage, before: Storage, notes: Sequence[CopyNote], others: Mapping[str, Sequence[int]]
     ) -> bool:
         """Store another definition instead of this one, and with it what its replicas lack; False where that is not the
-        definition any more.
+        definition any more, or where the storage has another table.
 
-        `others`: by table, the replicas of which one at least has all files of the table and stays. Raises
-        ReplicaNeededError where none has them when the change lands.
+        `others`: by table of the storage, the replicas of which one at least has all files of the table and stays.
+        Raises ReplicaNeededError where none has them when the change lands.
         """
         key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
         lacking = {copy_key(each): codec.COPIES.encode(each) for each in notes}
@@ -52,16 +54,25 @@ class Storages:
             if known == storage:
                 # Ours, where the answer to the first attempt was lost.
                 return Plan(result=True)
-            if known != before:
+            if known != before or any(each.uuid not in others for each in tables_in_storage(view, storage.name)):
                 return Plan(result=False)
             whole = [_pinned_whole(view, storage.name, table, replicas) for table, replicas in others.items()]
             return Plan(result=True, preconditions=[unchanged(key, found), *whole], puts={key: value, **lacking})
 
         return change(self._kv, self._clock, plan)
 
-    def drop(self, name: str) -> None:
-        """Forget the definition; does nothing where there is none."""
-        remove(self._kv, self._clock, pack(Space.STORAGE, name))
+    def drop(self, name: str) -> list[Relation]:
+        """Forget the definition, where no table is in the storage; return those that are."""
+        key = pack(Space.STORAGE, name)
+
+        def plan(view: ReadView) -> Plan[list[Relation]]:
+            found = view.get(key)
+            # Whoever makes a table there changes the key.
+            users = [] if found is None else tables_in_storage(view, name)
+            deletes = [] if users or found is None else [key]
+            return Plan(result=users, preconditions=[unchanged(key, found)], deletes=deletes)
+
+        return change(self._kv, self._clock, plan)
 
 
 def _pinned_whole(view: ReadView, storage: str, table: str, replicas: Sequence[int]) -> Precondition:

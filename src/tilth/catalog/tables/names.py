@@ -1,7 +1,8 @@
 """Relations in the store: their names, uuids, views and the records that these depend on.
 
-Covers: the pieces that tables.py and dropped.py plan their batches from. Always holds: whoever adds a name or a view
-also rewrites the record that it depends on, so that a drop of that record at the same moment conflicts.
+Covers: the pieces that tables.py and dropped.py plan their batches from. Always holds: whoever adds a name, a view or
+a table also rewrites the record that it depends on, of a database, a relation or a storage, so that a change or a drop
+of that record at the same moment conflicts.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span, unpack
 from tilth.catalog.records.small_commit import read, read_all, unchanged
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
 from tilth.model.table import KafkaDef, Relation, Secrets, TableDef, ViewDef, full_name
 
 #: Always there.
@@ -102,7 +104,7 @@ def added_name(view: ReadView, relation: Relation) -> tuple[Puts, list[Precondit
 
 def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Precondition]]:
     """Plan the puts that add the relation. Raises what `added_name` does, and TableNotFoundError for a view whose
-    source or target does not exist.
+    source or target does not exist. A storage may be missing: a rebuilt catalog has none.
     """
     puts, preconditions = added_name(view, relation)
     key = pack(Space.RELATION, relation.uuid)
@@ -113,7 +115,24 @@ def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Preco
         for space, uuid in ((Space.VIEW_OF, relation.source), (Space.VIEW_INTO, relation.target)):
             _write_again(view, pack(Space.RELATION, uuid), puts, preconditions)
             puts[pack(space, uuid, relation.uuid)] = codec.TEXTS.encode(relation.uuid)
+    storage = storage_of(relation)
+    if storage != DEFAULT_STORAGE and view.get(pack(Space.STORAGE, storage)) is not None:
+        _write_again(view, pack(Space.STORAGE, storage), puts, preconditions)
     return puts, preconditions
+
+
+def storage_of(relation: Relation) -> str:
+    """Return the name of the storage of a table; the default for what has no files."""
+    if not isinstance(relation, TableDef):
+        return DEFAULT_STORAGE
+    return relation.settings.get(STORAGE_SETTING, DEFAULT_STORAGE)
+
+
+def tables_in_storage(view: ReadView, storage: str) -> list[Relation]:
+    """Return the tables of a storage, and the dropped ones that may come back."""
+    relations = list(read_all(view, codec.RELATIONS, Space.RELATION))
+    relations += [each.relation for each in read_all(view, codec.DROPPED, Space.DROPPED)]
+    return [each for each in relations if isinstance(each, TableDef) and storage_of(each) == storage]
 
 
 def changed_secrets(

@@ -20,6 +20,7 @@ from tilth.catalog.errors import (
     DatabaseNotEmptyError,
     ReservedNameError,
     SchemaChangedError,
+    StorageDroppedError,
     TableExistsError,
     WrongEngineError,
 )
@@ -42,10 +43,12 @@ from tilth.catalog.tables.names import (
     no_database,
     no_table,
     relation_of,
+    storage_of,
     uuid_of,
     views_on,
 )
 from tilth.model.part import Part
+from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.table import KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 
 NO_SECRETS: Mapping[str, str] = {}
@@ -104,13 +107,18 @@ class Tables:
         change(self._kv, self._clock, plan)
 
     def create(
-        self, relation: Relation, *, if_not_exists: bool = False, secrets: Mapping[str, str] = NO_SECRETS
+        self,
+        relation: Relation,
+        *,
+        if_not_exists: bool = False,
+        secrets: Mapping[str, str] = NO_SECRETS,
+        may_lack_storage: bool = False,
     ) -> Relation:
         """The new relation, or with `if_not_exists` the one that has the name. A uuid is given where there is none.
 
-        `secrets`: full texts of the settings that its definition has redacted. Raises DatabaseNotFoundError,
-        TableExistsError, ReservedNameError, and for a view without source or target TableNotFoundError or
-        WrongEngineError.
+        `secrets`: full texts of the settings that its definition has redacted; `may_lack_storage`: its storage may be
+        made later. Raises DatabaseNotFoundError, TableExistsError, ReservedNameError, StorageDroppedError, and for a
+        view without source or target TableNotFoundError or WrongEngineError.
         """
         check_not_system(relation.database)
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
@@ -124,6 +132,9 @@ class Tables:
                     return Plan(result=existing)
                 raise TableExistsError(table=full_name(new), hint="CREATE .. IF NOT EXISTS skips it")
             puts, preconditions = added_relation(view, new)
+            storage = storage_of(new)
+            if storage != DEFAULT_STORAGE and pack(Space.STORAGE, storage) not in puts and not may_lack_storage:
+                raise StorageDroppedError(storage=storage, table=full_name(new), hint="SHOW STORAGES lists them")
             kept, _, pinned = changed_secrets(view, new.uuid, secrets)
             return Plan(result=new, preconditions=[*preconditions, *pinned], puts={**puts, **kept})
 

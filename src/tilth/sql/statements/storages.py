@@ -98,7 +98,10 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
 
 @contextmanager
 def kept_storage(services: Services, name: str) -> Iterator[None]:
-    """While it is held, the storage is there and stays. Raises StorageNotFoundError."""
+    """While it is held, no statement of this process changes the storage; the catalog sees to those of others.
+
+    Raises StorageNotFoundError.
+    """
     with nullcontext() if name == DEFAULT_STORAGE else _one_at_a_time:
         services.root.named(name)
         yield
@@ -226,12 +229,11 @@ def _drop(services: Services, statement: DropStorage) -> Outcome:
     services.root.named(name)
     if name == DEFAULT_STORAGE:
         raise StorageInUseError("this storage is always there", storage=name)
-    users = [full_name(each) for each in _relations(services) if _storage_of(each) == name]
+    users = [full_name(each) for each in services.catalog.storages.drop(name)]
     if users:
         more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
         hint = "drop them; dropped tables count until they are forgotten, see system.dropped_tables"
         raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
-    services.catalog.storages.drop(name)
     _declare(services)
     return done(f"storage dropped: {name}; its files were not touched")
 
