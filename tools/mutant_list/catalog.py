@@ -113,6 +113,46 @@ CATALOG: tuple[Mutant, ...] = (
         tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),
     ),
     Mutant(
+        name="earlier-attempts-left",
+        breaks="what an attempt left that was lost on a cluster stays where a later attempt lands",
+        path="src/tilth/catalog/commit/work.py",
+        old="(self._may_retry or self._is_refused or is_retried)",
+        new="(self._may_retry or self._is_refused)",
+        tests=("tests/unit/catalog/test_work.py::test_a_later_attempt_says_that_an_earlier_one_may_have_left_files",),
+    ),
+    Mutant(
+        name="forgotten-work-keeps-its-files",
+        breaks="files of work stay for ever that another server has aborted and forgotten",
+        path="src/tilth/catalog/commit/work.py",
+        old="            return not self._may_have_landed\n",
+        new="            return False\n",
+        tests=(
+            "tests/unit/catalog/test_work.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
+        ),
+    ),
+    Mutant(
+        name="trimmed-commit-swept",
+        breaks="files of a commit whose answer was lost are removed when its record was trimmed",
+        path="src/tilth/catalog/commit/work.py",
+        old="            return not self._may_have_landed\n",
+        new="            return True\n",
+        tests=(
+            "tests/unit/catalog/test_work.py::"
+            "test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed",
+        ),
+    ),
+    Mutant(
+        name="sweep-of-what-landed",
+        breaks="a removal trusts whoever asks for it, not the record that says that the transaction has landed",
+        path="src/tilth/catalog/commit/tombstones.py",
+        old="if trace.is_running or (trace.finished is not None and trace.note is None):",
+        new="if trace.is_running:",
+        tests=(
+            "tests/unit/maintenance/test_late_files.py::"
+            "test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed",
+        ),
+    ),
+    Mutant(
         name="leftovers-without-a-note",
         breaks="files of failed tries stay for ever where the server dies between the commit and their removal",
         path="src/tilth/catalog/commit/work.py",

@@ -200,6 +200,33 @@ MAINTENANCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
+        name="late-files-stay",
+        breaks="what a task writes after its transaction was cleaned up stays for ever",
+        path="src/tilth/maintenance/work/ended.py",
+        old="            if txn.outputs and (found is None or runs != found.runs):",
+        new="            if found is not None and runs != found.runs:",
+        tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
+    ),
+    Mutant(
+        name="late-files-behind-a-hole",
+        breaks="a task that goes on behind the files that were removed leaves what it writes then",
+        path="src/tilth/maintenance/work/ended.py",
+        old="                now = replace(tombstone, runs=runs)\n                tombstones.put([now])\n",
+        new="                pass\n",
+        tests=("tests/unit/maintenance/test_late_files.py::test_files_behind_those_that_are_gone_are_found",),
+    ),
+    Mutant(
+        name="late-files-of-what-landed",
+        breaks="what an attempt writes after the commit of its transaction stays for ever",
+        path="src/tilth/catalog/commit/work.py",
+        old="            if unswept is not None and not unswept.may_write_on:",
+        new="            if unswept is not None:",
+        tests=(
+            "tests/unit/catalog/test_work.py::"
+            "test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands",
+        ),
+    ),
+    Mutant(
         name="failure-outlives-a-late-answer",
         breaks="a failure stands although the next try has landed, because its answer came late",
         path="src/tilth/maintenance/work/op.py",

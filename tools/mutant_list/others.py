@@ -6,6 +6,33 @@ from tools.mutant_list.mutant import Mutant
 
 OTHERS: tuple[Mutant, ...] = (
     Mutant(
+        name="repair-of-what-landed",
+        breaks="SYSTEM CHECK FILES REPAIR removes what a commit has named since the catalog was read",
+        path="src/tilth/verify/stored.py",
+        old="                if owner < 0 and self._may_go(each.row.txn, name)\n",
+        new="                if self._may_go(each.row.txn, name)\n",
+        tests=("tests/unit/sql/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",),
+    ),
+    Mutant(
+        name="landing-taken-for-an-orphan",
+        breaks="SYSTEM CHECK FILES takes a file for an orphan whose transaction landed while the store was listed",
+        path="src/tilth/verify/stored.py",
+        old="    if landed is not None and landed.commit_ts > settled_ts:",
+        new="    if landed is not None and landed.commit_ts > began_ts + (1 << 62):",
+        tests=("tests/unit/sql/test_check_files.py::test_a_file_that_lands_while_the_store_is_listed_is_no_orphan",),
+    ),
+    Mutant(
+        name="repair-of-a-young-transaction",
+        breaks="REPAIR removes a file by its own time alone, which is that of another clock",
+        path="src/tilth/verify/stored.py",
+        old="        newest_ms = max(row.modified_ms, milliseconds(row.txn))\n",
+        new="        newest_ms = row.modified_ms\n",
+        tests=(
+            "tests/unit/sql/test_check_files.py::"
+            "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
+        ),
+    ),
+    Mutant(
         name="late-begin",
         breaks="a consumer that was replaced begins, and its successor's round ends",
         path="src/tilth/ingest/service/consumers.py",

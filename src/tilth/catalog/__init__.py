@@ -15,6 +15,7 @@ from tilth.base.doors import door
 if TYPE_CHECKING:
     from tilth.catalog.catalog import Catalog, KnownFiles
     from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
+    from tilth.catalog.commit.tombstones import TxnTrace
     from tilth.catalog.commit.work import Sweep, Work, rebase
     from tilth.catalog.errors import (
         BadMergeError,
@@ -227,6 +228,7 @@ __all__ = [
     "TxnFinishedError",
     "TxnNotFoundError",
     "TxnRunningError",
+    "TxnTrace",
     "Unknown",
     "Unsubscribe",
     "Update",

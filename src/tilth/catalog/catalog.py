@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
@@ -39,6 +39,7 @@ from tilth.catalog.stats import CatalogStats, Counters
 from tilth.catalog.tables.mutations import Mutations
 from tilth.catalog.tables.secrets import SecretStore
 from tilth.catalog.tables.tables import Tables
+from tilth.model.delta import Delta
 from tilth.model.part import DataFile, Part
 from tilth.model.server import ServerRecord
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
@@ -142,6 +143,20 @@ class Catalog:
             dropped = (each.relation for each in self.tables.dropped())
             found = next((each for each in dropped if each.uuid == table), None)
         return found.settings.get(STORAGE_SETTING, DEFAULT_STORAGE) if isinstance(found, TableDef) else None
+
+    def stored_files(self, table: str) -> Iterator[tuple[Part | Delta, bool]]:
+        """Yield what has a file in the table's store, and whether the file may be removed at any time, as
+        `KnownFiles.leaving`: of one moment, and without all of them in memory.
+        """
+        with self._kv.view() as view:
+            for entry in read_all(view, codec.ENTRIES, Space.ENTRY, table):
+                if isinstance(entry, Part):
+                    yield entry, False
+            for item in read_all(view, codec.TRASH, Space.TRASH, table):
+                yield item.part, True
+            for space in (Space.DELTA, Space.ENDED_DELTA):
+                for delta in read_all(view, codec.DELTAS, space, table):
+                    yield delta, bool(delta.end_ts)
 
     def files_of(self, table: str) -> KnownFiles:
         """Return all files of a table that somebody may need."""

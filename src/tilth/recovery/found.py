@@ -1,7 +1,7 @@
 """Files below the roots of a node, as a listing shows them.
 
-Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: this is the
-only room that lists; nobody does while a node works.
+Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: nobody
+lists while a node works, but SYSTEM CHECK FILES (tilth.verify).
 """
 
 from __future__ import annotations
@@ -12,16 +12,25 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tilth.base.hybrid import pack
+from tilth.model.txn import read_file_name
 from tilth.recovery.journal import journal_folder
-from tilth.storage import FILTER_EXTENSION, MAP_EXTENSION, Folder, StoreRoot, data_folder, list_files, sidecar_name
+from tilth.storage import (
+    EXTENSIONS,
+    FILTER_EXTENSION,
+    MAP_EXTENSION,
+    Folder,
+    StoreRoot,
+    data_folder,
+    list_files,
+    sidecar_name,
+)
 
 #: `{uuid}/data/{name}`.
 _PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
-#: `{txn}-{task}.{attempt}-{n}.{extension}`.
-_NAME = re.compile(r"(\d{1,19})-(\d+)\.(\d+)-(\d+)\.(parquet|arrow|puffin|map|filter)")
 #: What nodes and workers write into a root to find it again, and to prove that they see the same.
 _MARKS = re.compile(r"(?:[^/]+/)?\.tilth|\.server-probe(?:-[^/]*)?|\.worker-probe-[^/]*")
 _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
+_EXTENSIONS = (*EXTENSIONS, *_SIDECARS)
 
 
 #: Clocks of machines are not so far apart.
@@ -61,7 +70,7 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
     found = FoundFiles({}, [])
     for root in roots:
         whole, journal = Folder(root), f"{journal_folder(root).path}/"
-        for path, size in list_files(whole):
+        for path, size, _ in list_files(whole):
             place = _PLACE.fullmatch(path)
             txn = None if place is None else txn_of(place[2])
             if place is not None and txn is not None and txn <= txn_max:
@@ -84,8 +93,10 @@ class WrittenBy(NamedTuple):
 
 def written_by(name: str) -> WrittenBy | None:
     """Return what wrote a file; None: its name is none of ours."""
-    found = _NAME.fullmatch(name)
-    return None if found is None else WrittenBy(*map(int, found.groups()[:4]))
+    found = read_file_name(name)
+    if found is None or found.extension not in _EXTENSIONS:
+        return None
+    return WrittenBy(found.txn, found.task, found.attempt, found.n)
 
 
 def txn_of(name: str) -> int | None:

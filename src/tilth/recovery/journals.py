@@ -47,8 +47,8 @@ def find_journals(roots: Sequence[StoreRoot]) -> list[FoundJournal]:
     for root in roots:
         folder = journal_folder(root)
         numbers: dict[int, set[int]] = {}
-        for name, _ in list_files(folder):
-            parsed = parse_journal_name(name)
+        for found_file in list_files(folder):
+            parsed = parse_journal_name(found_file.path)
             if parsed is not None:
                 numbers.setdefault(parsed[0], set()).add(parsed[1])
         found += [

@@ -38,6 +38,7 @@ from tilth.sql.grammar import (
     AlterTable,
     AlterWorker,
     BackupCatalog,
+    CheckFiles,
     CreateDatabase,
     CreateTable,
     CreateView,
@@ -492,7 +493,7 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return system.optimize(services, call, statement)
         case SwitchService():
             return system.switch_service(services, call, statement)
-        case RunService():
+        case RunService() | CheckFiles():
             return system.run_service(services, call, statement)
         case ResetConsumeOffset():
             return system.reset_offset(services, call, statement)

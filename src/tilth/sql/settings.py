@@ -137,6 +137,15 @@ class SessionSettings:
         "learns sooner that something hinders it.",
         unit="seconds",
     )
+    repair_files_older_than_seconds: float = session_setting(
+        "repair_files_older_than_seconds",
+        86_400.0,
+        within(parse_seconds, 60, words="1 minute and up"),
+        "SYSTEM CHECK FILES .. REPAIR removes an orphan when its file and the transaction in its name are older than "
+        "this. More: files whose transactions a failover of the catalog's database has lost can still be copied away. "
+        "Less: space is free sooner.",
+        unit="seconds",
+    )
     force_alter_conflict_check: bool = session_setting(
         "force_alter_conflict_check",
         True,

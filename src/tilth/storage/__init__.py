@@ -77,16 +77,20 @@ if TYPE_CHECKING:
         open_file,
         read_file,
         remove_files,
+        remove_listed,
         stamp_of,
     )
     from tilth.storage.store.local import sync_local_folder
     from tilth.storage.store.paths import (
+        EXTENSIONS,
         FILTER_EXTENSION,
         MAP_EXTENSION,
+        SIDECAR_EXTENSIONS,
         TableLayout,
         data_folder,
         file_name,
         layout_of,
+        part_of_sidecar,
         sidecar_name,
         table_folder,
         table_of,
@@ -124,6 +128,7 @@ if TYPE_CHECKING:
         defined_root,
         quorum_trouble,
     )
+    from tilth.storage.store.store import StoredFile
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
@@ -166,6 +171,7 @@ __all__ = [
     "CHANGE_DELETE",
     "CHANGE_SCHEMA_BASE",
     "CHANGE_UPDATE",
+    "EXTENSIONS",
     "FILTER_EXTENSION",
     "MAP_EXTENSION",
     "NODE_SETTINGS",
@@ -174,6 +180,7 @@ __all__ = [
     "OP_UPSERT",
     "PLACE_FILE",
     "REPLICAS_MAX",
+    "SIDECAR_EXTENSIONS",
     "TABLE_SETTINGS",
     "UPSERT_HERE_BYTES_MAX",
     "UPSERT_TRIES_MAX",
@@ -215,6 +222,7 @@ __all__ = [
     "StoreAwayError",
     "StoreLocationError",
     "StoreRoot",
+    "StoredFile",
     "TableLayout",
     "TableRoots",
     "UniqueKeyNullError",
@@ -275,6 +283,7 @@ __all__ = [
     "ordered_source",
     "parse_quorum",
     "parse_root",
+    "part_of_sidecar",
     "partition_id",
     "partition_ids",
     "place_text",
@@ -293,6 +302,7 @@ __all__ = [
     "remove_copies",
     "remove_data",
     "remove_files",
+    "remove_listed",
     "remove_row_map",
     "remove_scratch",
     "repeated_keys",

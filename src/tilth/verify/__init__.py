@@ -1,16 +1,23 @@
 """Verification: a table's ledgers, counts and files, compared with each other.
 
-Covers: SYSTEM VERIFY, a list of checks that hold or do not.
+Covers: SYSTEM VERIFY, a list of checks that hold or do not; SYSTEM CHECK FILES, the files of a store that nobody knows.
 Does not cover: mending; damage that queries and merges meet on their way (tilth.maintenance).
-Always holds: reads only; each check is reported, those that hold too; what merges and rounds do meanwhile is no fault.
+Always holds: reads only, but for orphans that CHECK FILES .. REPAIR removes; each check is reported, those that hold
+too; what merges and rounds do meanwhile is no fault.
 See also: docs/policies/consumers.md, docs/operate/recovery.md.
 """
 
 from tilth.verify.report import CheckResult, VerifyReport
+from tilth.verify.stored import TROUBLES, FileRow, FileState, StoredReport, check_stored
 from tilth.verify.table import verify
 
 __all__ = [
+    "TROUBLES",
     "CheckResult",
+    "FileRow",
+    "FileState",
+    "StoredReport",
     "VerifyReport",
+    "check_stored",
     "verify",
 ]

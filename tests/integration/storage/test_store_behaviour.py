@@ -16,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from tests.integration.storage.store_places import KINDS, Place, new_place
+from tilth.base.clock import SystemClock
 from tilth.model.delta import Delta, PartSource, WrittenDelta
 from tilth.model.part import DataFile, PartName, WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind
@@ -193,14 +194,16 @@ def test_a_table_goes_with_all_its_files_and_no_others(place: Place) -> None:
 def test_all_files_below_a_folder_are_listed_with_their_sizes(place: Place) -> None:
     # A storage with replicas is a place that was claimed, the other places are empty.
     before = list(place.store.files(""))
-    assert [path for path, _ in before] in ([], [PLACE_FILE])
+    assert [found.path for found in before] in ([], [PLACE_FILE])
     folders = [Folder(place.root, path) for path in ("", "a", "a/data", "ab")]
     for number, folder in enumerate(folders):
         make_folder(folder, fsync=False)
         place.store.put(folder.key("f"), b"x" * number)
     added = sorted(set(place.store.files("")) - set(before))
-    assert added == [("a/data/f", 2), ("a/f", 1), ("ab/f", 3), ("f", 0)]
-    assert sorted(list_files(folders[1])) == [("data/f", 2), ("f", 1)]
+    assert [found[:2] for found in added] == [("a/data/f", 2), ("a/f", 1), ("ab/f", 3), ("f", 0)]
+    now_ms = SystemClock().now_ms()
+    assert all(abs(now_ms - found.modified_ms) < 600_000 for found in added)
+    assert sorted(found[:2] for found in list_files(folders[1])) == [("data/f", 2), ("f", 1)]
     assert list(list_files(Folder(place.root, "b"))) == []
 
 

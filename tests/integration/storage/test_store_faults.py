@@ -25,6 +25,7 @@ from tilth.model.part import DataFile
 from tilth.storage import (
     FilesLeftError,
     clean_transaction,
+    count_left,
     drop_table_folder,
     read_part,
     remove_data,
@@ -213,6 +214,29 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
     # Of one that landed nothing is asked.
     clean_transaction(place.root, txn_of(3), keep={written[1]})
     assert (verbs(bucket), [name.rpartition("/")[2] for name in bucket.objects]) == ({"REMOVE": 1}, [written[1]])
+
+
+def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(bucket: FakeBucket, place: Place) -> None:
+    """A task that had written 20 files goes on with the next number."""
+
+    def write_late(*numbers: int) -> None:
+        for n in numbers:
+            place.store.put(place.folder.key(f"1-0.0-{n}.arrow"), b"x")
+
+    write_late(*range(20))
+    first = count_left(place.root, txn_of(1))
+    assert [(run.task, run.attempt, run.extension, run.files) for run in first.runs] == [(0, 0, "arrow", 32)]
+    first.remove()
+    write_late(20, 21)
+    verbs(bucket)
+    again = count_left(place.root, txn_of(1), runs=first.runs)
+    again.remove()
+    # As often as for the first time.
+    assert (verbs(bucket), bucket.objects, again.runs) == ({"HEAD": 24, "REMOVE": 1}, {}, first.runs)
+    write_late(*range(22, 40))
+    last = count_left(place.root, txn_of(1), runs=again.runs)
+    last.remove()
+    assert (bucket.objects, [run.files for run in last.runs]) == ({}, [48])
 
 
 def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:

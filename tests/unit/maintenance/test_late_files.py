@@ -137,8 +137,8 @@ def test_files_behind_those_that_are_gone_are_found(server: Server) -> None:
     server.tick()
     server.tick(GRACE_MS / 1000)
     assert server.files_of(str(work.id)) == []
-    for start in (3, 40):
-        write(server, work.id, *(f"0.0-{n}.parquet" for n in range(start, 40)))
+    for start, end in ((3, 40), (40, 60)):
+        write(server, work.id, *(f"0.0-{n}.parquet" for n in range(start, end)))
         pass_time(server, 300)
         assert server.files_of(str(work.id)) == []
 

@@ -6,6 +6,7 @@ import pytest
 
 from tilth.model.service import ServiceKind
 from tilth.sql.grammar import (
+    CheckFiles,
     ExplainGc,
     ExplainMerge,
     KillMode,
@@ -59,6 +60,8 @@ START, STOP, RESTART = SwitchVerb.START, SwitchVerb.STOP, SwitchVerb.RESTART
         ("SYSTEM STOP DELTAS `for`", SwitchService(verb=STOP, service=ServiceKind.DELTA, name=Name(None, "for"))),
         ("SYSTEM FLUSH t", RunService(verb=RunVerb.FLUSH, name=T)),
         ("SYSTEM VERIFY db.k", RunService(verb=RunVerb.VERIFY, name=K)),
+        ("SYSTEM CHECK FILES db.k", CheckFiles(name=K)),
+        ("system check files t repair", CheckFiles(name=T, is_repair=True)),
         (
             "SYSTEM GC t PARTITION ('eu', 1)",
             RunService(verb=RunVerb.GC, name=T, partition=PartitionValues(("eu", 1))),

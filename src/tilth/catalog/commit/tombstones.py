@@ -8,6 +8,7 @@ true; of a transaction that runs, or has landed without a note, no file may go.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
@@ -16,9 +17,31 @@ from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all
-from tilth.model.txn import Tombstone, TxnState
+from tilth.model.txn import Tombstone, Txn, TxnState, UnsweptTxn
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TxnTrace:
+    """Everything that the catalog has of one transaction."""
+
+    #: Running, or aborted a moment ago.
+    open: Txn | None
+    #: None: it has not landed, or did so more than a day ago.
+    finished: Txn | None
+    #: What its commit made true; None: no attempt of its tasks may have left files, or they are gone.
+    note: UnsweptTxn | Tombstone | None
+
+    @property
+    def is_running(self) -> bool:
+        return self.open is not None and self.open.state is TxnState.RUNNING
+
+    @property
+    def has_landed(self) -> bool:
+        if isinstance(self.note, UnsweptTxn) or self.finished is not None:
+            return True
+        return self.note is not None and bool(self.note.keep)
 
 
 class Tombstones:
@@ -44,21 +67,26 @@ class Tombstones:
         for gone in _batches(pack(Space.TOMBSTONE, txn_id) for txn_id in over):
             self._write(Plan(result=None, deletes=gone))
 
+    def trace(self, txn_id: int) -> TxnTrace:
+        """Return what is known of a transaction."""
+        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE)
+        running, finished, unswept, tombstone = (pack(space, txn_id) for space in spaces)
+        with self._kv.view([running, finished, unswept, tombstone]) as view:
+            landed = read(view, finished, codec.FINISHED_TXNS)
+            return TxnTrace(
+                read(view, running, codec.OPEN_TXNS),
+                None if landed is None else landed.txn,
+                read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES),
+            )
+
     def kept(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
         """Return the names that must stay where files of the transaction are removed, `keep` among them; None: nothing
         of it may go, for it runs, or has landed and nobody has noted which of its files are needed.
         """
-        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE)
-        running, finished, unswept, tombstone = (pack(space, txn_id) for space in spaces)
-        with self._kv.view([running, finished, unswept, tombstone]) as view:
-            txn = read(view, running, codec.OPEN_TXNS)
-            if txn is not None and txn.state is TxnState.RUNNING:
-                return None
-            has_landed = view.get(finished) is not None
-            note = read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES)
-        if note is None:
-            return None if has_landed else frozenset(keep)
-        return frozenset(keep).union(note.keep)
+        trace = self.trace(txn_id)
+        if trace.is_running or (trace.finished is not None and trace.note is None):
+            return None
+        return frozenset(keep) if trace.note is None else frozenset(keep).union(trace.note.keep)
 
     def _write(self, planned: Plan[None]) -> None:
         def plan(_: ReadView) -> Plan[None]:

@@ -90,7 +90,9 @@ class EndedTxns:
         """One round; one that fails stops no other."""
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
-        if self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS):
+        is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
+        # By a clock in doubt they would all be over at once.
+        if is_due and self._catalog.clock_check.removal_error() is None:
             self._guarded("sweep_late_files", 0, partial(self._look_at_tombstones, now_ms))
 
     # --- aborted ---

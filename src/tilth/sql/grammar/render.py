@@ -20,6 +20,7 @@ from tilth.sql.grammar.statements import (
     AlterOperation,
     AlterTable,
     BackupCatalog,
+    CheckFiles,
     ColumnSpec,
     CreateDatabase,
     CreateTable,
@@ -189,6 +190,7 @@ _Short = (
     | DrillFailover
     | ShowProcesses
     | RunService
+    | CheckFiles
     | ExplainMerge
     | ExplainGc
 )
@@ -253,6 +255,8 @@ def _short(statement: _Short) -> str:
             return "SHOW PROCESSLIST"
         case RunService(verb=verb, name=name, partition=partition, is_forced=is_forced):
             return f"SYSTEM {'FORCE ' if is_forced else ''}{verb} {_name(name)}{_partition_clause(partition)}"
+        case CheckFiles(name=name, is_repair=is_repair):
+            return f"SYSTEM CHECK FILES {_name(name)}{' REPAIR' if is_repair else ''}"
         case ExplainMerge(name=name, policy=policy):
             return f"EXPLAIN MERGE {_name(name)}{f' POLICY {quoted_name(policy)}' if policy else ''}"
         case ExplainGc(name=name):

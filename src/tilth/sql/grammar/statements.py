@@ -476,6 +476,15 @@ class RunService:
     is_forced: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFiles:
+    """SYSTEM CHECK FILES: the files of a table's store against the catalog."""
+
+    name: Name
+    #: Whether old orphans are removed.
+    is_repair: bool = False
+
+
 class OffsetKeyword(IntEnum):
     """The places of a topic that have a name; the numbers are ByConity's and librdkafka's."""
 
@@ -574,6 +583,7 @@ Statement = (
     | ShowProcesses
     | SwitchService
     | RunService
+    | CheckFiles
     | ResetConsumeOffset
     | ExplainMerge
     | ExplainGc

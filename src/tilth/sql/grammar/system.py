@@ -14,6 +14,7 @@ from tilth.sql.grammar.errors import SqlSyntaxError
 from tilth.sql.grammar.literals import parse_partition, take_settings
 from tilth.sql.grammar.phrases import parse_name, parse_table_name, skip_on_cluster
 from tilth.sql.grammar.statements import (
+    CheckFiles,
     KillMode,
     KillMutation,
     KillQuery,
@@ -107,13 +108,16 @@ def parse_system(cursor: Cursor) -> Statement:
     for word, hint in _SYSTEM_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"SYSTEM {word} is not supported", hint=hint)
-    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "SCRUB", "GC", "FORCE")
+    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "SCRUB", "CHECK", "GC", "FORCE")
     if verb == "RESET":
         cursor.expect("CONSUME", "OFFSET")
         return _reset(cursor)
     if verb == "FORCE":
         cursor.expect("GC")
         return _run(cursor, RunVerb.GC, is_forced=True)
+    if verb == "CHECK":
+        cursor.expect("FILES")
+        return CheckFiles(name=parse_name(cursor), is_repair=cursor.take("REPAIR"))
     if verb in tuple(RunVerb):
         return _run(cursor, RunVerb(verb))
     return _switch(cursor, SwitchVerb(verb))

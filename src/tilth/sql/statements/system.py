@@ -20,6 +20,7 @@ from tilth.sql.context.audit import audited
 from tilth.sql.context.names import kafka_of, relation_of, table_of, wrong_kind
 from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
+    CheckFiles,
     OptimizeTable,
     ResetConsumeOffset,
     ResetToMark,
@@ -32,6 +33,7 @@ from tilth.sql.grammar import (
 )
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.alter.alter_partitions import partition_named
+from tilth.sql.statements.check_files import check_files
 from tilth.verify import verify
 
 _SPELLED = {
@@ -113,7 +115,9 @@ def _switched(services: Services, call: Call, statement: SwitchService, what: st
     return table_of(services, call, statement.name, what=what)
 
 
-def run_service(services: Services, call: Call, statement: RunService) -> Outcome:
+def run_service(services: Services, call: Call, statement: RunService | CheckFiles) -> Outcome:
+    if isinstance(statement, CheckFiles):
+        return check_files(services, call, statement)
     match statement.verb:
         case RunVerb.FLUSH:
             return _flush(services, call, statement)

@@ -27,7 +27,7 @@ from tilth.storage.errors import (
     StoreAwayError,
 )
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import FileSizeError, NewFile, Store
+from tilth.storage.store.store import FileSizeError, NewFile, Store, StoredFile
 from tilth.storage.store.stores import store_of
 
 T = TypeVar("T")
@@ -147,11 +147,17 @@ def remove_files(folder: Folder, names: Sequence[str]) -> None:
     store_of(folder.root).remove([folder.key(name) for name in names]).check()
 
 
-def list_files(folder: Folder) -> Iterator[tuple[str, int]]:
-    """Yield the path below the folder and the size of each file in it. Nobody who answers a statement needs this."""
+def list_files(folder: Folder) -> Iterator[StoredFile]:
+    """Yield each file in the folder, by its path below it. No query and no write needs this."""
     above = f"{folder.path}/" if folder.path else ""
-    for path, size in store_of(folder.root).files(folder.path):
-        yield path.removeprefix(above), size
+    for found in store_of(folder.root).files(folder.path):
+        yield found._replace(path=found.path.removeprefix(above))
+
+
+def remove_listed(folder: Folder, paths: Sequence[str]) -> dict[str, TilthError | OSError]:
+    """Remove files by their paths below the folder; return why some may be there still."""
+    keys = {folder.key(path): path for path in paths}
+    return {keys[key]: error for key, error in store_of(folder.root).remove(list(keys)).failed.items()}
 
 
 def read_file(folder: Folder, name: str) -> pa.Buffer:

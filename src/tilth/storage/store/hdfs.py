@@ -17,10 +17,9 @@ import re
 import threading
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -29,7 +28,7 @@ from hdfs_native import AsyncClient, AsyncFileReader, AsyncFileWriter, FileStatu
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
 from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream, spans
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
@@ -38,6 +37,8 @@ WRITE_TRIES_MAX = 2
 ASKING_MAX = 16
 #: Files that are ended at a time: the client takes half a second for each.
 ENDING_MAX = 16
+#: Files of a folder that one question lists.
+LISTED_AT_ONCE = 1000
 _FOLDER_MODE = 0o755
 
 #: What the NameNode says of a file that the same client has begun.
@@ -185,24 +186,35 @@ class HdfsStore:
         except (FileNotFoundError, StoreAwayError):
             return False
 
-    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+    def files(self, folder: str) -> Iterator[StoredFile]:
         above = self._place("").rstrip("/") + "/"
-
-        async def all_of(client: AsyncClient, place: str) -> list[FileStatus]:
-            return [found async for found in client.list_status(place)]
-
         waiting = [self._place(folder)]
         while waiting:
-            place = waiting.pop()
-            try:
-                found = self._ask(folder, partial(all_of, place=place))
-            except FileNotFoundError:
-                continue
-            for each in found:
+            for each in self._children(folder, waiting.pop()):
                 if each.isdir:
                     waiting.append(each.path)
                 else:
-                    yield each.path.removeprefix(above), each.length
+                    yield StoredFile(each.path.removeprefix(above), each.length, each.modification_time)
+
+    def _children(self, folder: str, place: str) -> Iterator[FileStatus]:
+        """Yield what is in a folder, with a question for so many at a time; nothing where there is none."""
+        left: AsyncIterator[FileStatus] | None = None
+
+        async def some(client: AsyncClient) -> list[FileStatus]:
+            nonlocal left
+            left = left or aiter(client.list_status(place))
+            found: list[FileStatus] = []
+            async for each in left:
+                found.append(each)
+                if len(found) == LISTED_AT_ONCE:
+                    break
+            return found
+
+        try:
+            while found := self._ask(folder, some):
+                yield from found
+        except FileNotFoundError:
+            return
 
     def remove_folder(self, folder: str) -> None:
         self._remove(folder, is_folder=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tilth.model.part import DataFile
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
 
 _READ_BYTES = 1 << 20
 #: Folders that a process remembers to have waited for.
@@ -109,13 +109,18 @@ class LocalStore:
     def has_folder(self, folder: str) -> bool:
         return os.path.isdir(self._path(folder))
 
-    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+    def files(self, folder: str) -> Iterator[StoredFile]:
         place = self._path(folder)
         for above, _, names in os.walk(place, onerror=_unless_missing):
             for name in names:
                 whole = os.path.join(above, name)
-                # Of a link its own size: a store has none.
-                yield os.path.relpath(whole, self._folder), os.lstat(whole).st_size
+                try:
+                    # Of a link its own size: a store has none.
+                    status = os.lstat(whole)
+                except FileNotFoundError:
+                    # It was removed since the folder was read.
+                    continue
+                yield StoredFile(os.path.relpath(whole, self._folder), status.st_size, status.st_mtime_ns // 1_000_000)
 
     def remove_folder(self, folder: str) -> None:
         removal = Removal()

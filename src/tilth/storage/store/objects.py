@@ -28,7 +28,7 @@ from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store.buckets import ObjectTimes, open_bucket
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal
+from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
 from tilth.storage.store.streams import (
     HELD_BYTES_MAX,
     READ_BYTES_MAX,
@@ -167,14 +167,16 @@ class ObjectStore:
             return True
         return True
 
-    def files(self, folder: str) -> Iterator[tuple[str, int]]:
+    def files(self, folder: str) -> Iterator[StoredFile]:
         with self._asking(folder):
             for chunk in obstore.list(self._bucket, f"{folder}/" if folder else None):
-                yield from ((found["path"], found["size"]) for found in chunk)
+                for found in chunk:
+                    modified_ms = int(found["last_modified"].timestamp() * 1000)
+                    yield StoredFile(found["path"], found["size"], modified_ms)
 
     def remove_folder(self, folder: str) -> None:
         removal = Removal()
-        paths = (path for path, _ in self.files(folder))
+        paths = (found.path for found in self.files(folder))
         while chunk := list(islice(paths, REMOVE_NAMES_MAX["s3"])):
             removal.failed |= self.remove(chunk).failed
             if not all(isinstance(error, StoreRefusedError) for error in removal.failed.values()):

@@ -93,6 +93,12 @@ def sidecar_name(file: str, extension: str) -> str:
     return f"{stem}.{extension}"
 
 
+def part_of_sidecar(name: str) -> str | None:
+    """Return the name of the part's file beside which a file lies; None: it lies beside none."""
+    stem, _, extension = name.rpartition(".")
+    return f"{stem}.{PART_EXTENSION}" if extension in SIDECAR_EXTENSIONS else None
+
+
 def beside(name: str) -> list[str]:
     """Return the names of what may lie beside a file."""
     if not name.endswith(f".{PART_EXTENSION}"):

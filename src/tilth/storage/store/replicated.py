@@ -28,7 +28,7 @@ from tilth.storage.store.read_on import ReadOn, weight
 from tilth.storage.store.replica import Replica, asked, replicas_of, waited
 from tilth.storage.store.replica_health import trouble_of
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import AskCopy, FileSizeError, NewFile, Removal, Store
+from tilth.storage.store.store import AskCopy, FileSizeError, NewFile, Removal, Store, StoredFile
 from tilth.storage.store.streams import Stream
 
 #: Files that are removed by one step, or as many as one request of the replica's removes; a removal in which no step
@@ -139,9 +139,11 @@ class ReplicatedStore:
         answers = self._answers(lambda store: store.has_folder(folder))
         return len(answers) == len(self._replicas) and any(answers)
 
-    def files(self, folder: str) -> Iterator[tuple[str, int]]:
-        found: dict[str, int] = {}
-        answers = self._answers(lambda store: dict(store.files(folder)), seconds=LISTING_SECONDS)
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        found: dict[str, StoredFile] = {}
+        answers = self._answers(
+            lambda store: {each.path: each for each in store.files(folder)}, seconds=LISTING_SECONDS
+        )
         if not answers:
             raise self._away(folder)
         for each in reversed(answers):
@@ -149,7 +151,7 @@ class ReplicatedStore:
         signs = (path for path in found if posixpath.basename(path) == PLACE_FILE and "/" in path)
         for sign in list(signs):
             found.pop(sign)
-        yield from found.items()
+        yield from found.values()
 
     def remove_folder(self, folder: str) -> None:
         errors = []

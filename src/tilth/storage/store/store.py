@@ -3,7 +3,7 @@
 Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
 what the bytes mean.
 Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder,
-and to make a catalog of the files alone.
+to make a catalog of the files alone, and to compare a table's files with the catalog.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError that says so.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -29,6 +29,16 @@ class FileSizeError(Exception):
         super().__init__(size)
         #: As it is now.
         self.size = size
+
+
+class StoredFile(NamedTuple):
+    """A file as a listing shows it."""
+
+    #: Below the root.
+    path: str
+    size: int
+    #: When it was written, by the store's clock.
+    modified_ms: int
 
 
 @dataclass(slots=True)
@@ -175,8 +185,8 @@ class Store(Protocol):
         """Return whether the folder is there: with it, a missing file is lost; without it, the store is away."""
         ...
 
-    def files(self, folder: str) -> Iterator[tuple[str, int]]:
-        """Yield the path and the size of each file below a folder; nothing where there is nothing."""
+    def files(self, folder: str) -> Iterator[StoredFile]:
+        """Yield each file below a folder; nothing where there is nothing."""
         ...
 
     def remove_folder(self, folder: str) -> None:
