@@ -195,7 +195,8 @@ class WarehouseSettings:
         "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, as "
         "in a long garbage collection, after four times as long. So is one whose task slots are held by cancelled "
         "tasks that do not end, as in a regular expression that backtracks; where they hold half of the slots, after "
-        "twice as long. Shorter: statements wait less for a hung JVM. Longer: a slow machine restarts a JVM that would "
+        "twice as long, and on a crowded machine, where they get little of the processor, after four times as long. "
+        "Shorter: statements wait less for a hung JVM. Longer: a slow machine restarts a JVM that would "
         "have answered less often.",
         unit="seconds",
     )

@@ -21,6 +21,7 @@ class FakeSpark:
         #: Calls under way, one for each thread.
         self.calls: set[str] = set()
         self.failing_starts = 0
+        self.killed_why: list[str] = []
         self._is_alive = True
         self.answers = threading.Event()
         self.answers.set()
@@ -52,8 +53,9 @@ class FakeSpark:
         if outage is not None:
             self.told.append(str(outage))
 
-    def kill(self) -> None:
+    def kill(self, reason: str) -> None:
         self.kills += 1
+        self.killed_why.append(reason)
         self.die()
 
     def die(self) -> None:
@@ -101,7 +103,8 @@ def test_a_jvm_that_hangs_is_killed_once_and_people_are_told_before() -> None:
     watched(spark, ManualClock(), 14)
     assert (spark.kills, spark.starts, spark.outage) == (1, 1, None)
     assert "the JVM does not go on: it has not answered a call for 5 s" in spark.told[0]
-    assert "killed because it hung: it has not answered a call for 10 s; its process is stopped" in spark.told[-1]
+    why = "the JVM was killed because it hung: it has not answered a call for 10 s; its process is stopped"
+    assert (why in spark.told[-1], spark.killed_why) == (True, [why])
     # One outage has one beginning: that of the silence.
     assert len({each.partition(": ")[0] for each in spark.told}) == 1
 

@@ -318,9 +318,13 @@ class DyingSession(FakeSession):
     """Its JVM ends while a task runs."""
 
     is_gone = False
+    why_ended = "the JVM was ended by SIGTERM"
 
     def is_alive(self) -> bool:
         return not self.is_gone
+
+    def exit_reason(self) -> str:
+        return "the JVM was ended by SIGKILL"
 
 
 @pytest.mark.parametrize(
@@ -344,6 +348,7 @@ def test_what_fails_because_its_jvm_has_ended_is_told_as_that(error: Exception, 
     worker.assign(spec("a", TaskKind.QUERY))
     assert reports.told.wait(5)
     assert type(reports.failures["a"]) is expected
+    assert ("ended by SIGKILL" in str(reports.failures["a"])) is (expected is SparkRestartingError)
 
 
 def test_an_error_of_a_living_jvm_stays_what_it_is() -> None:

@@ -97,8 +97,9 @@ class Beat:
     has_ended: bool
     #: Every task slot is taken.
     is_full: bool
-    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel.
+    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel; and how many these are.
     stuck_share: float = 0.0
+    stuck_tasks: int = 0
 
 
 class WorkerSession:
@@ -121,6 +122,10 @@ class WorkerSession:
         # Any: a handle of the JVM.
         self._user: Any = None
         self._outage: Outage | None = None
+        #: Why this process has killed the JVM; empty: it has not.
+        self._why_killed = ""
+        #: Why the JVM before has ended; empty: none has.
+        self._why_ended = ""
         self._is_ending = False
         self._class_data = class_data or ClassData()
         self._beginning: Future[None] | None = None
@@ -186,8 +191,8 @@ class WorkerSession:
         return self._settings
 
     def is_alive(self) -> bool:
-        """False once the JVM has gone without being asked to."""
-        return self._session is not None and self._jvm_process.poll() is None
+        """False once the JVM has gone without being asked to, or was killed: its process may take a while to end."""
+        return self._session is not None and not self._why_killed and self._jvm_process.poll() is None
 
     @property
     def run(self) -> int:
@@ -203,16 +208,25 @@ class WorkerSession:
         """Set the outage that users see of the JVM, until the next call."""
         self._outage = outage
 
+    @property
+    def why_ended(self) -> str:
+        """Why the JVM before the present one has ended; empty: none has."""
+        return self._why_ended
+
     def exit_reason(self) -> str:
+        """Return why the JVM has ended: the cause, where this process has killed it, and not the signal."""
+        if self._why_killed:
+            return self._why_killed
         code = None if self._jvm_process is None else self._jvm_process.returncode
         if code is not None and code < 0:
             with suppress(ValueError):
                 return f"the JVM was ended by {signal.Signals(-code).name}"
         return f"the JVM ended with exit code {code}"
 
-    def kill(self) -> None:
-        """End the JVM at once; stopped processes too. Calls that wait for it fail."""
-        _log.error("jvm_killed", pid=self.jvm_pid, reason=self._outage)
+    def kill(self, reason: str) -> None:
+        """End the JVM at once; stopped processes too. Calls that wait for it fail. The first reason stays."""
+        self._why_killed = self._why_killed or reason
+        _log.error("jvm_killed", pid=self.jvm_pid, reason=reason)
         self._jvm_process.kill()
 
     def keep_ended(self) -> None:
@@ -221,14 +235,16 @@ class WorkerSession:
 
     def kill_if_alive(self) -> None:
         if self.is_alive():
-            self.kill()
+            self.kill("the JVM was killed because its process ends")
 
     def restart_if_gone(self) -> bool:
         """Start Spark anew after the JVM has died; True if it had to. Raises what a start raises."""
         with _process_lock:
             if _owner is not self or self.is_alive() or self._is_ending:
                 return False
-            _log.error("spark_gone", reason=self.exit_reason(), log=self._log_folder)
+            if self._session is not None:
+                self._why_ended = self.exit_reason()
+            _log.error("spark_gone", reason=self._why_ended, log=self._log_folder)
             self._end()
             self._launch()
             return True
@@ -243,8 +259,13 @@ class WorkerSession:
         jobs = tracker.getActiveJobIds()
         wanted = sum(store.job(jobs[index]).numActiveTasks() for index in range(len(jobs)))
         slots = int(spark.defaultParallelism()) if is_cluster(self._settings.master) else self._slots
-        stuck_share = min(1.0, max(0, running - wanted) / slots)
-        return Beat(has_ended=bool(spark.isStopped()), is_full=running >= slots, stuck_share=stuck_share)
+        stuck = max(0, running - wanted)
+        return Beat(
+            has_ended=bool(spark.isStopped()),
+            is_full=running >= slots,
+            stuck_share=min(1.0, stuck / slots),
+            stuck_tasks=stuck,
+        )
 
     def run_small_job(self) -> bool:
         """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""
@@ -403,7 +424,7 @@ class WorkerSession:
                 remove_refused_functions(context)
                 register_functions(context)
                 self._user = user_of_thread(context)
-                self._session = SparkSession(context)
+                self._session, self._why_killed = SparkSession(context), ""
                 if is_cluster(self._settings.master):
                     self.cores = max(1, int(conf.get("spark.cores.max", str(self.cores)) or 1))
                     check_executors(self._session)

@@ -104,8 +104,9 @@ class Heartbeat:
         since_ms = self._clock.now_ms() - int(self._pulse.late_seconds * 1000) if outage is None else outage.since_ms
         self._session.note_outage(Outage(reason=f"the JVM does not go on: {self._pulse.why}", since_ms=since_ms))
         if verdict is PulseVerdict.HUNG:
-            self._session.kill()
-            self._restart(f"the JVM was killed because it hung: {self._pulse.why}")
+            reason = f"the JVM was killed because it hung: {self._pulse.why}"
+            self._session.kill(reason)
+            self._restart(reason)
 
     def _look(self, seconds: float) -> PulseVerdict:
         """Take the answers, ask anew, and count the time."""
@@ -135,6 +136,7 @@ class Heartbeat:
             is_stopped=is_stopped,
             is_full=self._beat.is_full,
             stuck_share=self._beat.stuck_share,
+            stuck_tasks=self._beat.stuck_tasks,
         )
         return self._pulse.looked(look)
 

@@ -11,7 +11,10 @@ Two questions are asked: a call, which any thread of the JVM answers, and a job,
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
 long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
 time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
-that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold.
+that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. Where the
+JVM computes, and these tasks get less than `STARVED_SHARE` of a core each, they are on their way on a crowded machine,
+and are given `BUSY_FACTOR` times as long. Time in which a call waits counts as silence, and as stuck only when its
+answer says so.
 
 Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stalls.py).
 """
@@ -28,6 +31,9 @@ CALLS_PER_JOB = 6
 #: Share of one core: a JVM that uses more between two observations is busy. On a crowded machine one that works
 #: gets little more; one that hangs uses less.
 BUSY_SHARE = 0.05
+#: Share of one core: cancelled tasks that get less each are short of the processor; one that nothing interrupts has a
+#: whole core of a quiet machine.
+STARVED_SHARE = 0.5
 #: Greatest time that counts between two observations: this process was stopped itself, or its machine slept.
 STEP_SECONDS_MAX = 3.0
 
@@ -57,17 +63,27 @@ class PulseReading:
     is_stopped: bool = False
     #: Every task slot of Spark was taken when it answered last.
     is_full: bool = False
-    #: The share of them that tasks of ended jobs held then.
+    #: The share of them that tasks of ended jobs held then, and how many these were.
     stuck_share: float = 0.0
+    stuck_tasks: int = 0
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A question that was not answered yet."""
+    """A question that was not answered yet, or cancelled tasks that have not ended yet."""
 
     seconds: float = 0.0
     #: Of these, those that nothing excuses.
     idle_seconds: float = 0.0
+
+    def count(self, step: float, *, is_excused: bool) -> None:
+        self.seconds += step
+        if not is_excused:
+            self.idle_seconds += step
+
+    def add(self, other: _Waiting) -> None:
+        self.seconds += other.seconds
+        self.idle_seconds += other.idle_seconds
 
 
 class Pulse:
@@ -81,7 +97,9 @@ class Pulse:
         self._since_call = interval_seconds
         self._calls = 0
         #: For how long cancelled tasks have held slots, by the share of the slots.
-        self._stuck_seconds = 0.0
+        self._stuck = _Waiting()
+        #: The same since a call was asked that is not answered yet: the answer may say that they have ended.
+        self._maybe_stuck = _Waiting()
         self._hung_why = ""
 
     def due(self) -> list[Question]:
@@ -110,18 +128,18 @@ class Pulse:
         is_busy = not look.is_stopped and look.cpu_seconds >= BUSY_SHARE * step
         call, job = self._waiting.get(Question.CALL), self._waiting.get(Question.JOB)
         if call is not None:
-            self._count(call, step, is_excused=is_busy)
+            call.count(step, is_excused=is_busy)
             if self._is_over(call):
                 self._hung_why = f"it has not answered a call for {call.seconds:.0f} s" + (
                     "; its process is stopped" if look.is_stopped else ""
                 )
         elif job is not None and not look.is_full:
             # While calls are not answered the job says nothing more.
-            self._count(job, step, is_excused=is_busy)
+            job.count(step, is_excused=is_busy)
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
-        self._stuck_seconds = self._stuck_seconds + step * look.stuck_share if look.stuck_share else 0.0
-        if self._stuck_seconds >= self._hang:
+        self._count_stuck(look, step, is_busy=is_busy)
+        if self._is_over(self._stuck):
             self._hung_why = self._why_stuck
         if self._hung_why:
             return PulseVerdict.HUNG
@@ -130,13 +148,13 @@ class Pulse:
     @property
     def late_seconds(self) -> float:
         """Seconds for which the oldest question has been waiting, or cancelled tasks have held slots."""
-        return max(self._silent_seconds, self._stuck_seconds)
+        return max(self._silent_seconds, self._stuck.seconds)
 
     @property
     def why(self) -> str:
         if self._hung_why:
             return self._hung_why
-        if self._stuck_seconds > self._silent_seconds:
+        if self._stuck.seconds > self._silent_seconds:
             return self._why_stuck
         what = "a call" if Question.CALL in self._waiting else "a job of one task"
         return f"it has not answered {what} for {self._silent_seconds:.0f} s"
@@ -147,12 +165,17 @@ class Pulse:
 
     @property
     def _why_stuck(self) -> str:
-        return f"cancelled tasks that do not end have held its task slots for {self._stuck_seconds:.0f} s"
+        return f"cancelled tasks that do not end have held its task slots for {self._stuck.seconds:.0f} s"
 
-    def _count(self, waiting: _Waiting, step: float, *, is_excused: bool) -> None:
-        waiting.seconds += step
-        if not is_excused:
-            waiting.idle_seconds += step
+    def _count_stuck(self, look: PulseReading, step: float, *, is_busy: bool) -> None:
+        if not look.stuck_share:
+            self._stuck, self._maybe_stuck = _Waiting(), _Waiting()
+            return
+        is_starved = is_busy and look.cpu_seconds < STARVED_SHARE * step * look.stuck_tasks
+        self._maybe_stuck.count(step * look.stuck_share, is_excused=is_starved)
+        if Question.CALL not in self._waiting:
+            self._stuck.add(self._maybe_stuck)
+            self._maybe_stuck = _Waiting()
 
     def _is_over(self, waiting: _Waiting) -> bool:
         return waiting.idle_seconds >= self._hang or waiting.seconds >= BUSY_FACTOR * self._hang

@@ -222,12 +222,18 @@ class EmbeddedWorker:
             return error
         if not self._is_lost(task, error):
             return full_error(error, folder=self._session.folder) or error
-        outage = self._session.outage
-        reason = "the JVM that it ran in has ended" if outage is None else outage.reason
         hint = "retry the statement: Spark is started again by itself"
         return SparkRestartingError(
-            "Spark ended while the task ran; nothing was applied", task=spec.id, reason=reason, hint=hint
+            "Spark ended while the task ran; nothing was applied", task=spec.id, reason=self._why_lost(task), hint=hint
         )
+
+    def _why_lost(self, task: _Running) -> str:
+        """Return why the task's JVM has ended, whether it has been started again meanwhile or not."""
+        outage = self._session.outage
+        if outage is not None:
+            return outage.reason
+        is_another = task.run != self._session.run
+        return self._session.why_ended if is_another else self._session.exit_reason()
 
     def _is_lost(self, task: _Running, error: BaseException) -> bool:
         """True when the JVM of the task has ended; of one that is ending now, a moment later."""
