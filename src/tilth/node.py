@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -21,18 +20,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
+from tilth.base.bounded_calls import BoundedCalls
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
-from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
-from tilth.base.units import KIB
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
+from tilth.health import HEALTH_SECONDS_MAX, check_room, known_states, state_of
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -100,8 +99,6 @@ from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 WORKER = "embedded"
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
-#: Written to see whether there is room.
-PROBE_BYTES = 64 * KIB
 #: Services that fail, in one answer.
 FAILED_SHOWN_MAX = 20
 #: After a first query, or a start of Python workers, that failed.
@@ -133,6 +130,7 @@ class Node:
         self._session = session or begin_spark(self._folder, given)
         self._parts = ExitStack()
         self._parts.callback(self._session.stop)
+        self._states = BoundedCalls[dict[str, str]](self._clock, seconds_max=HEALTH_SECONDS_MAX)
         self._is_ready = threading.Event()
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
@@ -186,25 +184,41 @@ class Node:
 
     def health(self) -> Health:
         """The components, and the warehouses that have no worker."""
-        empty = [each.name for each in self._dispatcher.warehouses() if not each.workers]
-        components = self._components()
-        components |= {f"warehouse {name}": "it has no worker: start one with `tilth worker`" for name in empty}
-        return self._health(components)
+        return self._health(self._components({"warehouses": self._empty_warehouses}))
 
-    def _components(self) -> dict[str, str]:
-        components = {"disk": _state(lambda: _check_room(self._folder))}
-        components["catalog"] = _state(lambda: self.catalog.tables.databases())
-        components["clock"] = str(self.catalog.clock_check.removal_error() or "ok")
+    def _empty_warehouses(self) -> dict[str, str]:
+        empty = [each.name for each in self._dispatcher.warehouses() if not each.workers]
+        return {f"warehouse {name}": "it has no worker: start one with `tilth worker`" for name in empty}
+
+    def _components(self, further: Mapping[str, Callable[[], dict[str, str]]] | None = None) -> dict[str, str]:
+        """Return the states of all components within a second, whatever hangs: what does not answer says since when."""
+        components = {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
         if self._member.trouble:
             components["membership"] = self._member.trouble
-        components["spark"] = _state(self._check_spark)
-        for name, state in self._roots.states().items():
-            component = "tables folder" if name == DEFAULT_STORAGE else f"storage {name}"
-            components[component] = state.trouble or "ok"
+        return components | known_states(
+            self._states,
+            {
+                "disk": lambda: {"disk": state_of(lambda: check_room(self._folder))},
+                "catalog": lambda: {"catalog": state_of(lambda: self.catalog.tables.databases())},
+                "spark": lambda: {"spark": state_of(self._check_spark)},
+                "tables folder": lambda: {"tables folder": state_of(self._check_tables_folder)},
+                "storages": self._storages,
+            }
+            | dict(further or {}),
+        )
+
+    def _check_tables_folder(self) -> None:
+        """The node's own disk is asked for more than an answer."""
         if self._roots.default.is_local:
-            # The node's own disk is asked for more than an answer.
-            components["tables folder"] = _state(lambda: check_writable(Path(self._roots.default.uri)))
-        return components
+            check_writable(Path(self._roots.default.uri))
+
+    def _storages(self) -> dict[str, str]:
+        is_checked = self._roots.default.is_local
+        return {
+            "tables folder" if name == DEFAULT_STORAGE else f"storage {name}": state.trouble or "ok"
+            for name, state in self._roots.states().items()
+            if not (is_checked and name == DEFAULT_STORAGE)
+        }
 
     def ready(self) -> Health:
         """The components, and whether statements work: Spark has run a first query since the node started."""
@@ -213,7 +227,12 @@ class Node:
         return self._health(components)
 
     def failed_services(self) -> dict[str, str]:
-        """Background services that fail, and why; of many, some and how many more there are."""
+        """Background services that fail, and why; of many, some and how many more there are. Returns within a second,
+        whatever hangs.
+        """
+        return known_states(self._states, {"services": self._failed_services})
+
+    def _failed_services(self) -> dict[str, str]:
         failed = [each for each in self._services() if each.state == "failed"]
         shown = {f"{each.service} of {each.database}.{each.table}": each.reason for each in failed[:FAILED_SHOWN_MAX]}
         if len(failed) > FAILED_SHOWN_MAX:
@@ -463,6 +482,7 @@ class Node:
         )
         self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
         self._metrics = Metrics(
+            self._clock,
             MetricSources(
                 catalog=self.catalog.stats,
                 warehouse=self._dispatcher.stats,
@@ -471,7 +491,7 @@ class Node:
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
                 inserts=self.engine.insert_stats,
-            )
+            ),
         )
         runners: dict[TaskKind, Runner] = {
             TaskKind.QUERY: QueryRunner(self.engine.snapshots, check_view),
@@ -561,19 +581,6 @@ def move_secrets(catalog: Catalog) -> None:
         catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
 
 
-def _check_room(folder: Path) -> None:
-    """Raises StoreFullError when there is no room for the next commit; quotas show only in a write."""
-    if free_bytes(str(folder)) < ROOM_BYTES_MIN:
-        raise store_full(str(folder))
-    try:
-        with tempfile.TemporaryFile(dir=folder / "tables") as probe:
-            probe.write(bytes(PROBE_BYTES))
-    except OSError as error:
-        full = full_error(error, folder=str(folder))
-        if full is not None:
-            raise full from error
-
-
 def _known(ask: Callable[[], list[T]]) -> list[T]:
     """Return what services say of themselves; nothing while the catalog is away, which health says."""
     try:
@@ -581,11 +588,3 @@ def _known(ask: Callable[[], list[T]]) -> list[T]:
     except UnavailableError as error:
         _log.debug("services_not_asked", reason=error)
         return []
-
-
-def _state(look: Callable[[], object]) -> str:
-    try:
-        look()
-    except TilthError as error:
-        return str(error)
-    return "ok"

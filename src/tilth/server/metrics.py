@@ -1,8 +1,9 @@
 """Metrics for Prometheus: the rooms' numbers, read when they are asked for.
 
 Covers: names, labels and texts of all metrics, and the samples made of the rooms' stats. Does not cover: counting,
-which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read costs
-its own metrics only, and says so by `tilth_metrics_source_up`. See also: docs/reference/metrics.md.
+which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read, or
+that does not answer, costs its own metrics only, and says so by `tilth_metrics_source_up`.
+See also: docs/reference/metrics.md.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, assert_never
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client import Metric as Family
@@ -22,8 +23,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from tilth.base.bounded_calls import BoundedCalls, CallAnswered, CallFailed, CallSilent
+from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.base.metrics import Metric, MetricType, metrics_of
+from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpNumbers
@@ -32,6 +36,9 @@ from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
 from tilth.sql import InsertStats
 from tilth.warehouse import WarehouseStats
+
+#: Time that the rooms are waited for, all together: an answer within a second, whatever hangs.
+SOURCE_SECONDS_MAX = 0.7
 
 _log = Log("server")
 
@@ -144,10 +151,11 @@ class MetricSources:
 class Metrics(Collector):
     """All metrics of one node, in a registry of their own."""
 
-    def __init__(self, sources: MetricSources) -> None:
+    def __init__(self, clock: Clock, sources: MetricSources) -> None:
         #: Where the doors count requests.
         self.http = HttpCounters()
         self._sources = sources
+        self._rooms = BoundedCalls[list[Sample]](clock, seconds_max=SOURCE_SECONDS_MAX)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -163,29 +171,38 @@ class Metrics(Collector):
         return iter(families.values())
 
     def _samples(self) -> Iterator[Sample]:
+        """Yield the samples of all rooms; a room that fails or hangs must not hide the others."""
         sources = self._sources
-        yield from _of("catalog", sources.catalog, _fields)
-        yield from _of("warehouse", sources.warehouse, _warehouse)
-        yield from _of("services", sources.services, _services)
-        yield from _of("consumers", sources.consumers, _consumers)
-        yield from _of("tasks", sources.tasks, _tasks)
-        yield from _of("maintenance", sources.maintenance, _maintenance)
-        yield from _of("inserts", sources.inserts, _fields)
-        yield from _of("http", self.http.stats, _http)
+        calls: dict[str, Callable[[], list[Sample]]] = {
+            **_call("catalog", sources.catalog, _fields),
+            **_call("warehouse", sources.warehouse, _warehouse),
+            **_call("services", sources.services, _services),
+            **_call("consumers", sources.consumers, _consumers),
+            **_call("tasks", sources.tasks, _tasks),
+            **_call("maintenance", sources.maintenance, _maintenance),
+            **_call("inserts", sources.inserts, _fields),
+            **_call("http", self.http.stats, _http),
+        }
+        for source, reading in self._rooms.read(calls).items():
+            match reading:
+                case CallAnswered(value=found):
+                    yield SOURCE_UP, (source,), 1
+                    yield from found
+                case CallFailed(error=error):
+                    _log.error("metrics_failed", cause_id=source, error=error)
+                    yield SOURCE_UP, (source,), 0
+                case CallSilent(since_ms=since_ms):
+                    _log.warning("metrics_silent", cause_id=source, since=show_time(since_ms))
+                    yield SOURCE_UP, (source,), 0
+                case _:
+                    assert_never(reading)
 
 
-def _of(source: str, look: Callable[[], T] | None, samples: Callable[[T], Iterable[Sample]]) -> Iterator[Sample]:
-    """Yield the samples of one room; a room that fails must not hide the others."""
-    if look is None:
-        return
-    try:
-        found = list(samples(look()))
-    except Exception as error:
-        _log.error("metrics_failed", cause_id=source, error=error)
-        yield SOURCE_UP, (source,), 0
-        return
-    yield SOURCE_UP, (source,), 1
-    yield from found
+def _call(
+    source: str, read: Callable[[], T] | None, samples: Callable[[T], Iterable[Sample]]
+) -> dict[str, Callable[[], list[Sample]]]:
+    """Return the call that makes the samples of one room; none where it has no numbers."""
+    return {} if read is None else {source: lambda: list(samples(read()))}
 
 
 # Any: a dataclass of a room.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats, Offset, PartitionEnd, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpNumbers
@@ -135,7 +138,7 @@ def metrics() -> Metrics:
         maintenance=maintenance,
         inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
     )
-    return Metrics(sources)
+    return Metrics(SystemClock(), sources)
 
 
 def samples(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -214,11 +217,25 @@ def test_a_room_that_fails_hides_no_other() -> None:
     def gone() -> CatalogStats:
         raise OSError("closed")
 
-    metrics = Metrics(MetricSources(catalog=gone, warehouse=warehouse, services=lambda: [SERVICE]))
+    metrics = Metrics(SystemClock(), MetricSources(catalog=gone, warehouse=warehouse, services=lambda: [SERVICE]))
     assert value(metrics, "tilth_metrics_source_up", source="catalog") == 0
     assert value(metrics, "tilth_metrics_source_up", source="warehouse") == 1
     assert value(metrics, "tilth_tasks_ended_total", result="done") == 1
     assert ("tilth_transactions_committed_total", ()) not in samples(metrics)
+
+
+def test_a_room_that_hangs_hides_no_other() -> None:
+    goes_on = threading.Event()
+
+    def hangs() -> list[ServiceStats]:
+        goes_on.wait(30)
+        return []
+
+    metrics = Metrics(SystemClock(), MetricSources(catalog=CatalogStats, warehouse=warehouse, services=hangs))
+    found = samples(metrics)
+    goes_on.set()
+    assert found["tilth_metrics_source_up", (("source", "services"),)] == 0
+    assert found["tilth_metrics_source_up", (("source", "warehouse"),)] == 1
 
 
 def test_every_metric_is_given_and_declared_once(metrics: Metrics) -> None:

@@ -210,7 +210,7 @@ class WorkerSession:
 
     @property
     def why_ended(self) -> str:
-        """Why the JVM before the present one has ended; empty: none has."""
+        """Reason why the JVM before the present one has ended; empty: none has."""
         return self._why_ended
 
     def exit_reason(self) -> str:

@@ -1,0 +1,67 @@
+"""States of a node's components, known within a bounded time, whatever hangs.
+
+Covers: reading the states, the room on the node's disk. Does not cover: which components a node has (node.py).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import assert_never
+
+from tilth.base.bounded_calls import BoundedCalls, CallAnswered, CallFailed, CallSilent
+from tilth.base.errors import TilthError
+from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
+from tilth.base.logs import Log
+from tilth.base.units import KIB, show_time
+
+#: Time that health, readiness and failing services are waited for: they are answered within a second.
+HEALTH_SECONDS_MAX = 0.7
+#: Written to see whether there is room.
+PROBE_BYTES = 64 * KIB
+
+#: By component: `ok`, or what is wrong with it.
+States = dict[str, str]
+
+_log = Log("node")
+
+
+def known_states(
+    bounded: BoundedCalls[dict[str, str]], calls: Mapping[str, Callable[[], dict[str, str]]]
+) -> dict[str, str]:
+    """Return the states that the calls return, by component; where one does not return in time, since when."""
+    found: States = {}
+    for name, reading in bounded.read(calls).items():
+        match reading:
+            case CallAnswered(value=states):
+                found |= states
+            case CallFailed(error=error):
+                _log.error("health_failed", cause_id=name, error=error)
+                found[name] = f"a defect of Tilth: {error!r}"
+            case CallSilent(since_ms=since_ms):
+                found[name] = f"it has not answered since {show_time(since_ms)}"
+            case _:
+                assert_never(reading)
+    return found
+
+
+def state_of(look: Callable[[], object]) -> str:
+    try:
+        look()
+    except TilthError as error:
+        return str(error)
+    return "ok"
+
+
+def check_room(folder: Path) -> None:
+    """Raises StoreFullError when there is no room for the next commit; quotas show only in a write."""
+    if free_bytes(str(folder)) < ROOM_BYTES_MIN:
+        raise store_full(str(folder))
+    try:
+        with tempfile.TemporaryFile(dir=folder / "tables") as probe:
+            probe.write(bytes(PROBE_BYTES))
+    except OSError as error:
+        full = full_error(error, folder=str(folder))
+        if full is not None:
+            raise full from error
