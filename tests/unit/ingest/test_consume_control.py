@@ -16,6 +16,7 @@ from tilth.catalog import Catalog, SchemaChangedError, SetOffsets, TooManyPartsE
 from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, WrittenTo
+from tilth.ingest.service.activity import ActivityKind, describe
 from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.definitions import Definitions
 from tilth.ingest.service.manager import ConsumeManager
@@ -109,12 +110,17 @@ class FakeHandle:
         self.spec = spec
         self.id = spec.id
         self._over = threading.Event()
+        #: Why it does not go on.
+        self.in_the_way = ""
 
     def wait(self) -> None:
         self._over.wait(10)
 
     def cancel(self) -> None:
         self._over.set()
+
+    def obstacle(self) -> str:
+        return self.in_the_way
 
 
 @dataclass
@@ -230,6 +236,32 @@ def test_rounds_slow_down_by_the_partition_that_they_write_to(server: Server) ->
     assert server.round("b") == 0
     assert server.slowed() == ""
     assert server.dispatcher.committed == ["task1"] * 5
+
+
+def test_a_consumer_that_has_read_everything_is_not_slowed_any_more(server: Server) -> None:
+    limits = {"parts_to_delay_insert": "2", "parts_to_throw_insert": "4"}
+    server.world.catalog.tables.modify_settings(server.world.t, limits, [])
+    for _ in range(3):
+        server.round("a")
+    reach = PartitionEnd(stable=Offset(4), high=Offset(4))
+    for end, slowed in (
+        (reach, "slowed: 2 parts in partition a"),
+        (PartitionEnd(stable=Offset(3), high=Offset(3)), ""),
+    ):
+        told = (HeardEnd(position=PLACE, end=end),)
+        server.consumers.heard(Heard(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told))
+        assert server.slowed() == slowed
+
+
+def test_a_consumer_whose_worker_has_no_spark_is_shown_as_waiting_for_it(server: Server) -> None:
+    server.round("a")
+    server.dispatcher.handles[-1].in_the_way = "w: Spark is away since then: it hung"
+    stats = server.consumers.stats(0, [], state=ConsumerState.RUNNING)
+    assert stats.doing is not None
+    assert (stats.state, stats.doing.kind) == ("waiting", ActivityKind.WAITING)
+    assert describe([stats.doing], flush_interval_ms=1) == "waiting for a worker: w: Spark is away since then: it hung"
+    server.dispatcher.handles[-1].in_the_way = ""
+    assert server.consumers.stats(0, [], state=ConsumerState.RUNNING).state == "running"
 
 
 def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) -> None:

@@ -70,7 +70,7 @@ def test_reading_has_a_rate_and_an_end() -> None:
 def test_several_consumers_are_added_up() -> None:
     reading, idle = Activity({A: 0}, 0), Activity({A: 9}, 0)
     reading.heard(reaching(9), now_ms=0)
-    idle.heard(reaching(9), now_ms=0)
+    idle.heard(reaching(9), now_ms=1)
     reading.began(a_range(0, 9), rows_max=100, now_ms=0)
     assert said(reading, idle, now_ms=10) == "reading: 9 behind"
     assert said(idle, idle, now_ms=10) == "idle: no message since 1970-01-01 00:00:00 UTC"
@@ -103,3 +103,21 @@ def test_what_is_behind_has_an_end_at_the_present_rate() -> None:
     activity.committed(a_range(0, 100), now_ms=1_000)
     doing = activity.doing(now_ms=1_000)
     assert (doing.rate, doing.behind, doing.seconds_left) == (100, 900, 9)
+
+
+def test_a_consumer_without_a_worker_says_what_it_waits_for() -> None:
+    """Whatever it did before: a round under way does not go on either."""
+    for prepared in (Activity({A: 0}, 0), Activity({A: 9}, 0)):
+        prepared.heard(reaching(9), now_ms=1)
+        doing = prepared.doing(now_ms=10, waits_for="w: Spark is away since then")
+        assert doing.kind is ActivityKind.WAITING
+        assert describe([doing], flush_interval_ms=1000) == "waiting for a worker: w: Spark is away since then"
+        assert prepared.doing(now_ms=10).kind is not ActivityKind.WAITING
+
+
+def test_a_consumer_that_has_not_asked_for_messages_is_not_idle() -> None:
+    """Its task prepares the views; how much waits is not known to it yet."""
+    new = Activity({A: 0}, 5_000)
+    assert said(new, now_ms=9_000) == "starting since 1970-01-01 00:00:05 UTC"
+    new.heard(reaching(0), now_ms=9_000)
+    assert said(new, now_ms=9_000) == "idle: no message since 1970-01-01 00:00:05 UTC"

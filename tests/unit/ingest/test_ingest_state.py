@@ -150,3 +150,36 @@ def test_gap_stops_the_consumer_that_owns_it_and_no_other() -> None:
     assert "t/1" in heart.reason
     assert heart.looked(WELL, now_ms=3) == [StartConsumer(1, places(1))]
     assert state_of(heart) == "running"
+
+
+def test_the_reason_is_that_of_a_consumer_that_is_still_down() -> None:
+    """Two fail for different reasons; the one that is back takes its reason with it."""
+    heart = ServiceLifecycle()
+    heart.looked(TableObservation(is_wanted=True, consumers=2, partitions={"t": 2}), now_ms=0)
+    for _ in range(5):
+        heart.ended(0, EndKind.FAILURE, "the view fails", now_ms=0)
+        heart.consumers[0].state = ConsumerState.RUNNING
+    heart.ended(0, EndKind.FAILURE, "the view fails", now_ms=0)
+    heart.ended(1, EndKind.FAILURE, "Spark is away", now_ms=0)
+    assert heart.reason == "Spark is away"
+    heart.tick(now_ms=heart.consumers[1].retry_at_ms)
+    assert heart.consumers[1].state is ConsumerState.RUNNING
+    assert (heart.state, heart.reason) == (ServiceState.FAILED, "the view fails")
+    assert (heart.consumers[0].why, heart.consumers[1].why) == ("the view fails", "")
+    heart.looked(TableObservation(is_wanted=False, because="maintenance window"), now_ms=1)
+    heart.ended(1, EndKind.ASKED, "the task was cancelled", now_ms=1)
+    assert (heart.reason, heart.consumers[0].why, heart.consumers[1].why) == ("maintenance window", "", "")
+
+
+def test_a_broker_that_is_back_is_not_the_reason_any_more() -> None:
+    heart = ServiceLifecycle()
+    seen = TableObservation(is_wanted=True, consumers=2, partitions={"t": 2})
+    heart.looked(seen, now_ms=0)
+    for _ in range(5):
+        heart.ended(0, EndKind.FAILURE, "the view fails", now_ms=0)
+        heart.consumers[0].state = ConsumerState.RUNNING
+    heart.ended(0, EndKind.FAILURE, "the view fails", now_ms=0)
+    heart.looked(TableObservation(is_wanted=True, trouble="no broker"), now_ms=10)
+    assert "waiting for the broker" in heart.reason
+    heart.looked(seen, now_ms=20)
+    assert (heart.state, heart.reason) == (ServiceState.FAILED, "the view fails")

@@ -13,6 +13,8 @@ from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
 from tilth.warehouse import (
     Dispatcher,
+    Handle,
+    SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
     TaskResult,
@@ -50,6 +52,8 @@ class FakeWorker:
         self.known: dict[str, TaskSpec] = {}
         self.is_down = False
         self.is_busy = False
+        #: Why it can run nothing that needs Spark.
+        self.spark_away = ""
         self.cancelled: list[str] = []
         self.retired: list[str] = []
         self.reports: WorkerReports | None = None
@@ -60,10 +64,12 @@ class FakeWorker:
     def assign(self, spec: TaskSpec) -> None:
         if self.is_busy:
             raise WorkerBusyError(worker=self.name)
+        if self.spark_away:
+            raise SparkRestartingError(reason=self.spark_away)
         self.known[spec.id] = spec
 
     def trouble(self) -> str:
-        return ""
+        return self.spark_away
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         if self.is_down:
@@ -180,6 +186,31 @@ def test_a_refused_task_is_sent_again_after_the_next_heartbeat() -> None:
     worker.is_busy = False
     dispatcher.touch_workers()
     assert list(worker.known) == [handle.id]
+
+
+def test_a_task_that_does_not_go_on_says_what_is_in_its_way() -> None:
+    worker = FakeWorker()
+    dispatcher = make(worker, slots=1)
+
+    def merge() -> Handle:
+        return dispatcher.submit(dispatcher.new_spec(TaskKind.MERGE, warehouse="write", table="db.t", payload=b""))
+
+    handle = merge()
+    assert handle.obstacle() == ""
+    # It was sent, and the JVM below it hangs, or is started again.
+    worker.spark_away = "Spark is away since then: it hung"
+    assert handle.obstacle() == "w: Spark is away since then: it hung"
+    # The next one is sent to no worker.
+    waiting = merge()
+    worker.finish(handle.id)
+    assert worker.known == {}
+    assert waiting.obstacle() == "w: Spark is away since then: it hung"
+    assert handle.obstacle() == ""
+    worker.spark_away = ""
+    dispatcher.touch_workers()
+    assert (list(worker.known), waiting.obstacle()) == ([waiting.id], "")
+    behind = merge()
+    assert behind.obstacle() == "all 1 slots of write on w are taken"
 
 
 def test_the_estimator_learns_from_what_was_measured() -> None:

@@ -26,12 +26,16 @@ RATE_MS_MAX = 60_000
 class ActivityKind(IntEnum):
     """Activity of a consumer; of several consumers the first of these is shown."""
 
-    READING = 0
+    #: For a worker, or for the Spark of its worker.
+    WAITING = 0
+    READING = 1
     #: Messages are there, and wait until there are more or until the flush interval is over.
-    FLUSH_INTERVAL = 1
+    FLUSH_INTERVAL = 2
     #: The next messages are in a transaction that is not committed yet.
-    OPEN_TRANSACTION = 2
-    IDLE = 3
+    OPEN_TRANSACTION = 3
+    #: It has not asked the broker for messages yet.
+    STARTING = 4
+    IDLE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,8 @@ class Doing:
     heard_ms: int = 0
     #: For how long its present round has been under way; 0: between two rounds.
     round_seconds: float = 0.0
+    #: What it waits for; empty: for no worker.
+    waits_for: str = ""
 
     @property
     def seconds_left(self) -> float | None:
@@ -111,9 +117,11 @@ class Activity:
         self._rounds.append((self._began_ms, now_ms, messages))
         self._message_ms = now_ms
 
-    def doing(self, *, now_ms: int) -> Doing:
+    def doing(self, *, now_ms: int, waits_for: str = "") -> Doing:
+        """`waits_for`: why its task does not go on; empty: it does."""
         seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
-        return replace(self._kind_of_doing(now_ms), heard_ms=self._heard_ms, round_seconds=seconds)
+        doing = replace(self._kind_of_doing(now_ms), heard_ms=self._heard_ms, round_seconds=seconds)
+        return replace(doing, kind=ActivityKind.WAITING, waits_for=waits_for) if waits_for else doing
 
     def _kind_of_doing(self, now_ms: int) -> Doing:
         behind, uncommitted = self._behind()
@@ -132,7 +140,8 @@ class Activity:
             )
         if uncommitted:
             return Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
-        return Doing(kind=ActivityKind.IDLE, since_ms=self._message_ms or self.since_ms)
+        kind = ActivityKind.IDLE if self._heard_ms else ActivityKind.STARTING
+        return Doing(kind=kind, since_ms=self._message_ms or self.since_ms)
 
     def _behind(self) -> tuple[int, int]:
         """Messages that can be read, and messages in open transactions."""
@@ -163,6 +172,10 @@ def describe(doings: Sequence[Doing], *, flush_interval_ms: int) -> str:
     behind = sum(each.behind for each in doings)
     uncommitted = sum(each.uncommitted for each in doings)
     match kind:
+        case ActivityKind.WAITING:
+            return f"waiting for a worker: {same[0].waits_for}"
+        case ActivityKind.STARTING:
+            return f"starting since {show_time(since_ms)}"
         case ActivityKind.READING:
             return _reading(same, behind)
         case ActivityKind.FLUSH_INTERVAL:

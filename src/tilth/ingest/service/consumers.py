@@ -59,6 +59,9 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import TableRoots
 from tilth.warehouse import Handle
 
+#: State shown of a consumer that was dispatched and has no worker, or no Spark.
+WAITING = "waiting"
+
 _log = Log("ingest")
 
 
@@ -205,8 +208,14 @@ class Consumers:
     def doing(self, index: int) -> Doing:
         """Return the activity of a consumer that runs."""
         known = self._of(index)
+        waits_for = self._obstacle(known)
         with self._lock:
-            return known.activity.doing(now_ms=self._clock.now_ms())
+            return known.activity.doing(now_ms=self._clock.now_ms(), waits_for=waits_for)
+
+    def _obstacle(self, known: _Known) -> str:
+        """Return why the task of a consumer that runs does not go on. The warehouse's lock is taken before ours."""
+        handle = known.handle
+        return "" if handle is None else handle.obstacle()
 
     def broken(self, indexes: Collection[int] | None = None) -> str:
         """Describe how many messages became dead letters since the server started; empty: none."""
@@ -229,14 +238,16 @@ class Consumers:
         next_attempt_ms: int = 0,
     ) -> ConsumerStats:
         known = self._of(index)
+        is_running = state is ConsumerState.RUNNING
+        doing = self.doing(index) if is_running else None
+        is_waiting = doing is not None and doing.kind is ActivityKind.WAITING
         with self._lock:
-            is_running = state is ConsumerState.RUNNING
             return ConsumerStats(
                 database=self._kafka.database,
                 table=self._kafka.name,
                 uuid=self._kafka.uuid,
                 consumer=index,
-                state=state.value,
+                state=WAITING if is_waiting else state.value,
                 task="" if known.handle is None else known.handle.id,
                 partitions=tuple(partitions),
                 rounds=known.rounds,
@@ -250,7 +261,7 @@ class Consumers:
                 last_exception_ms=known.last_exception_ms,
                 slowed=known.slowed,
                 reason=reason,
-                doing=known.activity.doing(now_ms=self._clock.now_ms()) if is_running else None,
+                doing=doing,
                 round_seconds=known.round_seconds,
                 view_seconds=known.view_seconds,
                 last_broken=known.last_broken,
@@ -360,6 +371,9 @@ class Consumers:
             known.activity.heard(ends, now_ms=self._clock.now_ms())
             has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is ActivityKind.IDLE
             task = "" if known.handle is None else known.handle.id
+            if has_all:
+                # No round waits any more.
+                known.slowed = ""
         # Between rounds, whatever became of the last one.
         self._dispatcher.round_ended(task)
         if has_all:

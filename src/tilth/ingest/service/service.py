@@ -43,7 +43,7 @@ from tilth.ingest.kafka.gaps import is_other_topic
 from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
-from tilth.ingest.service.activity import describe
+from tilth.ingest.service.activity import ActivityKind, describe
 from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
@@ -188,7 +188,13 @@ class KafkaService:
         failures = self._reporter.failures(list(self._lifecycle.consumers))
         reason = self._reason()
         with self._lock:
-            running = sum(each.state is ConsumerState.RUNNING for each in self._lifecycle.consumers.values())
+            dispatched = [i for i, each in self._lifecycle.consumers.items() if each.state is ConsumerState.RUNNING]
+        running = sum(self._consumers.doing(index).kind is not ActivityKind.WAITING for index in dispatched)
+        with self._lock:
+            state = self._lifecycle.state
+            if state is ServiceState.RUNNING and dispatched and not running:
+                # All of them wait for a worker, or for its Spark.
+                state = ServiceState.WAITING
             return ServiceStats(
                 database=self._kafka.database,
                 table=self._kafka.name,
@@ -198,7 +204,7 @@ class KafkaService:
                 because="" if switch is None else switch.because,
                 until_ms=0 if switch is None else switch.until_ms,
                 asked_by="" if switch is None else switch.query_id,
-                state=self._lifecycle.state.value,
+                state=state.value,
                 reason=reason,
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
@@ -263,7 +269,9 @@ class KafkaService:
         if gaps:
             return missing_in(min(gaps))
         with self._lock:
-            return self._lifecycle.reason
+            # Of a consumer that has failed its own reason: the service's may be another one's.
+            own = self._lifecycle.consumers.get(index)
+            return (own.why if own is not None else "") or self._lifecycle.reason
 
     def _described(self, running: Iterable[int]) -> str:
         seen = self._definitions
@@ -292,6 +300,8 @@ class KafkaService:
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)
+        # It is between two rounds: nothing waits for memory.
+        self._pressed = ""
         self._reaches.update({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:

@@ -105,6 +105,8 @@ class Consumer:
     #: Failures since the last committed round.
     failures: int = 0
     retry_at_ms: int = 0
+    #: Why it has ended, while it waits to be replaced.
+    why: str = ""
     last_end: EndKind = EndKind.ASKED
 
 
@@ -152,6 +154,7 @@ class ServiceLifecycle:
         """A consumer's task has ended; what follows from it `tick` or the next look says."""
         consumer = self.consumers[index]
         was_stopping = consumer.state is ConsumerState.STOPPING
+        consumer.why = "" if was_stopping else reason
         consumer.last_end = EndKind.ASKED if was_stopping else kind
         consumer.state = ConsumerState.STOPPED
         if not was_stopping and kind is EndKind.ASKED:
@@ -170,6 +173,7 @@ class ServiceLifecycle:
                 consumer.failures += 1
             if kind is EndKind.BROKER:
                 self._wait_for_broker(reason, now_ms=now_ms)
+                consumer.why = self.reason
             else:
                 self.state, self.reason = ServiceState.FAILED, reason
 
@@ -190,7 +194,7 @@ class ServiceLifecycle:
         for consumer in self.consumers.values():
             is_off = consumer.state in (ConsumerState.STOPPED, ConsumerState.FAILED)
             if is_off and consumer.retry_at_ms <= now_ms and not look.gaps.intersection(consumer.places):
-                consumer.state = ConsumerState.RUNNING
+                consumer.state, consumer.why = ConsumerState.RUNNING, ""
                 starts.append(StartConsumer(consumer.index, consumer.places))
         self._say(look)
         return starts
@@ -227,7 +231,7 @@ class ServiceLifecycle:
         for consumer in self.consumers.values():
             if consumer.state is ConsumerState.FAILED:
                 consumer.state = ConsumerState.STOPPED
-            consumer.failures, consumer.retry_at_ms = 0, 0
+            consumer.failures, consumer.retry_at_ms, consumer.why = 0, 0, ""
         # Those that were asked before are asked again: the first time may have come while they were being dispatched.
         return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
@@ -251,7 +255,12 @@ class ServiceLifecycle:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
         if look.gaps:
             self.state, self.reason = ServiceState.FAILED, missing_in(min(look.gaps))
-        elif not failed:
+        elif failed:
+            # Of those that are still down: the reasons of others are over.
+            held = all(each.last_end is EndKind.HELD for each in failed)
+            first = min(failed, key=lambda each: (each.last_end is EndKind.HELD, each.index))
+            self.state, self.reason = ServiceState.WAITING if held else ServiceState.FAILED, first.why
+        else:
             count = len(self._running())
             self.state, self.reason = ServiceState.RUNNING, f"{count} consumer{'s' if count != 1 else ''}"
 

@@ -107,7 +107,8 @@ KAFKA_TABLES = SystemTable(
         ColumnDoc(
             "activity",
             TEXT,
-            "`reading`, `flush_interval` (messages wait for it), `open_transaction` (the next message is in one) or "
+            "`waiting` (for a worker or its Spark, as `reason` says), `reading`, `flush_interval` (messages wait for "
+            "it), `open_transaction` (the next message is in one), `starting` (it has not asked for messages yet) or "
             "`idle` (there is no message); NULL: it does not run.",
         ),
         ColumnDoc("activity_since", TIME, "Since when: of `reading` its last round's beginning."),

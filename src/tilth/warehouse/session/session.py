@@ -97,9 +97,10 @@ class Beat:
     has_ended: bool
     #: Every task slot is taken.
     is_full: bool
-    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel; and how many these are.
+    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel; and the cores of
+    #: the machine that these could use.
     stuck_share: float = 0.0
-    stuck_tasks: int = 0
+    stuck_cores: int = 0
 
 
 class WorkerSession:
@@ -264,7 +265,7 @@ class WorkerSession:
             has_ended=bool(spark.isStopped()),
             is_full=running >= slots,
             stuck_share=min(1.0, stuck / slots),
-            stuck_tasks=stuck,
+            stuck_cores=min(stuck, os.cpu_count() or 1),
         )
 
     def run_small_job(self) -> bool:

@@ -100,6 +100,10 @@ class Handle:
             raise outcome
         return outcome
 
+    def obstacle(self) -> str:
+        """Return why the task does not go on; empty: nothing is in its way. See Dispatcher."""
+        return self._dispatcher.obstacle(self.id)
+
     def cancel(self) -> None:
         """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._dispatcher.cancel(self.id)
@@ -412,6 +416,24 @@ class Dispatcher:
         with self._lock:
             return self._board.infos()
 
+    def obstacle(self, task_id: str) -> str:
+        """Return why the task does not go on: it waits for a worker, or its worker's Spark is away, or its worker does
+        not answer; empty: nothing is in its way.
+        """
+        with self._lock:
+            task = self._board.live(task_id)
+            if task is None:
+                return ""
+            is_waiting = task.state is TaskState.PENDING
+            names = [
+                place.worker
+                for place in self._board.places
+                if (place.warehouse == task.warehouse if is_waiting else place.worker == task.worker)
+            ]
+            troubles = {name: self._trouble_of(self._workers[name]) for name in names if name in self._workers}
+        why = "; ".join(f"{name}: {trouble}" for name, trouble in sorted(troubles.items()) if trouble)
+        return (why or task.reason) if is_waiting else why
+
     def workers(self) -> list[WorkerInfo]:
         """One line for each worker."""
         with self._lock:
@@ -511,18 +533,21 @@ class Dispatcher:
         resident = sum(task.kind in RESIDENT for task in tasks)
         is_silent = worker.name in self._board.silent
         trouble, drains = worker.trouble(), self._board.draining.get(worker.name, "")
-        reason = trouble or (self._silent_why.get(worker.name, "") if is_silent else "")
         return WorkerInfo(
             name=worker.name,
             warehouses=tuple(place.warehouse for place in self._board.places if place.worker == worker.name),
             state=_state_of(trouble=trouble, is_silent=is_silent, drains=drains, is_empty=not tasks),
-            reason=reason or drains,
+            reason=self._trouble_of(worker) or drains,
             last_answer_ms=self._answered_ms.get(worker.name, 0),
             running=len(tasks) - resident,
             resident=resident,
             memory_bytes=worker.memory_bytes,
             process=self._processes[worker.name]() if worker.name in self._processes else None,
         )
+
+    def _trouble_of(self, worker: Worker) -> str:
+        is_silent = worker.name in self._board.silent
+        return worker.trouble() or (self._silent_why.get(worker.name, "") if is_silent else "")
 
     def _warehouse_info(self, name: str) -> WarehouseInfo:
         places = [place for place in self._board.places if place.warehouse == name]

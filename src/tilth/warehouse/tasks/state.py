@@ -396,6 +396,11 @@ class TaskBoard:
         live = [task.info() for task in reversed(self._live.values())]
         return live + list(reversed(self._ended))
 
+    def live(self, task_id: str) -> TaskInfo | None:
+        """Return the task; None: it has ended."""
+        task = self._live.get(task_id)
+        return None if task is None else task.info()
+
     def estimate_of(self, task_id: str) -> tuple[TaskKind, Cost] | None:
         task = self._live.get(task_id)
         return None if task is None else (task.spec.kind, task.spec.estimate)

@@ -136,7 +136,7 @@ class Heartbeat:
             is_stopped=is_stopped,
             is_full=self._beat.is_full,
             stuck_share=self._beat.stuck_share,
-            stuck_tasks=self._beat.stuck_tasks,
+            stuck_cores=self._beat.stuck_cores,
         )
         return self._pulse.looked(look)
 

@@ -63,9 +63,9 @@ class PulseReading:
     is_stopped: bool = False
     #: Every task slot of Spark was taken when it answered last.
     is_full: bool = False
-    #: The share of them that tasks of ended jobs held then, and how many these were.
+    #: The share of them that tasks of ended jobs held then, and the cores of the machine that these could use.
     stuck_share: float = 0.0
-    stuck_tasks: int = 0
+    stuck_cores: int = 0
 
 
 @dataclass(slots=True)
@@ -100,6 +100,8 @@ class Pulse:
         self._stuck = _Waiting()
         #: The same since a call was asked that is not answered yet: the answer may say that they have ended.
         self._maybe_stuck = _Waiting()
+        #: A call was answered since the look before.
+        self._is_fresh = False
         self._hung_why = ""
 
     def due(self) -> list[Question]:
@@ -116,6 +118,7 @@ class Pulse:
 
     def answered(self, question: Question) -> None:
         self._waiting.pop(question, None)
+        self._is_fresh = self._is_fresh or question is Question.CALL
 
     def ended(self, why: str) -> None:
         """The JVM runs, and Spark has ended inside of it."""
@@ -139,6 +142,7 @@ class Pulse:
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
         self._count_stuck(look, step, is_busy=is_busy)
+        self._is_fresh = False
         if self._is_over(self._stuck):
             self._hung_why = self._why_stuck
         if self._hung_why:
@@ -171,9 +175,9 @@ class Pulse:
         if not look.stuck_share:
             self._stuck, self._maybe_stuck = _Waiting(), _Waiting()
             return
-        is_starved = is_busy and look.cpu_seconds < STARVED_SHARE * step * look.stuck_tasks
+        is_starved = is_busy and look.cpu_seconds < STARVED_SHARE * step * look.stuck_cores
         self._maybe_stuck.count(step * look.stuck_share, is_excused=is_starved)
-        if Question.CALL not in self._waiting:
+        if self._is_fresh or Question.CALL not in self._waiting:
             self._stuck.add(self._maybe_stuck)
             self._maybe_stuck = _Waiting()
 
