@@ -206,6 +206,26 @@ def test_system_tables_join_tables_of_rows(world: SparkWorld) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT n FROM {rows} ORDER BY n",
+        "SELECT n FROM {rows} ORDER BY n DESC",
+        "SELECT n FROM {rows} ORDER BY n DESC NULLS FIRST",
+        "SELECT n FROM (SELECT n FROM {rows} ORDER BY n LIMIT 2) ORDER BY n DESC",
+        "SELECT n, row_number() OVER (ORDER BY n DESC) FROM {rows} ORDER BY 2",
+        "SELECT first_value(n) OVER (ORDER BY n), n FROM {rows} ORDER BY 2",
+    ],
+)
+def test_rows_of_system_tables_are_sorted_as_spark_sorts(world: SparkWorld, text: str) -> None:
+    """NULLs too. Whatever reads a table of rows is answered by Spark, system tables alone are not."""
+    names = "SELECT CASE WHEN name LIKE 'o%' THEN NULL ELSE name END AS n FROM system.tables WHERE database <> 'x'"
+    here = world.rows(text.format(rows=f"({names})"))
+    spark = world.rows(text.format(rows=f"({names} AND EXISTS (SELECT 1 FROM customers))"))
+    assert here == spark
+    assert any(row[0] is None for row in here)
+
+
+@pytest.mark.parametrize(
     ("text", "code", "told"),
     [
         ("SELECT nam FROM customers", "UNKNOWN_COLUMN", ["column=nam", "name", "at=1:8"]),

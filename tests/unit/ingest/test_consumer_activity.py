@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
+
+import pytest
+
+from tilth.base.errors import UnavailableError
+from tilth.ingest.consumer.view_watch import SLOW_SECONDS, ViewWatch
 from tilth.ingest.kafka.reach import Offset, PartitionEnd
-from tilth.ingest.service.activity import Activity, ActivityKind, describe
+from tilth.ingest.service.activity import Activity, ActivityKind, Doing, describe
+from tilth.ingest.service.stats import ConsumerStats
 from tilth.model.offset import OffsetRange, TopicPartition
+from tilth.testing import ManualClock
 
 A = TopicPartition("a", 0)
 
@@ -121,3 +130,84 @@ def test_a_consumer_that_has_not_asked_for_messages_is_not_idle() -> None:
     assert said(new, now_ms=9_000) == "starting since 1970-01-01 00:00:05 UTC"
     new.heard(reaching(0), now_ms=9_000)
     assert said(new, now_ms=9_000) == "idle: no message since 1970-01-01 00:00:05 UTC"
+
+
+def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
+    activity = Activity({A: 0}, 0)
+    activity.heard(reaching(9), now_ms=1_000)
+    activity.began(a_range(0, 9), rows_max=100, now_ms=1_000)
+    activity.view_runs("db.slow", since_ms=3_000)
+    assert (
+        said(activity, now_ms=63_000)
+        == "reading: 9 behind, its round has been under way for 62 s, view db.slow for 60 s of it"
+    )
+    shown = stats_of(activity.doing(now_ms=63_000))
+    assert shown.slowest_view is not None
+    assert shown.slowest_view[0] == "db.slow"
+    assert shown.slowest_view[1] == pytest.approx(60 / 62)
+    # A last round that took longer says more; what is over is not shown.
+    assert replace(shown, round_seconds=100.0, view_seconds={"db.other": 50.0}).slowest_view == ("db.other", 0.5)
+    activity.view_runs("", since_ms=64_000)
+    assert stats_of(activity.doing(now_ms=65_000)).slowest_view is None
+    activity.view_runs("db.slow", since_ms=65_000)
+    activity.committed(a_range(0, 9), now_ms=70_000)
+    assert activity.doing(now_ms=71_000).view == ""
+
+
+def stats_of(doing: Doing) -> ConsumerStats:
+    return ConsumerStats(
+        database="db",
+        table="k",
+        uuid="u",
+        consumer=0,
+        state="running",
+        task="t",
+        partitions=(),
+        rounds=0,
+        messages=0,
+        rows=0,
+        bytes=0,
+        dead=0,
+        refused=0,
+        last_commit_ms=0,
+        last_exception="",
+        last_exception_ms=0,
+        doing=doing,
+    )
+
+
+class Reports:
+    """What a watch has reported."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[str, float]] = []
+        self.came = threading.Semaphore(0)
+
+    def __call__(self, view: str, seconds: float) -> None:
+        self.made.append((view, seconds))
+        self.came.release()
+        raise UnavailableError("a report that is lost changes nothing")
+
+
+def test_quick_views_are_not_reported_and_a_slow_one_is_with_its_end() -> None:
+    clock, reports = ManualClock(), Reports()
+    watch = ViewWatch(clock, reports)
+    for view in ("db.a", "db.b"):
+        watch.begin(view)
+    watch.end()
+    assert reports.made == []
+    watch.begin("db.slow")
+    until(clock, reports)
+    watch.begin("db.c")
+    watch.end()
+    watch.end()
+    assert reports.made == [("db.slow", SLOW_SECONDS), ("", 0.0)]
+
+
+def until(clock: ManualClock, reports: Reports) -> None:
+    """Time passes until something is reported."""
+    for _ in range(1_000):
+        clock.advance(SLOW_SECONDS)
+        if reports.came.acquire(timeout=0.01):
+            return
+    raise AssertionError("nothing was reported")

@@ -22,6 +22,7 @@ from tilth.catalog import (
     LeaseHeldError,
     OffsetsMovedError,
     ResolveGaps,
+    ServerEndedError,
     SetOffsets,
     SubscriptionMovedError,
 )
@@ -80,8 +81,13 @@ def second(world: World, reader: Reader) -> tuple[Catalog, Positions]:
 # --- the lease of the Kafka table ---
 
 
-def test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused(world: World, broker: PausingBroker) -> None:
-    """The new host has stored them, and its consumer has read everything: nothing of it is read again."""
+@pytest.mark.parametrize("is_back", [False, True])
+def test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused(
+    world: World, broker: PausingBroker, is_back: bool
+) -> None:
+    """The new host has stored them, and its consumer has read everything: nothing of it is read again, whether the old
+    one has joined anew by then or not.
+    """
     broker.make("a", 100, topic_id="x")
     reader = Reader(world, broker)
     record = join(world.catalog, "old")
@@ -93,12 +99,21 @@ def test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused(world: W
     def taken_over() -> None:
         catalog.servers.end(record)
         positions.settle(reader.kafka, reader.config, broker, broker.topics())  # type: ignore[arg-type]
+        # A round of the new host's consumer.
+        old, world.catalog = world.catalog, catalog
         reader.read(A1, 100)
+        world.catalog = old
+        if is_back:
+            join(world.catalog, "old")
 
     broker.meanwhile = taken_over
-    with pytest.raises(FencedError):
+    with pytest.raises(FencedError if is_back else ServerEndedError):
         reader.look()
     assert reader.stored() == {0: 0, 1: 100}
+    if not is_back:
+        join(world.catalog, "old")
+        with pytest.raises(FencedError):
+            reader.move(ToMark(OffsetMark.BEGIN))
     with pytest.raises(LeaseHeldError):
         reader.move(ToMark(OffsetMark.BEGIN))
     assert reader.stored() == {0: 0, 1: 100}

@@ -110,6 +110,24 @@ def test_the_session_s_database_may_be_system(world: SqlWorld) -> None:
     assert world.rows("SELECT name FROM databases", database="system") == [("default",)]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SELECT n FROM {rows} ORDER BY n", [None, "buffered", "t"]),
+        ("SELECT n FROM {rows} ORDER BY n DESC", ["t", "buffered", None]),
+        ("SELECT n FROM {rows} ORDER BY n NULLS LAST", ["buffered", "t", None]),
+        ("SELECT n FROM (SELECT n FROM {rows} ORDER BY n DESC LIMIT 2) ORDER BY n", ["buffered", "t"]),
+        ("SELECT n FROM {rows} ORDER BY row_number() OVER (ORDER BY n DESC)", ["t", "buffered", None]),
+        ("SELECT first_value(n) OVER (ORDER BY n) FROM {rows}", [None, None, None]),
+        ("SELECT unnest(array_agg(n ORDER BY n DESC)) FROM {rows}", ["t", "buffered", None]),
+    ],
+)
+def test_nulls_are_sorted_as_spark_sorts_them(world: SqlWorld, text: str, expected: list[str | None]) -> None:
+    """Less than every value: first, and last with DESC, wherever a query sorts."""
+    rows = "(SELECT CASE WHEN name <> 'k' THEN name END AS n FROM system.tables WHERE name <> 'k_dead_letters')"
+    assert [row[0] for row in world.rows(text.format(rows=rows))] == expected
+
+
 def test_bg_threads_say_why_nothing_runs_while_spark_is_away(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     away = "Spark is away since 2026-01-01 00:00:00 UTC: the JVM was ended by SIGKILL"
     workers = [replace(each, reason=away) for each in world.dispatch.workers()]

@@ -90,6 +90,18 @@ class TablesNow(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: tuple[Snapshot, ...]
 
 
+class ViewRuns(msgspec.Struct, frozen=True, kw_only=True):
+    """The round has been in one view for long."""
+
+    kafka_table: str
+    consumer: int
+    fence: Fence
+    #: Its `database.table`; empty: it is over.
+    view: str
+    #: For how long it has run.
+    seconds: float
+
+
 class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     kafka_table: str
     consumer: int
@@ -127,6 +139,9 @@ class ConsumerCalls(Protocol):
 
     def look(self, call: LookAtTables) -> TablesNow:
         """Return the present content of tables with unique keys."""
+
+    def view_runs(self, call: ViewRuns) -> None:
+        """Report a view that takes long, while it runs, and its end."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Make the round true, all of it or nothing.

@@ -16,6 +16,7 @@ from tilth.ingest.consumer.calls import (
     RoundCommitted,
     RoundDone,
     TablesNow,
+    ViewRuns,
 )
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.wire import Done
@@ -34,6 +35,9 @@ class FarConsumerCalls:
     def look(self, call: LookAtTables) -> TablesNow:
         return self._channel.call("consumer/look", call, TablesNow)
 
+    def view_runs(self, call: ViewRuns) -> None:
+        self._channel.call("consumer/view", call, Done)
+
     def commit(self, call: RoundDone) -> RoundCommitted:
         return self._channel.call("consumer/commit", call, RoundCommitted)
 
@@ -48,9 +52,14 @@ def consumer_handlers(calls: ConsumerCalls) -> dict[str, Handler]:
         calls.heard(call)
         return Done()
 
+    def view_runs(call: ViewRuns) -> Done:
+        calls.view_runs(call)
+        return Done()
+
     return {
         "consumer/begin": handler(BeginRound, calls.begin),
         "consumer/look": handler(LookAtTables, calls.look),
         "consumer/commit": handler(RoundDone, calls.commit),
+        "consumer/view": handler(ViewRuns, view_runs),
         "consumer/heard": handler(Heard, heard),
     }

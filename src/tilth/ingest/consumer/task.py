@@ -25,9 +25,11 @@ from tilth.ingest.consumer.calls import (
     Heard,
     LookAtTables,
     RoundDone,
+    ViewRuns,
     WrittenSchema,
 )
 from tilth.ingest.consumer.standing import Standing
+from tilth.ingest.consumer.view_watch import ViewWatch
 from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
 from tilth.ingest.kafka.broker import BrokerClient, fetch
 from tilth.ingest.kafka.reach import HeardEnd, PartitionEnd
@@ -205,7 +207,12 @@ class ResidentConsumer:
             fetch=self._fetch,
         )
         hit("round.before_files")
-        facts = run_round(self._context.session, job, check_cancelled=self._context.raise_if_cancelled)
+        views = ViewWatch(self._clock, self._report_view)
+        try:
+            check = self._context.raise_if_cancelled
+            facts = run_round(self._context.session, job, check_cancelled=check, view_begins=views.begin)
+        finally:
+            views.end()
         hit("round.after_files")
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
@@ -323,6 +330,13 @@ class ResidentConsumer:
         heard = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
         order = self._order
         self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard))
+
+    def _report_view(self, view: str, seconds: float) -> None:
+        order = self._order
+        call = ViewRuns(
+            kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, view=view, seconds=seconds
+        )
+        self._calls.view_runs(call)
 
     def _wait_seconds(self) -> float:
         """Often enough for the flush interval to mean something; until the next round is due if messages wait."""

@@ -70,9 +70,14 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def run_round(
-    session: SparkSession, job: RoundJob, *, check_cancelled: Callable[[], None] = lambda: None
+    session: SparkSession,
+    job: RoundJob,
+    *,
+    check_cancelled: Callable[[], None] = lambda: None,
+    view_begins: Callable[[str], None] = lambda view: None,
 ) -> RoundFacts:
-    """Run all views over the job's ranges; return what was read and written.
+    """Run all views over the job's ranges; return what was read and written. `view_begins` is called with the name of
+    each view that Spark computes, when its turn comes.
 
     Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
     where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.
@@ -81,9 +86,10 @@ def run_round(
     if not computed:
         facts = total_of(_run_source(session, job))
     elif len(computed) == 1 and computed[0].is_streamable and computed[0].view not in job.care:
+        view_begins(computed[0].view)
         facts = _run_streaming(session, job, computed[0])
     else:
-        facts = _run_keeping(session, job, check_cancelled)
+        facts = _run_keeping(session, job, check_cancelled, view_begins)
     return msgspec.structs.replace(facts, ranges=joined_ranges(facts.ranges))
 
 
@@ -136,7 +142,9 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
     )
 
 
-def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable[[], None]) -> RoundFacts:
+def _run_keeping(
+    session: SparkSession, job: RoundJob, check_cancelled: Callable[[], None], view_begins: Callable[[str], None]
+) -> RoundFacts:
     """The rows are kept until all views have read them."""
     sources = _run_source(session, job)
     kept = Kept(job, tuple(facts.attempt for facts in sources))
@@ -147,6 +155,7 @@ def _run_keeping(session: SparkSession, job: RoundJob, check_cancelled: Callable
     for place, plan in enumerate(job.computed):
         view = _KeptView(session, kept, place, check_cancelled)
         is_careful = plan.view in job.care
+        view_begins(plan.view)
         if failures:
             # Nothing of this round will count; which other views fail is all that matters now.
             why = None if is_careful else view.check()

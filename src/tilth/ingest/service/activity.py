@@ -56,6 +56,9 @@ class Doing:
     heard_ms: int = 0
     #: For how long its present round has been under way; 0: between two rounds.
     round_seconds: float = 0.0
+    #: The view that the round has been in for long, as `database.view`, and for how long; empty: none.
+    view: str = ""
+    view_seconds: float = 0.0
     #: What it waits for; empty: for no worker.
     waits_for: str = ""
 
@@ -84,12 +87,15 @@ class Activity:
     #: Beginning, end and messages of rounds that followed each other.
     _rounds: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RATE_ROUNDS_MAX))
     _began_ms: int = 0
+    #: The view that its round has been in for long, and since when; empty: none.
+    _view: str = ""
+    _view_ms: int = 0
 
     def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
         """It has looked how far its topic partitions reach."""
         self._ends = dict(ends)
         self._heard_ms = now_ms
-        self._is_in_round = False
+        self._is_in_round, self._view = False, ""
         behind, uncommitted = self._behind()
         if behind:
             self._message_ms = now_ms
@@ -106,7 +112,11 @@ class Activity:
         self._bounded_by = ""
         if messages < behind or messages >= rows_max:
             self._bounded_by = "kafka_max_block_size" if messages >= rows_max else "kafka_max_block_bytes"
-        self._is_in_round, self._began_ms, self._waiting_ms = True, now_ms, 0
+        self._is_in_round, self._began_ms, self._waiting_ms, self._view = True, now_ms, 0, ""
+
+    def view_runs(self, view: str, *, since_ms: int) -> None:
+        """Its round has been in this view for long; empty: it is over."""
+        self._view, self._view_ms = view, since_ms
 
     def committed(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
         """The round was committed."""
@@ -115,12 +125,18 @@ class Activity:
             self.offsets[TopicPartition(each.topic, each.partition)] = each.end
             messages += each.end - each.start
         self._rounds.append((self._began_ms, now_ms, messages))
-        self._message_ms = now_ms
+        self._message_ms, self._view = now_ms, ""
 
     def doing(self, *, now_ms: int, waits_for: str = "") -> Doing:
         """`waits_for`: why its task does not go on; empty: it does."""
         seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
-        doing = replace(self._kind_of_doing(now_ms), heard_ms=self._heard_ms, round_seconds=seconds)
+        doing = replace(
+            self._kind_of_doing(now_ms),
+            heard_ms=self._heard_ms,
+            round_seconds=seconds,
+            view=self._view,
+            view_seconds=max(0.0, (now_ms - self._view_ms) / 1000) if self._view else 0.0,
+        )
         return replace(doing, kind=ActivityKind.WAITING, waits_for=waits_for) if waits_for else doing
 
     def _kind_of_doing(self, now_ms: int) -> Doing:
@@ -198,6 +214,9 @@ def _reading(doings: Sequence[Doing], behind: int) -> str:
     seconds = max(each.round_seconds for each in doings)
     if seconds >= LONG_ROUND_SECONDS:
         parts.append(f"its round has been under way for {_duration(seconds)}")
+    slowest = max(doings, key=lambda each: each.view_seconds)
+    if slowest.view and slowest.view_seconds >= LONG_ROUND_SECONDS:
+        parts.append(f"view {slowest.view} for {_duration(slowest.view_seconds)} of it")
     return "reading: " + ", ".join(parts)
 
 

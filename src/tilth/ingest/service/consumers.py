@@ -43,6 +43,7 @@ from tilth.ingest.consumer.calls import (
     RoundCommitted,
     RoundDone,
     TablesNow,
+    ViewRuns,
 )
 from tilth.ingest.rounds.round import RoundFacts
 from tilth.ingest.service.activity import Activity, ActivityKind, Doing
@@ -363,6 +364,11 @@ class Consumers:
         self._dispatcher.round_ended(task, Cost(input_bytes=facts.bytes, seconds=call.seconds))
         self._reporter.committed(call)
         return RoundCommitted(commit_ts=committed.commit_ts)
+
+    def view_runs(self, call: ViewRuns) -> None:
+        known = self._current(call.consumer, call.fence)
+        with self._lock:
+            known.activity.view_runs(call.view, since_ms=self._clock.now_ms() - round(call.seconds * 1000))
 
     def heard(self, call: Heard) -> None:
         known = self._current(call.consumer, call.fence)

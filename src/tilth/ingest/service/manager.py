@@ -20,6 +20,7 @@ from tilth.ingest.consumer.calls import (
     RoundCommitted,
     RoundDone,
     TablesNow,
+    ViewRuns,
 )
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.context import ConsumeContext
@@ -148,6 +149,9 @@ class ConsumeManager:
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         return self._for_call(call.kafka_table).commit(call)
+
+    def view_runs(self, call: ViewRuns) -> None:
+        self._for_call(call.kafka_table).view_runs(call)
 
     def heard(self, call: Heard) -> None:
         self._for_call(call.kafka_table).heard(call)

@@ -30,6 +30,7 @@ from tilth.ingest.consumer.calls import (
     RoundCommitted,
     RoundDone,
     TablesNow,
+    ViewRuns,
 )
 from tilth.ingest.errors import (
     BrokerUnavailableError,
@@ -297,6 +298,9 @@ class KafkaService:
         with self._lock:
             self._lifecycle.committed(call.consumer)
         return committed
+
+    def view_runs(self, call: ViewRuns) -> None:
+        self._consumers.view_runs(call)
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)

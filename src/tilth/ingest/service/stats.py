@@ -116,7 +116,12 @@ class ConsumerStats:
 
     @property
     def slowest_view(self) -> tuple[str, float] | None:
-        """The computed view that took longest in the last round, and its share of the round's time; None: none."""
+        """The computed view that takes longest, and its share of its round's time; None: none. Of the present round
+        where that has been in a view for longer than all of the last one took, of the last round else.
+        """
+        now = self.doing
+        if now is not None and now.view and now.view_seconds > self.round_seconds:
+            return now.view, min(1.0, now.view_seconds / max(now.round_seconds, now.view_seconds))
         if not self.view_seconds or not self.round_seconds:
             return None
         view = max(self.view_seconds, key=lambda name: self.view_seconds[name])
