@@ -6,7 +6,7 @@ import threading
 
 from tilth.testing import ManualClock
 from tilth.warehouse import SparkStartError, WarehouseSettings
-from tilth.warehouse.session.session import Beat, Outage
+from tilth.warehouse.session.reports import Beat, Outage
 from tilth.warehouse.worker.heartbeat import Heartbeat
 
 

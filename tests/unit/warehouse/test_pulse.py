@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.warehouse.session.session import JobProgress, Processes
+from tilth.warehouse.session.reports import JobProgress, Processes
 from tilth.warehouse.worker.pulse import CALLS_PER_JOB, Pulse, PulseReading, PulseVerdict, Question
 from tilth.warehouse.worker.stalls import StallWatch
 

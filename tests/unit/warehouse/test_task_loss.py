@@ -26,7 +26,7 @@ from tilth.warehouse import (
     WarehouseSettings,
     WorkerBusyError,
 )
-from tilth.warehouse.session.session import Beat, JobProgress, Processes
+from tilth.warehouse.session.reports import Beat, JobProgress, Processes
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import Assign, Ended, Place, Stop, TaskBoard
 from tilth.warehouse.worker.heartbeat import Asker

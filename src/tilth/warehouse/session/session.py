@@ -17,7 +17,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from tilth.warehouse.session.cluster_auth import REFUSED_HINT, cluster_secret, i
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
+from tilth.warehouse.session.reports import Beat, JobProgress, Outage, Processes
 from tilth.warehouse.session.spark import warm
 from tilth.warehouse.settings import WarehouseSettings
 
@@ -55,52 +55,6 @@ _beginner = ThreadPoolExecutor(1, "tilth-spark-begin")
 #: Guards the process's one place for a session, and the environment while the JVM is started.
 _process_lock = threading.RLock()
 _owner: WorkerSession | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outage:
-    """Reason why there is no Spark, or why it may be gone soon."""
-
-    reason: str
-    #: Milliseconds since 1970.
-    since_ms: int
-
-    def __str__(self) -> str:
-        return f"since {show_time(self.since_ms)}: {self.reason}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProgress:
-    """The Spark jobs of one task."""
-
-    #: Spark tasks that run now; without one, the job waits for a slot.
-    active: int
-    #: Counts of tasks, rows and bytes. They change when there is progress.
-    counts: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Processes:
-    """The JVM and the Python workers."""
-
-    #: Processor seconds since they started, all together.
-    cpu_seconds: float
-    #: Python workers that were stopped by a signal.
-    stopped: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beat:
-    """Report of the JVM about itself."""
-
-    #: Spark has ended inside of it.
-    has_ended: bool
-    #: Every task slot is taken.
-    is_full: bool
-    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel; and the cores of
-    #: the machine that these could use.
-    stuck_share: float = 0.0
-    stuck_cores: int = 0
 
 
 class WorkerSession:

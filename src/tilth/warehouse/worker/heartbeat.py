@@ -18,7 +18,8 @@ import psutil
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
-from tilth.warehouse.session.session import Beat, Outage, WorkerSession
+from tilth.warehouse.session.reports import Beat, Outage
+from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.worker.pulse import Pulse, PulseReading, PulseVerdict, Question
 
 _LOOK_SECONDS = 1.0

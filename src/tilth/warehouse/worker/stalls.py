@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
-from tilth.warehouse.session.session import JobProgress, Processes, WorkerSession
+from tilth.warehouse.session.reports import JobProgress, Processes
+from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.worker.heartbeat import Asker
 
 #: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
