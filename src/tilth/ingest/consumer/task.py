@@ -207,12 +207,7 @@ class ResidentConsumer:
             fetch=self._fetch,
         )
         hit("round.before_files")
-        views = ViewWatch(self._clock, self._report_view)
-        try:
-            check = self._context.raise_if_cancelled
-            facts = run_round(self._context.session, job, check_cancelled=check, view_begins=views.begin)
-        finally:
-            views.end()
+        facts = self._run(job)
         hit("round.after_files")
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
@@ -236,6 +231,14 @@ class ResidentConsumer:
         self._standing.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
+
+    def _run(self, job: RoundJob) -> RoundFacts:
+        views = ViewWatch(self._clock, self._report_view)
+        try:
+            check = self._context.raise_if_cancelled
+            return run_round(self._context.session, job, check_cancelled=check, view_begins=views.begin)
+        finally:
+            views.end()
 
     def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], root: Roots, *, first_task: int) -> None:
         """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
