@@ -225,6 +225,22 @@ def test_a_damaged_file_is_known_after_a_restart_until_its_bytes_are_right_again
     assert once_more.of(files.table) == {}
 
 
+def test_servers_write_into_one_book_and_none_over_what_another_has_found(files: Files) -> None:
+    part, theirs = files.insert("a"), files.insert("b")
+    other = DamageBook(files.clock, Catalog(files.kv, files.clock, "s2", random_id), files.root)
+    for each in (part, theirs):
+        (files.folder / each.file.name).write_bytes(b"x" * 10)
+    error = PartFileCorruptError(file=str(files.folder / theirs.file.name))
+    assert other.report(files.table, error, [theirs], []) is not None
+    assert files.report(part)
+    third = DamageBook(files.clock, Catalog(files.kv, files.clock, "s3", random_id), files.root)
+    assert sorted(third.of(files.table)) == ["a", "b"]
+    (files.folder / "a").write_bytes(b"a".ljust(10))
+    files.book.look_now()
+    fourth = DamageBook(files.clock, Catalog(files.kv, files.clock, "s4", random_id), files.root)
+    assert sorted(fourth.of(files.table)) == ["b"]
+
+
 def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) -> None:
     part, other = files.insert("a"), files.insert("b")
     for each in (part, other):

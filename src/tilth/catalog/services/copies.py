@@ -59,7 +59,7 @@ class Copies:
                 new = [each for each in batch if view.get(copy_key(each)) is None]
                 puts = {copy_key(each): codec.COPIES.encode(each) for each in new}
                 puts |= {lacking_key(each.table, each.replica): codec.INTEGERS.encode(each.since_ms) for each in new}
-                return Plan(result=None, puts=puts)
+                return Plan(result=None, preconditions=[Absent(copy_key(each)) for each in new], puts=puts)
 
             change(self._kv, self._clock, plan)
             self._forget(batch)
@@ -93,16 +93,22 @@ class Copies:
             self._forget(batch)
 
     def fail(self, errors: Iterable[tuple[CopyNote, str]]) -> None:
-        """Note why copies could not be made."""
+        """Note why copies could not be made; a note that is not as it was any more stays as it is."""
         now_ms = self._clock.now_ms()
-        failed = {
-            copy_key(each): msgspec.structs.replace(each, failures=each.failures + 1, error=error, failed_ms=now_ms)
-            for each, error in errors
-        }
+        failed = list(errors)
 
         def plan(view: ReadView) -> Plan[None]:
-            there = {key: each for key, each in failed.items() if view.get(key) is not None}
-            return Plan(result=None, puts={key: codec.COPIES.encode(each) for key, each in there.items()})
+            pinned: list[Precondition] = []
+            puts: dict[bytes, bytes] = {}
+            for each, error in failed:
+                key = copy_key(each)
+                found = view.get(key)
+                if found is None or codec.COPIES.decode(key, found.value) != each:
+                    continue
+                pinned.append(unchanged(key, found))
+                noted = msgspec.structs.replace(each, failures=each.failures + 1, error=error, failed_ms=now_ms)
+                puts[key] = codec.COPIES.encode(noted)
+            return Plan(result=None, preconditions=pinned, puts=puts)
 
         change(self._kv, self._clock, plan)
 

@@ -6,11 +6,13 @@ Always holds: `default` and `write` are there, defined or not.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue
+from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove
+from tilth.catalog.records.small_commit import Plan, change, put_new, read_all, remove, unchanged
 from tilth.model.warehouse import Drain, Warehouse
 
 
@@ -32,10 +34,16 @@ class Warehouses:
         """Store a new definition; False where there is one of this name."""
         return put_new(self._kv, self._clock, pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse))
 
-    def replace(self, warehouse: Warehouse) -> None:
-        """Store a definition in place of the former one, or as the first of its name."""
-        key, value = pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse)
-        change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
+    def change(self, name: str, step: Callable[[Warehouse | None], Warehouse]) -> None:
+        """Store what `step` makes of the definition that is there, whoever else changes it at the same time."""
+        key = pack(Space.WAREHOUSE, name)
+
+        def plan(view: ReadView) -> Plan[None]:
+            found = view.get(key)
+            new = step(None if found is None else codec.WAREHOUSES.decode(key, found.value))
+            return Plan(result=None, preconditions=[unchanged(key, found)], puts={key: codec.WAREHOUSES.encode(new)})
+
+        change(self._kv, self._clock, plan)
 
     def drop(self, name: str) -> None:
         """Forget the definition; does nothing where there is none."""

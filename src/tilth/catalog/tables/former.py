@@ -10,7 +10,7 @@ Kafka table that is made anew goes on where its group stood, and VERIFY can prov
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -62,15 +62,17 @@ def keep_ledger(kv: KeyValue, clock: Clock, kafka: KafkaDef) -> bool:
 
     def plan(view: ReadView) -> Plan[bool]:
         alive = tuple(sorted(target for target in _targets(view, uuid) if _is_kept(view, target)))
-        deletes = [
+        over = [
             key
             for key, each in _released_in(view)
             if each.kafka_table == uuid and not any(_is_kept(view, target) for target in each.targets)
         ]
+        # Another Kafka table may take one over at this moment; and a table that goes forgets only what it finds.
+        pinned = [unchanged(each, view.get(each)) for each in (*over, *_existence(alive))]
         if not alive:
-            return Plan(result=False, deletes=deletes)
+            return Plan(result=False, preconditions=pinned, deletes=over)
         record = FormerKafkaTable(database=kafka.database, name=kafka.name, targets=alive)
-        return Plan(result=True, puts={key: codec.FORMER.encode(record)}, deletes=deletes)
+        return Plan(result=True, preconditions=pinned, puts={key: codec.FORMER.encode(record)}, deletes=over)
 
     return change(kv, clock, plan)
 
@@ -111,7 +113,12 @@ def _former_with(kv: KeyValue, table: str) -> list[str]:
 
 def _is_kept(view: ReadView, table: str) -> bool:
     """True if a table of rows exists, or can be brought back."""
-    return any(view.get(pack(space, table)) is not None for space in (Space.RELATION, Space.DROPPED))
+    return any(view.get(key) is not None for key in _existence([table]))
+
+
+def _existence(tables: Iterable[str]) -> list[bytes]:
+    """Return the keys that say whether tables exist or can be brought back."""
+    return [pack(space, table) for table in tables for space in (Space.RELATION, Space.DROPPED)]
 
 
 def _forget_subscriptions(kv: KeyValue, clock: Clock, table: str) -> None:

@@ -151,7 +151,9 @@ class Subscriptions:
             else:
                 if targets is None:
                     ledger = self._catalog.offsets.ledger(self._uuid)
-                    targets = frozenset(target for entry in ledger for target in entry.tables)
+                    # A first round of a view may be committed at this moment.
+                    views = {view.target for view in self._catalog.tables.views_of(self._uuid)}
+                    targets = frozenset(views.union(*(entry.tables for entry in ledger)))
                 updates.append(Release(subscription=each, targets=targets))
         return updates
 

@@ -72,9 +72,7 @@ class DamageBook:
         self._catalog = catalog
         self._root = root
         self._lock = threading.Lock()
-        stored = catalog.state.get(_NAME)
-        found = msgspec.msgpack.decode(stored, type=list[DamagedFile]) if stored else []
-        self._files = {(each.table, each.file.name): each for each in found}
+        self._files = {(each.table, each.file.name): each for each in _decoded(catalog.state.get(_NAME))}
         self._looked_ms = 0
         self._thread: threading.Thread | None = None
 
@@ -227,7 +225,7 @@ class DamageBook:
             if before == found or (before is None and len(self._files) >= FILES_MAX):
                 return
             self._files[key] = found
-            self._keep()
+            self._keep([found])
         if before is None:
             _log.warning("file_damaged", table=found.table, file=found.file.name, reason=found.reason)
 
@@ -237,17 +235,29 @@ class DamageBook:
         with self._lock:
             for each in files:
                 self._files.pop((each.table, each.file.name), None)
-            self._keep()
+            self._keep([], gone=files)
         for each in files:
             _log.info("file_not_damaged_any_more", table=each.table, file=each.file.name, reason=reason)
 
-    def _keep(self) -> None:
-        """Write the book. Hold the lock."""
+    def _keep(self, found: Sequence[DamagedFile], *, gone: Sequence[DamagedFile] = ()) -> None:
+        """Write these into the book, and strike these out; what other servers have written stays. Hold the lock."""
+
+        def step(stored: bytes | None) -> bytes:
+            known = {(each.table, each.file.name): each for each in _decoded(stored)}
+            for each in gone:
+                known.pop((each.table, each.file.name), None)
+            known |= {(each.table, each.file.name): each for each in found}
+            return msgspec.msgpack.encode(list(known.values())[-FILES_MAX:])
+
         try:
-            self._catalog.state.put(_NAME, msgspec.msgpack.encode(list(self._files.values())))
+            self._catalog.state.change(_NAME, step)
         except TilthError as error:
             # What is known is known until the restart, and is found again after it.
             _log.warning("damaged_files_not_kept", reason=error)
+
+
+def _decoded(stored: bytes | None) -> list[DamagedFile]:
+    return msgspec.msgpack.decode(stored, type=list[DamagedFile]) if stored else []
 
 
 def file_names(part: Part, changes: Mapping[str, Iterable[Delta]]) -> list[str]:

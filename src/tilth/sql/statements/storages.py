@@ -203,11 +203,9 @@ def _complete_others(
 
 def _owner(services: Services) -> str:
     """Return the id by which places know this catalog's node; drawn once."""
-    found = services.catalog.state.get(_OWNER)
-    if found is None:
-        found = services.ids().encode()
-        services.catalog.state.put(_OWNER, found)
-    return found.decode()
+    drawn = services.ids().encode()
+    services.catalog.state.change(_OWNER, lambda known: known or drawn)
+    return (services.catalog.state.get(_OWNER) or drawn).decode()
 
 
 def _check_apart(services: Services, root: StoreRoot) -> None:

@@ -115,9 +115,13 @@ def _alter(services: Services, statement: AlterWarehouse) -> Outcome:
     name = _exact(services, statement.warehouse)
     changes = WAREHOUSES.canonical(dict(statement.settings))
     reset = [WAREHOUSES.find(each).name for each in statement.reset]
-    found = services.catalog.warehouses.find(name) or Warehouse(name=name, created_ms=services.clock.now_ms())
-    kept = {each: text for each, text in found.settings.items() if each not in reset}
-    services.catalog.warehouses.replace(msgspec.structs.replace(found, settings=kept | changes))
+
+    def altered(known: Warehouse | None) -> Warehouse:
+        found = known or Warehouse(name=name, created_ms=services.clock.now_ms())
+        kept = {each: text for each, text in found.settings.items() if each not in reset}
+        return msgspec.structs.replace(found, settings=kept | changes)
+
+    services.catalog.warehouses.change(name, altered)
     _declare(services)
     shown = ", ".join([f"{each} = {text}" for each, text in changes.items()] + [f"{each} reset" for each in reset])
     return done(f"settings of warehouse {name}: {shown}; workers that are there stay")
