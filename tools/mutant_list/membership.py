@@ -25,6 +25,41 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         tests=("tests/unit/membership/test_member.py::test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told",),
     ),
     Mutant(
+        name="proof-by-the-shared-connections",
+        breaks="a proof of life waits for readers that hold all connections",
+        path="src/tilth/membership/member.py",
+        old="self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)",
+        new="self._proofs = catalog.servers",
+        tests=("tests/unit/membership/test_member_threads.py::test_nothing_that_is_slow_delays_a_proof_of_life",),
+    ),
+    Mutant(
+        name="one-join-only",
+        breaks="a server that is ended before its first proof does not start",
+        path="src/tilth/membership/member.py",
+        old="for _ in range(JOIN_ATTEMPTS_MAX - 1):",
+        new="for _ in range(0):",
+        tests=("tests/unit/membership/test_member_threads.py::test_who_is_ended_before_its_first_proof_joins_again",),
+    ),
+    Mutant(
+        name="deaf-and-content",
+        breaks="a server that cannot hear the others' changes does not read them again",
+        path="src/tilth/membership/member.py",
+        old="seconds = DEAF_REREAD_SECONDS",
+        new="seconds = REREAD_SECONDS",
+        tests=(
+            "tests/unit/membership/test_member_threads.py::"
+            "test_who_cannot_hear_the_others_reads_everything_again_and_says_so",
+        ),
+    ),
+    Mutant(
+        name="news-lost-when-not-sent",
+        breaks="news of a commit are lost when the database does not take them at once",
+        path="src/tilth/catalog/kv/postgres_news.py",
+        old="            self._pending |= pending\n",
+        new="            pass\n",
+        tests=("tests/unit/catalog/test_postgres_news.py::test_news_that_could_not_be_sent_go_with_the_next_ones",),
+    ),
+    Mutant(
         name="ended-by-a-hint",
         breaks="a server whose presence was lost is ended although it proves that it lives",
         path="src/tilth/membership/member.py",

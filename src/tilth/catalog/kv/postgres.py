@@ -43,9 +43,8 @@ from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
 from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
+from tilth.catalog.kv.postgres_news import NewsSender
 from tilth.catalog.kv.postgres_presence import (
-    NEWS_CHARACTERS_MAX,
-    NEWS_SEPARATOR,
     PostgresPresence,
     ReservedStore,
     is_shown_by_none,
@@ -54,7 +53,6 @@ from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.postgres_view import PostgresView, versioned
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
-    ALL_NEWS,
     FIRST_KEY,
     PINNED_BYTES,
     Absent,
@@ -124,6 +122,7 @@ class PostgresKV:
         self._news_of = news_of
         self._check_upgrade = check_upgrade
         self._is_closed = False
+        self._news = NewsSender(clock, self._notify)
         #: Texts of queries with the schema's name.
         self._texts: dict[str, str] = {}
         self._incarnations = Incarnations()
@@ -198,7 +197,6 @@ class PostgresKV:
             bytes_list(changed),
             bytes_list([puts[key] for key in changed]),
             bytes_list(sorted(set(deletes) - absent)),
-            self._news((*puts, *deletes)).encode(),
         )
         for _ in range(COLLISIONS_MAX):
             with self.translated():
@@ -208,6 +206,8 @@ class PostgresKV:
                 finally:
                     self._pool.putconn(connection)
             if outcome is not None:
+                if not isinstance(outcome, Conflict):
+                    self._news.add(self._news_of((*puts, *deletes)))
                 return outcome
         # Each time another commit came first: what this one has seen is not so any more.
         return Conflict(at[0].key if at else min(puts, default=FIRST_KEY))
@@ -263,15 +263,20 @@ class PostgresKV:
 
     def close(self) -> None:
         if not self._is_closed:
+            self._news.close()
             self._is_closed = True
             self._pool.close()
 
     # --- commits ---
 
-    def _news(self, keys: Iterable[bytes]) -> str:
-        """Return the text that the others hear; empty: nothing."""
-        text = NEWS_SEPARATOR.join(sorted(self._news_of(keys)))
-        return text if len(text) <= NEWS_CHARACTERS_MAX else ALL_NEWS
+    def _notify(self, news: str) -> None:
+        """Let the others hear it, without waiting for a disk."""
+        with self.translated():
+            connection = self._pool.getconn()
+            try:
+                connection.statements.ask(text.NOTIFY, self._address.schema.encode(), news.encode())
+            finally:
+                self._pool.putconn(connection)
 
     def _commit(self, connection: Writer, arguments: tuple[bytes, ...]) -> KVOutcome | None:
         """Return the outcome; None: the database ended it for another's sake, and it may be tried again."""

@@ -23,12 +23,10 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.catalog.errors import CatalogAwayError
 from tilth.catalog.kv.postgres_connect import first_line
+from tilth.catalog.kv.postgres_news import SEPARATOR
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.protocol import ALL_NEWS, KeyValue
 
-NEWS_SEPARATOR = ","
-#: PostgreSQL allows 8,000 bytes.
-NEWS_CHARACTERS_MAX = 7000
 #: So long others may take to come back after the database was away.
 SETTLED_SECONDS = 3.0
 _TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
@@ -120,7 +118,7 @@ class PostgresPresence:
         except psycopg.Error as error:
             raise CatalogAwayError("the changes of other servers cannot be heard", reason=first_line(error)) from None
         heard, self._heard = self._heard, []
-        return frozenset(text for each in heard for text in each.split(NEWS_SEPARATOR))
+        return frozenset(text for each in heard for text in each.split(SEPARATOR))
 
     def hide(self) -> None:
         self._shown, self._shown_by = "", None

@@ -30,7 +30,7 @@ _COMMIT_FUNCTION = """
 CREATE OR REPLACE FUNCTION {schema}.kv_commit(
     format_ int, writer_ uuid, commit_ uuid, time_ms bigint, pre_keys bytea[], pre_vers bigint[],
     pin_keys bytea[], pin_vers bigint[], own_pins bytea[], guard_keys bytea[],
-    new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[], news text,
+    new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[],
     OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
 BEGIN
     SELECT format INTO version_ FROM {schema}.format WHERE id = 1;
@@ -75,10 +75,6 @@ BEGIN
         INSERT INTO {schema}.kv SELECT k, v, version_ FROM unnest(put_keys, put_values) AS n(k, v) ORDER BY k
             ON CONFLICT (k) DO UPDATE SET v = excluded.v, ver = excluded.ver;
     END IF;
-    -- One notification a commit: it takes a lock of all databases of the server when it is sent.
-    IF news <> '' THEN
-        PERFORM pg_notify('{channel}', news);
-    END IF;
     UPDATE {schema}.writers SET last_commit = commit_, ver = version_, seen = now() WHERE id = writer_;
     outcome := 'landed';
 END $body$ LANGUAGE plpgsql;
@@ -88,12 +84,14 @@ END $body$ LANGUAGE plpgsql;
 STEPS = (_TABLES + _COMMIT_FUNCTION,)
 FORMAT = len(STEPS)
 
-_ARGUMENTS = ("int", "uuid", "uuid", "bigint", *["bytea[]", "bigint[]"] * 2, *["bytea[]"] * 7, "text")
+_ARGUMENTS = ("int", "uuid", "uuid", "bigint", *["bytea[]", "bigint[]"] * 2, *["bytea[]"] * 7)
 COMMIT = (
     "SELECT * FROM {schema}.kv_commit("
     + ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ARGUMENTS, 1))
     + ")"
 )
+#: A transaction that flushes nothing: it holds the lock of all notifications for a moment only.
+NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)"
 FIND_FORMAT = "SELECT format FROM {schema}.format WHERE id = 1"
 SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
 #: A table of the schema, where it is not one of ours.
