@@ -11,7 +11,7 @@ import pytest
 
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import Catalog, SchemaChangedError, SetOffsets, TooManyPartsError
 from tilth.ingest.consumer.calls import BeginRound, Heard, RoundDone, WrittenSchema
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
@@ -21,7 +21,7 @@ from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.definitions import Definitions
 from tilth.ingest.service.manager import ConsumeManager
 from tilth.ingest.service.reporter import Reporter
-from tilth.ingest.service.service import _end_kind
+from tilth.ingest.service.service import KafkaService, _end_kind
 from tilth.ingest.service.state import ConsumerState, EndKind, ServiceLifecycle, StartConsumer, TableObservation
 from tilth.ingest.service.stats import EventLog
 from tilth.ingest.settings import read_config
@@ -81,6 +81,53 @@ def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
         world.clock.advance(61)
         again = row(manager, kafka, is_waiting)
         assert (again.switch, again.until_ms, again.asked_by) == (SwitchState.RUNNING, 0, "")
+
+
+def test_a_consumer_that_hangs_holds_up_the_end_and_the_return_of_no_other_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three tables go to another server; the consumers of the first do not end."""
+    world = World()
+    tables = [world.kafka(name) for name in ("k1", "k2", "k3")]
+    hosted = set(tables)
+    goes_on, ended = threading.Event(), []
+
+    def stop(service: KafkaService, stop: Callable[[KafkaService], None] = KafkaService.stop) -> None:
+        if service._kafka.uuid == tables[0]:
+            assert goes_on.wait(30)
+        ended.append(service._kafka.uuid)
+        stop(service)
+
+    monkeypatch.setattr(KafkaService, "stop", stop)
+    manager = ConsumeManager(replace(consume_context(world), catalog=world.catalog, hosts=lambda uuid: uuid in hosted))
+    manager.start()
+    try:
+        for table in tables:
+            row(manager, table, is_waiting)
+        hosted.clear()
+        wait_until(lambda: set(tables[1:]) <= set(ended), manager)
+        hosted.update(tables)
+        # They come back; that of the first waits for the end of its former consumers.
+        for table in tables[1:]:
+            row(manager, table, is_waiting)
+        assert tables[0] not in {each.uuid for each in manager.stats()}
+        with pytest.raises(UnavailableError, match="still ending"):
+            manager.restart(tables[0])
+        goes_on.set()
+        row(manager, tables[0], is_waiting)
+    finally:
+        goes_on.set()
+        manager.stop()
+    assert ended.count(tables[0]) == 2
+
+
+def wait_until(is_so: Callable[[], bool], manager: ConsumeManager) -> None:
+    for _ in range(1_000):
+        if is_so():
+            return
+        manager.wake()
+        threading.Event().wait(0.01)
+    raise AssertionError(manager.stats())
 
 
 def test_a_stop_of_all_tables_holds_for_those_that_come_later_until_all_are_started() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from tilth.base.errors import FencedError, InvalidInputError
+from tilth.base.errors import FencedError, InvalidInputError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import NotHostedError
 from tilth.ingest.consumer.calls import (
@@ -52,6 +52,8 @@ class ConsumeManager:
         self._events = EventLog(events_max=context.settings.log_events_max)
         self._lock = threading.Lock()
         self._services: dict[str, KafkaService] = {}
+        #: Services that end, each on a thread of its own: a consumer that hangs holds up no other table.
+        self._ending: dict[str, threading.Thread] = {}
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tilth-ingest", daemon=True)
@@ -67,11 +69,9 @@ class ConsumeManager:
         if self._thread.ident is not None:
             self._thread.join()
         with self._lock:
-            services = list(self._services.values())
-            self._services.clear()
-        enders = [threading.Thread(target=service.stop, daemon=True) for service in services]
-        for ender in enders:
-            ender.start()
+            for uuid in list(self._services):
+                self._end(uuid)
+            enders = list(self._ending.values())
         for ender in enders:
             ender.join()
 
@@ -170,16 +170,31 @@ class ConsumeManager:
 
     def _reconcile(self) -> None:
         """A service for each Kafka table that exists and is this server's, and none for others."""
-        there = (each for each in self._catalog.tables.list() if isinstance(each, KafkaDef))
-        wanted = {each.uuid: each for each in there if self._context.hosts(each.uuid)}
+        kafkas = (each for each in self._catalog.tables.list() if isinstance(each, KafkaDef))
+        wanted = {each.uuid: each for each in kafkas if self._context.hosts(each.uuid)}
         with self._lock:
-            gone = [self._services.pop(uuid) for uuid in list(self._services) if uuid not in wanted]
-            new = [self._add(kafka) for uuid, kafka in wanted.items() if uuid not in self._services]
-        # Ending waits for consumers; nobody else should.
+            for uuid in [each for each in self._services if each not in wanted]:
+                self._end(uuid)
+            there = self._services.keys() | self._ending.keys()
+            new = [self._add(kafka) for uuid, kafka in wanted.items() if uuid not in there]
         for service in new:
             service.start()
-        for service in gone:
-            service.stop()
+
+    def _end(self, uuid: str) -> None:
+        """Let the service end; until it has, no other one of its table begins."""
+        service = self._services.pop(uuid)
+
+        def end() -> None:
+            try:
+                service.stop()
+            finally:
+                with self._lock:
+                    self._ending.pop(uuid, None)
+                # The table may be this server's again.
+                self._wake.set()
+
+        self._ending[uuid] = threading.Thread(target=end, name=f"tilth-end-{uuid[:8]}", daemon=True)
+        self._ending[uuid].start()
 
     def _add(self, kafka: KafkaDef) -> KafkaService:
         service = KafkaService(self._context, self._events, kafka)
@@ -213,6 +228,11 @@ class ConsumeManager:
         kafka = self._kafka(kafka_uuid)
         self._check_hosted(kafka)
         with self._lock:
+            if kafka_uuid in self._ending:
+                hint = "repeat the statement in a few seconds"
+                raise UnavailableError(
+                    "former consumers of the table are still ending", table=full_name(kafka), hint=hint
+                )
             found = self._services.get(kafka_uuid)
             service = found or self._add(kafka)
         if found is None:

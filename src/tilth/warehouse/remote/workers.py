@@ -101,6 +101,9 @@ class RemoteWorker:
         self._lock = threading.Lock()
         #: Tasks of which nobody knows whether they have arrived.
         self._unsettled: set[str] = set()
+        #: Tasks that it is still to be asked to end, by the call.
+        self._requests: dict[str, list[str]] = {}
+        self._is_requesting = False
         #: Looks of the list since its last report.
         self.silent_looks = 0
         self.gone = threading.Event()
@@ -150,11 +153,11 @@ class RemoteWorker:
 
     def cancel(self, task_id: str) -> None:
         self._check_here()
-        self._ask("cancel", NameTasks(ids=(task_id,)), Done, seconds=TOUCH_SECONDS_MAX)
+        self._request("cancel", task_id)
 
     def retire(self, task_id: str) -> None:
         self._check_here()
-        self._ask("retire", NameTasks(ids=(task_id,)), Done, seconds=TOUCH_SECONDS_MAX)
+        self._request("retire", task_id)
 
     def end(self, ended: EndedTask) -> None:
         """Pass the end of a task on."""
@@ -198,6 +201,30 @@ class RemoteWorker:
             break
         with self._lock:
             self._unsettled.discard(spec.id)
+
+    def _request(self, name: str, task_id: str) -> None:
+        """Ask it to end a task, without waiting: whoever ends many tasks would wait for a mute worker many times."""
+        with self._lock:
+            self._requests.setdefault(name, []).append(task_id)
+            if self._is_requesting:
+                return
+            self._is_requesting = True
+        threading.Thread(target=self._send_requests, name=f"tilth-ends-{self.name}", daemon=True).start()
+
+    def _send_requests(self) -> None:
+        while True:
+            with self._lock:
+                if not self._requests or self.gone.is_set():
+                    self._requests.clear()
+                    self._is_requesting = False
+                    return
+                name = next(iter(self._requests))
+                ids = tuple(self._requests.pop(name))
+            try:
+                self._ask(name, NameTasks(ids=ids), Done, seconds=TOUCH_SECONDS_MAX)
+            except TilthError as error:
+                # The next heartbeat asks again, or finds the tasks lost.
+                _log.warning("end_not_requested", worker=self.name, call=name, tasks=ids, reason=error)
 
     def _ask(self, name: str, message: object, answer: type[T], *, seconds: float) -> T:
         return self._channel.call(name, message, answer, seconds=seconds, answer_seconds=seconds)
