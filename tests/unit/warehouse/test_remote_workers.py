@@ -29,7 +29,6 @@ from tilth.warehouse.remote.link import WorkerLink
 from tilth.warehouse.remote.wire import (
     WIRE_VERSION,
     Done,
-    NameTasks,
     Registration,
     Report,
     StorageProbe,
@@ -355,19 +354,6 @@ def test_a_task_whose_arrival_is_unknown_counts_as_being_there_until_it_is_known
     assert (worker.touch(["a"]), world.tasks.started) == ({"a"}, ["a"])
 
 
-def test_cancel_retire_and_ends_go_through() -> None:
-    world = World()
-    worker = world.join()
-    worker.assign(spec("a"))
-    worker.retire("a")
-    worker.cancel("a")
-    settled(lambda: world.tasks.cancelled == ["retired a", "a"])
-    world.link.failed("a", WorkerBusyError(worker="w"))
-    world.link.finished("b", TaskResult(payload=b"rows", actual=Cost(seconds=2.0)))
-    assert isinstance(world.members.ended["a"], WorkerBusyError)
-    assert world.members.ended["b"] == TaskResult(payload=b"rows", actual=Cost(seconds=2.0))
-
-
 def test_an_end_whose_answer_is_lost_is_told_again() -> None:
     world = World()
     world.join()
@@ -599,25 +585,3 @@ def test_where_none_takes_it_a_refusal_is_said_rather_than_that_one_is_away() ->
     world.away["http://b:1"] = PeerAnswerLostError
     with pytest.raises(PeerAwayError):
         world.link.try_out()
-
-
-def test_a_mute_worker_holds_up_nobody_who_ends_its_tasks() -> None:
-    """Rooms end tasks on threads of their own work: each of them would wait for the door once more."""
-    world = World()
-    worker = world.join()
-    open_door, is_asked = threading.Event(), threading.Event()
-    calls: list[tuple[str, ...]] = []
-
-    def ask(name: str, message: NameTasks, answer: object, *, seconds: float) -> None:
-        is_asked.set()
-        assert open_door.wait(30)
-        calls.append((name, *message.ids))
-
-    worker._ask = ask  # type: ignore[method-assign,assignment]
-    worker.retire("a")
-    assert is_asked.wait(30)
-    for task in "bcd":
-        worker.retire(task)
-    open_door.set()
-    settled(lambda: len(calls) == 2)
-    assert calls == [("retire", "a"), ("retire", "b", "c", "d")]

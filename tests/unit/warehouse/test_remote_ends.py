@@ -1,0 +1,45 @@
+"""A remote worker that is asked to end tasks: what it is asked, and who waits for that."""
+
+from __future__ import annotations
+
+import threading
+
+from tests.unit.warehouse.test_remote_workers import World, settled, spec
+from tilth.model.task import Cost
+from tilth.warehouse import TaskResult, WorkerBusyError
+from tilth.warehouse.remote.wire import NameTasks
+
+
+def test_cancel_retire_and_ends_go_through() -> None:
+    world = World()
+    worker = world.join()
+    worker.assign(spec("a"))
+    worker.retire("a")
+    worker.cancel("a")
+    settled(lambda: world.tasks.cancelled == ["retired a", "a"])
+    world.link.failed("a", WorkerBusyError(worker="w"))
+    world.link.finished("b", TaskResult(payload=b"rows", actual=Cost(seconds=2.0)))
+    assert isinstance(world.members.ended["a"], WorkerBusyError)
+    assert world.members.ended["b"] == TaskResult(payload=b"rows", actual=Cost(seconds=2.0))
+
+
+def test_a_mute_worker_holds_up_nobody_who_ends_its_tasks() -> None:
+    """Rooms end tasks on threads of their own work: each of them would wait for the door once more."""
+    world = World()
+    worker = world.join()
+    open_door, is_asked = threading.Event(), threading.Event()
+    calls: list[tuple[str, ...]] = []
+
+    def ask(name: str, message: NameTasks, answer: object, *, seconds: float) -> None:
+        is_asked.set()
+        assert open_door.wait(30)
+        calls.append((name, *message.ids))
+
+    worker._ask = ask  # type: ignore[method-assign,assignment]
+    worker.retire("a")
+    assert is_asked.wait(30)
+    for task in "bcd":
+        worker.retire(task)
+    open_door.set()
+    settled(lambda: len(calls) == 2)
+    assert calls == [("retire", "a"), ("retire", "b", "c", "d")]
