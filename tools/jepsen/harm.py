@@ -60,6 +60,11 @@ class HasPid(Protocol):
     def pid(self) -> int | None: ...
 
 
+def crowd() -> float:
+    """Return how many times slower a machine is on which so many others work."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 4)
+
+
 # --- processes -------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,6 @@ Always holds: a failing run prints its seed, the round and the lines of the hist
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import time
@@ -20,7 +19,7 @@ from tools.jepsen import tables
 from tools.jepsen.clients import Client, PastReader, Probe, Reader, Seen, inserting, update, upsert
 from tools.jepsen.definitions import Definitions
 from tools.jepsen.final import judge
-from tools.jepsen.harm import Blow
+from tools.jepsen.harm import Blow, crowd
 from tools.jepsen.history import History, Outcome
 from tools.jepsen.messages import Messages, RenewedTopic, Sent
 from tools.jepsen.nemesis import draw_round, perform
@@ -107,7 +106,7 @@ class Run:
         missing = dict(WORK)
         while missing and self._is_right():
             now = time.monotonic()
-            if now - began > GO_ON_SECONDS_MAX * _crowd():
+            if now - began > GO_ON_SECONDS_MAX * crowd():
                 last = {op.kind: op.error[:150] or "no answer" for op in self.history.recent(began)}
                 why = {kind: last.get(kinds[0], "nothing sent") for kind, kinds in missing.items()}
                 self.report.faults.found(f"did not go on after: {after}; last: {why}")
@@ -197,11 +196,6 @@ def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: i
         Client(name, history, urls, random.Random(f"{seed} {name}"), step, pause_seconds=pause)
         for name, (step, pause) in steps.items()
     ]
-
-
-def _crowd() -> float:
-    """Return how many times slower a machine is on which so many others work."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 4)
 
 
 def _is_wanted(blow: Blow, only: Sequence[str]) -> bool:
