@@ -27,7 +27,8 @@ MIB = 1 << 20
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Whatever hangs goes on when this is set; the times of replicas are short."""
-    monkeypatch.setattr(replica, "STRAGGLER_SECONDS", 0.2)
+    monkeypatch.setattr(replica, "STRAGGLER_SECONDS", 1.0)
+    monkeypatch.setattr(new_copies, "BEHIND_BYTES_MAX", 4 * MIB)
     monkeypatch.setattr(replica, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(replica, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(replica_health, "ASK_SECONDS", 0.2)
@@ -99,13 +100,13 @@ def test_a_quorum_goes_on_without_a_replica_that_hangs_in_the_middle_of_a_file(
 ) -> None:
     disk.hangs = at == "create"
     file: Any = new_file(places.folder, "a")
-    data = content(40)
-    file.write(data[: 4 * MIB])
+    data = content(12)
+    file.write(data[: 2 * MIB])
     disk.hangs = disk.hangs or at == "write"
-    file.write(data[4 * MIB :])
+    file.write(data[2 * MIB :])
     disk.hangs = True
     written = file.finish(fsync=True)
-    assert (written.size, file.tell(), lacking(written)) == (40 * MIB, 40 * MIB, (disk.number,))
+    assert (written.size, file.tell(), lacking(written)) == (12 * MIB, 12 * MIB, (disk.number,))
     assert disk.waiting.is_set()
     check_file(places.folder, written)
     for number in {0, 1, 2} - {disk.number}:
@@ -116,7 +117,7 @@ def test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept(places: Places, 
     file: Any = new_file(places.folder, "a")
     disk.hangs = True
     most = 0
-    for _ in range(64):
+    for _ in range(16):
         file.write(content(1))
         most = max(most, *(copy.queued for copy in file._copies))
     assert most <= new_copies.BEHIND_BYTES_MAX + new_copies.PIECE_BYTES
@@ -131,7 +132,7 @@ def test_a_replica_that_is_left_out_and_goes_on_later_has_no_bytes(
 ) -> None:
     file: Any = new_file(places.folder, "a")
     disk.hangs = True
-    file.write(content(40))
+    file.write(content(12))
     file.finish(fsync=True)
     disk.hangs = False
     over.set()
@@ -147,7 +148,7 @@ def test_nobody_waits_for_ever_where_too_few_replicas_go_on(
     for each in disks:
         each.hangs = True
     with pytest.raises(QuorumError, match="copies=1 quorum=2"):
-        file.write(content(40))
+        file.write(content(12))
     assert file.write(b"more") == 4
     with pytest.raises(QuorumError):
         file.finish(fsync=True)
