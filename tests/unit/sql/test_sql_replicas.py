@@ -54,7 +54,7 @@ class Meanwhile:
             places = [local_root(self.folder / "one"), local_root(new)]
             text = replicated_root("r", places, 2).text
             after = Storage(name="r", root=text, replica_ids=(before.replica_ids[0], "n"))
-            assert self.world.catalog.storages.replace(after, before, [], {})
+            assert self.world.catalog.storages.replace(after, before, [], {table_of(self.world).uuid: (0,)})
         # As REPLICATE does in a moment.
         for table in self.world.catalog.tables.all():
             (new / table.uuid / "data").mkdir(parents=True)
