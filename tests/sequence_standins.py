@@ -139,9 +139,9 @@ class LosingKV(FaultyKV):
         return super().get(key)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         self.check_alive()
-        with super().view(keys) as view:
+        with super().view(keys, use) as view:
             yield view
 
     def check_alive(self) -> None:

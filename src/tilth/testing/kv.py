@@ -24,6 +24,7 @@ from tilth.catalog.kv import (
     ReadView,
     Unknown,
     Versioned,
+    ViewUse,
 )
 
 T = TypeVar("T")
@@ -82,9 +83,9 @@ class FaultyKV:
         return self._kv.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         self._meet_read("view")
-        with self._kv.view(keys) as view:
+        with self._kv.view(keys, use) as view:
             yield _FaultyView(self, view)
 
     def commit(
@@ -170,9 +171,9 @@ class RetryingKV:
         return _retried(lambda: self._kv.scan(start, end, limit=limit, reverse=reverse))
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with ExitStack() as stack:
-            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view(keys))))
+            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view(keys, use))))
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]

@@ -468,8 +468,8 @@ class Recording(MemoryKV):
         return super().commit(preconditions, puts, deletes)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
-        with super().view(keys) as view:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
+        with super().view(keys, use) as view:
             yield _Watched(view, self.scanned)
 
 

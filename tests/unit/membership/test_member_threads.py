@@ -51,9 +51,9 @@ class GatedKV(MemoryKV):
         self._gate.pass_through()
         return self._inner.get(key)
 
-    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:  # type: ignore[override]
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:  # type: ignore[override]
         self._gate.pass_through()
-        return self._inner.view(keys)
+        return self._inner.view(keys, use)
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False

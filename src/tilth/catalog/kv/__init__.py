@@ -20,6 +20,7 @@ from tilth.catalog.kv.protocol import (
     TimeReached,
     Unknown,
     Versioned,
+    ViewUse,
     ViewMovedError,
 )
 

@@ -49,8 +49,8 @@ class FollowedKV:
     ) -> Iterator[tuple[bytes, Versioned]]:
         return self._inner.scan(start, end, limit=limit, reverse=reverse)
 
-    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:
-        return self._inner.view(keys)
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
+        return self._inner.view(keys, use)
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
@@ -74,7 +74,7 @@ class FollowedKV:
         """Return a view; the changes since then are collected, those before are forgotten."""
         with ExitStack() as stack:
             with self._lock:
-                view = stack.enter_context(self._inner.view())
+                view = stack.enter_context(self._inner.view(use=ViewUse.EXPORT))
                 self._held, self._held_bytes = {}, 0
             yield view
 

@@ -22,6 +22,7 @@ from tilth.catalog.kv.protocol import (
     ReadView,
     TimeReached,
     Versioned,
+    ViewUse,
 )
 
 #: Keys that a scan takes under the lock at a time.
@@ -56,7 +57,7 @@ class MemoryKV:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with self._lock:
             sequence = self._sequence
             self._views[sequence] += 1

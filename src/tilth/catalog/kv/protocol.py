@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from tilth.base.errors import RetryError
@@ -101,6 +102,17 @@ class ViewMovedError(RetryError):
     code = "VIEW_MOVED"
 
 
+class ViewUse(Enum):
+    """Kinds of views, by how long they may last."""
+
+    #: A few keys, as before a small commit.
+    BRIEF = "brief"
+    #: As many keys as there are: tables, parts, what system tables show.
+    LISTING = "listing"
+    #: All keys, into a file or another store.
+    EXPORT = "export"
+
+
 class ReadView(Protocol):
     """Keys and values as of one moment."""
 
@@ -122,11 +134,13 @@ class KeyValue(ReadView, Protocol):
     def incarnation(self) -> Incarnation:
         """The history that the store follows; another one after a failover that may have lost its end."""
 
-    def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
         """A consistent view; what is committed after this call is not in it.
 
         `keys`: what will be asked for, as far as is known. A store behind a network reads them at once; a further
         question is answered as of a later moment then, and raises ViewMovedError if one of the keys has changed.
+        A store with a bounded number of connections lets no listing keep a brief view or a commit waiting, and gives
+        up views that last too long: ViewTooLongError, CatalogBusyError.
         """
 
     def commit(

@@ -49,6 +49,7 @@ from tilth.catalog.kv.protocol import (
     TimeReached,
     Unknown,
     Versioned,
+    ViewUse,
 )
 
 _SEQUENCE_KEY = b"\x00sequence"
@@ -102,7 +103,7 @@ class RocksKV:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with _reading(self.path):
             view = _View(self._ready(), self.path)
         self._views.add(view)

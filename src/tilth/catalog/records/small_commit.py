@@ -15,7 +15,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError, UnknownOutcomeError
 from tilth.base.retry import backoff_ms
 from tilth.catalog.errors import TooManyConflictsError
-from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, Precondition, ReadView, Unknown, Versioned
+from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, Precondition, ReadView, Unknown, Versioned, ViewUse
 from tilth.catalog.records.codec import Codec
 from tilth.catalog.records.keys import Space, after_prefix, span
 
@@ -54,7 +54,7 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
             # Others are faster each time: a short rest breaks the step.
             wait_before_retry(clock, 1)
         try:
-            with kv.view() as view:
+            with kv.view(use=ViewUse.BRIEF) as view:
                 if lost is not None and _has_landed(view, lost):
                     return lost.result
                 planned = plan(view)
