@@ -19,7 +19,7 @@ from pyspark import TaskContext as SparkTask
 from tilth.base import failpoints
 from tilth.base.errors import TilthError
 from tilth.catalog import Unknown
-from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
+from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned, ViewUse
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX
 from tilth.maintenance.copies.task_spark import copy_runner
 from tilth.maintenance.deltas.task_spark import delta_runner

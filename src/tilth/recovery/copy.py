@@ -18,7 +18,7 @@ from tilth.base.errors import ConflictError, CorruptError, NotFoundError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.catalog import MOVED, Catalog, CatalogMovedError, KeyValue, PostgresKV, RocksKV, parse_postgres
-from tilth.catalog.kv import Landed, ReadView
+from tilth.catalog.kv import Landed, ReadView, ViewUse
 from tilth.catalog.kv.protocol import FIRST_KEY
 from tilth.recovery.restore import check_no_catalog, new_catalog
 
@@ -62,9 +62,9 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
     with closing(_opened(clock, source)) as store:
         catalog = Catalog(store, clock, "copy", random_id)
         _check_free(clock, catalog, source)
-        with store.view() as view, _target(clock, target) as written:
+        with store.view(use=ViewUse.EXPORT) as view, _target(clock, target) as written:
             expected = _written(view, written)
-            with written.view() as copied:
+            with written.view(use=ViewUse.EXPORT) as copied:
                 found = _summed(copied)
         if found != expected:
             raise CorruptError("the copy differs from its source", source=source, records=expected[0], copied=found[0])

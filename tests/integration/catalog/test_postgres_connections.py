@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from psycopg_pool import PoolTimeout
 
 from tilth.base.clock import SystemClock
+from tilth.base.errors import TilthError
 from tilth.catalog import ALL_NEWS, Joining, PostgresKV, Servers, parse_postgres
-from tilth.catalog.kv import Landed
-from tilth.catalog.kv.postgres import CONNECTIONS_MAX
+from tilth.catalog.kv import Landed, ViewUse
+from tilth.catalog.kv.postgres import CONNECTIONS_MAX, LISTINGS_MAX
+from tilth.catalog.kv.postgres_listings import CatalogBusyError, Listings
+from tilth.catalog.kv.postgres_view import ViewTooLongError
 from tools.postgres import Postgres
 
 pytestmark = pytest.mark.integration
@@ -40,7 +45,7 @@ def test_a_proof_of_life_does_not_wait_for_readers_that_hold_all_connections(pos
         record = servers.join(Joining(name="a", run="r", version="1"))
         presence.show(record.id)
         for _ in range(CONNECTIONS_MAX):
-            stack.enter_context(kv.view())
+            stack.enter_context(kv.view(use=ViewUse.BRIEF))
         for _ in range(3):
             began = time.monotonic()
             record = servers.renew(record)
@@ -49,6 +54,85 @@ def test_a_proof_of_life_does_not_wait_for_readers_that_hold_all_connections(pos
             assert [each.id for each in Servers(clock, presence.watching).all()] == ["a#1"]
             assert not presence.is_gone("a#1")
             assert time.monotonic() - began < 2
+
+
+class Shifted(SystemClock):
+    """A clock that a test moves on."""
+
+    shift = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift
+
+
+def test_listings_leave_connections_to_commits_and_brief_reads(postgres: Postgres) -> None:
+    """As many readers as there are connections: those without a permit hold none while they wait."""
+    with closing(opened(postgres.address(schema="lists"))) as kv:
+        assert isinstance(kv.commit([], {b"k": b"1"}, []), Landed)
+        kv._listings = Listings(LISTINGS_MAX, 60)
+        ends, reading = threading.Event(), threading.Semaphore(0)
+
+        def read() -> int:
+            with kv.view() as view:
+                reading.release()
+                assert ends.wait(60)
+                return len(list(view.scan(b"k", None)))
+
+        with ThreadPoolExecutor(CONNECTIONS_MAX + 4) as pool:
+            readers = [pool.submit(read) for _ in range(CONNECTIONS_MAX + 4)]
+            for _ in range(LISTINGS_MAX):
+                assert reading.acquire(timeout=30)
+            began = time.monotonic()
+            assert isinstance(kv.commit([], {b"k": b"2"}, []), Landed)
+            assert kv.get(b"k") is not None
+            with kv.view(use=ViewUse.BRIEF) as view:
+                assert len(list(view.scan(b"k", None, limit=5))) == 1
+            assert len(list(kv.scan(b"k", None, limit=5))) == 1
+            assert time.monotonic() - began < 8
+            assert not reading.acquire(blocking=False)
+            ends.set()
+            assert [reader.result(60) for reader in readers] == [1] * len(readers)
+
+
+def test_a_view_that_lasts_too_long_is_given_up_and_one_of_all_keys_later(postgres: Postgres) -> None:
+    clock = Shifted()
+    with closing(PostgresKV(clock, parse_postgres(postgres.address(schema="lasts")))) as kv:
+        assert isinstance(kv.commit([], {b"k": b"1"}, []), Landed)
+        with kv.view() as listing, kv.view(use=ViewUse.EXPORT) as export, kv.view([b"k"]) as known:
+            clock.shift = 61.0
+            for ask in (lambda: listing.get(b"k"), lambda: list(listing.scan(b"k", None))):
+                with pytest.raises(ViewTooLongError, match="seconds_max=60"):
+                    ask()
+            assert len(list(export.scan(b"k", None))) == 1
+            # It has read what it needs, and holds up nothing.
+            assert known.get(b"k") is not None
+            clock.shift = 1000.0
+            with pytest.raises(ViewTooLongError):
+                export.get(b"k")
+        # The database ends one whose reader stands still.
+        with kv.view() as view:
+            connection = view._connection  # type: ignore[attr-defined]
+            shown = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
+        assert shown == ("1min",)
+        assert kv.get(b"k") is not None
+
+
+def test_one_connection_finds_out_for_all_why_there_is_none(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(opened(postgres.address(schema="why"))) as kv:
+        asked: list[PoolTimeout] = []
+        found = kv._found_why
+
+        def noted(timeout: PoolTimeout) -> TilthError:
+            asked.append(timeout)
+            return found(timeout)
+
+        monkeypatch.setattr(kv, "_found_why", noted)
+        with ThreadPoolExecutor(12) as pool:
+            whys = list(pool.map(kv._why_none, [PoolTimeout("10 s")] * 12))
+        assert len(asked) == 1
+        assert {type(why) for why in whys} == {CatalogBusyError}
 
 
 def test_presence_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: Postgres) -> None:

@@ -31,7 +31,7 @@ from tilth.catalog import (
     RewritePart,
     visibility,
 )
-from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
+from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned, ViewUse
 from tilth.catalog.records.keys import Space
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile, FileCopies, Part

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +12,8 @@ import pytest
 
 from tests.catalog_world import World
 from tilth.catalog import BadDumpError, DumpHeader, MemoryKV, RocksKV, load_dump
-from tilth.catalog.kv import KeyValue, Landed
-from tilth.catalog.kv.dump import write_dump
+from tilth.catalog.kv import KeyValue, Landed, ReadView, ViewUse
+from tilth.catalog.kv.dump import read_dump, write_dump
 
 HEADER = DumpHeader(version="1", server="s", created_ms=5)
 
@@ -118,3 +120,30 @@ def test_a_catalog_comes_back() -> None:
     for partition in ("a", "b"):
         assert restored.parts.visible(world.t, partition) == world.catalog.parts.visible(world.t, partition)
     assert restored.tables.by_id(world.t) == world.catalog.tables.by_id(world.t)
+
+
+def test_no_view_is_open_while_the_backup_goes_to_its_place() -> None:
+    """A bucket may be slow, and whoever cancels waits for nothing."""
+    open_views = 0
+
+    class Viewed(MemoryKV):
+        @contextmanager
+        def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
+            nonlocal open_views
+            assert use is ViewUse.EXPORT
+            open_views += 1
+            with super().view(keys, use) as view:
+                yield view
+            open_views -= 1
+
+    class Bucket(io.BytesIO):
+        def write(self, data: bytes, /) -> int:  # type: ignore[override]
+            assert open_views == 0
+            return super().write(data)
+
+    kv, sink = Viewed(), Bucket()
+    assert isinstance(kv.commit([], {b"k%d" % number: b"v" * 1000 for number in range(5000)}, []), Landed)
+    assert write_dump(kv, HEADER, sink, between=lambda: None) == 5000
+    sink.seek(0)
+    _, frames = read_dump(sink)
+    assert sum(len(pairs) for pairs in frames) == 5000

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.membership.test_member import THINGS, Cluster, Sign, Signs
 from tilth.catalog import Catalog, CatalogAwayError, Joining, KeyValue, MemoryKV, Servers
-from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned
+from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned, ViewUse
 from tilth.membership import Bounds, Member
 from tilth.testing import ManualClock
 

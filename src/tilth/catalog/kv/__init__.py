@@ -20,8 +20,8 @@ from tilth.catalog.kv.protocol import (
     TimeReached,
     Unknown,
     Versioned,
-    ViewUse,
     ViewMovedError,
+    ViewUse,
 )
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "Unknown",
     "Versioned",
     "ViewMovedError",
+    "ViewUse",
 ]

@@ -11,6 +11,7 @@ changed is refused, at the latest at its end.
 from __future__ import annotations
 
 import struct
+import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
@@ -19,7 +20,7 @@ import msgspec
 
 from tilth.base.errors import InvalidInputError
 from tilth.catalog.kv.followed import KeyChanges
-from tilth.catalog.kv.protocol import FIRST_KEY, KeyValue, Landed, ReadView
+from tilth.catalog.kv.protocol import FIRST_KEY, KeyValue, Landed, ReadView, ViewUse
 
 V = TypeVar("V")
 
@@ -64,8 +65,15 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_dump(kv: KeyValue, header: DumpHeader, sink: ByteSink, *, between: Callable[[], None]) -> int:
     """Write the store as it is now; return the number of keys. `between` is called now and then, and may raise."""
-    with kv.view() as view:
-        return write_view(view, header, sink, is_kept=lambda _: True, between=between)
+    # Into a file of this machine first: a place of backups may be slow, and a view that lasts makes commits slow.
+    with tempfile.TemporaryFile() as copied:
+        with kv.view(use=ViewUse.EXPORT) as view:
+            keys = write_view(view, header, copied, is_kept=lambda _: True, between=between)
+        copied.seek(0)
+        while piece := copied.read(_FRAME_BYTES):
+            sink.write(piece)
+            between()
+    return keys
 
 
 def write_view(

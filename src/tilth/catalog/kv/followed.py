@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from tilth.catalog.kv.incarnation import Incarnation
-from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, Versioned
+from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, Versioned, ViewUse
 
 #: Of changes that nobody has taken; with more, nothing is held, and a follower begins anew.
 HELD_BYTES_MAX = 64 << 20

@@ -11,8 +11,9 @@ commits nothing any more once a newer one has upgraded it.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from copy import copy
 from functools import partial
 from typing import TypeVar
@@ -43,6 +44,7 @@ from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
 from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
+from tilth.catalog.kv.postgres_listings import CatalogBusyError, Listings
 from tilth.catalog.kv.postgres_news import NewsSender
 from tilth.catalog.kv.postgres_presence import (
     PostgresPresence,
@@ -50,7 +52,7 @@ from tilth.catalog.kv.postgres_presence import (
     is_shown_by_none,
 )
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
-from tilth.catalog.kv.postgres_view import PostgresView, versioned
+from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS, PostgresView, versioned
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
@@ -66,11 +68,16 @@ from tilth.catalog.kv.protocol import (
     TimeReached,
     Unknown,
     Versioned,
+    ViewUse,
 )
 
 T = TypeVar("T")
 
 CONNECTIONS_MAX = 16
+#: A reason why there is no connection is that of all who ask within this time.
+WHY_SECONDS = 1.0
+#: Listings at the same time: the other connections are for commits and brief reads.
+LISTINGS_MAX = 10
 #: A connection that was idle for so long is one too many; of many one is closed after the other.
 IDLE_SECONDS_MAX = 60.0
 #: Default of server.gone-bound.
@@ -85,7 +92,10 @@ _DECIDE_AGAIN_SECONDS = 0.1
 COLLISIONS_MAX = 20
 #: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
 UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
-_BEGIN_VIEW = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot()"
+_BEGIN_VIEW = (
+    b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot(); "
+    b"SET LOCAL idle_in_transaction_session_timeout = %d"
+)
 #: The database has undone the commit for the sake of another one, or its statement was dropped before.
 _COLLISIONS = (
     errors.UniqueViolation,
@@ -123,6 +133,10 @@ class PostgresKV:
         self._check_upgrade = check_upgrade
         self._is_closed = False
         self._news = NewsSender(clock, self._notify)
+        self._listings = Listings(LISTINGS_MAX)
+        #: Guards the reason why there was no connection, and when that was found out.
+        self._why_lock = threading.Lock()
+        self._why: tuple[float, TilthError | None] = (-WHY_SECONDS, None)
         #: Texts of queries with the schema's name.
         self._texts: dict[str, str] = {}
         self._incarnations = Incarnations()
@@ -156,25 +170,28 @@ class PostgresKV:
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
-        with self.view() as view:
+        is_brief = limit is not None and limit <= FIRST_CHUNK_ROWS
+        with self.view(use=ViewUse.BRIEF if is_brief else ViewUse.LISTING) as view:
             yield from view.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
-    def view(self, keys: Collection[bytes] = ()) -> Iterator[ReadView]:
+    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         view: PostgresView | None = None
 
         def opened(connection: Writer) -> Writer:
             nonlocal view
-            view = PostgresView(self, connection, keys)
+            view = PostgresView(self, connection, keys, use)
             return connection
 
-        connection = self._read(opened)
-        assert view is not None
-        try:
-            yield view
-        finally:
-            view.end()
-            self._pool.putconn(connection)
+        is_brief = keys or use is ViewUse.BRIEF
+        with nullcontext() if is_brief else self._listings.permit():
+            connection = self._read(opened)
+            assert view is not None
+            try:
+                yield view
+            finally:
+                view.end()
+                self._pool.putconn(connection)
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
@@ -244,12 +261,14 @@ class PostgresKV:
             return connection
 
         other._limits, reserved = limits, ReservedConnection(connect, wait_seconds=limits.wait)
-        other._pool = reserved
+        other._pool, other._listings = reserved, Listings(1)
         return ReservedStore(other, reserved)
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
         with self.translated(), closing(self._introduced()) as connection, connection.transaction():
+            # All of it is one statement, which lasts as long as its source.
+            connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(self._sql(text.LOCK_KEYS))
             if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
                 hint = "give it another schema, or drop this one"
@@ -375,9 +394,11 @@ class PostgresKV:
                     if kept is not connection:
                         self._pool.putconn(connection)
 
-    def begin(self, connection: Writer) -> None:
-        """Begin the transaction of a view: its first statement fixes what it sees."""
-        connection.statements.do(_BEGIN_VIEW)
+    def begin(self, connection: Writer, idle_seconds: float) -> None:
+        """Begin the transaction of a view: its first statement fixes what it sees. The database ends a view that nobody
+        reads for so long.
+        """
+        connection.statements.do(_BEGIN_VIEW % round(idle_seconds * 1000))
 
     def record(self, connection: Writer, key: bytes) -> Versioned | None:
         """Return what one key has."""
@@ -501,20 +522,33 @@ class PostgresKV:
         except TilthError:
             raise
         except PoolTimeout as error:
-            why = self._why_none(error)
-            raise why if isinstance(why, TilthError) else self._away(why, "") from None
+            raise self._why_none(error) from None
         except psycopg.Error as error:
             if self._is_closed:
                 raise StoreClosedError(catalog=self._address.shown) from None
             raise self._away(error, "") from None
 
-    def _why_none(self, timeout: PoolTimeout) -> Exception:
-        """Return why the pool gives no connection: it does not say."""
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def _why_none(self, timeout: PoolTimeout) -> TilthError:
+        """Return why the pool gives no connection: it does not say. One connection finds out for all that wait."""
+        with self._why_lock:
+            found_at, why = self._why
+            if why is None or self.monotonic() - found_at > WHY_SECONDS:
+                why = self._found_why(timeout)
+                self._why = (self.monotonic(), why)
+            return why
+
+    def _found_why(self, timeout: PoolTimeout) -> TilthError:
         try:
             self._introduced().close()
-        except (psycopg.Error, TilthError) as error:
+        except TilthError as error:
             return error
-        return timeout
+        except psycopg.Error as error:
+            return self._away(error, "")
+        hint = "try again; the database answers, but each connection of this server is at work"
+        return CatalogBusyError(catalog=self._address.shown, reason=first_line(timeout), hint=hint)
 
     def _away(self, error: Exception, what: str) -> CatalogAwayError:
         hint = "check that the database runs, its address, the user and the password"

@@ -8,26 +8,36 @@ Always holds: what makes a view raises psycopg's errors, for they are tried agai
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 import psycopg
 from psycopg.pq.abc import PGresult
 from psycopg.rows import TupleRow
 
+from tilth.base.errors import RetryError
 from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.postgres_connect import Writer
 from tilth.catalog.kv.postgres_wire import int_of
-from tilth.catalog.kv.protocol import FIRST_KEY, Versioned, ViewMovedError
+from tilth.catalog.kv.protocol import FIRST_KEY, Versioned, ViewMovedError, ViewUse
 
 _CHUNK_ROWS = 1000
-_FIRST_CHUNK_ROWS = 100
+FIRST_CHUNK_ROWS = 100
+#: Longest life of a view. While it lasts, the database cleans up nothing that was written since, and all commits become
+#: slower.
+_SECONDS_MAX = {ViewUse.BRIEF: 60.0, ViewUse.LISTING: 60.0, ViewUse.EXPORT: 900.0}
+
+
+class ViewTooLongError(RetryError):
+    """a read of the catalog has lasted too long and was given up: it holds up the clean-up of the database"""
+
+    code = "VIEW_TOO_LONG"
 
 
 class ViewSource(Protocol):
     """Questions of the store that a view is made of."""
 
-    def begin(self, connection: Writer) -> None: ...
+    def begin(self, connection: Writer, idle_seconds: float) -> None: ...
 
     def record(self, connection: Writer, key: bytes) -> Versioned | None: ...
 
@@ -35,18 +45,22 @@ class ViewSource(Protocol):
 
     def rows(self, connection: Writer, query: str, arguments: tuple[object, ...]) -> list[TupleRow]: ...
 
+    def monotonic(self) -> float: ...
+
     def translated(self) -> AbstractContextManager[None]: ...
 
 
 class PostgresView:
     """One moment, as a transaction that only reads where one question is not enough. For one thread."""
 
-    def __init__(self, store: ViewSource, connection: Writer, keys: Collection[bytes]) -> None:
+    def __init__(self, store: ViewSource, connection: Writer, keys: Collection[bytes], use: ViewUse) -> None:
         """Read the keys, in one question and without a transaction; without keys begin one."""
         self._store = store
         self._connection = connection
         self._known: Mapping[bytes, Versioned | None] = store.records(connection, keys) if keys else {}
         self._is_begun = False
+        self._seconds_max = _SECONDS_MAX[use]
+        self._began = 0.0
         if not keys:
             self._begin()
 
@@ -61,19 +75,17 @@ class PostgresView:
     def get(self, key: bytes) -> Versioned | None:
         if key in self._known:
             return self._known[key]
-        with self._store.translated():
-            self._begin()
+        with self._asking():
             return self._store.record(self._connection, key)
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
         start = max(start, FIRST_KEY)
-        left, wanted = limit, _FIRST_CHUNK_ROWS
+        left, wanted = limit, FIRST_CHUNK_ROWS
         while left is None or left > 0:
             count = wanted if left is None else min(wanted, left)
-            with self._store.translated():
-                self._begin()
+            with self._asking():
                 rows = self._chunk(start, end, count, reverse=reverse)
             for key, value, version in rows:
                 yield key, Versioned(value, version)
@@ -82,12 +94,23 @@ class PostgresView:
             start, end = (start, rows[-1][0]) if reverse else (rows[-1][0] + b"\x00", end)
             left, wanted = None if left is None else left - count, _CHUNK_ROWS
 
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Raises ViewTooLongError, and what the database says."""
+        with self._store.translated():
+            self._begin()
+            if self._store.monotonic() - self._began > self._seconds_max:
+                # The database may have ended it already.
+                raise ViewTooLongError(seconds_max=self._seconds_max, hint="try again, and read less at once")
+            yield
+
     def _begin(self) -> None:
         """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
         if self._is_begun:
             return
         self._is_begun = True
-        self._store.begin(self._connection)
+        self._began = self._store.monotonic()
+        self._store.begin(self._connection, self._seconds_max)
         if self._known and self._store.records(self._connection, self._known.keys()) != self._known:
             raise ViewMovedError
 

@@ -15,7 +15,18 @@ from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError, UnknownOutcomeError
 from tilth.base.retry import backoff_ms
 from tilth.catalog.errors import TooManyConflictsError
-from tilth.catalog.kv import Absent, AtVersion, Conflict, KeyValue, Landed, Precondition, ReadView, Unknown, Versioned, ViewUse
+from tilth.catalog.kv import (
+    Absent,
+    AtVersion,
+    Conflict,
+    KeyValue,
+    Landed,
+    Precondition,
+    ReadView,
+    Unknown,
+    Versioned,
+    ViewUse,
+)
 from tilth.catalog.records.codec import Codec
 from tilth.catalog.records.keys import Space, after_prefix, span
 
