@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from tilth.base.clock import Clock
+from tilth.base.errors import TilthError
 from tilth.catalog import (
     MOVED,
     Catalog,
@@ -54,6 +55,11 @@ def open_store(
     if settings.url:
         upgrade = partial(check_upgrade, version)
         shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of, check_upgrade=upgrade)
+        try:
+            shared.moves().check()
+        except TilthError:
+            shared.close()
+            raise
         # A journal has one follower; the database has backups and standbys of its own.
         return OpenStore(store=shared, followed=None, presence=shared.presence(gone_seconds))
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
@@ -62,7 +68,7 @@ def open_store(
 
 
 def check_not_moved(catalog: Catalog) -> None:
-    """Raises CatalogMovedError."""
+    """Raises CatalogMovedError; a database refuses it when it is opened."""
     moved = catalog.state.get(MOVED)
     if moved:
         hint = "start the server with catalog.url where it was moved to, or copy it back from there"

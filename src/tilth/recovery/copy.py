@@ -8,7 +8,7 @@ uses is not copied; the old place is marked before anything is said, so that no 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -17,7 +17,7 @@ from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import ConflictError, CorruptError, NotFoundError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
-from tilth.catalog import MOVED, Catalog, CatalogMovedError, KeyValue, PostgresKV, RocksKV, parse_postgres
+from tilth.catalog import MOVED, Catalog, CatalogMovedError, PostgresKV, RocksKV, parse_postgres
 from tilth.catalog.kv import Landed, ReadView, ViewUse
 from tilth.catalog.kv.protocol import FIRST_KEY
 from tilth.recovery.restore import check_no_catalog, new_catalog
@@ -61,15 +61,16 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
         check_no_catalog(Path(target))
     with closing(_opened(clock, source)) as store:
         catalog = Catalog(store, clock, "copy", random_id)
-        _check_free(clock, catalog, source)
-        with store.view(use=ViewUse.EXPORT) as view, _target(clock, target) as written:
-            expected = _written(view, written)
-            with written.view(use=ViewUse.EXPORT) as copied:
-                found = _summed(copied)
-        if found != expected:
-            raise CorruptError("the copy differs from its source", source=source, records=expected[0], copied=found[0])
-        if not keeps_source:
-            catalog.state.put(MOVED, _shown(target).encode())
+        _check_free(clock, store, catalog, source)
+        with nullcontext() if keeps_source else _moving(store, catalog, _shown(target)):
+            with store.view(use=ViewUse.EXPORT) as view, _target(clock, target) as written:
+                expected = _written(view, written)
+                with written.view(use=ViewUse.EXPORT) as copied:
+                    found = _summed(copied)
+            if found != expected:
+                raise CorruptError(
+                    "the copy differs from its source", source=source, records=expected[0], copied=found[0]
+                )
     _log.info("catalog_copied", source=_shown(source), target=_shown(target), records=expected[0])
     return CopyReport(records=expected[0], bytes=expected[1])
 
@@ -82,7 +83,7 @@ def _shown(place: str) -> str:
     return parse_postgres(place).shown if _is_address(place) else str(Path(place).absolute())
 
 
-def _opened(clock: Clock, place: str) -> KeyValue:
+def _opened(clock: Clock, place: str) -> PostgresKV | RocksKV:
     """Raises CatalogNotFoundError."""
     if _is_address(place):
         return PostgresKV(clock, parse_postgres(place))
@@ -92,17 +93,32 @@ def _opened(clock: Clock, place: str) -> KeyValue:
     return RocksKV(str(folder))
 
 
-def _check_free(clock: Clock, catalog: Catalog, place: str) -> None:
+@contextmanager
+def _moving(store: PostgresKV | RocksKV, catalog: Catalog, to: str) -> Iterator[None]:
+    """Mark the source as moved if what happens within is well. In a database nothing is committed from the beginning:
+    a server that lives unseen would go on with what the copy does not have.
+    """
+    if isinstance(store, PostgresKV):
+        with store.moves().moving(to):
+            yield
+        return
+    yield
+    catalog.state.put(MOVED, to.encode())
+
+
+def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, place: str) -> None:
     """Raises CatalogInUseError and CatalogMovedError; a folder's catalog is open nowhere else."""
     moved = catalog.state.get(MOVED)
     if moved:
         raise CatalogMovedError(catalog=_shown(place), to=moved.decode(), hint="copy it from there")
-    if not _is_address(place):
+    if not isinstance(store, PostgresKV):
         return
+    store.moves().check(may_begin=True)
     before = {each.id: each.renewed_ms for each in catalog.servers.live()}
-    if before:
+    shown = {each for each in before if store.moves().is_shown(each)}
+    if before and not shown:
         clock.sleep(IN_USE_SECONDS)
-    proved = [each for each in catalog.servers.live() if before.get(each.id) != each.renewed_ms]
+    proved = [each for each in catalog.servers.live() if each.id in shown or before.get(each.id) != each.renewed_ms]
     if proved:
         names = ", ".join(f"{each.name} at {each.url or 'no address'}" for each in proved)
         raise CatalogInUseError(catalog=_shown(place), servers=names, hint="stop these servers first")

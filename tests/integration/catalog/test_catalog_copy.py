@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from tilth.catalog import (
     RocksKV,
     parse_postgres,
 )
+from tilth.catalog.kv import Landed
 from tilth.client.cli.main import app
 from tilth.joining import check_not_moved
 from tilth.recovery import copy_catalog
@@ -147,3 +149,76 @@ def test_the_command_line_says_what_it_did_and_no_password(postgres: Postgres, t
     again = run.invoke(app, ["catalog", "copy", str(tmp_path / "a"), str(tmp_path / "c")])
     assert again.exit_code == 1
     assert "CATALOG_MOVED" in again.output
+
+
+def test_a_server_that_lives_unseen_commits_nothing_more_once_its_catalog_moves(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    """One whose proofs come seldom, as with a long server.gone-bound: a commit that was under way is in the copy."""
+    address = postgres.address(schema="moves")
+    with (
+        closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared,
+        closing(postgres.connect()) as other,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        assert isinstance(shared.commit([], {b"\x05a": b"1"}, []), Landed)
+        other.execute("BEGIN")
+        other.execute("SELECT 1 FROM moves.kv FOR UPDATE")
+        late = pool.submit(shared.commit, [], {b"\x05a": b"2"}, [])
+        with closing(postgres.connect()) as third:
+            waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            while third.execute(waits).fetchone() == (0,):
+                threading.Event().wait(0.02)
+            copy = pool.submit(copy_catalog, address, str(tmp_path / "b"))
+            moves = "SELECT count(*) FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+            while third.execute(moves).fetchone() == (0,):
+                assert not copy.done()
+                threading.Event().wait(0.02)
+        other.execute("ROLLBACK")
+        assert isinstance(late.result(60), Landed)
+        copy.result(60)
+        for _ in range(2):
+            with pytest.raises(CatalogMovedError, match=r"to=.*/b"):
+                shared.commit([], {b"\x05b": b"1"}, [])
+        assert dict(records(shared))[b"\x05a"] == b"2"
+        with pytest.raises(CatalogMovedError):
+            shared.moves().check()
+    with closing(RocksKV(str(tmp_path / "b" / "catalog"))) as copied:
+        assert dict(records(copied))[b"\x05a"] == b"2"
+    with pytest.raises(CatalogMovedError, match=r"to=.*/b"):
+        copy_catalog(address, str(tmp_path / "c"))
+
+
+def test_a_move_that_fails_leaves_the_catalog_in_use_and_one_that_was_killed_can_begin_again(
+    postgres: Postgres, tmp_path: Path
+) -> None:
+    address = postgres.address(schema="again")
+    with closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared:
+        assert isinstance(shared.commit([], {b"\x05a": b"1"}, []), Landed)
+        with pytest.raises(KeyboardInterrupt), shared.moves().moving("there"):
+            raise KeyboardInterrupt
+        assert isinstance(shared.commit([], {b"\x05a": b"2"}, []), Landed)
+        with closing(postgres.connect()) as killed:
+            killed.execute("UPDATE again.format SET moved = 'there'")
+        with pytest.raises(CatalogMovedError, match="run `tilth catalog copy` again"):
+            shared.moves().check()
+        with pytest.raises(CatalogMovedError):
+            shared.commit([], {b"\x05a": b"3"}, [])
+        copy_catalog(address, str(tmp_path / "b"))
+        with pytest.raises(CatalogMovedError, match="copy it from there"):
+            shared.moves().check()
+
+
+def test_a_server_that_shows_itself_is_seen_however_seldom_it_proves(postgres: Postgres, tmp_path: Path) -> None:
+    address = postgres.address(schema="seldom")
+    with closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared:
+        record = Catalog(shared, SystemClock(), "s", lambda: "0" * 32).servers.join(
+            Joining(name="seldom", run="r", version="1", url="http://there")
+        )
+        presence = shared.presence(600.0)
+        presence.show(record.id)
+        try:
+            with pytest.raises(CatalogInUseError, match="seldom at http://there"):
+                copy_catalog(address, str(tmp_path / "b"))
+        finally:
+            presence.hide()

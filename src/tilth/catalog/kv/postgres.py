@@ -32,6 +32,7 @@ from tilth.catalog.errors import (
     CLOCK_HINT,
     CatalogAwayError,
     CatalogExistsError,
+    CatalogMovedError,
     ClockSkewError,
     ForeignSchemaError,
     FormerPrimaryError,
@@ -45,6 +46,7 @@ from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, 
 from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
 from tilth.catalog.kv.postgres_listings import CatalogBusyError, Listings
+from tilth.catalog.kv.postgres_moves import Moves
 from tilth.catalog.kv.postgres_news import NewsSender
 from tilth.catalog.kv.postgres_presence import (
     PostgresPresence,
@@ -264,6 +266,10 @@ class PostgresKV:
         other._pool, other._listings = reserved, Listings(1)
         return ReservedStore(other, reserved)
 
+    def moves(self) -> Moves:
+        """Return the moves of this catalog to other places."""
+        return Moves(self._introduced, self._sql, self.translated, schema=self._address.schema)
+
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
         with self.translated(), closing(self._introduced()) as connection, connection.transaction():
@@ -316,6 +322,10 @@ class PostgresKV:
                 raise
             return self._decided(connection, commit, error)
         outcome, conflict, version = (answer.get_value(0, column) for column in range(3))
+        if outcome == b"moved":
+            assert conflict is not None
+            hint = "stop this server, and start it with catalog.url where the catalog was moved to"
+            raise CatalogMovedError(to=conflict.decode(), hint=hint)
         if outcome == b"conflict":
             assert conflict is not None
             return Conflict(conflict)

@@ -13,7 +13,9 @@ from __future__ import annotations
 #: `{schema}` is replaced by the quoted name, `{channel}` by the name itself.
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
-CREATE TABLE {schema}.format (id int PRIMARY KEY, format int NOT NULL);
+-- With the place that the catalog moves to, or has moved to: then nothing is committed here.
+CREATE TABLE {schema}.format (
+    id int PRIMARY KEY, format int NOT NULL, moved text NOT NULL DEFAULT '', is_copied boolean NOT NULL DEFAULT false);
 CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT NULL);
 -- The last commit of each connection: says what became of it when the answer was lost.
 CREATE TABLE {schema}.writers (
@@ -33,7 +35,11 @@ CREATE OR REPLACE FUNCTION {schema}.kv_commit(
     new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[],
     OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
 BEGIN
-    SELECT format INTO version_ FROM {schema}.format WHERE id = 1;
+    SELECT format, convert_to(nullif(moved, ''), 'UTF8') INTO version_, conflict FROM {schema}.format WHERE id = 1;
+    IF conflict IS NOT NULL THEN
+        outcome := 'moved';
+        RETURN;
+    END IF;
     IF version_ > format_ THEN
         outcome := 'upgraded';
         RETURN;
@@ -92,6 +98,9 @@ COMMIT = (
 )
 #: A transaction that flushes nothing: it holds the lock of all notifications for a moment only.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)"
+FIND_MOVE = "SELECT moved, is_copied FROM {schema}.format WHERE id = 1"
+LOCK_MOVE = "LOCK TABLE {schema}.format IN ACCESS EXCLUSIVE MODE"
+SET_MOVE = "UPDATE {schema}.format SET moved = %s, is_copied = %s WHERE id = 1"
 FIND_FORMAT = "SELECT format FROM {schema}.format WHERE id = 1"
 SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
 #: A table of the schema, where it is not one of ours.
