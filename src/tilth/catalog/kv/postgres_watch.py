@@ -1,4 +1,5 @@
-"""Watch on the catalog's database: whether commits wait for a standby, and which losses its set-up allows.
+"""Watch on the catalog's database: whether commits wait for a standby, what holds up its clean-up, and which losses its
+set-up allows.
 
 Covers: a thread with a connection of its own that only reads, what it has found last. Does not cover: refusing servers
 (postgres.py), the proof of life (tilth.membership).
@@ -25,12 +26,27 @@ PERIOD_SECONDS = 2.0
 WAIT_SECONDS_MAX = 3.0
 #: Without an answer for longer, nothing is known of the database.
 SILENT_SECONDS_MAX = 8.0
+#: A transaction that is open for longer, in whichever program, holds up the clean-up of what commits leave behind.
+SNAPSHOT_SECONDS_MAX = 300.0
+#: Rows that were replaced or removed and are still there: with more, and more than this many for each row, commits and
+#: scans are slow.
+DEAD_ROWS_MAX = 200_000
+DEAD_ROWS_PER_ROW_MAX = 2.0
 _END_SECONDS = 2.0
 _LOOK = """
+WITH oldest AS (
+    SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds,
+        'process ' || pid || ' of ' || coalesce(nullif(application_name, ''), usename, 'unknown') AS who
+    FROM pg_stat_activity WHERE datname = current_database() AND backend_xmin IS NOT NULL AND xact_start IS NOT NULL
+        AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+    ORDER BY xact_start LIMIT 1
+), rows AS (SELECT n_dead_tup, n_live_tup FROM pg_stat_all_tables WHERE schemaname = '{schema}' AND relname = 'kv')
 SELECT count(*) FILTER (WHERE wait_event = 'SyncRep'),
     coalesce(extract(epoch FROM clock_timestamp() - min(query_start) FILTER (WHERE wait_event = 'SyncRep')), 0)::float8,
     current_setting('synchronous_standby_names'), current_setting('fsync'),
-    (SELECT count(*) FROM pg_stat_replication)
+    (SELECT count(*) FROM pg_stat_replication),
+    coalesce((SELECT seconds FROM oldest), 0), coalesce((SELECT who FROM oldest), ''),
+    coalesce((SELECT n_dead_tup FROM rows), 0), coalesce((SELECT n_live_tup FROM rows), 0)
     FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"""
 
 _log = Log("catalog")
@@ -48,6 +64,12 @@ class DatabaseLook:
     is_synced: bool = True
     #: Programs that read the log, as standbys do.
     standbys: int = 0
+    #: Age of the oldest transaction that sees an older state of the database, and whose it is.
+    snapshot_seconds: float = 0.0
+    snapshot_of: str = ""
+    #: Rows of the catalog that wait for the clean-up, and those that are there.
+    dead_rows: int = 0
+    rows: int = 0
 
 
 def trouble_of(look: DatabaseLook) -> str:
@@ -58,7 +80,22 @@ def trouble_of(look: DatabaseLook) -> str:
             f"{commits} for its synchronous standby, the first for {look.waiting_seconds:.0f} s: bring the standby "
             f"back, or change synchronous_standby_names ('{look.synchronous}')"
         )
+    if look.dead_rows > max(DEAD_ROWS_MAX, look.rows * DEAD_ROWS_PER_ROW_MAX):
+        return (
+            f"{look.dead_rows} dead rows of the catalog, beside {look.rows}, make commits slow: "
+            f"{_held_up(look) or 'see whether autovacuum keeps up, and what else holds it up'}"
+        )
     return ""
+
+
+def _held_up(look: DatabaseLook) -> str:
+    """Return what holds up the clean-up; empty: nothing that is known."""
+    if look.snapshot_seconds <= SNAPSHOT_SECONDS_MAX:
+        return ""
+    return (
+        f"a transaction has been open for {look.snapshot_seconds:.0f} s ({look.snapshot_of}) and holds up the clean-up "
+        "of the database: end it, or take reports and dumps from a standby"
+    )
 
 
 def notes_of(look: DatabaseLook) -> tuple[str, ...]:
@@ -68,14 +105,18 @@ def notes_of(look: DatabaseLook) -> tuple[str, ...]:
         notes.append("fsync is off: a crash of its machine may lose commits, or all")
     if look.standbys and not look.synchronous:
         notes.append("it replicates asynchronously: a failover to a standby may lose the last commits")
+    held_up = _held_up(look)
+    if held_up:
+        notes.append(held_up)
     return tuple(notes)
 
 
 class PostgresWatch:
     """`start` it, ask for its trouble and notes, `stop` it at the end."""
 
-    def __init__(self, clock: Clock, connect: Callable[[], Connection[TupleRow]]) -> None:
+    def __init__(self, clock: Clock, connect: Callable[[], Connection[TupleRow]], schema: str) -> None:
         self._clock = clock
+        self._query = _LOOK.replace("{schema}", schema).encode()
         self._connect = connect
         self._connection: Connection[TupleRow] | None = None
         self._look = DatabaseLook()
@@ -112,7 +153,7 @@ class PostgresWatch:
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._connect()
-            row = self._connection.execute(_LOOK).fetchone()
+            row = self._connection.execute(self._query).fetchone()
         except (psycopg.Error, TilthError) as error:
             self._failure = (str(error).strip() or type(error).__name__).splitlines()[0]
             self._hang_up()
@@ -125,6 +166,10 @@ class PostgresWatch:
             synchronous=row[2],
             is_synced=row[3] == "on",
             standbys=row[4],
+            snapshot_seconds=row[5],
+            snapshot_of=row[6],
+            dead_rows=row[7],
+            rows=row[8],
         )
         self._looked_at = self._clock.monotonic()
         now = trouble_of(self._look)

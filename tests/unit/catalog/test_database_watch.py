@@ -1,0 +1,53 @@
+"""Words of the watch on the database about what holds up its clean-up; sessions that are not the database's own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+from tilth.catalog import parse_postgres
+from tilth.catalog.kv.postgres_connect import Connector, PoolerError
+from tilth.catalog.kv.postgres_watch import DatabaseLook, notes_of, trouble_of
+
+ADDRESS = parse_postgres("postgresql://tilth@db:6432/tilth")
+
+
+def test_an_old_snapshot_is_a_note_and_many_dead_rows_are_trouble_that_names_it() -> None:
+    old = DatabaseLook(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", synchronous="s", rows=1000)
+    assert [note for note in notes_of(old) if "process 71 of pg_dump" in note and "4000 s" in note]
+    assert trouble_of(old) == ""
+    slow = DatabaseLook(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", dead_rows=300_000, rows=1000)
+    assert "300000 dead rows" in trouble_of(slow)
+    assert "process 71 of pg_dump" in trouble_of(slow)
+
+
+def test_what_a_large_catalog_leaves_behind_in_a_minute_is_no_trouble() -> None:
+    assert trouble_of(DatabaseLook(dead_rows=300_000, rows=1_000_000)) == ""
+    assert "autovacuum" in trouble_of(DatabaseLook(dead_rows=300_000, rows=100_000))
+    assert notes_of(DatabaseLook(snapshot_seconds=200.0, snapshot_of="process 7 of tilth")) == ()
+
+
+@pytest.mark.parametrize(("pid", "seqscan"), [(8, "off"), (7, "on")])
+def test_a_session_that_is_not_the_one_that_was_opened_is_a_pooler_s(pid: int, seqscan: str) -> None:
+    """Another backend than the connection was told of, or one that has not our options."""
+    connection = cast("Connection[TupleRow]", SimpleNamespace(info=SimpleNamespace(backend_pid=7)))
+    connector = Connector(ADDRESS, {})
+    connector.check_session(connection, backend_pid=7, seqscan="off")
+    with pytest.raises(PoolerError, match="pgbouncer") as raised:
+        connector.check_session(connection, backend_pid=pid, seqscan=seqscan)
+    assert "name the database itself" in raised.value.hint
+
+
+def test_a_pooler_that_refuses_our_options_is_named() -> None:
+    words = "connection failed: FATAL:  unsupported startup parameter: options"
+    failure = Connector(ADDRESS, {})._failure([("db", psycopg.OperationalError(words))])
+    assert isinstance(failure, PoolerError)
+    both = Connector(ADDRESS, {})._failure(
+        [("a", psycopg.OperationalError("off")), ("b", psycopg.OperationalError("no"))]
+    )
+    assert str(both) == "a: off; b: no"
