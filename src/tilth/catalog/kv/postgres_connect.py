@@ -31,6 +31,8 @@ C = TypeVar("C", bound=Connection[TupleRow])
 
 #: A shorter try of one host would take a slow handshake for a host that is off.
 TRY_SECONDS_MIN = 0.5
+#: Bound of each step of a proof of life, however long others bear silence.
+PROOF_SECONDS_MAX = 5.0
 _INTERVAL_SECONDS = 0.05
 _DEFAULT_PORT = "5432"
 #: All questions are by the key, in its order. A plan that was made when the table was small must not stay without it.
@@ -68,7 +70,7 @@ class SessionLimits:
     @classmethod
     def of_proof(cls, gone_seconds: float) -> Self:
         """Limits of a proof of life: a try of a host that is off leaves time for one that answers."""
-        share = gone_seconds * 0.4
+        share = min(gone_seconds * 0.4, PROOF_SECONDS_MAX)
         return cls(connect=share, statement=share, wait=share, decide=share, silence=share)
 
 

@@ -40,13 +40,13 @@ WITH oldest AS (
     FROM pg_stat_activity WHERE datname = current_database() AND backend_xmin IS NOT NULL AND xact_start IS NOT NULL
         AND pid <> pg_backend_pid() AND backend_type = 'client backend'
     ORDER BY xact_start LIMIT 1
-), rows AS (SELECT n_dead_tup, n_live_tup FROM pg_stat_all_tables WHERE schemaname = '{schema}' AND relname = 'kv')
+), kept AS (SELECT n_dead_tup, n_live_tup FROM pg_stat_all_tables WHERE schemaname = '{schema}' AND relname = 'kv')
 SELECT count(*) FILTER (WHERE wait_event = 'SyncRep'),
     coalesce(extract(epoch FROM clock_timestamp() - min(query_start) FILTER (WHERE wait_event = 'SyncRep')), 0)::float8,
     current_setting('synchronous_standby_names'), current_setting('fsync'),
     (SELECT count(*) FROM pg_stat_replication),
     coalesce((SELECT seconds FROM oldest), 0), coalesce((SELECT who FROM oldest), ''),
-    coalesce((SELECT n_dead_tup FROM rows), 0), coalesce((SELECT n_live_tup FROM rows), 0)
+    coalesce((SELECT n_dead_tup FROM kept), 0), coalesce((SELECT n_live_tup FROM kept), 0)
     FROM pg_stat_activity WHERE datname = current_database() AND usename = current_user"""
 
 _log = Log("catalog")
