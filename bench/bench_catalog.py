@@ -28,8 +28,8 @@ _STARTED = time.perf_counter()
 
 from tilth.base.clock import SystemClock  # noqa: E402
 from tilth.base.ids import random_id  # noqa: E402
-from tilth.catalog import AddLedger, AdvanceOffsets, Catalog, InsertPart, RocksKV, Update  # noqa: E402
-from tilth.model.offset import LedgerEntry, LedgerRange, OffsetRange, TopicPartition  # noqa: E402
+from tilth.catalog import AddLedger, AdvanceOffsets, Catalog, InsertPart, RocksKV, SetOffsets, Update  # noqa: E402
+from tilth.model.offset import LedgerEntry, LedgerRange, OffsetRange, StoredOffset, TopicPartition  # noqa: E402
 from tilth.model.part import ColumnRange, DataFile, WrittenPart  # noqa: E402
 from tilth.model.table import Column, KafkaDef, Schema, TableDef  # noqa: E402
 from tilth.model.types import Kind, Simple  # noqa: E402
@@ -87,7 +87,9 @@ def _build(folder: str, *, partitions: int) -> float:
     catalog = Catalog(kv, SystemClock(), "bench", random_id)
     schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
     table = catalog.tables.create(TableDef(uuid=random_id(), database="default", name="t", schema=schema)).uuid
-    catalog.tables.create(KafkaDef(uuid=random_id(), database="default", name="k", schema=schema))
+    kafka = catalog.tables.create(KafkaDef(uuid=random_id(), database="default", name="k", schema=schema)).uuid
+    first = {TopicPartition("x", 0): StoredOffset(0)}
+    catalog.transactions.work("offsets").commit([SetOffsets(kafka_table=kafka, offsets=first, before={})])
     for partition in range(partitions):
         txn = catalog.transactions.work("insert")
         updates = [_insert(table, _partition_name(partition), txn.id, part) for part in range(PARTS_OF_PARTITION)]
@@ -132,7 +134,7 @@ def _plan_ms(catalog: Catalog, table: str, partition: str) -> float:
 def _commit_ms(catalog: Catalog, uuids: dict[str, str], rng: random.Random) -> float:
     """A round's commit: parts, offsets and ledger, durable when it returns."""
     kafka = uuids["k"]
-    start = catalog.offsets.of(kafka).get(TopicPartition("x", 0), 0)
+    start = catalog.offsets.of(kafka)[TopicPartition("x", 0)]
     moved = OffsetRange(topic="x", partition=0, start=start, end=start + 1000)
     line = LedgerRange(topic="x", partition=0, start=start, end=start + 1000, messages=1000, rows=1000, dead=0)
     txn = catalog.transactions.work("consume")
