@@ -60,6 +60,22 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         tests=("tests/unit/catalog/test_postgres_news.py::test_news_that_could_not_be_sent_go_with_the_next_ones",),
     ),
     Mutant(
+        name="view-without-end",
+        breaks="a view of the database lasts as long as its reader likes, and slows all commits",
+        path="src/tilth/catalog/kv/postgres_view.py",
+        old="if self._store.monotonic() - self._began > self._seconds_max:",
+        new="if self._store.monotonic() < 0:",
+        tests=("tests/unit/catalog/test_postgres_view.py::test_a_view_lasts_as_long_as_its_use_allows",),
+    ),
+    Mutant(
+        name="backup-within-its-view",
+        breaks="a backup keeps a view open while a slow bucket takes it",
+        path="src/tilth/catalog/kv/dump.py",
+        old="write_view(view, header, copied, is_kept",
+        new="write_view(view, header, sink, is_kept",
+        tests=("tests/unit/catalog/test_dump.py::test_no_view_is_open_while_the_backup_goes_to_its_place",),
+    ),
+    Mutant(
         name="ended-by-a-hint",
         breaks="a server whose presence was lost is ended although it proves that it lives",
         path="src/tilth/membership/member.py",
