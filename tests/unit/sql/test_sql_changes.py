@@ -26,6 +26,7 @@ from tilth.sql.query.predicates import Compare, Comparison
 from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask, WorkerTask
 from tilth.sql.statements import delete_update
 from tilth.storage import DeltaWriter, layout_of, read_source, sources_of, write_parts
+from tilth.warehouse import TaskLostError
 
 LIMIT = 10
 
@@ -363,3 +364,19 @@ def test_only_what_became_of_the_parts_is_looked_into(
     now = Snapshot(table=table_of(world), ts=5, version=1, parts=tuple(parts))
     seen = dict.fromkeys(known, 0)
     assert delete_update.to_look_again([delta("f1"), delta("f2")], known, seen, now) == (stale, again)
+
+
+def test_no_task_writes_on_behind_a_change_whose_jobs_ended_well(world: SqlWorld, worker: Worker) -> None:
+    """Else its names would be removed again for a day."""
+    world.run("DELETE FROM t WHERE v >= 10")
+    assert [note.may_write_on for note in world.catalog.transactions.unswept()] == [False]
+
+
+def test_a_change_whose_job_was_lost_may_be_written_on(world: SqlWorld, worker: Worker) -> None:
+    def lose(number: int) -> None:
+        raise TaskLostError("the worker is gone")
+
+    worker.meanwhile = lose
+    assert refused(world, "DELETE FROM t WHERE v >= 10").code == TaskLostError.code
+    [txn] = world.catalog.transactions.unfinished()
+    assert not world.catalog.transactions.is_cleaned(txn.id)

@@ -12,11 +12,14 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused
 from tilth.base.errors import TilthError
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.ended import GRACE_MS
 from tilth.model.table import TableDef
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState
 from tilth.sql.query.protocol import InsertResult
 from tilth.storage import conform, data_folder, layout_of, local_root, read_part, write_parts
+from tilth.warehouse import TaskLostError
 
 
 @pytest.fixture
@@ -147,8 +150,44 @@ def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_pa
     world.dispatch.answer = answer
     assert world.run("INSERT INTO t (a) SELECT 1").rows_written == 1
     assert [row["a"] for row in stored(world, tmp_path)] == [1]
+    # The first attempt may write on where nobody reaches it.
+    [note] = world.catalog.transactions.unswept()
+    assert note.may_write_on
+    cleaner = Cleaner(world.clock, world.catalog, local_root(tmp_path), dropped_kept_ms=86_400_000)
+    cleaner.tick()
+    world.clock.advance(GRACE_MS / 1000)
+    cleaner.tick()
     (left,) = Path(data_folder(local_root(tmp_path), table.uuid)).iterdir()
     assert left.name == world.catalog.parts.snapshot(table.uuid).parts[0].file.name
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_tasks_that_ended_well_write_on_no_more_and_those_that_were_cut_off_may(
+    world: SqlWorld, tmp_path: Path, fails: bool
+) -> None:
+    table = world.catalog.tables.get("default", "t")
+    assert isinstance(table, TableDef)
+
+    def answer(spec: TaskSpec) -> bytes:
+        if fails:
+            raise TaskLostError("the worker is gone", task=spec.id)
+        rows = conform(pa.table({"a": pa.array([1], pa.int32())}), table.schema)
+        layout = layout_of(table, local_root(tmp_path))
+        return msgspec.msgpack.encode(
+            InsertResult(parts=tuple(write_parts(layout, rows, txn=spec.txn, task=1, attempt=0)))
+        )
+
+    world.dispatch.answer = answer
+    if fails:
+        refused(world, "INSERT INTO t (a) SELECT 1")
+    else:
+        world.run("INSERT INTO t (a) SELECT 1")
+    assert [note.may_write_on for note in world.catalog.transactions.unswept()] == ([] if fails else [False])
+    cleaner = Cleaner(world.clock, world.catalog, local_root(tmp_path), dropped_kept_ms=86_400_000)
+    cleaner.tick()
+    world.clock.advance(GRACE_MS / 1000)
+    cleaner.tick()
+    assert len(world.catalog.transactions.tombstones.all()) == int(fails)
 
 
 def test_too_large_an_insert_is_refused(world: SqlWorld, tmp_path: Path) -> None:
