@@ -15,6 +15,7 @@ from tilth.base.errors import TilthError
 from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.logs import Log
 from tilth.base.units import KIB, show_time
+from tilth.catalog import PostgresWatch
 
 #: Time that health, readiness and failing services are waited for: they are answered within a second.
 HEALTH_SECONDS_MAX = 0.7
@@ -65,3 +66,13 @@ def check_room(folder: Path) -> None:
         full = full_error(error, folder=str(folder))
         if full is not None:
             raise full from error
+
+
+def notes_of(watch: PostgresWatch | None, lost: int) -> dict[str, str]:
+    """Return what an operator should know though it works; `lost`: transactions that the catalog's database has lost."""
+    notes = {}
+    if watch is not None and watch.notes:
+        notes["catalog database"] = "; ".join(watch.notes)
+    if lost:
+        notes["lost transactions"] = f"{lost} that were answered as committed: see system.lost_transactions"
+    return notes

@@ -21,6 +21,7 @@ from tilth.catalog import (
     FollowedKV,
     KeyValue,
     PostgresKV,
+    PostgresWatch,
     RocksKV,
     check_upgrade,
     is_journaled,
@@ -43,6 +44,8 @@ class OpenStore:
     followed: FollowedKV | None
     #: None: no other server can have it open.
     presence: Presence | None
+    #: Watch on the database; None: there is none.
+    watch: PostgresWatch | None = None
 
 
 def open_store(
@@ -54,14 +57,22 @@ def open_store(
     """
     if settings.url:
         upgrade = partial(check_upgrade, version)
-        shared = PostgresKV(clock, parse_postgres(settings.url), news_of=news_of, check_upgrade=upgrade)
+        shared = PostgresKV(
+            clock,
+            parse_postgres(settings.url),
+            news_of=news_of,
+            check_upgrade=upgrade,
+            requires_sync=settings.require_sync,
+        )
         try:
             shared.moves().check()
         except TilthError:
             shared.close()
             raise
         # A journal has one follower; the database has backups and standbys of its own.
-        return OpenStore(store=shared, followed=None, presence=shared.presence(gone_seconds))
+        return OpenStore(
+            store=shared, followed=None, presence=shared.presence(gone_seconds), watch=shared.database_watch()
+        )
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
     return OpenStore(store=followed or own, followed=followed, presence=None)

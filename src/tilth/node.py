@@ -31,7 +31,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
-from tilth.health import HEALTH_SECONDS_MAX, check_room, known_states, state_of
+from tilth.health import HEALTH_SECONDS_MAX, check_room, known_states, notes_of, state_of
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -193,6 +193,8 @@ class Node:
     def _components(self, further: Mapping[str, Callable[[], dict[str, str]]] | None = None) -> dict[str, str]:
         """Return the states of all components within a second, whatever hangs: what does not answer says since when."""
         components = {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
+        if self._database_watch is not None:
+            components["catalog database"] = self._database_watch.trouble or "ok"
         if self._member.trouble:
             components["membership"] = self._member.trouble
         return components | known_states(
@@ -246,6 +248,7 @@ class Node:
             version=version("tilth"),
             server=self._server,
             components=components,
+            notes=notes_of(self._database_watch, self.catalog.transactions.lost.count),
         )
 
     def _services(self) -> list[ServiceStats]:
@@ -304,6 +307,10 @@ class Node:
             sweep=lambda txn, *, keep: sweep_transaction(self.catalog, self._roots, txn, keep=keep),
         )
         self._parts.callback(self.catalog.close)
+        #: None: the catalog is in no database.
+        self._database_watch = opened.watch
+        if opened.watch is not None:
+            self._start(opened.watch.start, opened.watch.stop)
         check_not_moved(self.catalog)
         if opened.presence is not None:
             check_place(self.catalog, self._roots.default)

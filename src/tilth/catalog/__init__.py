@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tilth.catalog.kv.memory import MemoryKV
     from tilth.catalog.kv.postgres import PostgresKV
     from tilth.catalog.kv.postgres_address import parse_postgres
+    from tilth.catalog.kv.postgres_watch import PostgresWatch
     from tilth.catalog.kv.protocol import ALL_NEWS
     from tilth.catalog.kv.rocksdb import RocksKV
     from tilth.catalog.parts.trash import TrashedPart
@@ -189,6 +190,7 @@ __all__ = [
     "PartsGoneError",
     "Placements",
     "PostgresKV",
+    "PostgresWatch",
     "PressureSettings",
     "Release",
     "ReplaceDeltas",

@@ -13,7 +13,7 @@ from tilth.catalog.commit.part_log import PartLog
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
 from tilth.catalog.commit.work import Sweep, keep_files
-from tilth.catalog.kv import KeyValue
+from tilth.catalog.kv import Incarnation, KeyValue
 from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
 from tilth.catalog.offsets.offsets import Offsets
@@ -82,7 +82,7 @@ class Catalog:
         self.clock = HybridClock(clock)
         #: Whether the clock of this machine can be believed.
         self.clock_check = ClockCheck(clock, server=lambda: self.server)
-        shown = ShownParts()
+        shown = ShownParts(history=lambda: kv.incarnation)
         committer = Committer(
             clock,
             self.clock,
@@ -116,6 +116,11 @@ class Catalog:
         self.state = SavedState(clock, kv)
         self.audit = AuditLog(clock, self.clock, kv)
         self.throttle = Throttle(clock, self.parts, self.services, self._counters)
+
+    @property
+    def incarnation(self) -> Incarnation:
+        """The history that the store follows; another one after a failover that may have lost its end."""
+        return self._kv.incarnation
 
     def serve_as(self, record: ServerRecord) -> None:
         """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, table_setting, within
+from tilth.base.settings import SWITCH, SettingCheck, SettingGroup, node_setting, settings_of, table_setting, within
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog.kv.postgres_address import parse_postgres
 
@@ -25,6 +25,14 @@ class CatalogSettings:
         SettingCheck(_checked_url, "postgresql://user@host:5432/database?password=file:/path"),
         "Where the catalog is: the address of a PostgreSQL database, which several servers may share; its password is "
         "named as file:/path or env:NAME. Empty: in the node's folder, for this server alone.",
+    )
+    require_sync: bool = node_setting(
+        "catalog.require-sync",
+        False,
+        SWITCH,
+        "On: a server commits nothing, and does not start, while the catalog's database waits for no synchronous "
+        "standby (synchronous_standby_names is empty), so that no failover to it loses a commit. Off: commits go on "
+        "without one, and the last ones are lost with the database, or by a failover to a standby that lags.",
     )
     cache_bytes: int = node_setting(
         "catalog.cache-bytes",

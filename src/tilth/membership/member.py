@@ -159,6 +159,8 @@ class Member:
         #: By what fails.
         self._troubles: dict[str, str] = {}
         self._clock_fault = ""
+        #: The history of the store in which this server has joined.
+        self._history = catalog.incarnation
         self._is_starting = self._is_leaving = False
         self._stopping = threading.Event()
         self._threads = [
@@ -274,7 +276,10 @@ class Member:
             raise failures[0]
 
     def prove(self) -> None:
-        """Prove that this server lives where that is due; join anew where it was ended."""
+        """Prove that this server lives where that is due; join anew where it was ended, or the store's history is
+        another one.
+        """
+        self._follow_history()
         if self._clock.monotonic() - self._proved_at >= self._gone_seconds / PROOFS:
             try:
                 self._say(lambda record: self._with_draining(self._with_clock(record)))
@@ -297,6 +302,20 @@ class Member:
             if now - self._reread_at >= seconds:
                 self._reread_at = now
                 self._delivery.add(frozenset({ALL_NEWS}))
+
+    def _follow_history(self) -> None:
+        """Begin anew where the database has lost the end of its log: what this server knows and holds may be of it."""
+        history = self._catalog.incarnation
+        if history == self._history:
+            return
+        _log.warning("history_changed", server=self._now.me, before=self._history, now=history)
+        # Before its record goes: while that lives, no other server ends its transactions.
+        self._catalog.transactions.find_lost(self._history)
+        self._forget()
+        own = self._proofs.get(self._joining.name)
+        if own is not None and own.lives and own.run == self._joining.run:
+            self._proofs.end(own)
+        self._history = history
 
     def _join_anew(self) -> None:
         """Join under the next epoch. Raises as `join`, except that nobody is waited for: it is tried again."""

@@ -55,6 +55,24 @@ class UnsweptTxn(msgspec.Struct, frozen=True, kw_only=True):
     may_write_on: bool = False
 
 
+class LostTxn(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that had landed, and that the catalog's database has lost with the end of its log."""
+
+    #: As it was begun.
+    txn: Txn
+    commit_ts: int
+    #: Uuids of the tables that it changed.
+    tables: tuple[str, ...]
+    #: Names of the files that its commit made true; nothing removes them for the loss.
+    files: tuple[str, ...]
+    #: The process that had seen it land, and when it found that it is missing.
+    server: str
+    found_ms: int
+    #: The histories of the database, before and after.
+    before: str
+    now: str
+
+
 class FileRun(msgspec.Struct, frozen=True, kw_only=True):
     """Files that one attempt of a task has written with one extension: numbered from 0 without a hole."""
 

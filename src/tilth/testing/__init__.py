@@ -8,6 +8,7 @@ Always holds: imported by tests only. See also: STYLE.md, section 2, "Tests".
 from tilth.testing.bucket import BucketFault, BucketRequest, FakeBucket
 from tilth.testing.check_kv import check_kv
 from tilth.testing.clock import ManualClock
+from tilth.testing.histories import LaggingStandbyKV
 from tilth.testing.kv import Fault, FaultyKV, RetryingKV
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "FakeBucket",
     "Fault",
     "FaultyKV",
+    "LaggingStandbyKV",
     "ManualClock",
     "RetryingKV",
     "check_kv",

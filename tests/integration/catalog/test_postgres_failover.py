@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from tilth.base.clock import SystemClock
-from tilth.catalog.errors import CatalogAwayError, FormerPrimaryError
+from tilth.catalog.errors import CatalogAwayError, FormerPrimaryError, NoSynchronousStandbyError
 from tilth.catalog.kv import AtVersion, Conflict, Landed, Unknown, postgres
 from tilth.catalog.kv.postgres import PostgresKV
 from tilth.catalog.kv.postgres_address import parse_postgres
 from tools.postgres import Postgres
-from tools.postgres_pair import PostgresPair
+from tools.postgres_pair import STANDBY, PostgresPair
 
 pytestmark = pytest.mark.integration
 SECONDS_MAX = 30.0
@@ -236,6 +236,49 @@ def test_a_commit_whose_wait_was_cancelled_is_not_landed_before_a_synchronous_on
                 assert isinstance(waiting.result(), Landed if is_mended else Unknown)
             synchronous.mend_replication()
             synchronous.wait_for_standby()
+
+
+def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: PostgresPair) -> None:
+    address = parse_postgres(pair.address(schema="c"))
+    with pytest.raises(NoSynchronousStandbyError, match="catalog.require-sync"):
+        PostgresKV(SystemClock(), address, requires_sync=True)
+    pair.primary.configure("synchronous_standby_names", STANDBY)
+    with closing(PostgresKV(SystemClock(), address, requires_sync=True)) as kv:
+        put(kv, b"a", b"1")
+        pair.primary.configure("synchronous_standby_names", "")
+
+        def refused() -> bool:
+            try:
+                put(kv, b"a", b"2")
+            except NoSynchronousStandbyError:
+                return True
+            return False
+
+        # The database takes its settings in a little later.
+        wait(refused, "it commits without a standby")
+        assert kv.get(b"a") is not None
+
+
+def test_what_commits_wait_for_is_said_within_ten_seconds(synchronous: PostgresPair) -> None:
+    with closing(opened(synchronous)) as kv:
+        watch = kv.database_watch()
+        watch.start()
+        try:
+            wait(lambda: watch.trouble == "", "it says something")
+            assert watch.notes == ()
+            synchronous.cut_replication()
+            with ThreadPoolExecutor(1) as pool:
+                began = time.monotonic()
+                waiting = pool.submit(kv.commit, [], {b"a": b"1"}, [])
+                wait(lambda: "1 commit waits for its synchronous standby" in watch.trouble, "it says nothing")
+                assert time.monotonic() - began < 10
+                synchronous.mend_replication()
+                assert isinstance(waiting.result(), Landed)
+            wait(lambda: watch.trouble == "", "it still says something")
+            synchronous.primary.configure("synchronous_standby_names", "")
+            wait(lambda: "replicates asynchronously" in "".join(watch.notes), "there is no note")
+        finally:
+            watch.stop()
 
 
 def _answers(kv: PostgresKV) -> bool:

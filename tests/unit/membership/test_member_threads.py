@@ -46,6 +46,7 @@ class GatedKV(MemoryKV):
     def __init__(self, inner: KeyValue, gate: Gate) -> None:
         self._inner = inner
         self._gate = gate
+        self.incarnation = inner.incarnation
 
     def get(self, key: bytes) -> Versioned | None:
         self._gate.pass_through()

@@ -179,6 +179,8 @@ class Committer:
                 with self._kv.view(keys) as view:
                     ready = self._prepare(view, txn, updates, requirements)
                 if not isinstance(ready, _Ready):
+                    # It landed before, in a try whose answer was lost.
+                    self._kv.confirm()
                     return ready
                 if unswept is not None:
                     ready.batch.puts[pack(Space.UNSWEPT_TXN, txn)] = codec.UNSWEPT_TXNS.encode(unswept)

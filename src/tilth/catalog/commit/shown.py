@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tilth.catalog.rules.changes import TableChange
@@ -34,8 +35,11 @@ class _Table:
 class ShownParts:
     """Visible parts by table and partition, in the order of their names."""
 
-    def __init__(self, *, parts_max: int = SHOWN_MAX) -> None:
+    def __init__(self, *, parts_max: int = SHOWN_MAX, history: Callable[[], object] = lambda: None) -> None:
+        """`history`: what identifies the history that the store follows; with another one all is forgotten."""
         self._parts_max = parts_max
+        self._history = history
+        self._known_history = history()
         self._lock = threading.Lock()
         #: The one that was looked at longest ago first.
         self._tables: OrderedDict[str, _Table] = OrderedDict()
@@ -44,6 +48,7 @@ class ShownParts:
     def find(self, table: str, partition: str, *, stored: int) -> Shown | None:
         """Return the parts that are visible in a stored version of the table; None: not known."""
         with self._lock:
+            self._follow_history()
             known = self._tables.get(table)
             if known is None or known.stored != stored:
                 return None
@@ -52,6 +57,7 @@ class ShownParts:
 
     def keep(self, table: str, partition: str, parts: Shown, *, stored: int) -> None:
         with self._lock:
+            self._follow_history()
             known = self._tables.get(table)
             if known is None or known.stored < stored:
                 self._drop(table)
@@ -65,6 +71,7 @@ class ShownParts:
         if change.is_empty:
             return
         with self._lock:
+            self._follow_history()
             known = self._tables.get(table)
             if known is None or known.stored != before:
                 return
@@ -79,6 +86,12 @@ class ShownParts:
                     continue
                 self._put(known, partition, _after(known.parts[partition], partition, change))
             self._evict()
+
+    def _follow_history(self) -> None:
+        now = self._history()
+        if now != self._known_history:
+            self._known_history, self._count = now, 0
+            self._tables.clear()
 
     def _put(self, known: _Table, partition: str, parts: Shown) -> None:
         more = len(parts) - len(known.parts.get(partition, ()))

@@ -19,10 +19,11 @@ from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
+from tilth.catalog.commit.lost import LostTxns, RecentTxns
 from tilth.catalog.commit.tombstones import Tombstones
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
-from tilth.catalog.kv import Absent, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
+from tilth.catalog.kv import Absent, Incarnation, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
@@ -30,7 +31,7 @@ from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import state
 from tilth.catalog.rules.requirements import Requirement
-from tilth.catalog.rules.updates import Update
+from tilth.catalog.rules.updates import Update, files_of, kafka_tables_of, tables_of
 from tilth.model.lease import Fence
 from tilth.model.server import server_of
 from tilth.model.txn import Tombstone, Txn, TxnOutput, TxnState, UnsweptTxn
@@ -75,6 +76,10 @@ class Transactions:
         self._sweep = sweep
         self._live = LiveWork()
         self.tombstones = Tombstones(clock, kv)
+        self._recent = RecentTxns()
+        self.lost = LostTxns(clock, kv, self._recent)
+        #: Later than every time that was drawn for what the store may have lost.
+        self._time_floor = 0
         self._hybrid.observe(self.newest_time())
 
     def work(
@@ -87,6 +92,7 @@ class Transactions:
     ) -> Work:
         """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
+        self._recent.begun(txn)
         return Work(self, self._live, self._sweep, txn, may_retry=may_retry)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
@@ -116,7 +122,7 @@ class Transactions:
 
     def follow_clock(self) -> None:
         """Draw times that follow those in the catalog, whatever was drawn before and refused."""
-        self._hybrid.restart(after=self.newest_time())
+        self._hybrid.restart(after=max(self.newest_time(), self._time_floor))
 
     def live(self) -> set[int]:
         return self._live.ids()
@@ -168,6 +174,7 @@ class Transactions:
             found = view.get(key)
             if found is not None and found.value == value:
                 # An earlier try of this very call whose answer was lost.
+                self._kv.confirm()
                 return Plan(result=txn)
             if found is not None or view.get(finished) is not None:
                 raise TxnIdUsedError(txn=txn.id)
@@ -197,7 +204,20 @@ class Transactions:
         hit("catalog.before_commit")
         outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), unswept)
         hit("catalog.after_commit")
-        return self._found_out(txn_id) or outcome if isinstance(outcome, Unknown) else outcome
+        if isinstance(outcome, Unknown):
+            outcome = self._found_out(txn_id) or outcome
+        if isinstance(outcome, Committed):
+            tables = tables_of(updates) | kafka_tables_of(updates)
+            self._recent.landed(txn_id, outcome.commit_ts, tables, files_of(updates))
+        return outcome
+
+    def find_lost(self, before: Incarnation) -> None:
+        """Record what this process has done in a former history of the store and is missing now. Raises
+        UnavailableError, after which it is called again.
+        """
+        # No time that was drawn for it comes again.
+        self._time_floor = self._hybrid.now()
+        self.lost.find(before, self._server())
 
     def drain(self, table: str) -> None:
         """Wait until the commits of this process to the table that are under way are over."""
@@ -269,6 +289,7 @@ class Transactions:
 
         change(self._kv, self._clock, plan)
         self._live.forgotten(txn_id)
+        self._recent.forget([txn_id])
 
     def is_cleaned(self, txn_id: int) -> bool:
         """Return whether work of this process has aborted it, when its tasks had ended, and removed its files."""
@@ -341,7 +362,9 @@ class Transactions:
         """Return the commit whose answer was lost, if its record can be read."""
         try:
             with self._kv.view() as view:
-                return committed_before(view, txn_id)
+                committed = committed_before(view, txn_id)
+            self._kv.confirm()
+            return committed
         except (UnavailableError, TxnNotFoundError):
             return None
 

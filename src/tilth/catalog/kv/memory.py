@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tilth.catalog.errors import ClockSkewError
@@ -87,6 +87,18 @@ class MemoryKV:
                 self._write(key, value)
             self._forget_the_past()
             return Landed(self._sequence)
+
+    def restore(self, pairs: Iterable[tuple[bytes, Versioned]], *, sequence: int) -> None:
+        """Begin with these keys, their versions among them, and go on behind a sequence number. For a store that is
+        empty.
+        """
+        with self._lock:
+            assert not self._keys
+            for key, found in pairs:
+                self._history[key] = [(found.version, found.value)]
+                self._keys.append(key)
+                sequence = max(sequence, found.version)
+            self._sequence = sequence
 
     def confirm(self) -> None:
         """Do nothing: what is shown is there."""

@@ -37,6 +37,7 @@ from tilth.catalog.errors import (
     ForeignSchemaError,
     FormerPrimaryError,
     NewerFormatError,
+    NoSynchronousStandbyError,
     StoreClosedError,
 )
 from tilth.catalog.kv import postgres_schema as text
@@ -55,6 +56,7 @@ from tilth.catalog.kv.postgres_presence import (
 )
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS, PostgresView, versioned
+from tilth.catalog.kv.postgres_watch import PostgresWatch
 from tilth.catalog.kv.postgres_wire import PreparedStatements, bytes_list, int4, int8, int8_list, int_of
 from tilth.catalog.kv.protocol import (
     FIRST_KEY,
@@ -123,9 +125,10 @@ class PostgresKV:
         *,
         news_of: Callable[[Iterable[bytes]], Collection[str]] = lambda keys: (),
         check_upgrade: UpgradeCheck = lambda pairs, is_gone: None,
+        requires_sync: bool = False,
     ) -> None:
         """`news_of` says what other servers hear of a commit, by its keys; `check_upgrade` raises while a schema of an
-        older version must stay as it is.
+        older version must stay as it is; `requires_sync` refuses a database that waits for no standby.
         """
         self._clock = clock
         self._address = address
@@ -133,6 +136,7 @@ class PostgresKV:
         self._connector = Connector(address, os.environ if environment is None else environment)
         self._news_of = news_of
         self._check_upgrade = check_upgrade
+        self._requires_sync = requires_sync
         self._is_closed = False
         self._news = NewsSender(clock, self._notify)
         self._listings = Listings(LISTINGS_MAX)
@@ -216,6 +220,7 @@ class PostgresKV:
             bytes_list(changed),
             bytes_list([puts[key] for key in changed]),
             bytes_list(sorted(set(deletes) - absent)),
+            b"\x01" if self._requires_sync else b"\x00",
         )
         for _ in range(COLLISIONS_MAX):
             with self.translated():
@@ -269,6 +274,10 @@ class PostgresKV:
     def moves(self) -> Moves:
         """Return the moves of this catalog to other places."""
         return Moves(self._introduced, self._sql, self.translated, schema=self._address.schema)
+
+    def database_watch(self) -> PostgresWatch:
+        """Return a watch on the database, with a connection of its own."""
+        return PostgresWatch(self._clock, self._introduced)
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
@@ -329,6 +338,8 @@ class PostgresKV:
         if outcome == b"conflict":
             assert conflict is not None
             return Conflict(conflict)
+        if outcome == b"alone":
+            raise self._without_standby()
         assert version is not None
         if outcome == b"upgraded":
             raise self._newer(int_of(version))
@@ -475,6 +486,8 @@ class PostgresKV:
                     connection.execute(self._sql(text.SET_FORMAT), (number + 1,))
             connection.execute(self._sql(text.REMOVE_OLD_WRITERS))
             self._introduction.introduce(connection)
+            if self._requires_sync and connection.execute(text.FIND_SYNCHRONOUS).fetchone() == ("",):
+                raise self._without_standby()
         if 0 < found < text.FORMAT:
             _log.info("catalog_upgraded", catalog=self._address.shown, found=found, now=text.FORMAT)
 
@@ -497,6 +510,13 @@ class PostgresKV:
             hint = "give the catalog a schema of its own by the option schema="
             raise ForeignSchemaError(catalog=self._address.shown, table=other[0], hint=hint)
         return 0
+
+    def _without_standby(self) -> NoSynchronousStandbyError:
+        hint = (
+            "set synchronous_standby_names in the database, or catalog.require-sync = off where something else keeps "
+            "what it has committed"
+        )
+        return NoSynchronousStandbyError(catalog=self._address.shown, hint=hint)
 
     def _newer(self, found: int) -> NewerFormatError:
         hint = "start the version that wrote it, or a later one"

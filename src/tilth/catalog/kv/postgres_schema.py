@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION {schema}.kv_commit(
     format_ int, writer_ uuid, commit_ uuid, time_ms bigint, pre_keys bytea[], pre_vers bigint[],
     pin_keys bytea[], pin_vers bigint[], own_pins bytea[], guard_keys bytea[],
     new_keys bytea[], new_values bytea[], put_keys bytea[], put_values bytea[], del_keys bytea[],
-    OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
+    requires_sync boolean, OUT outcome text, OUT conflict bytea, OUT version_ bigint) AS $body$
 BEGIN
     SELECT format, convert_to(nullif(moved, ''), 'UTF8') INTO version_, conflict FROM {schema}.format WHERE id = 1;
     IF conflict IS NOT NULL THEN
@@ -42,6 +42,10 @@ BEGIN
     END IF;
     IF version_ > format_ THEN
         outcome := 'upgraded';
+        RETURN;
+    END IF;
+    IF requires_sync AND current_setting('synchronous_standby_names') = '' THEN
+        outcome := 'alone';
         RETURN;
     END IF;
     version_ := extract(epoch FROM clock_timestamp()) * 1000;
@@ -90,7 +94,7 @@ END $body$ LANGUAGE plpgsql;
 STEPS = (_TABLES + _COMMIT_FUNCTION,)
 FORMAT = len(STEPS)
 
-_ARGUMENTS = ("int", "uuid", "uuid", "bigint", *["bytea[]", "bigint[]"] * 2, *["bytea[]"] * 7)
+_ARGUMENTS = ("int", "uuid", "uuid", "bigint", *["bytea[]", "bigint[]"] * 2, *["bytea[]"] * 7, "boolean")
 COMMIT = (
     "SELECT * FROM {schema}.kv_commit("
     + ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ARGUMENTS, 1))
@@ -101,6 +105,7 @@ NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::te
 FIND_MOVE = "SELECT moved, is_copied FROM {schema}.format WHERE id = 1"
 LOCK_MOVE = "LOCK TABLE {schema}.format IN ACCESS EXCLUSIVE MODE"
 SET_MOVE = "UPDATE {schema}.format SET moved = %s, is_copied = %s WHERE id = 1"
+FIND_SYNCHRONOUS = "SELECT current_setting('synchronous_standby_names')"
 FIND_FORMAT = "SELECT format FROM {schema}.format WHERE id = 1"
 SET_FORMAT = "UPDATE {schema}.format SET format = %s WHERE id = 1"
 #: A table of the schema, where it is not one of ours.

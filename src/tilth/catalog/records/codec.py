@@ -34,7 +34,7 @@ from tilth.model.server import Placement, ServerRecord
 from tilth.model.service import Switch
 from tilth.model.storage import Storage
 from tilth.model.table import Relation, Secrets
-from tilth.model.txn import Tombstone, Txn, UnsweptTxn
+from tilth.model.txn import LostTxn, Tombstone, Txn, UnsweptTxn
 from tilth.model.warehouse import Drain, Warehouse
 
 T = TypeVar("T")
@@ -95,6 +95,7 @@ MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
 FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
 UNSWEPT_TXNS = Codec(msgspec.msgpack.Decoder(UnsweptTxn))
+LOST_TXNS = Codec(msgspec.msgpack.Decoder(LostTxn))
 TOMBSTONES = Codec(msgspec.msgpack.Decoder(Tombstone))
 #: The first version was the offset alone.
 OFFSETS = Codec(

@@ -67,6 +67,8 @@ class Space(Enum):
     UNSWEPT_TXN = b"x"
     #: id -> Tombstone
     TOMBSTONE = b"z"
+    #: id -> LostTxn
+    LOST_TXN = b"B"
     OFFSET = b"O"
     #: cluster id, topic id, group -> Subscription
     SUBSCRIPTION = b"u"

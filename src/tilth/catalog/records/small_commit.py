@@ -66,9 +66,11 @@ def change(kv: KeyValue, clock: Clock, plan: Callable[[ReadView], Plan[T]]) -> T
             wait_before_retry(clock, 1)
         try:
             with kv.view(use=ViewUse.BRIEF) as view:
-                if lost is not None and _has_landed(view, lost):
-                    return lost.result
-                planned = plan(view)
+                has_landed = lost is not None and _has_landed(view, lost)
+                planned = lost if lost is not None and has_landed else plan(view)
+            if has_landed:
+                kv.confirm()
+                return planned.result
             if not planned.puts and not planned.deletes:
                 return planned.result
             outcome = kv.commit(planned.preconditions, planned.puts, planned.deletes)

@@ -50,9 +50,9 @@ def check_forgettable(txn: Txn) -> None:
         raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
 
 
-def taken(lease: Lease | None, *, name: str, holder: str) -> Lease:
-    """The lease under a new epoch, whoever held it."""
-    return Lease(name=name, holder=holder, epoch=1 if lease is None else lease.epoch + 1)
+def taken(lease: Lease | None, *, name: str, holder: str, floor: int = 0) -> Lease:
+    """The lease under a new epoch above the floor, whoever held it."""
+    return Lease(name=name, holder=holder, epoch=1 + max(floor, 0 if lease is None else lease.epoch))
 
 
 def released(lease: Lease) -> Lease:

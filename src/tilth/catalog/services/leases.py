@@ -1,7 +1,8 @@
 """Leases: the right to act for something, and the epoch that fences older holders (rules/state.py).
 
-Always holds: a lease is not taken from a server that lives (servers.py); keeping one costs nothing, for its holder
-proves that it lives once for all of them.
+Always holds: no epoch of a lease is given out twice, also by a database that has lost the end of its log
+(kv/incarnation.py); a lease is not taken from a server that lives (servers.py); keeping one costs nothing, for its
+holder proves that it lives once for all of them.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Leases:
                 living = live_server(view, old.holder)
                 if living is not None:
                     raise LeaseHeldError(lease=name, holder=old.holder, url=living.url or "none")
-            new = state.taken(old, name=name, holder=holder)
+            new = state.taken(old, name=name, holder=holder, floor=self._kv.incarnation.epoch_floor)
             return Plan(
                 result=new,
                 preconditions=[unchanged(key, found), *pin_life(view, holder)],

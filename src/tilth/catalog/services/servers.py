@@ -79,7 +79,7 @@ class Servers:
             joinings = _joinings(view)
             record = ServerRecord(
                 name=joining.name,
-                epoch=1 + (joinings.epoch_forgotten if old is None else old.epoch),
+                epoch=1 + max(self._kv.incarnation.epoch_floor, joinings.epoch_forgotten if old is None else old.epoch),
                 run=joining.run,
                 number=_next_number(joinings, living),
                 url=joining.url,

@@ -34,7 +34,8 @@ class TableLeases:
         """
         with self._lock:
             lease = self._leases.get(uuid)
-            if lease is None:
+            if lease is None or lease.holder != self._server():
+                # This process has joined anew since it took it: what it had may be somebody else's by now.
                 lease = self._leases[uuid] = self._all.take(_name(uuid), self._server())
                 _log.info("table_taken", cause_id=uuid, epoch=lease.epoch)
             return lease.fence

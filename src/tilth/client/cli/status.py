@@ -30,6 +30,8 @@ def status(url: Annotated[str, typer.Option(help="The server's address.", envvar
     console.print(Text(f"{shown_url}: {health.status} (tilth {health.version}, server {health.server})"))
     for component, state in health.components.items():
         console.print(Text(f"  {component}: {state}"))
+    for component, note in health.notes.items():
+        console.print(Text(f"  note: {component}: {note}"))
     for service, reason in health.failed_services.items():
         console.print(Text(f"  failed: {service}: {reason}"))
     is_well = health.status == "ok" and not health.failed_services

@@ -71,6 +71,8 @@ class _Known:
     """State of one consumer index on the server."""
 
     fence: Fence = field(default_factory=lambda: Fence("", 0))
+    #: The process of this server that it was dispatched by.
+    server: str = ""
     handle: Handle | None = None
     #: The round that it began last; None: none yet.
     work: Work | None = None
@@ -138,7 +140,8 @@ class Consumers:
         """Send a consumer under a new identity; `when_ended` is called from another thread when its task is over."""
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
-        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", self._catalog.server)
+        server = self._catalog.server
+        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", server)
         order = ConsumeOrder(
             kafka=definitions.kafka,
             views=definitions.views,
@@ -154,6 +157,7 @@ class Consumers:
         spec = self._dispatcher.new_spec(TaskKind.CONSUME, warehouse=config.warehouse, table=name, payload=payload)
         spec = msgspec.structs.replace(spec, mode=config.schedule, key=f"{self._kafka.uuid}/{index}")
         with self._lock:
+            known.server = server
             known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
             offsets = {place: stored.offset for place, stored in positions.items()}
             known.activity = Activity(offsets, self._clock.now_ms())
@@ -285,7 +289,11 @@ class Consumers:
         """Raises FencedError when the consumer is not the one that was dispatched last, and SchemaChangedError when the
         Kafka table has other columns by now: from the ALTER on no message is read by the old ones.
         """
-        self._check_columns(self._current(call.consumer, call.fence))
+        current = self._current(call.consumer, call.fence)
+        if current.server != self._catalog.server:
+            # Its offsets may be of what the catalog has lost, and its lease is one of a process that is gone.
+            raise FencedError("the server has joined anew", table=full_name(self._kafka), consumer=call.consumer)
+        self._check_columns(current)
         self.settle(call.consumer, "its round is done again in another way")
         work = self._catalog.transactions.work(
             f"consume {full_name(self._kafka)} {call.consumer}",

@@ -37,6 +37,9 @@ from tilth.storage import Roots, away_reason
 LOST_AFTER_MS = 600_000
 #: Between an abort and the first removal: a task that is being killed may still write.
 GRACE_MS = 15_000
+#: Between a failover that may have lost commits and the first removal of files of transactions that other processes had
+#: begun before. These processes record meanwhile which of them had landed.
+HISTORY_GRACE_MS = 600_000
 #: Between the removals that follow; a day together.
 GAPS_MS = (60_000, 240_000, 900_000, 2_700_000, 7_200_000, 21_600_000, 54_000_000)
 #: Between two looks at the tombstones.
@@ -134,7 +137,16 @@ class EndedTxns:
             # It was ended by its actor between the look and now.
             _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
 
+    def _may_have_landed(self, txn: Txn) -> bool:
+        """Return whether the process that had begun it may know of a commit that the catalog's database has lost."""
+        history = self._catalog.incarnation
+        is_before = history.number > 1 and milliseconds(txn.id) < history.opened_ms + GRACE_MS
+        is_fresh = self._clock.now_ms() < history.opened_ms + HISTORY_GRACE_MS
+        return is_before and is_fresh and txn.server != self._catalog.server
+
     def _remove(self, txn: Txn) -> None:
+        if self._may_have_landed(txn):
+            return
         transactions = self._catalog.transactions
         with self._lock:
             if transactions.resolve(txn.id) is not TxnState.ABORTED:

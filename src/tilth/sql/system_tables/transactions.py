@@ -1,6 +1,6 @@
 """Leases, readers, transactions under way and records that wait for removal, as rows.
 
-Covers: `system.transactions`, `system.leases`, `system.readers`, `system.trash`.
+Covers: `system.transactions`, `system.lost_transactions`, `system.leases`, `system.readers`, `system.trash`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.model.part import TrashItem
-from tilth.model.table import TableDef
+from tilth.model.table import TableDef, full_name
 from tilth.model.txn import Txn
 from tilth.sql.context.lifetimes import trash_lifetime_ms
 from tilth.sql.context.services import Services
@@ -59,6 +59,43 @@ TRANSACTIONS = SystemTable(
         ColumnDoc("reason", TEXT, "Why it was aborted."),
     ),
     rows=_rows_of_transactions,
+)
+
+
+def _rows_of_lost_transactions(services: Services) -> Iterator[Row]:
+    names = {each.uuid: full_name(each) for each in services.catalog.tables.all()}
+    for lost in services.catalog.transactions.lost.all():
+        yield Row(
+            lost,
+            id=lost.txn.id,
+            actor=lost.txn.actor,
+            begun=time_of_hybrid(lost.txn.id),
+            committed=time_of_hybrid(lost.commit_ts),
+            tables=[names.get(uuid, uuid) for uuid in lost.tables],
+            files=list(lost.files),
+            found=time_of_ms(lost.found_ms),
+            history_before=lost.before,
+            history_now=lost.now,
+        )
+
+
+LOST_TRANSACTIONS = SystemTable(
+    name="lost_transactions",
+    doc="One row for each transaction that was answered as committed and that the catalog's database has lost, as by "
+    "a failover to a standby without the end of the log. A server finds those that it had committed itself.",
+    columns=(
+        ColumnDoc("id", INTEGER, "The transaction; its files' names begin with it."),
+        ColumnDoc("actor", TEXT, "Who wrote."),
+        ColumnDoc("begun", TIME, "When it began."),
+        ColumnDoc("committed", TIME, "When it was committed."),
+        ColumnDoc("tables", TEXTS, "The tables that it changed; a uuid where the table is lost, too."),
+        ColumnDoc("files", TEXTS, "Files that its commit made true. They stay: nothing removes them for the loss."),
+        ColumnDoc("server", TEXT, "The server's process that had committed it."),
+        ColumnDoc("found", TIME, "When that server found that it is missing."),
+        ColumnDoc("history_before", TEXT, "The history of the database that had it: number, system and timeline."),
+        ColumnDoc("history_now", TEXT, "The history that lacks it."),
+    ),
+    rows=_rows_of_lost_transactions,
 )
 
 

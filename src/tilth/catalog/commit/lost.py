@@ -1,0 +1,148 @@
+"""Transactions that a store has lost with the end of its log, found by the process that knows them.
+
+Covers: what this process has begun and committed lately, which of it a later history of the store lacks, records of
+that. Does not cover: when the history changes (tilth.membership), small commits that are no transactions.
+Always holds: of one that had landed no file is removed for the loss: its record names them; one that was under way
+without a record in this history gets one again, aborted, so that its files are removed by name. What is remembered is
+bounded, and ends with the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilth.base.clock import Clock
+from tilth.base.logs import Log
+from tilth.catalog.kv import Incarnation, KeyValue, Precondition, ReadView
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space, pack
+from tilth.catalog.records.small_commit import Plan, change, read_all, remove_range, unchanged
+from tilth.catalog.rules import state
+from tilth.model.txn import LostTxn, Txn
+
+#: Transactions that are remembered; the oldest go first.
+RECENT_MAX = 10_000
+#: Transactions of one commit that records what was lost.
+_BATCH = 100
+_REASON = "its record was lost with the end of the database's log"
+
+_log = Log("catalog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecentTxn:
+    """A transaction that this process has begun."""
+
+    txn: Txn
+    #: 0: it has not landed, as far as this process knows.
+    commit_ts: int = 0
+    tables: tuple[str, ...] = ()
+    #: Names of the files that its commit made true.
+    files: tuple[str, ...] = ()
+
+
+class RecentTxns:
+    """Memory of a process. For any thread."""
+
+    def __init__(self, *, count_max: int = RECENT_MAX) -> None:
+        self._count_max = count_max
+        self._lock = threading.Lock()
+        self._known: OrderedDict[int, RecentTxn] = OrderedDict()
+
+    def begun(self, txn: Txn) -> None:
+        with self._lock:
+            self._known[txn.id] = RecentTxn(txn=txn)
+            while len(self._known) > self._count_max:
+                self._known.popitem(last=False)
+
+    def landed(self, txn_id: int, commit_ts: int, tables: Iterable[str], files: Iterable[str]) -> None:
+        with self._lock:
+            known = self._known.get(txn_id)
+            if known is not None and not known.commit_ts:
+                self._known[txn_id] = RecentTxn(
+                    txn=known.txn, commit_ts=commit_ts, tables=tuple(sorted(tables)), files=tuple(files)
+                )
+
+    def forget(self, txn_ids: Iterable[int]) -> None:
+        """Forget those whose files are gone, or whose loss is recorded."""
+        with self._lock:
+            for each in txn_ids:
+                self._known.pop(each, None)
+
+    def all(self) -> list[RecentTxn]:
+        with self._lock:
+            return list(self._known.values())
+
+
+class LostTxns:
+    """`catalog.transactions.lost`. For any thread."""
+
+    def __init__(self, clock: Clock, kv: KeyValue, recent: RecentTxns) -> None:
+        self._clock = clock
+        self._kv = kv
+        self._recent = recent
+        #: Transactions of this process that were answered as committed and are lost.
+        self.count = 0
+
+    def all(self) -> list[LostTxn]:
+        return list(read_all(self._kv, codec.LOST_TXNS, Space.LOST_TXN))
+
+    def trim(self, before_ts: int) -> int:
+        """Forget those that began before a hybrid time; return how many."""
+        return remove_range(self._kv, self._clock, Space.LOST_TXN, end=pack(Space.LOST_TXN, before_ts))
+
+    def find(self, before: Incarnation, server: str) -> None:
+        """Compare what this process knows with the history that the store follows now, and record what is missing."""
+        landed, begun = list[RecentTxn](), list[RecentTxn]()
+        known = self._recent.all()
+        for start in range(0, len(known), _BATCH):
+            for each in self._record(known[start : start + _BATCH], before, server):
+                (landed if each.commit_ts else begun).append(each)
+        if begun:
+            _log.warning("transactions_aborted", count=len(begun), reason=_REASON)
+        if landed:
+            self.count += len(landed)
+            tables = Counter(table for each in landed for table in each.tables)
+            now = self._kv.incarnation
+            _log.error("transactions_lost", count=len(landed), tables=dict(tables), before=before, now=now)
+
+    def _record(self, batch: list[RecentTxn], before: Incarnation, server: str) -> list[RecentTxn]:
+        now, found_ms = self._kv.incarnation, self._clock.now_ms()
+
+        def plan(view: ReadView) -> Plan[list[RecentTxn]]:
+            lost = []
+            preconditions: list[Precondition] = []
+            puts: dict[bytes, bytes] = {}
+            deletes = []
+            for each in batch:
+                keys = [pack(space, each.txn.id) for space in (Space.FINISHED_TXN, Space.OPEN_TXN)]
+                finished, opened = (view.get(key) for key in keys)
+                if finished is not None or (opened is not None and not each.commit_ts):
+                    continue
+                lost.append(each)
+                preconditions += [unchanged(key, found) for key, found in zip(keys, (finished, opened), strict=True)]
+                if not each.commit_ts:
+                    puts[keys[1]] = codec.OPEN_TXNS.encode(state.abort(each.txn, reason=_REASON))
+                    continue
+                if opened is not None:
+                    # Whoever ends it would remove its files.
+                    deletes.append(keys[1])
+                note = LostTxn(
+                    txn=each.txn,
+                    commit_ts=each.commit_ts,
+                    tables=each.tables,
+                    files=each.files,
+                    server=server,
+                    found_ms=found_ms,
+                    before=str(before),
+                    now=str(now),
+                )
+                puts[pack(Space.LOST_TXN, each.txn.id)] = codec.LOST_TXNS.encode(note)
+            return Plan(result=lost, preconditions=preconditions, puts=puts, deletes=deletes)
+
+        lost = change(self._kv, self._clock, plan)
+        self._recent.forget(each.txn.id for each in lost if each.commit_ts)
+        return lost

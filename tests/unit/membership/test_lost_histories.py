@@ -1,0 +1,185 @@
+"""A store that goes on without the end of its history: a server that knows more than the store forgets it, joins anew,
+and says which of its transactions are missing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.membership.test_member import THINGS, Cluster
+from tilth.base.errors import FencedError, TilthError
+from tilth.base.rand import new_rng
+from tilth.catalog import Catalog, InsertPart, TxnAbortedError
+from tilth.catalog.kv import Incarnation, Unknown
+from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, KnownHistory, judge, next_number
+from tilth.membership import Member
+from tilth.model.part import DataFile, WrittenPart
+from tilth.model.table import Column, Schema, TableDef
+from tilth.model.txn import TxnOutput, TxnState
+from tilth.model.types import Kind, Simple
+from tilth.testing import Fault, FaultyKV, LaggingStandbyKV
+
+TABLE = "0" * 31 + "1"
+
+
+class World(Cluster):
+    """Two servers over a store with a standby."""
+
+    def __init__(self) -> None:
+        self.store = LaggingStandbyKV()
+        super().__init__(self.store)
+        self.members: dict[str, Member] = {}
+        self.catalogs: dict[str, Catalog] = {}
+        for name in "ab":
+            member, catalog = self.process(name)
+            member.join()
+            member.ready()
+            self.members[name], self.catalogs[name] = member, catalog
+        schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
+        self.catalogs["a"].tables.create(TableDef(uuid=TABLE, database="default", name="t", schema=schema))
+        self.run(1, *self.members.values())
+        self.store.replicate()
+
+    def insert(self, name: str) -> int:
+        transactions = self.catalogs[name].transactions
+        with transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)]) as work:
+            work.commit([part_of(work.id)])
+        return work.id
+
+    def fail_over(self, seconds: float = 2.0) -> None:
+        self.store.fail_over(opened_ms=self.clock.now_ms())
+        self.run(seconds, *self.members.values())
+
+    def files(self, name: str) -> set[str]:
+        return {each.file.name for each in self.catalogs[name].parts.snapshot(TABLE).parts}
+
+
+def part_of(txn: int) -> InsertPart:
+    file = DataFile(name=f"{txn}-0.0-0.parquet", size=1, checksum=1)
+    return InsertPart(table=TABLE, written=WrittenPart(partition="p", values=("p",), rows=1, file=file, ranges={}))
+
+
+def test_no_server_shows_what_the_store_has_lost() -> None:
+    world = World()
+    kept = world.insert("a")
+    world.store.replicate()
+    lost = [world.insert("a") for _ in range(5)]
+    assert world.files("a") == {f"{each}-0.0-0.parquet" for each in (kept, *lost)}
+    world.store.fail_over()
+    for _ in range(20):
+        later = world.insert("b")
+        assert world.files("a") == world.files("b")
+        assert f"{later}-0.0-0.parquet" in world.files("a")
+        assert not world.files("a") & {f"{each}-0.0-0.parquet" for each in lost}
+
+
+def test_servers_join_anew_under_epochs_that_none_had_before() -> None:
+    world = World()
+    before = {name: catalog.server for name, catalog in world.catalogs.items()}
+    world.fail_over()
+    for name, catalog in world.catalogs.items():
+        record = catalog.servers.get(name)
+        assert record is not None
+        assert record.lives
+        assert record.id == catalog.server != before[name]
+        assert record.epoch > world.store.incarnation.epoch_floor
+    assert all(world.members["a"].hosts(thing) != world.members["b"].hosts(thing) for thing in THINGS)
+    assert {"a", "b"} <= set(world.changes)
+    # Once is enough.
+    now = {name: catalog.server for name, catalog in world.catalogs.items()}
+    world.run(3, *world.members.values())
+    assert now == {name: catalog.server for name, catalog in world.catalogs.items()}
+
+
+def test_a_holder_of_an_epoch_that_was_lost_is_fenced_by_the_next_holder_of_the_lease() -> None:
+    world = World()
+    a, b = world.catalogs["a"], world.catalogs["b"]
+    zombie = a.leases.take(f"table/{TABLE}", a.server)
+    work = a.transactions.work("merge", fences=[zombie.fence])
+    world.store.fail_over()
+    # `a` stands still; the store does not know that it ever had the lease.
+    world.run(4, world.members["b"])
+    taken = b.leases.take(f"table/{TABLE}", b.server)
+    assert taken.epoch > zombie.epoch
+    with pytest.raises(FencedError):
+        a.leases.check(zombie.fence)
+    with pytest.raises(TilthError):
+        a.transactions.begin("merge", fences=[zombie.fence])
+    with pytest.raises(TilthError):
+        work.commit([part_of(work.id)])
+    assert not world.files("b")
+
+
+def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> None:
+    world = World()
+    begun_before = world.catalogs["a"].transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
+    world.store.replicate()
+    lost = [world.insert("a"), world.insert("b"), begun_before.id]
+    begun_before.commit([part_of(begun_before.id)])
+    under_way = world.catalogs["a"].transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
+    assert len(world.files("b")) == 3
+    world.fail_over()
+    a = world.catalogs["a"].transactions
+    recorded = {each.txn.id: each for each in a.lost.all()}
+    assert recorded.keys() == set(lost)
+    assert a.lost.count == 2
+    for txn, each in recorded.items():
+        assert each.files == (f"{txn}-0.0-0.parquet",)
+        assert each.tables == (TABLE,)
+        assert each.commit_ts > txn
+        assert each.before.startswith("1 ")
+        assert each.now.startswith("2 ")
+        # Nobody aborts it, and removes its files.
+        assert a.resolve(txn) is None
+    # What could not land any more goes by name.
+    assert a.resolve(under_way.id) is TxnState.ABORTED
+    with pytest.raises(TxnAbortedError, match="lost with the end"):
+        under_way.commit([part_of(under_way.id)])
+    later = world.insert("a")
+    assert later > max(*lost, under_way.id)
+
+
+def test_a_commit_that_is_read_after_a_lost_answer_is_confirmed_before_it_counts() -> None:
+    world = World()
+    faulty = FaultyKV(world.store, new_rng(1))
+    catalog = Catalog(faulty, world.clock, "c", lambda: "0" * 32, is_checking=True)
+    txn = catalog.transactions.begin("insert")
+    faulty.plan_commits(Fault.ANSWER_LOST)
+    world.store.is_unconfirmed = True
+    outcome = catalog.transactions.commit(txn.id, [part_of(txn.id)])
+    assert isinstance(outcome, Unknown)
+    assert world.store.confirmed
+    world.store.is_unconfirmed = False
+    assert not isinstance(catalog.transactions.commit(txn.id, [part_of(txn.id)]), Unknown)
+
+
+FIRST = Incarnation(number=1, token="x", system=7, timeline=1)
+SECOND = Incarnation(number=2, token="y", system=7, timeline=2)
+OTHER_SECOND = Incarnation(number=2, token="z", system=7, timeline=2)
+
+
+@pytest.mark.parametrize(
+    ("known", "version", "found", "verdict"),
+    [
+        (None, 0, FoundHistory(stored=None, system=7, timeline=1, version=0), HistoryVerdict.OPEN),
+        (None, 0, FoundHistory(stored=FIRST, system=7, timeline=1, version=9), HistoryVerdict.FOLLOW),
+        (None, 0, FoundHistory(stored=FIRST, system=7, timeline=2, version=9), HistoryVerdict.OPEN),
+        (None, 0, FoundHistory(stored=FIRST, system=8, timeline=1, version=9), HistoryVerdict.OPEN),
+        (FIRST, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=9), HistoryVerdict.FOLLOW),
+        # Set back to an earlier state.
+        (FIRST, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=8), HistoryVerdict.OPEN),
+        (FIRST, 9, FoundHistory(stored=SECOND, system=7, timeline=2, version=3), HistoryVerdict.FOLLOW),
+        # A former primary, and one that was promoted without the history that is known.
+        (SECOND, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=99), HistoryVerdict.REFUSE),
+        (SECOND, 9, FoundHistory(stored=FIRST, system=7, timeline=2, version=99), HistoryVerdict.OPEN),
+        # Opened by somebody else in a history that went another way.
+        (SECOND, 9, FoundHistory(stored=OTHER_SECOND, system=7, timeline=2, version=99), HistoryVerdict.OPEN),
+    ],
+)
+def test_a_history_is_followed_opened_or_refused(
+    known: Incarnation | None, version: int, found: FoundHistory, verdict: HistoryVerdict
+) -> None:
+    assert judge(KnownHistory(incarnation=known, version=version), found) is verdict
+    assert next_number(KnownHistory(incarnation=known), found) > max(
+        0 if each is None else each.number for each in (known, found.stored)
+    )
