@@ -36,8 +36,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="late-begin",
         breaks="a consumer that was replaced begins, and its successor's round ends",
         path="src/tilth/ingest/service/consumers.py",
-        old="self._check_columns(self._current(call.consumer, call.fence))",
-        new="self._check_columns(self._of(call.consumer))",
+        old="        current = self._current(call.consumer, call.fence)",
+        new="        current = self._of(call.consumer)",
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
     ),
     Mutant(

@@ -240,7 +240,7 @@ def test_a_commit_whose_wait_was_cancelled_is_not_landed_before_a_synchronous_on
 
 def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: PostgresPair) -> None:
     address = parse_postgres(pair.address(schema="c"))
-    with pytest.raises(NoSynchronousStandbyError, match="catalog.require-sync"):
+    with pytest.raises(NoSynchronousStandbyError, match=r"catalog\.require-sync"):
         PostgresKV(SystemClock(), address, requires_sync=True)
     pair.primary.configure("synchronous_standby_names", STANDBY)
     with closing(PostgresKV(SystemClock(), address, requires_sync=True)) as kv:

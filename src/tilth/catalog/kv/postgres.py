@@ -277,7 +277,7 @@ class PostgresKV:
 
     def database_watch(self) -> PostgresWatch:
         """Return a watch on the database, with a connection of its own."""
-        return PostgresWatch(self._clock, self._introduced)
+        return PostgresWatch(self._clock, self._introduced, self._address.schema)
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
