@@ -69,7 +69,7 @@ def check_room(folder: Path) -> None:
 
 
 def notes_of(watch: PostgresWatch | None, lost: int) -> dict[str, str]:
-    """Return what an operator should know though it works; `lost`: transactions that the catalog's database has lost."""
+    """Return what an operator should know though it works; `lost`: transactions that the database has lost."""
     notes = {}
     if watch is not None and watch.notes:
         notes["catalog database"] = "; ".join(watch.notes)
