@@ -13,6 +13,7 @@ from tilth.base.errors import FencedError, TilthError, UnavailableError, Unknown
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     BadMergeError,
+    ClockSkewError,
     Committed,
     Conflicted,
     HideEverything,
@@ -336,6 +337,21 @@ def test_after_a_lost_answer_an_outage_is_no_refusal(faulty: FaultyKV) -> None:
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.REQUEST_LOST, *[Fault.REFUSED] * 9)
     assert isinstance(transactions.commit(txn.id, updates), Unknown)
+
+
+def test_after_a_lost_answer_a_refusal_of_this_server_is_none_of_the_commit(
+    faulty: FaultyKV, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock is found to be wrong while the first request may still be on its way."""
+    world = World(faulty)
+    transactions = world.catalog.transactions
+    txn = transactions.begin("insert")
+    faulty.plan_commits(Fault.REQUEST_LOST)
+    monkeypatch.setattr(world.clock, "sleep", lambda seconds: transactions.refuse(ClockSkewError(server="s1")))
+    updates = [InsertPart(table=world.t, written=world.written())]
+    assert isinstance(transactions.commit(txn.id, updates), Unknown)
+    transactions.refuse(None)
+    assert isinstance(transactions.commit(txn.id, updates), Committed)
 
 
 def test_a_transaction_that_is_aborted_while_it_commits_lands_nothing() -> None:

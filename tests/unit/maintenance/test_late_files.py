@@ -20,6 +20,7 @@ from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
 from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.storage import data_folder, local_root
+from tilth.storage.store.cleaner import LeftNames
 from tilth.storage.store.files import remove_files
 from tilth.testing import Fault, FaultyKV
 
@@ -167,6 +168,37 @@ def test_files_behind_those_that_are_gone_are_found_after_a_death_in_between(
     server.open("s1")
     server.cleaner.start()
     assert (server.files_of(str(work.id)), server.catalog.transactions.unfinished()) == ([], [])
+
+
+def test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_between(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Death(BaseException):
+        """Nobody catches it."""
+
+    remove = LeftNames.remove
+
+    def removed_and_dead(names: LeftNames) -> int:
+        remove(names)
+        raise Death
+
+    work = begin(server)
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+    write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
+    with monkeypatch.context() as patched:
+        patched.setattr(LeftNames, "remove", removed_and_dead)
+        with pytest.raises(Death):
+            pass_time(server, 300)
+    assert server.files_of(str(work.id)) == []
+    write(server, work.id, "0.0-3.parquet")
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    server.cleaner.start()
+    pass_time(server, 300)
+    assert server.files_of(str(work.id)) == []
 
 
 def test_late_files_of_one_that_landed_go_and_what_it_named_stays(server: Server) -> None:

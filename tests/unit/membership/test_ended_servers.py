@@ -10,7 +10,7 @@ import pytest
 from tests.catalog_world import SCHEMA
 from tests.unit.membership.test_member import Cluster, Jumping, Sign
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import Catalog, ClockSkewError, InsertPart, Joining, MemoryKV, ServerEndedError
+from tilth.catalog import Catalog, ClockSkewError, Conflicted, InsertPart, Joining, MemoryKV, ServerEndedError
 from tilth.catalog.commit.clock_check import ABSENCE_MS_MAX, QUARANTINE_SECONDS
 from tilth.membership import Bounds, Member
 from tilth.model.part import DataFile, WrittenPart
@@ -94,8 +94,11 @@ def test_an_ended_server_that_does_not_know_it_begins_nothing(world: World) -> N
     assert world.catalogs["c"].clock.number != world.catalogs["a"].clock.number
     for _ in range(3):
         with pytest.raises(ServerEndedError, match="server=a#1"):
+            world.catalogs["a"].transactions.begin("insert")
+        with pytest.raises(ServerEndedError, match="server=a#1"):
             world.insert("a")
         world.insert("c")
+    assert world.catalogs["c"].transactions.unfinished() == []
     assert world.parts() == 3
     world.run(0.5, "a", "b", "c")
     world.insert("a")
@@ -167,6 +170,30 @@ def test_a_time_ahead_of_the_databases_clock_is_refused_there(world: World) -> N
         world.insert("a")
     assert world.parts() == 0
     world.insert("b")
+
+
+def test_a_time_ahead_of_the_databases_clock_begins_nothing_and_commits_nothing_that_was_begun(world: World) -> None:
+    catalog = world.catalogs["a"]
+    fence = catalog.leases.take("table/t", catalog.server).fence
+    begun = catalog.transactions.begin("insert")
+    world.run(1, "a", "b")
+    world.clocks["a"].advance(20)
+    for fences in ([], [fence]):
+        with pytest.raises(ClockSkewError, match="ahead_ms"):
+            catalog.transactions.begin("merge", fences=fences)
+    outcome = catalog.transactions.commit(begun.id, [world.part()])
+    assert isinstance(outcome, Conflicted)
+    assert isinstance(outcome.error, ClockSkewError)
+    assert [txn.id for txn in catalog.transactions.unfinished()] == [begun.id]
+
+
+def test_a_server_whose_clock_was_wrong_before_it_joined_begins_with_times_of_the_catalog(world: World) -> None:
+    world.jump("c", 4, is_compared=False)
+    world.catalogs["c"].clock.now()
+    world.jump("c", -4, is_compared=False)
+    world.join("c")
+    txn = world.catalogs["c"].transactions.begin("insert")
+    assert abs(milliseconds(txn.id) - world.clocks["b"].now_ms()) < 1000
 
 
 def test_a_server_that_jumps_removes_nothing_for_its_age(world: World) -> None:
