@@ -358,4 +358,234 @@ CATALOG: tuple[Mutant, ...] = (
             "::test_a_replica_is_not_replaced_with_a_table_that_nobody_has_looked_at",
         ),
     ),
+    Mutant(
+        name="id-of-a-finished-transaction",
+        breaks="a transaction begins under an id that has finished",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="            if found is not None or view.get(finished) is not None:",
+        new="            if found is not None:",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_an_id_that_is_in_use_is_drawn_anew_and_one_that_has_finished_too",
+        ),
+    ),
+    Mutant(
+        name="begin-of-an-ended-server",
+        breaks="a server that was ended begins a transaction",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="[Absent(key), *life, *time], {key: value}, [])",
+        new="[Absent(key), *time], {key: value}, [])",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::test_an_ended_server_that_does_not_know_it_begins_nothing",
+        ),
+    ),
+    Mutant(
+        name="commit-of-an-ended-server",
+        breaks="a server that was ended commits what it had begun",
+        path="src/tilth/catalog/commit/commit.py",
+        old="Batch(preconditions=[unchanged(key, found), *pin_life(view, txn.server)]",
+        new="Batch(preconditions=[unchanged(key, found)]",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::test_an_ended_server_commits_nothing_of_what_it_had_begun",
+        ),
+    ),
+    Mutant(
+        name="life-after-the-end",
+        breaks="the key of a process's life stays after its end",
+        path="src/tilth/catalog/services/servers.py",
+        old="deletes=[] if new.lives else [life_key(new.id)],",
+        new="deletes=[],",
+        tests=("tests/unit/catalog/test_catalog_servers.py::test_who_was_ended_takes_no_lease",),
+    ),
+    Mutant(
+        name="begin-ahead-of-the-database",
+        breaks="a transaction begins with a time far ahead of the database's clock",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="[Absent(key), *life, *time], {key: value}, [])",
+        new="[Absent(key), *life], {key: value}, [])",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_a_time_ahead_of_the_databases_clock_begins_nothing_and_commits_nothing_that_was_begun",
+        ),
+    ),
+    Mutant(
+        name="begin-under-a-fence-ahead-of-the-database",
+        breaks="a transaction under a fence begins with a time far ahead of the database's clock",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="preconditions: list[Precondition] = [*pin_life(view, txn.server), *time]",
+        new="preconditions: list[Precondition] = [*pin_life(view, txn.server)]",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_a_time_ahead_of_the_databases_clock_begins_nothing_and_commits_nothing_that_was_begun",
+        ),
+    ),
+    Mutant(
+        name="commit-ahead-of-the-database",
+        breaks="a commit lands with a time far ahead of the database's clock",
+        path="src/tilth/catalog/commit/commit.py",
+        old="        batch.preconditions += self._clock_check.reached(commit_ts)\n",
+        new="",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_a_time_ahead_of_the_databases_clock_begins_nothing_and_commits_nothing_that_was_begun",
+        ),
+    ),
+    Mutant(
+        name="commit-by-a-wrong-clock",
+        breaks="a server whose clock has jumped commits until it is compared",
+        path="src/tilth/catalog/commit/commit.py",
+        old="                if refusal := self.refusal:",
+        new="                if refusal := self.lasting_refusal:",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_a_clock_that_has_jumped_commits_nothing_not_even_before_it_is_compared",
+        ),
+    ),
+    Mutant(
+        name="refusal-after-a-lost-answer",
+        breaks="after a lost answer a refusal of this server counts as one of the commit",
+        path="src/tilth/catalog/commit/commit.py",
+        old='return Conflicted(refusal) if in_doubt is None else Unknown(f"{in_doubt}: {refusal}")',
+        new="return Conflicted(refusal)",
+        tests=(
+            "tests/unit/catalog/test_transactions.py::"
+            "test_after_a_lost_answer_a_refusal_of_this_server_is_none_of_the_commit",
+        ),
+    ),
+    Mutant(
+        name="times-of-a-clock-that-was-wrong",
+        breaks="a server that joins draws times that its clock gave when it was wrong",
+        path="src/tilth/catalog/commit/transactions.py",
+        old="        self._life = None if found is None else Pinned(key, found.version)\n        self.follow_clock()\n",
+        new="        self._life = None if found is None else Pinned(key, found.version)\n",
+        tests=(
+            "tests/unit/membership/test_ended_servers.py::"
+            "test_a_server_whose_clock_was_wrong_before_it_joined_begins_with_times_of_the_catalog",
+        ),
+    ),
+    Mutant(
+        name="files-of-the-landed",
+        breaks="files go of a transaction that has landed and has no note",
+        path="src/tilth/catalog/commit/tombstones.py",
+        old="if trace.is_running or (trace.finished is not None and trace.note is None):",
+        new="if trace.is_running:",
+        tests=(
+            "tests/unit/maintenance/test_late_files.py::"
+            "test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed",
+        ),
+    ),
+    Mutant(
+        name="not-found-is-landed",
+        breaks="files of a transaction that others have aborted and forgotten stay for ever",
+        path="src/tilth/catalog/commit/work.py",
+        old="            if not self._may_have_landed:\n                self._bury()\n            self._end()\n"
+        "            return not self._may_have_landed",
+        new="            self._end()\n            return False",
+        tests=(
+            "tests/unit/catalog/test_work.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
+        ),
+    ),
+    Mutant(
+        name="not-found-is-aborted",
+        breaks="files go of a commit that may have landed so long ago that its record was trimmed",
+        path="src/tilth/catalog/commit/work.py",
+        old="            return not self._may_have_landed",
+        new="            return True",
+        tests=(
+            "tests/unit/catalog/test_work.py::"
+            "test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed",
+        ),
+    ),
+    Mutant(
+        name="former-primary-followed",
+        breaks="a former primary that is back is followed, and what is committed there is lost",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="        return HistoryVerdict.REFUSE\n",
+        new="        return HistoryVerdict.FOLLOW\n",
+        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+    ),
+    Mutant(
+        name="diverged-history-followed",
+        breaks="a history that diverged is taken for the known one, and its versions repeat",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="is_same = stored.token == known.token and found.version",
+        new="is_same = found.version",
+        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+    ),
+    Mutant(
+        name="history-set-back",
+        breaks="a database that was set back gives out versions again",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="stored.token == known.token and found.version >= memory.version",
+        new="stored.token == known.token",
+        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+    ),
+    Mutant(
+        name="promoted-standby-followed",
+        breaks="a promoted standby goes on with the versions of the history that it lacks",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="    if stored is None or (stored.system, stored.timeline) != (found.system, found.timeline):",
+        new="    if stored is None:",
+        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+    ),
+    Mutant(
+        name="number-of-a-known-incarnation",
+        breaks="a new incarnation has a number that the process knows",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="for each in (memory.incarnation, found.stored))",
+        new="for each in (found.stored,))",
+        tests=(
+            "tests/unit/catalog/test_incarnations.py::"
+            "test_the_number_of_a_new_one_is_above_all_that_the_process_and_the_database_know",
+        ),
+    ),
+    Mutant(
+        name="epochs-of-the-history-before",
+        breaks="epochs of leases are given out again after a failover",
+        path="src/tilth/catalog/kv/incarnation.py",
+        old="return (self.number - 1) * EPOCHS_MAX",
+        new="return 0",
+        tests=(
+            "tests/unit/catalog/test_incarnations.py::test_versions_and_epochs_of_one_lie_above_all_of_the_one_before",
+        ),
+    ),
+    Mutant(
+        name="back-to-the-history-before",
+        breaks="a process goes back to the history before the failover",
+        path="src/tilth/catalog/kv/postgres_introduction.py",
+        old="            if before is not None and incarnation.number <= before.number:\n                return None\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_incarnations.py::"
+            "test_a_process_never_goes_back_and_forgets_the_versions_of_the_history_before",
+        ),
+    ),
+    Mutant(
+        name="landed-in-the-history-before",
+        breaks="a commit counts as landed that went to the former primary",
+        path="src/tilth/catalog/kv/postgres_introduction.py",
+        old="            if incarnation != known.incarnation:\n                return False\n",
+        new="",
+        tests=("tests/unit/catalog/test_incarnations.py::test_a_commit_of_the_history_before_has_not_landed",),
+    ),
+    Mutant(
+        name="commit-without-its-storage",
+        breaks="a commit does not pin the definition of its storage",
+        path="src/tilth/catalog/commit/storages.py",
+        old="        batch.preconditions.append(Pinned(key, found.version))\n",
+        new="",
+        tests=(
+            "tests/unit/catalog/test_commits_and_replicas.py::test_a_storage_that_changes_while_a_commit_is_on_its_way",
+        ),
+    ),
+    Mutant(
+        name="copies-of-replicas-of-before",
+        breaks="a file is committed whose copies are in replicas of before",
+        path="src/tilth/catalog/rules/copies.py",
+        old="    if found < copies.quorum:",
+        new="    if found < 0:",
+        tests=(
+            "tests/unit/catalog/test_commits_and_replicas.py::test_what_was_written_to_replicas_of_before_is_refused",
+        ),
+    ),
 )

@@ -256,4 +256,23 @@ MAINTENANCE: tuple[Mutant, ...] = (
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
         ),
     ),
+    Mutant(
+        name="no-tombstone",
+        breaks="files stay that a task writes when its transaction was cleaned up",
+        path="src/tilth/maintenance/work/ended.py",
+        old="            if txn.outputs and (found is None or runs != found.runs):",
+        new="            if txn.outputs and found is not None:",
+        tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
+    ),
+    Mutant(
+        name="late-files-counted-after-they-go",
+        breaks="what leads to late files goes before it is noted how many there are",
+        path="src/tilth/maintenance/work/ended.py",
+        old="                tombstones.put([now])\n",
+        new="",
+        tests=(
+            "tests/unit/maintenance/test_late_files.py::"
+            "test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_between",
+        ),
+    ),
 )

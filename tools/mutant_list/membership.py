@@ -83,4 +83,23 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         new="return self._presence",
         tests=("tests/unit/membership/test_member.py::test_a_missing_sign_alone_ends_nobody",),
     ),
+    Mutant(
+        name="proofs-on-the-pool",
+        breaks="proofs of life wait for a connection of the pool",
+        path="src/tilth/membership/member.py",
+        old="self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)",
+        new="self._proofs = catalog.servers",
+        tests=("tests/unit/membership/test_member_threads.py::test_nothing_that_is_slow_delays_a_proof_of_life",),
+    ),
+    Mutant(
+        name="watch-on-the-pool",
+        breaks="the watch on the others waits for a connection of the pool",
+        path="src/tilth/membership/member.py",
+        old="self._others = catalog.servers if presence is None else Servers(clock, presence.watching)",
+        new="self._others = catalog.servers",
+        tests=(
+            "tests/unit/membership/test_member_threads.py::"
+            "test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go",
+        ),
+    ),
 )

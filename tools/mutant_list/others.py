@@ -319,4 +319,12 @@ OTHERS: tuple[Mutant, ...] = (
         new='if kind == "UnresolvedHint" and not node.text("name"):',
         tests=("tests/unit/warehouse/test_allowed.py::test_a_hint_that_no_list_names_is_refused",),
     ),
+    Mutant(
+        name="first-offsets-unconditional",
+        breaks="first offsets are written over those that another server has stored meanwhile",
+        path="src/tilth/catalog/rules/fold.py",
+        old="        moved = {*update.offsets, *update.forgotten, *update.before}",
+        new="        moved = set(update.before)",
+        tests=("tests/unit/ingest/test_rival_hosts.py::test_first_offsets_are_written_where_there_are_none",),
+    ),
 )

@@ -1,0 +1,87 @@
+"""Incarnations of a database: which history a process follows, opens, or refuses, whatever it has seen before."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tilth.catalog.kv.incarnation import (
+    EPOCHS_MAX,
+    VERSION_BITS,
+    FoundHistory,
+    HistoryVerdict,
+    Incarnation,
+    KnownHistory,
+    judge,
+    next_number,
+)
+from tilth.catalog.kv.postgres_introduction import Incarnations
+
+FIRST = Incarnation(number=1, token="a", system=7, timeline=1)
+SECOND = Incarnation(number=2, token="b", system=7, timeline=2)
+
+
+def found(stored: Incarnation | None, *, timeline: int | None = None, version: int = 100) -> FoundHistory:
+    """What a connection reads; `timeline`: of the system that answers, where it is not the one that was stored."""
+    kept = stored or FIRST
+    return FoundHistory(stored=stored, system=kept.system, timeline=timeline or kept.timeline, version=version)
+
+
+@pytest.mark.parametrize(
+    ("known", "history", "verdict"),
+    [
+        (KnownHistory(), found(None), HistoryVerdict.OPEN),
+        (KnownHistory(), found(FIRST), HistoryVerdict.FOLLOW),
+        (KnownHistory(incarnation=FIRST, version=100), found(FIRST), HistoryVerdict.FOLLOW),
+        # A standby was promoted, and nobody has opened its history yet.
+        (KnownHistory(incarnation=FIRST, version=100), found(FIRST, timeline=2), HistoryVerdict.OPEN),
+        # Another process has.
+        (KnownHistory(incarnation=FIRST, version=100), found(SECOND, version=50), HistoryVerdict.FOLLOW),
+        # The former primary is back.
+        (KnownHistory(incarnation=SECOND), found(FIRST, version=200), HistoryVerdict.REFUSE),
+        # Two histories that diverged have the same number.
+        (KnownHistory(incarnation=SECOND), found(replace(SECOND, token="c")), HistoryVerdict.OPEN),
+        # The database was set back: what this process has seen land is not there.
+        (KnownHistory(incarnation=FIRST, version=101), found(FIRST), HistoryVerdict.OPEN),
+    ],
+)
+def test_which_history_is_followed(known: KnownHistory, history: FoundHistory, verdict: HistoryVerdict) -> None:
+    assert judge(known, history) is verdict
+
+
+def test_the_number_of_a_new_one_is_above_all_that_the_process_and_the_database_know() -> None:
+    third = replace(SECOND, number=3)
+    assert next_number(KnownHistory(), found(None)) == 1
+    assert next_number(KnownHistory(incarnation=third), found(FIRST)) == 4
+    assert next_number(KnownHistory(incarnation=FIRST), found(third)) == 4
+
+
+def test_versions_and_epochs_of_one_lie_above_all_of_the_one_before() -> None:
+    assert (FIRST.version_floor, FIRST.epoch_floor) == (0, 0)
+    third = replace(SECOND, number=3)
+    assert third.version_floor - SECOND.version_floor == 1 << VERSION_BITS
+    assert SECOND.version_floor >= 1 << VERSION_BITS
+    assert (SECOND.epoch_floor, third.epoch_floor) == (EPOCHS_MAX, 2 * EPOCHS_MAX)
+
+
+def test_a_process_never_goes_back_and_forgets_the_versions_of_the_history_before() -> None:
+    known = Incarnations()
+    assert known.follow(FIRST) is None
+    assert known.landed(100, FIRST)
+    assert known.landed(99, FIRST)
+    assert known.known == KnownHistory(incarnation=FIRST, version=100)
+    assert known.follow(SECOND) == FIRST
+    assert known.known == KnownHistory(incarnation=SECOND)
+    # A connection that was introduced before, slow with its answer.
+    assert known.follow(FIRST) is None
+    assert known.now == SECOND
+
+
+def test_a_commit_of_the_history_before_has_not_landed() -> None:
+    """It went to the former primary, whose tail nobody will see."""
+    known = Incarnations()
+    known.follow(FIRST)
+    known.follow(SECOND)
+    assert not known.landed(101, FIRST)
+    assert known.known == KnownHistory(incarnation=SECOND)
