@@ -125,42 +125,20 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
 
 
 def test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go() -> None:
-    class Used(MemoryKV):
+    class Used(Gate):
         """No connection is free, for as long as a test says so."""
 
-        is_used_up = False
-
-        def scan(
-            self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
-        ) -> Iterator[tuple[bytes, Versioned]]:
-            self._check()
-            return kv.scan(start, end, limit=limit, reverse=reverse)
-
-        def view(self, keys: Collection[bytes] = ()) -> AbstractContextManager[ReadView]:  # type: ignore[override]
-            self._check()
-            return kv.view(keys)
-
-        def get(self, key: bytes) -> Versioned | None:
-            self._check()
-            return kv.get(key)
-
-        def commit(
-            self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
-        ) -> KVOutcome:
-            self._check()
-            return kv.commit(preconditions, puts, deletes)
-
-        def _check(self) -> None:
-            if self.is_used_up:
+        def pass_through(self) -> None:
+            if not self.is_open.is_set():
                 raise CatalogAwayError(catalog="c", reason="no connection is free")
 
     kv, clock = MemoryKV(), ManualClock()
     pool = Used()
-    catalog = Catalog(pool, clock, "a", lambda: "0" * 32)
+    catalog = Catalog(GatedKV(kv, pool), clock, "a", lambda: "0" * 32)
     joining, presence = Joining(name="a", run="r", version="1"), Sign(Signs(), kv)
     member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=presence, changed=lambda: None)
     member.join()
-    pool.is_used_up = True
+    pool.is_open.clear()
     Servers(clock, kv).join(Joining(name="b", run="b", version="1"))
     member.watch()
     assert {each.name for each in member.now().servers} == {"a", "b"}
