@@ -209,6 +209,14 @@ def test_a_type_in_the_words_of_sql_is_taken(world: SparkWorld, text: str) -> No
     assert world.rows(f"SELECT {text} IS NULL OR true") == [(True,)]
 
 
+def test_a_cte_shadows_no_table_by_the_name_of_a_view(world: SparkWorld) -> None:
+    """Names of views are drawn for each statement."""
+    for name in ("__tilth_0", "__tilth_", "__tilth_0_0"):
+        text = f"WITH {name} AS (SELECT 99 AS id, 'forged' AS name) SELECT name FROM u WHERE id = 1"
+        assert world.rows(text) == [("Ann",)]
+        assert world.rows(f"WITH {name} AS (SELECT 99 AS id) SELECT count(*) FROM u JOIN {name} USING (id)") == [(0,)]
+
+
 @pytest.mark.parametrize("default", [_RUN, "(SELECT max(x) FROM (SELECT TRANSFORM(1) USING 'sh' AS (x STRING)))"])
 def test_a_definition_from_before_the_list_computes_nothing(world: SparkWorld, default: str) -> None:
     """Somebody made it with an older version."""

@@ -42,7 +42,7 @@ def translated(error: Exception, text: str = "SELECT a\nFROM t") -> TilthError:
 def test_a_column_that_is_not_there() -> None:
     error = translated(
         AnalysisException(
-            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `__tilth_0`.`a` cannot be resolved. Did you mean "
+            "[UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `__tilth_a_0`.`a` cannot be resolved. Did you mean "
             "one of the following? [`b`]. SQLSTATE: 42703; line 2 pos 5;\n'Project ['a]\n+- Relation",
             "UNRESOLVED_COLUMN.WITH_SUGGESTION",
             {"objectName": "`a`", "proposal": "`b`, `c`"},
@@ -63,11 +63,11 @@ def test_other_errors_lose_codes_plans_and_stacks() -> None:
     assert (error.code, error.message) == ("BAD_QUERY", "Cannot add: reason=DATATYPE_MISMATCH.X at=1:8")
     assert "CAST" in error.hint
     inside = (
-        "[CAST_INVALID_INPUT] no number\n== SQL (line 1, position 8) ==\nSELECT c FROM __tilth_0 AS c54\n       ^\n"
+        "[CAST_INVALID_INPUT] no number\n== SQL (line 1, position 8) ==\nSELECT c FROM __tilth_a_0 AS c54\n       ^\n"
     )
     named = translated(AnalysisException(inside, "CAST_INVALID_INPUT", {}))
     assert (named.message, "TRY_CAST" in named.hint) == ("no number: reason=CAST_INVALID_INPUT at=1:9", True)
-    nested = translated(Exception("Job aborted: [CAST_INVALID_INPUT] of `x` FROM __tilth_0 AS c54 no number\n"))
+    nested = translated(Exception("Job aborted: [CAST_INVALID_INPUT] of `x` FROM __tilth_a_0 AS c54 no number\n"))
     assert "__tilth" not in str(nested)
     failed = translated(Exception("Job aborted\n\tat org.apache.Spark\nCaused by: java.io.IOException: no space left"))
     assert failed.code == "QUERY_FAILED"

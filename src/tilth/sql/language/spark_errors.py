@@ -25,9 +25,9 @@ _PLAN_LINE = re.compile(r"\s*('|\+-|:|==|Search path)")
 _DOUBLE_QUOTES = "double quotes name columns and tables: put texts in single quotes"
 #: How Spark says that a text has more levels than its parser, or whatever comes behind it, can follow.
 _TOO_DEEP = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
-_VIEW = re.compile(r"`?__tilth_\d+`?\.")
+_VIEW = re.compile(r"`?__tilth_[0-9a-f]+_\d+`?\.")
 #: A table in a part of the sent text that a message repeats.
-_VIEW_AS = re.compile(r"`?__tilth_\d+`?(?:\s+AS\s+(`[^`]+`|\w+))?")
+_VIEW_AS = re.compile(r"`?__tilth_[0-9a-f]+_\d+`?(?:\s+AS\s+(`[^`]+`|\w+))?")
 _HINTS = {
     "DATATYPE_MISMATCH": "CAST one of both; of a time, subtract an interval: now() - INTERVAL 10 MINUTES",
     "CAST_INVALID_INPUT": "TRY_CAST, or toInt64OrNull and its kin, return NULL instead",
