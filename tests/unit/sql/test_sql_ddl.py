@@ -200,7 +200,12 @@ def test_show_and_describe(world: SqlWorld) -> None:
         ("a", "bigint", "Int64", False, None, ""),
         ("s", "string", "String", True, None, "what"),
     ]
-    assert world.rows("DESCRIBE system.databases")[0][:2] == ("name", "string")
+    for table, _ in world.rows("SHOW TABLES FROM system"):
+        described = world.rows(f"DESCRIBE system.{table}")
+        assert all(comment for *_, comment in described), table
+        assert [row[0] for row in described] == list(
+            world.run(f"SELECT * FROM system.{table} LIMIT 0").table.column_names
+        )
     assert world.rows("SHOW SETTINGS LIKE 'max_result%'")[0][0] == "max_result_bytes"
     assert refused(world, "DROP DATABASE shop").code == "DATABASE_NOT_EMPTY"
     assert refused(world, "SHOW TABLES FROM shp").code == "DATABASE_NOT_FOUND"

@@ -142,7 +142,7 @@ def _columns(services: Services, call: Call, name: Name) -> tuple[Column, ...]:
         columns = schema_from_arrow(found.schema).columns
         return tuple(
             Column(id=one.id, name=one.name, type=one.type, comment=documented.doc)
-            for one, documented in zip(columns, found.columns, strict=True)
+            for one, documented in zip(columns, found.all_columns, strict=True)
         )
     relation = relation_of(services, call, name)
     if isinstance(relation, ViewDef):
