@@ -2,7 +2,8 @@
 
 Covers: which store the catalog is in, the place of tables' files that all servers must see. Does not cover: what is
 wired to the catalog (node.py), who hosts what (tilth.membership).
-Always holds: a server that does not see the files of the catalog's tables is refused before it serves.
+Always holds: a server that does not see the files of the catalog's tables is refused before it serves, and so is one
+whose catalog does not know the tables that have files there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tilth.catalog import (
     parse_postgres,
 )
 from tilth.membership import Presence
+from tilth.recovery import CatalogLostError, has_tables
 from tilth.storage import StoreLocationError, StoreRoot, claim_place, place_text, place_trouble
 
 #: The place of the tables' files, as the first server had it.
@@ -84,6 +86,18 @@ def check_not_moved(catalog: Catalog) -> None:
     if moved:
         hint = "start the server with catalog.url where it was moved to, or copy it back from there"
         raise CatalogMovedError(to=moved.decode(), hint=hint)
+
+
+def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
+    """Refuse a catalog that is empty beside tables that have files: they would be nobody's, and a journal begun now
+    would take the place of the one that knows them. Raises CatalogLostError, and what the store says.
+    """
+    if is_empty and has_tables(root):
+        hint = (
+            "make the catalog again by `tilth catalog rebuild`, or take a backup by `tilth catalog restore`; for a new"
+            " node give an empty storage.root"
+        )
+        raise CatalogLostError(root=root, hint=hint)
 
 
 def check_place(catalog: Catalog, root: StoreRoot) -> None:

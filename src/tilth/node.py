@@ -41,7 +41,7 @@ from tilth.ingest import (
     consume_runner,
 )
 from tilth.ingest.consumer.far import consumer_handlers
-from tilth.joining import check_not_moved, check_place, open_store
+from tilth.joining import check_not_lost, check_not_moved, check_place, open_store
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
@@ -57,7 +57,7 @@ from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
-from tilth.recovery import Journal
+from tilth.recovery import Journal, has_catalog
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import (
     Calls,
@@ -296,6 +296,9 @@ class Node:
     def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings) -> None:
         settings = read_settings(CatalogSettings, given)
         bound = membership.gone_seconds
+        if not settings.url:
+            # Before there is one that could be taken for it.
+            check_not_lost(self._roots.default, is_empty=not has_catalog(self._folder))
         opened = open_store(self._clock, self._folder, settings, version=version("tilth"), gone_seconds=bound)
         #: What is true.
         self.catalog: Catalog = Catalog(
@@ -313,6 +316,7 @@ class Node:
             self._start(opened.watch.start, opened.watch.stop)
         check_not_moved(self.catalog)
         if opened.presence is not None:
+            check_not_lost(self._roots.default, is_empty=self.catalog.is_unused())
             check_place(self.catalog, self._roots.default)
         self._member = Member(
             self._clock,

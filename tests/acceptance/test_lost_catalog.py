@@ -22,6 +22,8 @@ pytestmark = pytest.mark.acceptance
 
 SECONDS_MAX = 180.0
 TOPIC = "lost-catalog"
+#: Until a node that does not start has ended.
+START_SECONDS_MAX = 60.0
 MESSAGES = 6_000
 CREATES = (
     "CREATE TABLE plain (n BIGINT, s STRING, d DATE) ENGINE = MergeTree PARTITION BY d ORDER BY n",
@@ -102,6 +104,13 @@ def test_a_lost_catalog_is_made_again_and_everything_goes_on(broker: Broker, nod
     # In the middle of rounds: some of them are committed and are not in the journal yet.
     node.kill()
     shutil.rmtree(node.data / "catalog")
+    journal = sorted((node.data / "tables" / "catalog-journal").iterdir())
+    # Started as it is, it would begin an empty catalog, whose journal a rebuild would take for the newest.
+    node.start()
+    assert node.wait_end(START_SECONDS_MAX)
+    assert "CATALOG_LOST" in node.log_tail()
+    assert "tilth catalog rebuild" in node.log_tail()
+    assert sorted((node.data / "tables" / "catalog-journal").iterdir()) == journal
     trial = rebuilt(node, "--dry-run", "--json")
     assert not (node.data / "catalog").exists()
     report = json.loads(trial.stdout)

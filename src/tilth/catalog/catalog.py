@@ -131,6 +131,10 @@ class Catalog:
         """Call this when a commit shows that this process has not heard yet of a change of a storage."""
         self._committer.when_storage_changed = changed
 
+    def is_unused(self) -> bool:
+        """Return whether no server and no tool has ever worked with it."""
+        return not (self.servers.all() or self.tables.all() or self.tables.dropped() or self.transactions.newest_time())
+
     def stats(self) -> CatalogStats:
         return self._counters.stats()
 

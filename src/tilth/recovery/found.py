@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tilth.base.errors import ConflictError
 from tilth.base.hybrid import pack
 from tilth.model.txn import read_file_name
 from tilth.recovery.journal import journal_folder
@@ -37,6 +38,12 @@ _EXTENSIONS = (*EXTENSIONS, *_SIDECARS)
 CLOCKS_MS_MAX = 86_400_000
 
 
+class CatalogLostError(ConflictError):
+    """the catalog is empty, and there are files of tables that it does not know"""
+
+    code = "CATALOG_LOST"
+
+
 @dataclass(frozen=True, slots=True)
 class TableFiles:
     """Files in the folder of one table."""
@@ -59,6 +66,15 @@ class FoundFiles:
     def newest_txn(self) -> int:
         """Return the greatest id of a transaction that a name says."""
         return max((txn_of(name) or 0 for each in self.tables.values() for name in each.sizes), default=0)
+
+
+def has_tables(root: StoreRoot) -> bool:
+    """Return whether files of tables, or the journal of a catalog, lie below the root; the listing ends at the first.
+
+    Raises what a store says that does not answer.
+    """
+    journal = f"{journal_folder(root).path}/"
+    return any(path.startswith(journal) or _PLACE.fullmatch(path) for path, _ in list_files(Folder(root)))
 
 
 def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:

@@ -29,10 +29,15 @@ def restore_catalog(backup: str, folder: Path) -> tuple[DumpHeader, int]:
         return load_dump(source, store)
 
 
+def has_catalog(folder: Path) -> bool:
+    """Return whether a node's folder has a catalog in it."""
+    catalog = folder / "catalog"
+    return catalog.exists() and any(catalog.iterdir())
+
+
 def check_no_catalog(folder: Path) -> None:
     """Raises CatalogExistsError."""
-    catalog = folder / "catalog"
-    if catalog.exists() and any(catalog.iterdir()):
+    if has_catalog(folder):
         hint = "give a folder without a catalog; its tables folder may be there already"
         raise CatalogExistsError(folder=folder, hint=hint)
 

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.catalog_world import World
+from tests.sql_world import SqlWorld, table_of
 from tilth.base.clock import SystemClock
 from tilth.catalog import (
     Catalog,
@@ -27,7 +28,7 @@ from tilth.catalog import (
 from tilth.catalog.kv import Landed
 from tilth.client.cli.main import app
 from tilth.joining import check_not_moved
-from tilth.recovery import copy_catalog
+from tilth.recovery import RebuildOptions, copy_catalog, rebuild_catalog
 from tilth.recovery.copy import CatalogInUseError, CatalogNotFoundError
 from tools.postgres import PASSWORD, Postgres
 
@@ -71,6 +72,25 @@ def test_there_and_back_it_is_the_same(postgres: Postgres, tmp_path: Path) -> No
     with pytest.raises(CatalogMovedError):
         copy_catalog(str(tmp_path / "a"), str(tmp_path / "c"))
     assert not (tmp_path / "c" / "catalog").exists()
+
+
+def test_a_lost_database_is_filled_again_from_the_files_of_its_tables(postgres: Postgres, tmp_path: Path) -> None:
+    """Without a journal, as a catalog in a database has none: by a folder on the way."""
+    root = tmp_path / "tables"
+    with closing(PostgresKV(SystemClock(), parse_postgres(postgres.address(schema="lost")))) as shared:
+        world = SqlWorld(root, kv=shared)
+        world.run("CREATE TABLE t (n BIGINT, s STRING) ENGINE = MergeTree ORDER BY n")
+        world.run("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
+        names = {part.file.name for part in world.catalog.parts.snapshot(table_of(world, "t").uuid).parts}
+    report = rebuild_catalog([str(root)], tmp_path / "made", RebuildOptions(keeps_uncommitted=True))
+    assert [each.name for each in report.tables] == ["default.t"]
+    address = postgres.address(schema="found")
+    copy_catalog(str(tmp_path / "made"), address)
+    with closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared:
+        again = SqlWorld(root, kv=shared)
+        found = again.catalog.parts.snapshot(table_of(again, "t").uuid).parts
+        assert ({part.file.name for part in found}, sum(part.rows for part in found)) == (names, 2)
+        again.run("INSERT INTO t VALUES (3, 'three')")
 
 
 def test_a_place_that_has_a_catalog_and_one_without_are_refused(postgres: Postgres, tmp_path: Path) -> None:

@@ -21,15 +21,18 @@ from tilth.catalog import (
     FollowedKV,
     HidePartition,
     InsertPart,
+    Joining,
     MemoryKV,
     ReplaceParts,
     RocksKV,
     Unknown,
     is_journaled,
 )
+from tilth.joining import check_not_lost
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.recovery import (
+    CatalogLostError,
     FindingKind,
     Journal,
     NothingToRebuildError,
@@ -37,7 +40,17 @@ from tilth.recovery import (
     RebuildReport,
     rebuild_catalog,
 )
-from tilth.storage import StoreRoot, data_folder, layout_of, local_root, read_source, sources_of, write_parts
+from tilth.storage import (
+    StoreRoot,
+    claim_place,
+    data_folder,
+    layout_of,
+    local_root,
+    read_source,
+    sources_of,
+    write_parts,
+    write_probe,
+)
 from tilth.testing import FakeBucket
 from tilth.verify import verify
 
@@ -438,3 +451,26 @@ def test_a_drop_of_the_past_stays_hidden(world: World) -> None:
     assert world.rebuild().findings == ()
     with opened(world) as catalog:
         assert catalog.parts.snapshot(table.uuid).rows == 6
+
+
+def test_an_empty_catalog_beside_files_of_tables_is_refused(world: World, tmp_path: Path) -> None:
+    root, empty = world.root, local_root(tmp_path / "empty")
+    # A place that was claimed, and that workers have looked at, is new.
+    claim_place(empty)
+    write_probe(empty, b"probe", server="s")
+    check_not_lost(empty, is_empty=True)
+    check_not_lost(root, is_empty=True)
+    world.fill()
+    check_not_lost(root, is_empty=False)
+    with pytest.raises(CatalogLostError, match="tilth catalog rebuild"):
+        check_not_lost(root, is_empty=True)
+
+
+def test_a_catalog_is_used_as_soon_as_a_server_or_a_table_was_there(world: World) -> None:
+    kv = MemoryKV()
+    catalog = Catalog(kv, SystemClock(), "s", random_id)
+    assert catalog.is_unused()
+    catalog.servers.end(catalog.servers.join(Joining(name="a", run="1", version="1")))
+    assert not catalog.is_unused()
+    world.fill()
+    assert not world.sql.catalog.is_unused()
