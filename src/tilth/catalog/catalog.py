@@ -110,7 +110,7 @@ class Catalog:
         self.servers = Servers(clock, kv)
         self.placements = Placements(clock, kv)
         self.storages = Storages(clock, kv)
-        self.copies = Copies(clock, kv)
+        self.copies = Copies(clock, kv, server=lambda: self.server)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)

@@ -13,10 +13,12 @@ from tests.catalog_world import World
 from tilth.catalog import (
     AddDelta,
     InsertPart,
+    Joining,
     MemoryKV,
     ReplaceDeltas,
     ReplaceParts,
     RewritePart,
+    ServerEndedError,
     StorageChangedError,
     Update,
 )
@@ -367,3 +369,35 @@ def test_no_order_of_writers_and_alters_loses_a_file(
                 world.check()
             assert set(writer.acknowledged) == set(world.catalog.files_of(world.u).live)
             assert len(writer.acknowledged) == 1
+
+
+def test_a_note_that_comes_while_an_equal_one_is_settled_stays() -> None:
+    world = Replicas(2, 2)
+    copies, ids = world.catalog.copies, world.now.replica_ids
+    old = CopyNote(table=world.u, replica=1, file=None, since_ms=1, reason="its disk was swapped")
+    copies.note([old])
+    # Found again, by a server to whom the table has gone meanwhile, in the same millisecond.
+    copies.note([old])
+    copies.settle([old], storage="r", replica_ids=ids)
+    [newer] = copies.of(world.u)
+    assert newer.since_ms > old.since_ms
+    # What failed then says nothing of it.
+    copies.fail([(old, "no answer")])
+    assert copies.of(world.u) == [newer]
+    copies.fail([(newer, "no answer")])
+    [failed] = copies.of(world.u)
+    assert (failed.failures, failed.error) == (1, "no answer")
+    copies.settle([failed], storage="r", replica_ids=ids)
+    assert copies.of(world.u) == []
+
+
+def test_a_server_that_was_ended_settles_no_note() -> None:
+    world = Replicas(2, 2)
+    record = world.catalog.servers.join(Joining(name="a", run="1", version="1"))
+    world.catalog.serve_as(record)
+    note = CopyNote(table=world.u, replica=1, file=None, since_ms=1, reason="its disk was swapped")
+    world.catalog.copies.note([note])
+    world.catalog.servers.end(record)
+    with pytest.raises(ServerEndedError):
+        world.catalog.copies.settle([note], storage="r", replica_ids=world.now.replica_ids)
+    assert world.catalog.copies.of(world.u) == [note]

@@ -9,7 +9,7 @@ from the replica. Each new note changes one key of its table and replica, which 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -17,6 +17,7 @@ from tilth.base.clock import Clock
 from tilth.catalog.kv import Absent, KeyValue, Pinned, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack, span
+from tilth.catalog.records.living import pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.model.copy_note import CopyNote
 
@@ -27,9 +28,10 @@ _FRESH_SECONDS = 1.0
 class Copies:
     """`catalog.copies`. For any thread."""
 
-    def __init__(self, clock: Clock, kv: KeyValue) -> None:
+    def __init__(self, clock: Clock, kv: KeyValue, *, server: Callable[[], str]) -> None:
         self._clock = clock
         self._kv = kv
+        self._server = server
         self._lock = threading.Lock()
         #: By table: which replicas lack something, and when that was read.
         self._known: dict[str, tuple[float, tuple[int, ...]]] = {}
@@ -52,14 +54,15 @@ class Copies:
         return found
 
     def note(self, notes: Iterable[CopyNote]) -> None:
-        """Keep these; one that is there already stays as it is."""
+        """Keep these; one that is there already is a newer one from now on, which `settle` of the older one leaves."""
         for batch in _batches(notes):
 
             def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
-                new = [each for each in batch if view.get(copy_key(each)) is None]
+                new = [_newer(each, read(view, copy_key(each), codec.COPIES)) for each in batch]
                 puts = {copy_key(each): codec.COPIES.encode(each) for each in new}
                 puts |= {lacking_key(each.table, each.replica): codec.INTEGERS.encode(each.since_ms) for each in new}
-                return Plan(result=None, preconditions=[Absent(copy_key(each)) for each in new], puts=puts)
+                keys = {key: view.get(key) for key in puts}
+                return Plan(result=None, preconditions=[unchanged(*each) for each in keys.items()], puts=puts)
 
             change(self._kv, self._clock, plan)
             self._forget(batch)
@@ -68,7 +71,7 @@ class Copies:
         """Forget these, whose copies are there, or whose files nobody needs.
 
         `replica_ids`: of the storage's replicas in which that was done or seen; a note of one that was replaced
-        meanwhile stays.
+        meanwhile stays. Raises ServerEndedError.
         """
         storage_key = pack(Space.STORAGE, storage)
         for batch in _batches(made):
@@ -77,7 +80,9 @@ class Copies:
                 found = view.get(storage_key)
                 known = () if found is None else codec.STORAGES.decode(storage_key, found.value).replica_ids
                 pinned: list[Precondition] = [
-                    Absent(storage_key) if found is None else Pinned(storage_key, found.version)
+                    Absent(storage_key) if found is None else Pinned(storage_key, found.version),
+                    # What an ended server has seen may be long ago.
+                    *pin_life(view, self._server()),
                 ]
                 keys: list[bytes] = []
                 for each in batch:
@@ -123,6 +128,14 @@ class Copies:
         with self._lock:
             for each in notes:
                 self._known.pop(each.table, None)
+
+
+def _newer(note: CopyNote, known: CopyNote | None) -> CopyNote:
+    """Return the note as it is kept where there is one of the file already: it differs from that, and waits as long."""
+    if known is None:
+        return note
+    since_ms = max(note.since_ms, known.since_ms + 1)
+    return msgspec.structs.replace(known, since_ms=since_ms, reason=note.reason)
 
 
 def _batches(notes: Iterable[CopyNote]) -> Iterable[Sequence[CopyNote]]:

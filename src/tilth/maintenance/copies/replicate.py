@@ -159,7 +159,8 @@ class ReplicateDuty:
     def _note_missing(self, whole: CopyNote) -> None:
         """Put notes of single files in the place of one of all files."""
         table, folder, files = self._table, self._table.folder, self._table.files()
-        names = [*files.live.values(), *files.leaving.values()]
+        noted = {_name(note) for note in table.catalog.copies.of(table.uuid, replica=whole.replica)}
+        names = [file for file in (*files.live.values(), *files.leaving.values()) if file.name not in noted]
         for start in range(0, len(names), ASKED_MAX):
             missing = missing_copies(folder, whole.replica, names[start : start + ASKED_MAX])
             table.catalog.copies.note(table.note(file, whole.replica, _ANEW) for file in missing)
