@@ -74,7 +74,7 @@ def has_tables(root: StoreRoot) -> bool:
     Raises what a store says that does not answer.
     """
     journal = f"{journal_folder(root).path}/"
-    return any(path.startswith(journal) or _PLACE.fullmatch(path) for path, _ in list_files(Folder(root)))
+    return any(path.startswith(journal) or _PLACE.fullmatch(path) for path, *_ in list_files(Folder(root)))
 
 
 def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
