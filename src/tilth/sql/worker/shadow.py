@@ -1,6 +1,6 @@
 """Asks Spark's optimizer what a query needs of its tables, before any of their files is opened.
 
-Covers: empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using it
+Covers: names of views, empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using it
 (query/prune.py).
 Always holds: these are internals of Spark; when they do not answer as expected, nothing is ruled out and the log says
 why.
@@ -14,13 +14,23 @@ from typing import Any
 
 import msgspec
 
+from tilth.base.ids import random_id
 from tilth.model.table import Schema
 from tilth.model.types import quoted, spark_name
 from tilth.sql.query.predicates import AnyOf, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
+#: Digits that are drawn for the names of a statement's views.
+_DIGITS = 12
+
 # Handles of Java objects of Spark's internals; py4j gives them no types.
 Java = Any
+
+
+def view_names(count: int) -> list[str]:
+    """Return names of views that no text knows: a CTE of the same name would be read in a view's stead."""
+    drawn = random_id()[:_DIGITS]
+    return [f"__tilth_{drawn}_{index}" for index in range(count)]
 
 
 def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:

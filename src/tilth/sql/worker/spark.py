@@ -24,7 +24,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.model.delta import WrittenDelta
@@ -72,7 +71,7 @@ from tilth.sql.worker.relations import (
     long_references,
     rewrite,
 )
-from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known
+from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known, view_names
 from tilth.sql.worker.writing_spark import written_in_tasks
 from tilth.storage import (
     TableLayout,
@@ -95,8 +94,6 @@ from tilth.warehouse import (
     schema_of,
 )
 
-#: Digits that are drawn for the views of a statement: no name in its text can be the same.
-_VIEW_DIGITS = 12
 _VERSION = re.compile(r"[0-9]{1,18}")
 _PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
 
@@ -198,15 +195,9 @@ def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpress
     return _with_needs(session, task, checked) if task.asks_needs else checked
 
 
-def _view_names(count: int) -> list[str]:
-    """Return names of views that no text knows: a CTE of the same name would be read in a view's stead."""
-    drawn = random_id()[:_VIEW_DIGITS]
-    return [f"__tilth_{drawn}_{index}" for index in range(count)]
-
-
 def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
     """Add the needs of the expressions, which were checked, from the table."""
-    [view] = _view_names(1)
+    [view] = view_names(1)
     values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
     try:
         create_views(session, [view], [task.schema])
@@ -349,7 +340,7 @@ class PreparedQuery:
             return session.sql(self._text)
         as_of = _moments(session, [relation.past for relation in found.relations])
         resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
-        views = _view_names(len(resolved))
+        views = view_names(len(resolved))
         edits = _edits(found, resolved, views)
         nothing = nothing_known(len(resolved))
         otherwise: _Asked = (nothing, [], None)
