@@ -102,8 +102,9 @@ def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
 
 def check_place(catalog: Catalog, root: StoreRoot) -> None:
     """Make sure that this server sees the files which the other servers of the catalog see. Raises StoreLocationError,
-    and what the store says.
+    CatalogLostError, and what the store says.
     """
+    check_not_lost(root, is_empty=catalog.is_unused())
     own = place_text(root)
     if catalog.state.get(_PLACE) is None:
         claim_place(root)

@@ -297,7 +297,6 @@ class Node:
         settings = read_settings(CatalogSettings, given)
         bound = membership.gone_seconds
         if not settings.url:
-            # Before there is one that could be taken for it.
             check_not_lost(self._roots.default, is_empty=not has_catalog(self._folder))
         opened = open_store(self._clock, self._folder, settings, version=version("tilth"), gone_seconds=bound)
         #: What is true.
@@ -316,7 +315,6 @@ class Node:
             self._start(opened.watch.start, opened.watch.stop)
         check_not_moved(self.catalog)
         if opened.presence is not None:
-            check_not_lost(self._roots.default, is_empty=self.catalog.is_unused())
             check_place(self.catalog, self._roots.default)
         self._member = Member(
             self._clock,
