@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.unit.storage.test_replicated import Places, lacking
 from tilth.base.clock import SystemClock
 from tilth.storage import check_copies, check_file, claimed, local_root, make_copy, with_sign
 from tilth.storage.errors import QuorumError, StoreAwayError
-from tilth.storage.store import new_copies, replica, replica_health
+from tilth.storage.store import new_copies, read_on, replica, replica_health
 from tilth.storage.store.files import mapped, new_file, open_sized
 from tilth.storage.store.local import LocalStore, SummingFile
 from tilth.storage.store.place import place_trouble
@@ -65,6 +66,15 @@ class Disk:
             self._slowed(SummingFile, name, "_path")
         for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):
             self._slowed(LocalStore, name, "_folder")
+        opened = read_on._Reader._opened
+
+        def reading(reader: read_on._Reader) -> pa.NativeFile:
+            # Before each read, of a file that has been open for long too.
+            if reader.replica.root.uri == str(folder):
+                self.wait()
+            return opened(reader)
+
+        monkeypatch.setattr(read_on._Reader, "_opened", reading)
 
     def wait(self) -> None:
         if self.hangs:
@@ -188,13 +198,19 @@ def test_a_name_that_is_taken_in_one_replica_is_said(places: Places, disk: Disk)
         places.write("a")
 
 
-def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(places: Places, disk: Disk) -> None:
+def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(
+    places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as the replica is found to be away, and not only when its whole time is over."""
+    monkeypatch.setattr(read_on, "HUNG_SECONDS", 12.0)
     data = content(3)
     file = places.write("a", data)
     with open_sized(places.folder, file) as source:
         assert source.read(1000) == data[:1000]
         disk.hangs = True
+        began = SystemClock().monotonic()
         assert source.read(MIB) == data[1000 : MIB + 1000]
+        assert SystemClock().monotonic() - began < 10
         source.seek(2 * MIB)
         assert source.read() == data[2 * MIB :]
         assert (source.size(), source.read(1)) == (3 * MIB, b"")
