@@ -17,7 +17,7 @@ from typing import Any
 from tests.integration.ingest.ingest_world import schema_of
 from tilth.base.clock import Clock, SystemClock
 from tilth.base.ids import random_id
-from tilth.catalog import Catalog, MemoryKV
+from tilth.catalog import Catalog, MemoryKV, SetOffsets
 from tilth.ingest.consumer.calls import ORDER_DECODER
 from tilth.ingest.consumer.task import ResidentConsumer
 from tilth.ingest.kafka.broker import Fetched
@@ -188,9 +188,7 @@ class RoundWorld:
             server="s1",
         )
         consumers = Consumers(served, reporter, self.kafka)
-        stored = self.catalog.offsets.stored(self.kafka.uuid)
-        places = [TopicPartition("topic", number) for number in range(partitions)]
-        positions = {place: stored.get(place, StoredOffset(0)) for place in places}
+        positions = self._positions([TopicPartition("topic", number) for number in range(partitions)])
         consumers.dispatch(0, seen, positions, when_ended=lambda ended: None)
         order = ORDER_DECODER.decode(dispatcher.payload)
         session = self._spark.new_session(pool=QUERY_WAREHOUSE)
@@ -212,6 +210,17 @@ class RoundWorld:
             consumers.settle(0, "the test's consumer has ended")
 
     # --- what is there -----------------------------------------------------------------------------------------------
+
+    def _positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        """Return where to begin, stored as the service stores first positions."""
+        assert self.kafka is not None
+        uuid = self.kafka.uuid
+        stored = self.catalog.offsets.stored(uuid)
+        first = {place: StoredOffset(0) for place in places if place not in stored}
+        if first:
+            update = SetOffsets(kafka_table=uuid, offsets=first, before={})
+            self.catalog.transactions.apply("offsets default.k", [update])
+        return {place: first.get(place) or stored[place] for place in places}
 
     def table(self, name: str) -> TableDef:
         found = self.catalog.tables.get("default", name)

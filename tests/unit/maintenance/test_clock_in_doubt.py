@@ -51,3 +51,21 @@ def test_no_row_expires_by_a_clock_that_has_jumped_ahead(world: MaintenanceWorld
     world.clock.set_now_ms(world.clock.now_ms() + 30 * 86_400_000)
     world.work()
     assert [task.expired for task in tasks] == [None]
+
+
+def test_all_goes_on_when_a_clock_that_was_ahead_is_right_again(world: MaintenanceWorld) -> None:
+    ahead_ms = 30 * 86_400_000
+    world.clock.set_now_ms(world.clock.now_ms() + ahead_ms)
+    for _ in range(10):
+        world.work(30)
+    world.clock.set_now_ms(world.clock.now_ms() - ahead_ms)
+    aborted = world.catalog.transactions.begin("insert")
+    world.catalog.transactions.abort(aborted.id, "it failed")
+    for _ in range(10):
+        world.insert("c")
+    for _ in range(20):
+        world.work(30)
+    # Merges, and the cleaner.
+    parts = world.catalog.parts.snapshot(world.t).parts
+    assert len([part for part in parts if part.name.partition == "c"]) == 1
+    assert world.catalog.transactions.unfinished() == []

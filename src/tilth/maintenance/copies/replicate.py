@@ -133,7 +133,7 @@ class ReplicateDuty:
         now_ms, found = self._table.clock.now_ms(), []
         for each in replicas:
             failures, failed_ms, _ = self._refused.get(each.root, _NEVER)
-            is_early = bool(failures) and now_ms < failed_ms + _wait_ms(failures)
+            is_early = bool(failures) and _waits(failed_ms, failures, now_ms)
             if not each.health.trouble and not is_early and self._seen.get(each.root) != each.health.returns:
                 found.append(each)
         return found
@@ -206,18 +206,21 @@ class ReplicateDuty:
         """Return whether its replica answers and no wait holds it up. What is leaving is left alone."""
         if _name(note) in self._leaving or (note.file is None and self._is_early(note)):
             return False
-        wait_ms = _wait_ms(note.failures) if note.failures else 0
-        return note.replica in usable and now_ms >= note.failed_ms + wait_ms
+        is_early = bool(note.failures) and _waits(note.failed_ms, note.failures, now_ms)
+        return note.replica in usable and not is_early
 
     def _is_early(self, whole: CopyNote) -> bool:
         """Return whether work may be under way that does not know of the note, or of the replica, and leaves it out."""
         oldest = self._table.catalog.transactions.oldest_running()
-        begun_ms = self._table.clock.now_ms() if oldest is None else milliseconds(oldest)
-        return begun_ms < whole.since_ms + KNOWN_MS
+        now_ms = self._table.clock.now_ms()
+        begun_ms = now_ms if oldest is None else milliseconds(oldest)
+        # A time to come is of a clock that was wrong: what commits meanwhile notes itself what the replica lacks.
+        return whole.since_ms <= now_ms + KNOWN_MS and begun_ms < whole.since_ms + KNOWN_MS
 
 
-def _wait_ms(failures: int) -> int:
-    return int(backoff_ms(failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX))
+def _waits(failed_ms: int, failures: int, now_ms: int) -> bool:
+    """Return whether it is too early for another try; a failure in the time to come is of a clock that was wrong."""
+    return 0 <= now_ms - failed_ms < backoff_ms(failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX)
 
 
 def _name(note: CopyNote) -> str:

@@ -2,7 +2,7 @@
 
 Always holds: an event is reported once at most. Events carry the time at which their commit was made ready and may land
 a little later than younger ones, so each read overlaps the one before; one that lands later still is never reported,
-which is why the ops look now and then without a report.
+which is why the ops look now and then without a report. Where the clock goes back, not all is said to be reported.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class PartFeed:
 
     def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
         """Return the events since the last call, oldest first, and whether they are all."""
+        # A clock that was ahead has gone back: what came meanwhile lies before the time that was read up to.
+        is_back = self._since_ms is not None and self._since_ms > now_ms
+        if is_back:
+            self._since_ms = max(0, now_ms - LATE_MS)
         if self._since_ms is None:
             start, limit = max(0, now_ms - WARM_START_MS), WARM_EVENTS_MAX
         else:
@@ -45,7 +49,7 @@ class PartFeed:
         # While nothing happens, what was reported long ago is not read again and again.
         self._since_ms = max(start, min(newest_ms, now_ms) - OVERLAP_MS, now_ms - LATE_MS)
         self._reported = {_key(event) for event in found if event.at_ms >= self._since_ms}
-        return fresh, len(found) < limit
+        return fresh, len(found) < limit and not is_back
 
 
 def _key(event: PartEvent) -> tuple[str, str, str, int]:

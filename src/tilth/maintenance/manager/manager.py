@@ -145,9 +145,9 @@ class MaintenanceManager:
         #: Of the manager's thread alone: the choices by table, and the times of its other duties.
         self._served: dict[str, int] = {}
         self._turns = 0
-        self._refreshed_ms = 0
+        self._refreshed_at = -REFRESH_MS / 1000
         self._may_refresh_at = 0.0
-        self._cleaned_ms = 0
+        self._cleaned_at = -CLEAN_PERIOD_MS / 1000
         self._logged_disabled: float | None = None
         self._awake = threading.Event()
         self._stopping = threading.Event()
@@ -210,11 +210,13 @@ class MaintenanceManager:
     def step(self) -> Choice:
         """Do one turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
         now_ms = self._clock.now_ms()
-        self._refresh(now_ms)
+        self._refresh()
         self._take_news(now_ms)
         self._see_off()
-        if now_ms - self._cleaned_ms >= CLEAN_PERIOD_MS:
-            self._cleaned_ms = now_ms
+        # By the steady clock: a wall clock that was ahead for a moment would end all cleaning until it is there again.
+        steady = self._clock.monotonic()
+        if steady - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
+            self._cleaned_at = steady
             self._cleaner.tick()
             self.damage.look(now_ms)
         return self._start_one()
@@ -347,15 +349,15 @@ class MaintenanceManager:
                 # Half of the time is left to others while there is much to look at.
                 self._clock.wait(self._awake, min(interval, self._poller.behind_seconds or interval))
 
-    def _refresh(self, now_ms: int) -> None:
+    def _refresh(self) -> None:
         """Refresh new and dropped tables, and what has changed of the others."""
         started = self._clock.monotonic()
         is_wanted = self._must_refresh and started >= self._may_refresh_at
-        if is_wanted or now_ms - self._refreshed_ms >= REFRESH_MS:
+        if is_wanted or started - self._refreshed_at >= REFRESH_MS / 1000:
             with self._lock:
                 self._must_refresh = False
                 self._woken.clear()
-            self._refreshed_ms = now_ms
+            self._refreshed_at = started
             with self._refreshed:
                 self._refreshes_begun = number = self._refreshes_begun + 1
             try:
@@ -421,6 +423,7 @@ class MaintenanceManager:
             for table in self._registry.all():
                 for op in table.ops:
                     op.notice_all()
+                self._poller.urge(table)
 
     def _start_one(self) -> Choice:
         started = self._clock.monotonic()

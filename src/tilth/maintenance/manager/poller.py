@@ -74,8 +74,10 @@ class Observations:
             return self._stats.get(op, _NOT_LOOKED_AT)
 
     def failure(self, op: Op) -> Failure | None:
+        """Return the last failure; none of a time to come, by a clock that was ahead: its wait would be as long."""
         with self._lock:
-            return self._failures.get(op)
+            found = self._failures.get(op)
+            return None if found is None or found.at_ms > self._clock.now_ms() else found
 
     def failed(self, op: Op, error: TilthError) -> Failure:
         """Note that polling or preparing failed: the next try comes after a wait."""

@@ -136,6 +136,10 @@ class MergeChooser(Chooser[Merge]):
             case PartLogged():
                 return event.event.event in _NEWS and self._heard(event.event.at_ms)
             case Renewed():
+                # Times to come are of a clock that was ahead.
+                self._news_ms = min(self._news_ms, now_ms)
+                past = now_ms / 1000
+                self._postponed = {name: each for name, each in self._postponed.items() if each.since <= past}
                 return self._heard(now_ms)
             case Stopped():
                 self._waiting = []

@@ -264,7 +264,8 @@ def _rotation_cause(
         return "rotation: statistics are not ready"
     if not known:
         return "rotation: no partition is known"
-    if now - rotation.last_time > settings.rotation_interval:
+    # A rotation in the time to come was by a clock that was ahead.
+    if not 0 <= now - rotation.last_time <= settings.rotation_interval:
         return f"rotation: the last one is {now - rotation.last_time:.0f} s past"
     return None
 

@@ -63,7 +63,8 @@ class Cleaner:
         self._hosts = hosts
         self._ended = EndedTxns(clock, catalog, root, grace_ms=grace_ms, hosts=hosts)
         self._dropped_kept_ms = dropped_kept_ms
-        self._trimmed_ms = 0
+        #: By the steady clock.
+        self._trimmed_at = -TRIM_PERIOD_MS / 1000
         #: Why nothing goes for its age, as it was logged last.
         self._doubt = ""
         #: Dropped tables looked at so far.
@@ -91,8 +92,8 @@ class Cleaner:
             self._guarded("forget_table", uuid, partial(self.forget_table, uuid))
         self._forgotten += len(over[:FORGET_BATCH])
         self._guarded("remove_folders", "-", self._remove_folders)
-        if now_ms - self._trimmed_ms >= TRIM_PERIOD_MS:
-            self._trimmed_ms = now_ms
+        if self._clock.monotonic() - self._trimmed_at >= TRIM_PERIOD_MS / 1000:
+            self._trimmed_at = self._clock.monotonic()
             self._guarded("trim", "-", partial(self._trim, now_ms))
             self._guarded("fold_ledgers", "-", partial(self._fold_ledgers, now_ms))
 

@@ -139,7 +139,9 @@ class DamageBook:
 
     def look(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
-        if not self._files or now_ms < self.next_look_ms or (self._thread is not None and self._thread.is_alive()):
+        # A look in the time to come was by a clock that was wrong.
+        is_early = self._looked_ms <= now_ms < self.next_look_ms
+        if not self._files or is_early or (self._thread is not None and self._thread.is_alive()):
             return
         self._looked_ms = now_ms
         self._thread = threading.Thread(target=self.look_now, name="tilth-damaged-files", daemon=True)

@@ -136,7 +136,12 @@ class DutyOp(ABC):
             self.context.watch.is_woken = True
 
     def notice_all(self) -> None:
-        self.duty.ask(self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        self.duty.ask(now_ms)
+        self._rests_until_ms = 0
+        if self._failure is not None and self._failure.at_ms > now_ms:
+            # By a clock that was ahead: its wait would be as long.
+            self._failure = None
         self.context.watch.is_woken = True
 
     def cancel(self) -> None:

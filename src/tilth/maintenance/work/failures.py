@@ -55,7 +55,7 @@ class PartitionFailures:
 
     def waiting(self, now_ms: int) -> dict[str, Failure]:
         """Return the failures whose next try is not due yet."""
-        return {name: failure for name, failure in self.all().items() if failure.until_ms > now_ms}
+        return {name: each for name, each in self.all().items() if each.at_ms <= now_ms < each.until_ms}
 
     def newest(self) -> Failure | None:
         """The one that happened last."""
