@@ -108,17 +108,11 @@ class Client:
             result = self._connections[op.server].sql(statement)
         except TilthError as error:
             self.history.complete(op, outcome_of(error), f"{error.code}: {error}")
-            if error.kind in _DEFECTS and error.code not in excused and not self._was_lost(op, error):
+            if error.kind in _DEFECTS and error.code not in excused:
                 self.faults.found(f"{op.kind} of {op.table} at {op.server} in round {op.round}: {error.code}: {error}")
             return None
         self.history.complete(op, Outcome.OK)
         return result
-
-    def _was_lost(self, op: Op, error: TilthError) -> bool:
-        """Return whether its transaction was begun in the lost tail of a database."""
-        return error.code == "TXN_NOT_FOUND" and any(
-            window.start <= (op.completed or 0.0) and op.invoked <= window.end for window in self.history.windows
-        )
 
 
 def outcome_of(error: TilthError) -> Outcome:

@@ -179,8 +179,8 @@ class TxnNotFoundError(NotFoundError):
     code = "TXN_NOT_FOUND"
 
 
-class TxnAbortedError(ConflictError):
-    """the transaction was aborted"""
+class TxnAbortedError(RetryError):
+    """the transaction was aborted: nothing of it is applied"""
 
     code = "TXN_ABORTED"
 

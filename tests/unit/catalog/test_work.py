@@ -404,7 +404,7 @@ def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: W
     _, updates = world.one_part()
     work = world.work(may_retry=may_retry)
     clean_up(world, work)
-    with pytest.raises(TxnNotFoundError):
+    with pytest.raises(TxnAbortedError):
         commit_in(work, updates)
     assert world.disk.swept == ([] if may_retry else [(work.id, frozenset())])
     # Tasks may write on: whoever has forgotten it need not know.

@@ -28,7 +28,13 @@ from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
 from tilth.catalog.commit.turns import TRIES_BESIDE
-from tilth.catalog.errors import PartsChangedError, PartsGoneError, TxnFinishedError, TxnNotFoundError
+from tilth.catalog.errors import (
+    PartsChangedError,
+    PartsGoneError,
+    TxnAbortedError,
+    TxnFinishedError,
+    TxnNotFoundError,
+)
 from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of
@@ -182,6 +188,10 @@ class Work:
                 # An earlier one whose answer was lost is in doubt no longer, unless the record is gone.
                 self._may_have_landed = was_in_doubt and isinstance(error, TxnNotFoundError)
                 self._is_unknown, self._is_refused = False, True
+                if isinstance(error, TxnNotFoundError) and not self._may_have_landed:
+                    # Aborted and cleaned up by others, or lost with the end of a database's history.
+                    hint = "send the statement again"
+                    raise TxnAbortedError(txn=self.id, reason="its record is gone", hint=hint) from error
                 raise error
             case Unknown(reason=reason):
                 self._is_unknown = True
