@@ -3,8 +3,8 @@
 Covers: files that nobody knows, files that are missing or cut, removing orphans. Does not cover: what is in the files
 (files.py), making copies (tilth.maintenance).
 Always holds: reads only, but for orphans that are to be removed: files with the name of a transaction that can never
-commit any more, older than the given age, which the catalog does not name when they go. Memory holds some twenty bytes
-for each file that the catalog names, and one batch of the listing.
+commit any more, older than the given age, which the catalog does not name when they go, and of which it has no
+record of a loss. Memory holds some twenty bytes for each file that the catalog names, and one batch of the listing.
 
 The catalog is read first, then the store is listed: what a listing shows and the catalog did not name is of a
 transaction that runs or has landed since, which its record says, or it is an orphan.
@@ -74,6 +74,8 @@ class FileState(StrEnum):
     ORPHAN = "orphan"
     #: An orphan that belongs beside a part's file, which is not there.
     SIDECAR = "sidecar without file"
+    #: Its transaction was acknowledged, and the catalog's database has lost it.
+    LOST = "lost"
     #: Its name is none that a transaction gives.
     FOREIGN = "foreign"
     #: The catalog names it, and it is not there.
@@ -86,7 +88,14 @@ class FileState(StrEnum):
 
 
 #: What somebody has to look at.
-TROUBLES = (FileState.ORPHAN, FileState.SIDECAR, FileState.FOREIGN, FileState.MISSING, FileState.WRONG_SIZE)
+TROUBLES = (
+    FileState.ORPHAN,
+    FileState.SIDECAR,
+    FileState.LOST,
+    FileState.FOREIGN,
+    FileState.MISSING,
+    FileState.WRONG_SIZE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,12 +334,18 @@ class _Check:
 
     def _may_go(self, txn: int, name: str) -> bool:
         kept = self._catalog.transactions.tombstones.kept(txn, ())
-        return kept is not None and name not in kept
+        return kept is not None and (part_of_sidecar(name) or name) not in kept
 
 
 def _judged(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[FileRow, bool]:
     """Return what a file is that the catalog did not name, and whether its transaction can never name it."""
     txn = row.txn
+    if (lost := trace.lost) is not None:
+        detail = (
+            f"acknowledged as transaction {txn}, lost by the failover of the database "
+            f"from history {lost.before} to {lost.now}: see system.lost_transactions"
+        )
+        return replace(row, state=FileState.LOST, since_ms=lost.found_ms, detail=detail), False
     if trace.is_running:
         begun_ms = milliseconds(txn)
         return replace(row, state=FileState.RUNNING, since_ms=begun_ms, detail=f"transaction {txn} runs"), False

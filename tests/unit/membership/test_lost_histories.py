@@ -139,6 +139,41 @@ def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> 
     assert later > max(*lost, under_way.id)
 
 
+def test_what_was_trimmed_before_a_failover_is_not_lost() -> None:
+    """Another server has trimmed the record; this one remembers the transaction still."""
+    world = World()
+    earlier = [world.insert("a") for _ in range(3)]
+    world.run(1, *world.members.values())
+    assert world.catalogs["b"].transactions.trim_finished(earlier[-1] + 1) >= 3
+    world.store.replicate()
+    lost = world.insert("a")
+    world.fail_over()
+    assert [each.txn.id for each in world.catalogs["a"].transactions.lost.all()] == [lost]
+
+
+def test_a_loss_is_known_for_a_time_that_begins_when_it_was_found() -> None:
+    world = World()
+    world.store.replicate()
+    lost = [world.insert("a"), world.insert("b")]
+    found_ms = world.clock.now_ms()
+    world.fail_over()
+    records = world.catalogs["b"].transactions.lost
+    assert records.trim(found_ms) == 0
+    assert {each.txn.id for each in records.all()} == set(lost)
+    assert records.trim(world.clock.now_ms() + 1) == 2
+    assert records.all() == []
+
+
+def test_a_sweep_leaves_what_a_lost_commit_had_named() -> None:
+    world = World()
+    world.store.replicate()
+    lost = world.insert("a")
+    world.fail_over()
+    tombstones = world.catalogs["b"].transactions.tombstones
+    assert tombstones.kept(lost, ()) == frozenset([f"{lost}-0.0-0.parquet"])
+    assert tombstones.kept(lost, ("x",)) == frozenset([f"{lost}-0.0-0.parquet", "x"])
+
+
 def test_a_commit_that_is_read_after_a_lost_answer_is_confirmed_before_it_counts() -> None:
     world = World()
     faulty = FaultyKV(world.store, new_rng(1))

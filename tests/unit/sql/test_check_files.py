@@ -18,11 +18,14 @@ from tests.sql_world import SqlWorld, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.catalog import MemoryKV, Work
-from tilth.maintenance.work.cleaner import Cleaner
+from tilth.catalog.records import codec
+from tilth.catalog.records.keys import Space
+from tilth.catalog.records.keys import pack as key_of
+from tilth.maintenance.work.cleaner import LOST_KEPT_MS, TRIM_PERIOD_MS, Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
-from tilth.model.txn import TxnOutput
+from tilth.model.txn import LostTxn, Txn, TxnOutput, TxnState
 from tilth.storage import NamedRoots, StoredFile, local_root
 from tilth.storage.store.local import LocalStore
 from tilth.verify import FileState, check_stored, stored
@@ -199,6 +202,62 @@ def test_files_of_a_transaction_that_has_landed_are_left_to_the_cleaner(files: S
     [row] = files.check(" REPAIR")
     assert (row["state"], row["removed"]) == ("orphan", False)
     assert "has landed without it" in row["detail"]
+
+
+def record_loss(files: Stored, txn: int, *names: str) -> None:
+    """Record that the catalog's database has lost a transaction that had named these files."""
+    begun = Txn(id=txn, actor="insert", state=TxnState.RUNNING, fences=(), outputs=(), server="a-1")
+    lost = LostTxn(
+        txn=begun,
+        commit_ts=txn + 1,
+        tables=(files.uuid,),
+        files=names,
+        server="a-1",
+        found_ms=files.world.clock.now_ms(),
+        before="1 x",
+        now="2 y",
+    )
+    files.kv.commit([], {key_of(Space.LOST_TXN, txn): codec.LOST_TXNS.encode(lost)}, [])
+
+
+def test_files_of_a_transaction_that_the_database_has_lost_stay_as_long_as_that_is_recorded(files: Stored) -> None:
+    world = files.world
+    cleaner = Cleaner(world.clock, world.catalog, files.roots, dropped_kept_ms=1)
+    txn = pack(world.clock.now_ms() - 1000)
+    # What its commit named, what lies beside that, and what a failed attempt has left.
+    names = {f"{txn}-0.0-0.parquet", f"{txn}-0.0-0.filter", f"{txn}-0.1-0.parquet"}
+    for name in names:
+        files.put(name)
+    record_loss(files, txn, f"{txn}-0.0-0.parquet")
+    world.clock.advance(LOST_KEPT_MS / 1000 - 60)
+    cleaner.tick()
+    rows = files.check(" REPAIR")
+    assert {row["file"].removeprefix("data/") for row in rows} == names
+    assert {(row["state"], row["removed"], row["txn"]) for row in rows} == {("lost", False, txn)}
+    assert rows[0]["detail"].startswith(f"acknowledged as transaction {txn}, lost by the failover of the database")
+    world.clock.advance(60 + TRIM_PERIOD_MS / 1000)
+    cleaner.tick()
+    assert world.catalog.transactions.lost.all() == []
+    assert {row["removed"] for row in files.check(" REPAIR")} == {True}
+
+
+def test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files(
+    files: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    txn = pack(files.world.clock.now_ms() - 1000)
+    for name in (f"{txn}-0.0-0.parquet", f"{txn}-0.0-0.map"):
+        files.put(name)
+    files.world.clock.advance(2 * DAY_SECONDS)
+    real, calls = stored.NamedFiles, list[int]()
+
+    def reading(given: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 2:
+            record_loss(files, txn, f"{txn}-0.0-0.parquet")
+        return real(given)
+
+    monkeypatch.setattr(stored, "NamedFiles", reading)
+    assert not any(row["removed"] for row in files.check(" REPAIR"))
 
 
 def test_a_file_that_lands_while_the_store_is_listed_is_no_orphan(

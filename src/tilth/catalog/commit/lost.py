@@ -13,16 +13,20 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from tilth.base.clock import Clock
+from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.catalog.kv import Incarnation, KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
-from tilth.catalog.records.small_commit import Plan, change, read_all, remove_range, unchanged
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import state
 from tilth.model.txn import LostTxn, Txn
 
+#: The greatest id of a finished transaction whose record was trimmed: that it is absent, and earlier ones, is no loss.
+TRIMMED = pack(Space.TRIMMED_TXN)
 #: Transactions that are remembered; the oldest go first.
 RECENT_MAX = 10_000
 #: Transactions of one commit that records what was lost.
@@ -90,9 +94,17 @@ class LostTxns:
     def all(self) -> list[LostTxn]:
         return list(read_all(self._kv, codec.LOST_TXNS, Space.LOST_TXN))
 
-    def trim(self, before_ts: int) -> int:
-        """Forget those that began before a hybrid time; return how many."""
-        return remove_range(self._kv, self._clock, Space.LOST_TXN, end=pack(Space.LOST_TXN, before_ts))
+    def trim(self, before_ms: int) -> int:
+        """Forget those that were found, and committed, before a time; return how many. Their files are orphans then."""
+        # A server that found one by a clock that was slow does not shorten the time for it.
+        over = [
+            pack(Space.LOST_TXN, each.txn.id)
+            for each in self.all()
+            if max(each.found_ms, milliseconds(each.commit_ts)) < before_ms
+        ]
+        for start in range(0, len(over), REMOVE_BATCH):
+            change(self._kv, self._clock, partial(_removal, over[start : start + REMOVE_BATCH]))
+        return len(over)
 
     def find(self, before: Incarnation, server: str) -> None:
         """Compare what this process knows with the history that the store follows now, and record what is missing."""
@@ -117,7 +129,10 @@ class LostTxns:
             preconditions: list[Precondition] = []
             puts: dict[bytes, bytes] = {}
             deletes = []
+            trimmed = read(view, TRIMMED, codec.INTEGERS) or 0
             for each in batch:
+                if each.commit_ts and each.txn.id <= trimmed:
+                    continue
                 keys = [pack(space, each.txn.id) for space in (Space.FINISHED_TXN, Space.OPEN_TXN)]
                 finished, opened = (view.get(key) for key in keys)
                 if finished is not None or (opened is not None and not each.commit_ts):
@@ -146,3 +161,7 @@ class LostTxns:
         lost = change(self._kv, self._clock, plan)
         self._recent.forget(each.txn.id for each in lost if each.commit_ts)
         return lost
+
+
+def _removal(keys: list[bytes], _: ReadView) -> Plan[None]:
+    return Plan(result=None, deletes=keys)

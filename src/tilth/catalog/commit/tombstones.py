@@ -2,7 +2,8 @@
 
 Covers: the records. Does not cover: when files are removed again (tilth.maintenance).
 Always holds: a tombstone is of a transaction that can never commit any more, or names the files that its commit made
-true; of a transaction that runs, or has landed without a note, no file may go.
+true; of a transaction that runs, or has landed without a note, no file may go, and of one that is recorded as lost
+(lost.py) none that its commit named.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all
-from tilth.model.txn import Tombstone, Txn, TxnState, UnsweptTxn
+from tilth.model.txn import LostTxn, Tombstone, Txn, TxnState, UnsweptTxn
 
 T = TypeVar("T")
 
@@ -32,6 +33,8 @@ class TxnTrace:
     finished: Txn | None
     #: What its commit made true; None: no attempt of its tasks may have left files, or they are gone.
     note: UnsweptTxn | Tombstone | None
+    #: It had landed, and the database has lost it.
+    lost: LostTxn | None = None
 
     @property
     def is_running(self) -> bool:
@@ -69,14 +72,15 @@ class Tombstones:
 
     def trace(self, txn_id: int) -> TxnTrace:
         """Return what is known of a transaction."""
-        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE)
-        running, finished, unswept, tombstone = (pack(space, txn_id) for space in spaces)
-        with self._kv.view([running, finished, unswept, tombstone]) as view:
+        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE, Space.LOST_TXN)
+        running, finished, unswept, tombstone, lost = (pack(space, txn_id) for space in spaces)
+        with self._kv.view([running, finished, unswept, tombstone, lost]) as view:
             landed = read(view, finished, codec.FINISHED_TXNS)
             return TxnTrace(
                 read(view, running, codec.OPEN_TXNS),
                 None if landed is None else landed.txn,
                 read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES),
+                read(view, lost, codec.LOST_TXNS),
             )
 
     def kept(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
@@ -86,7 +90,9 @@ class Tombstones:
         trace = self.trace(txn_id)
         if trace.is_running or (trace.finished is not None and trace.note is None):
             return None
-        return frozenset(keep) if trace.note is None else frozenset(keep).union(trace.note.keep)
+        noted = () if trace.note is None else trace.note.keep
+        lost = () if trace.lost is None else trace.lost.files
+        return frozenset(keep).union(noted, lost)
 
     def _write(self, planned: Plan[None]) -> None:
         def plan(_: ReadView) -> Plan[None]:

@@ -19,7 +19,7 @@ from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
-from tilth.catalog.commit.lost import LostTxns, RecentTxns
+from tilth.catalog.commit.lost import TRIMMED, LostTxns, RecentTxns
 from tilth.catalog.commit.tombstones import Tombstones
 from tilth.catalog.commit.work import LiveWork, Sweep, Work
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
@@ -351,7 +351,8 @@ class Transactions:
             if not keys:
                 return Plan(result=0)
             newest = codec.FINISHED_TXNS.decode(keys[-1], _value(view, keys[-1]))
-            return Plan(result=len(keys), puts=_floor(view, newest.txn.commit_ts), deletes=keys)
+            puts = {**_floor(view, newest.txn.commit_ts), TRIMMED: codec.INTEGERS.encode(newest.txn.id)}
+            return Plan(result=len(keys), puts=puts, deletes=keys)
 
         removed = 0
         while batch := change(self._kv, self._clock, plan):

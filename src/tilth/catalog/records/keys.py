@@ -69,6 +69,8 @@ class Space(Enum):
     TOMBSTONE = b"z"
     #: id -> LostTxn
     LOST_TXN = b"B"
+    #: one key -> the greatest id of a finished transaction whose record was trimmed
+    TRIMMED_TXN = b"j"
     OFFSET = b"O"
     #: cluster id, topic id, group -> Subscription
     SUBSCRIPTION = b"u"
@@ -128,6 +130,7 @@ _NOT_JOURNALED = frozenset(
         Space.PART_LOG,
         Space.AUDIT,
         Space.FINISHED_TXN,
+        Space.TRIMMED_TXN,
         Space.SECRET,
     )
 )

@@ -28,6 +28,9 @@ FORGET_BATCH = 10
 #: Between two rounds of trimming.
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
+#: So long it is known which acknowledged transactions the database has lost: until then nobody takes their files for
+#: orphans, and rows can be read from them (docs/operate/servers.md#a-failover-without-the-end-of-the-log).
+LOST_KEPT_MS = 30 * 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
 #: So long it is known that there was a server.
 SERVERS_KEPT_MS = 7 * 86_400_000
@@ -153,6 +156,10 @@ class Cleaner:
 
     def _trim(self, now_ms: int) -> None:
         txns = self._catalog.transactions.trim_finished(pack(max(0, now_ms - FINISHED_KEPT_MS)))
+        lost = self._catalog.transactions.lost.trim(max(0, now_ms - LOST_KEPT_MS))
+        if lost:
+            hint = "SYSTEM CHECK FILES lists their files as orphans from now on"
+            _log.warning("lost_transactions_forgotten", count=lost, hint=hint)
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
         tables = {mutation.table for mutation in self._catalog.mutations.all()}
         mutations = sum(self._catalog.mutations.trim(table) for table in tables)

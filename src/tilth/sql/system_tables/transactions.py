@@ -89,7 +89,11 @@ LOST_TRANSACTIONS = SystemTable(
         ColumnDoc("begun", TIME, "When it began."),
         ColumnDoc("committed", TIME, "When it was committed."),
         ColumnDoc("tables", TEXTS, "The tables that it changed; a uuid where the table is lost, too."),
-        ColumnDoc("files", TEXTS, "Files that its commit made true. They stay: nothing removes them for the loss."),
+        ColumnDoc(
+            "files",
+            TEXTS,
+            "Files that its commit made true. Nothing removes them for 30 days from when the loss was found.",
+        ),
         ColumnDoc("server", TEXT, "The server's process that had committed it."),
         ColumnDoc("found", TIME, "When that server found that it is missing."),
         ColumnDoc("history_before", TEXT, "The history of the database that had it: number, system and timeline."),
