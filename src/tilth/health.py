@@ -6,7 +6,7 @@ Covers: reading the states, the room on the node's disk. Does not cover: which c
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import assert_never
 
@@ -16,9 +16,12 @@ from tilth.base.full import ROOM_BYTES_MIN, free_bytes, full_error, store_full
 from tilth.base.logs import Log
 from tilth.base.units import KIB, show_time
 from tilth.catalog import PostgresWatch
+from tilth.model.service import ServiceStats
 
 #: Time that health, readiness and failing services are waited for: they are answered within a second.
 HEALTH_SECONDS_MAX = 0.7
+#: Services that fail, in one answer.
+FAILED_SHOWN_MAX = 20
 #: Written to see whether there is room.
 PROBE_BYTES = 64 * KIB
 
@@ -29,9 +32,13 @@ _log = Log("node")
 
 
 def known_states(
-    bounded: BoundedCalls[dict[str, str]], calls: Mapping[str, Callable[[], dict[str, str]]]
+    bounded: BoundedCalls[dict[str, str]],
+    calls: Mapping[str, Callable[[], dict[str, str]]],
+    places: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the states that the calls return, by component; where one does not return in time, since when."""
+    """Return the states that the calls return, by component; where one does not return in time, since when, and the
+    address or folder that it waits for, of `places`.
+    """
     found: States = {}
     for name, reading in bounded.read(calls).items():
         match reading:
@@ -41,7 +48,8 @@ def known_states(
                 _log.error("health_failed", cause_id=name, error=error)
                 found[name] = f"a defect of Tilth: {error!r}"
             case CallSilent(since_ms=since_ms):
-                found[name] = f"it has not answered since {show_time(since_ms)}"
+                place = (places or {}).get(name)
+                found[name] = f"it has not answered since {show_time(since_ms)}" + (f": {place}" if place else "")
             case _:
                 assert_never(reading)
     return found
@@ -53,6 +61,15 @@ def state_of(look: Callable[[], object]) -> str:
     except TilthError as error:
         return str(error)
     return "ok"
+
+
+def failures_of(services: Iterable[ServiceStats]) -> States:
+    """Return the services that fail, and why; of many, some and how many more there are."""
+    failed = [each for each in services if each.state == "failed"]
+    shown = {f"{each.service} of {each.database}.{each.table}": each.reason for each in failed[:FAILED_SHOWN_MAX]}
+    if len(failed) > FAILED_SHOWN_MAX:
+        shown["others"] = f"{len(failed) - FAILED_SHOWN_MAX} more services fail: see system.bg_threads"
+    return shown
 
 
 def check_room(folder: Path) -> None:

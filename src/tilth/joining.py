@@ -42,6 +42,8 @@ class OpenStore:
     """The store of a catalog."""
 
     store: KeyValue
+    #: Its address or folder, as errors name it.
+    place: str
     #: Its changes as they land; None: nobody follows them.
     followed: FollowedKV | None
     #: None: no other server can have it open.
@@ -59,9 +61,10 @@ def open_store(
     """
     if settings.url:
         upgrade = partial(check_upgrade, version)
+        address = parse_postgres(settings.url)
         shared = PostgresKV(
             clock,
-            parse_postgres(settings.url),
+            address,
             news_of=news_of,
             check_upgrade=upgrade,
             requires_sync=settings.require_sync,
@@ -73,11 +76,15 @@ def open_store(
             raise
         # A journal has one follower; the database has backups and standbys of its own.
         return OpenStore(
-            store=shared, followed=None, presence=shared.presence(gone_seconds), watch=shared.database_watch()
+            store=shared,
+            place=address.shown,
+            followed=None,
+            presence=shared.presence(gone_seconds),
+            watch=shared.database_watch(),
         )
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
-    return OpenStore(store=followed or own, followed=followed, presence=None)
+    return OpenStore(store=followed or own, place=own.path, followed=followed, presence=None)
 
 
 def check_not_moved(catalog: Catalog) -> None:

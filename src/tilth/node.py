@@ -31,7 +31,7 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
-from tilth.health import HEALTH_SECONDS_MAX, check_room, known_states, notes_of, state_of
+from tilth.health import HEALTH_SECONDS_MAX, check_room, failures_of, known_states, notes_of, state_of
 from tilth.ingest import (
     KAFKA_SETTINGS,
     ConsumeContext,
@@ -99,8 +99,6 @@ from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 WORKER = "embedded"
 #: So long work that runs may take to end; then Spark ends under it.
 CLOSE_SECONDS_MAX = 12.0
-#: Services that fail, in one answer.
-FAILED_SHOWN_MAX = 20
 #: After a first query, or a start of Python workers, that failed.
 WARM_AGAIN_SECONDS = 2.0
 
@@ -191,7 +189,9 @@ class Node:
         return {f"warehouse {name}": "it has no worker: start one with `tilth worker`" for name in empty}
 
     def _components(self, further: Mapping[str, Callable[[], dict[str, str]]] | None = None) -> dict[str, str]:
-        """Return the states of all components within a second, whatever hangs: what does not answer says since when."""
+        """Return the states of all components within a second, whatever hangs: what does not answer is named with
+        its place, and since when.
+        """
         components = {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
         if self._database_watch is not None:
             components["catalog database"] = self._database_watch.trouble or "ok"
@@ -207,6 +207,7 @@ class Node:
                 "storages": self._storages,
             }
             | dict(further or {}),
+            {"disk": str(self._folder), "catalog": self._catalog_place, "tables folder": self._roots.default.uri},
         )
 
     def _check_tables_folder(self) -> None:
@@ -232,14 +233,7 @@ class Node:
         """Background services that fail, and why; of many, some and how many more there are. Returns within a second,
         whatever hangs.
         """
-        return known_states(self._states, {"services": self._failed_services})
-
-    def _failed_services(self) -> dict[str, str]:
-        failed = [each for each in self._services() if each.state == "failed"]
-        shown = {f"{each.service} of {each.database}.{each.table}": each.reason for each in failed[:FAILED_SHOWN_MAX]}
-        if len(failed) > FAILED_SHOWN_MAX:
-            shown["others"] = f"{len(failed) - FAILED_SHOWN_MAX} more services fail: see system.bg_threads"
-        return shown
+        return known_states(self._states, {"services": lambda: failures_of(self._services())})
 
     def _health(self, components: dict[str, str]) -> Health:
         is_well = all(state == "ok" for state in components.values())
@@ -309,6 +303,8 @@ class Node:
             sweep=lambda txn, *, keep: sweep_transaction(self.catalog, self._roots, txn, keep=keep),
         )
         self._parts.callback(self.catalog.close)
+        #: Address or folder of the catalog, as errors name it.
+        self._catalog_place = opened.place
         #: None: the catalog is in no database.
         self._database_watch = opened.watch
         if opened.watch is not None:

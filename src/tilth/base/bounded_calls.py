@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tilth.base.clock import Clock
+from tilth.base.errors import as_exception
 
 T = TypeVar("T")
 
@@ -78,9 +79,9 @@ class BoundedCalls(Generic[T]):
     def _run(self, name: str, call: _Call[T], act: Callable[[], T]) -> None:
         try:
             call.outcome = CallAnswered(act())
-        # Whatever it raises is an outcome: the reader decides.
-        except Exception as error:
-            call.outcome = CallFailed(error)
+        # Whatever it raises is an outcome, a panic of a library in Rust too: the reader decides.
+        except BaseException as error:
+            call.outcome = CallFailed(as_exception(error))
         with self._lock:
             self._calls.pop(name, None)
         call.is_over.set()

@@ -26,6 +26,7 @@ from tilth.base.ids import random_id
 from tilth.catalog import Catalog, Joining, PostgresKV, ServerVersionError, parse_postgres
 from tilth.client import ServerError
 from tilth.membership import Bounds, Member
+from tilth.model.server import host_of
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 from tools.postgres import Postgres
@@ -137,7 +138,9 @@ class World:
         alive = "SELECT count() FROM system.servers WHERE state = 'alive' AND url IS NOT NULL"
         for node in self.nodes.values():
             self.wait(lambda node=node: node.value(alive) == 2, "a server is not alive")  # type: ignore[misc]
-        self.wait(lambda: len(self.hosts()) == 1, "nobody consumes")
+        # A server that has just joined or was resumed takes its tables a little later.
+        [(source,)] = self.sql("a", "SELECT uuid FROM system.tables WHERE name = 'source'").rows
+        self.wait(lambda: self.hosts() == [host_of(source, NAMES)], "the tables are not where they belong")
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,13 @@ from tilth.health import HEALTH_SECONDS_MAX, known_states
 from tilth.testing import ManualClock
 
 
+PLACES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
+
+
+class PanicError(BaseException):
+    """As PyO3's: no Exception."""
+
+
 class Passing(ManualClock):
     """Time passes while somebody waits in vain."""
 
@@ -29,8 +36,16 @@ def test_outcomes_of_calls_that_return_and_raise() -> None:
     def fails() -> int:
         raise error
 
+    def panics() -> int:
+        raise PanicError("index out of bounds")
+
     assert probes.read({"a": lambda: 1, "b": fails}) == {"a": CallAnswered(1), "b": CallFailed(error)}
     assert probes.read({"a": lambda: 2}) == {"a": CallAnswered(2)}
+    # It is over, too: the next reader asks anew.
+    panicked = probes.read({"a": panics})["a"]
+    assert isinstance(panicked, CallFailed)
+    assert "PanicError: index out of bounds" in str(panicked.error)
+    assert probes.read({"a": lambda: 3}) == {"a": CallAnswered(3)}
 
 
 def test_a_call_that_hangs_says_since_when_and_is_made_once() -> None:
@@ -70,10 +85,10 @@ def test_states_of_components_are_known_though_one_hangs() -> None:
     def defect() -> dict[str, str]:
         raise KeyError("x")
 
-    found = known_states(states, {"catalog": hangs, "disk": lambda: {"disk": "ok"}, "spark": defect})
+    found = known_states(states, {"catalog": hangs, "disk": lambda: {"disk": "ok"}, "spark": defect}, PLACES)
     goes_on.set()
     assert found == {
-        "catalog": f"it has not answered since {since}",
+        "catalog": f"it has not answered since {since}: postgresql://db:5432/tilth",
         "disk": "ok",
         "spark": "a defect of Tilth: KeyError('x')",
     }

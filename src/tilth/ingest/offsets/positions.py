@@ -72,6 +72,8 @@ class Positions:
         self._subscriptions = Subscriptions(clock, catalog, uuid)
         self._leases = TableLeases(catalog.leases, server=lambda: catalog.server)
         self._is_released = False
+        #: The lease as it was before this turn read the offsets: what is computed from them commits under no later one.
+        self._fence: Fence | None = None
         #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
         self._turn = threading.Lock()
         #: When it was asked last whether the log of a gap holds its offset.
@@ -81,13 +83,13 @@ class Positions:
         stored = self._catalog.offsets.stored(self._uuid)
         return {place: stored[place] for place in places if place in stored}
 
-    def acquire(self) -> Fence:
+    def _acquire(self) -> None:
         """Take the lease of the Kafka table, if it is not this server's yet: from here on no other server moves its
         offsets. Raises LeaseHeldError while another server that lives has it, FencedError after `release`.
         """
         if self._is_released:
             raise FencedError("this server does not host the Kafka table any more", uuid=self._uuid)
-        return self._leases.fence(self._uuid)
+        self._fence = self._leases.fence(self._uuid)
 
     def release(self) -> None:
         """Let another server move the offsets; nothing here does any more."""
@@ -102,7 +104,7 @@ class Positions:
         while another Kafka table reads a topic for the group, and LeaseHeldError.
         """
         with self._turn:
-            self.acquire()
+            self._acquire()
             self._subscribe(kafka, config, topics)
             stored = self._catalog.offsets.stored(self._uuid)
             missing = [place for place in topics.positions if place not in stored]
@@ -137,7 +139,7 @@ class Positions:
         leader that is older than the one that was read from; raises LeaseHeldError.
         """
         with self._turn:
-            self.acquire()
+            self._acquire()
             stored = self._catalog.offsets.stored(self._uuid)
             observed = _observe(broker, topics, [place for place in topics.positions if place in stored])
             findings = self._found(stored, observed)
@@ -166,7 +168,7 @@ class Positions:
         which they go on. Raises ResetError, GroupInUseError, LeaseHeldError.
         """
         with self._turn:
-            self.acquire()
+            self._acquire()
             self._subscribe(kafka, config, topics)
             stored, known = self._catalog.offsets.stored(self._uuid), self._open()
             observed = _observe(broker, topics, topics.positions)
@@ -201,11 +203,12 @@ class Positions:
             self._note(note)
 
     def _apply(self, kafka: KafkaDef, updates: Sequence[Update]) -> None:
-        """Commit under the lease of the Kafka table. Raises FencedError when another server has taken it, and what
-        refuses the updates: they were computed from what has changed since.
+        """Commit under the lease that the turn began with. Raises FencedError when another server has taken it, whether
+        this one has joined anew since or not, and what refuses the updates: they were computed from what has changed.
         """
+        assert self._fence is not None
         try:
-            with self._catalog.transactions.work(f"offsets {full_name(kafka)}", fences=[self.acquire()]) as work:
+            with self._catalog.transactions.work(f"offsets {full_name(kafka)}", fences=[self._fence]) as work:
                 work.commit(updates)
         except FencedError:
             self._leases.lose(self._uuid)

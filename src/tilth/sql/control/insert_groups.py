@@ -307,13 +307,16 @@ class InsertGroups(Generic[T]):
             self._work(table, group)
 
     def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
-        error: TilthError | None = UnknownOutcomeError(
-            "the work of this group of inserts was broken off", hint="check whether the rows are there"
-        )
+        error: TilthError | None = None
         try:
             error = self._stored(group)
-        # What ends the thread, whatever it is, is said here; those who wait are answered.
+        # Whatever it is, as a panic of a library in Rust: it may have come behind the commit. All who wait are answered.
         except BaseException as broken:
+            error = UnknownOutcomeError(
+                "the work of this group of inserts was broken off",
+                reason=f"{type(broken).__name__}: {broken}",
+                hint="check whether the rows are there before you send them again",
+            )
             _log.error("insert_group_broken_off", inserts=len(group), error=broken)
         finally:
             self._answer(table, group, error)
@@ -341,7 +344,7 @@ class InsertGroups(Generic[T]):
         except TilthError as error:
             return error
         # A defect must reach all who wait, not only the one who met it.
-        except BaseException as error:
+        except Exception as error:
             _log.error("insert_group_failed", inserts=len(payloads), error=error)
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
         return None
