@@ -12,7 +12,6 @@ from tilth.base.units import show_time
 from tilth.health import HEALTH_SECONDS_MAX, known_states
 from tilth.testing import ManualClock
 
-
 PLACES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
 
 
