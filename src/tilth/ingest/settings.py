@@ -152,7 +152,7 @@ class KafkaConfig:
     brokers: str = kafka_setting(
         "kafka_broker_list",
         "",
-        TEXT,
+        SettingCheck(str, "host:port without user and password, see kafka_sasl_username", lambda text: "@" not in text),
         "Addresses of brokers, host:port, with commas between. Required.",
         aliases=("broker_list",),
     )

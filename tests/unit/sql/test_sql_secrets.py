@@ -236,3 +236,45 @@ def test_the_form_of_the_statement_stays() -> None:
     )
     assert redacted(CREATE).secrets[0] == PASSWORD
     assert shown_statement(shown_statement(WITH_KEY)) == shown_statement(WITH_KEY)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE USER u IDENTIFIED BY 'hunter2'",
+        "CREATE USER u IDENTIFIED WITH sha256_password BY /* x */ 'hunter2'",
+        "SELECT * FROM s3('http://x', 'hunterkey', 'hunter2', 'CSV')",
+        "SELECT * FROM S3 (\n'http://x', concat('hunter', 'hunter2'), \"hunter3\")",
+        "SELECT * FROM postgresql('h:5432', 'd', 't', 'u', 'hunter2') AS p JOIN t USING (a)",
+        "SELECT * FROM mysql('h:5432', 'd', 't', 'u', 'hunter2",
+        "CREATE TABLE t (i INT) ENGINE = S3('http://x', 'hunterkey', 'hunter2', 'CSV')",
+        "CREATE TABLE t (i INT) ENGINE=PostgreSQL('h:5432','d','t','u','hunter2')",
+        "CREATE DICTIONARY d (id UInt64) PRIMARY KEY id SOURCE(MYSQL(host 'h' user 'u' password 'hunter2'))",
+        "CREATE TABLE t (i INT) ENGINE = Kafka('u:hunter2@localhost:9092', 't', 'g', 'JSONEachRow')",
+        "BACKUP DATABASE x TO S3('http://x', 'k', 'hunter2')",
+        "SELECT aes_encrypt(a, 'hunter2hunter2'), aes_encrypt('a', 'hunter2hunter2') FROM t",
+        "CREATE STORAGE s ROOT 's3://bucket/p?key=hunterkey&secret=hunter2'",
+        "CREATE STORAGE s ROOT 's3://bucket/p?region=r&key=hunterkey",
+    ],
+)
+def test_credentials_of_other_systems_are_hidden_in_statements_that_are_refused(
+    world: SqlWorld, statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    error = refused(world, statement)
+    check_hidden(str(error), error.hint, shown_anywhere(world), caplog.text, shown_statement(statement))
+
+
+def test_what_is_no_credential_stays_readable() -> None:
+    for text in (
+        "CREATE STORAGE s ROOT 's3://b/p?key=env:TILTH_STORAGE_A&endpoint=http://h:9'",
+        "SELECT * FROM s3('http://x') JOIN t ON t.a = 'stays'",
+        "INSERT INTO t VALUES ('a:b@c:1'), ('s3')",
+        "CREATE TABLE t (token String COMMENT 'what') ENGINE = MergeTree ORDER BY token",
+    ):
+        assert redacted(text).text == text
+
+
+def test_many_beginnings_of_credentials_are_read_once() -> None:
+    text = "SELECT " + "s3(" * 100_000
+    assert redacted(text).text == text

@@ -1,6 +1,7 @@
 """Redacts statements: passwords and keys are replaced before a text is logged or shown. Pure.
 
-Covers: finding secrets in a statement, also in one that cannot be parsed. Does not cover: where the text is shown.
+Covers: finding secrets in a statement, also in one that cannot be parsed or that only another system takes: by name,
+and by position, as the arguments of `s3(..)` and `ENGINE = MySQL(..)`. Does not cover: where the text is shown.
 Always holds: the value behind the name of a secret setting does not remain in the text; the values are returned, so
 that they can be removed from errors too.
 """
@@ -39,9 +40,33 @@ _NAMED = re.compile(
 _SUSPECTED = re.compile(
     rf"""(?<![\w.-])[\w.-]{{0,60}}
     (?:pass?w|passphrase|secret|token|private.?key|access.?key|key\.pem|credential)
-    [\w.-]{{0,60}}\\?[`"']? {_GAP} {_SEPARATOR} (?P<value>{_VALUE})""",
+    [\w.-]{{0,60}}\\?[`"']? {_GAP} (?: {_SEPARATOR} (?P<value>{_VALUE}) | (?P<beside>{_QUOTED}) )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
+#: Functions and engines of other systems whose arguments hold credentials, and those that take a key.
+_HOLDERS = (
+    "s3|s3cluster|gcs|oss|cosn|azureblobstorage|azureblobstoragecluster|postgresql|mysql|mongodb|redis|sqlite|jdbc|odbc|"
+    "remote|remotesecure|icebergs3|icebergazure|deltalake|hudi|aes_encrypt|aes_decrypt|try_aes_decrypt|encrypt|decrypt|"
+    "aes_encrypt_mysql|aes_decrypt_mysql|trydecrypt"
+)
+#: Of those that take a key it may be the first text among the arguments.
+_CRYPT = re.compile(r"\w*(?:en|de)crypt", re.IGNORECASE)
+_HOLDER = re.compile(rf"\b(?:{_HOLDERS})\b{_GAP}\(", re.IGNORECASE | re.DOTALL)
+_ARGUMENT = re.compile(rf"(?P<text>{_QUOTED}) | (?P<bracket>[()])", re.VERBOSE | re.DOTALL)
+#: Words among such arguments that say nothing.
+_PLAIN = re.compile(
+    r"(?:csv|tsv|jsoneachrow|parquet|orc|avro|arrow|native|raw|gzip|zstd|none|auto|gcm|cbc|ecb)\w*|", re.I
+)
+_IDENTIFIED = re.compile(
+    rf"\bidentified\b{_GAP}(?:with{_GAP}\w+{_GAP})?by\b{_GAP}(?P<value>{_QUOTED})", re.I | re.S | re.X
+)
+#: A key in the options of an address.
+_OPTION = re.compile(
+    r"(?<=[?&])(?:key|user|sas|sig|signature|access_key_id|account_key)=(?P<value>[^&\s'\"]+)", re.IGNORECASE
+)
+#: A user and a password in front of a host without a scheme, as in a list of brokers.
+_BEFORE_HOST = re.compile(r"(?<![\w/.@:-])(?P<value>[\w.+-]{1,100}:[^\s/@'\",:]{1,200})(?=@[\w.-]+:\d)")
+_REFERENCE = re.compile(r"(?:env|file):.+")
 #: A user and a password in an address.
 _IN_ADDRESS = re.compile(r"(?<=://)(?P<value>[^\s/@'\"]{1,1000}:[^\s/@'\"]{1,1000})(?=@)")
 _STRING = re.compile(r"[rR]?'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
@@ -80,16 +105,48 @@ def redacted(text: str) -> Redacted:
     def hide(found: re.Match[str]) -> str:
         groups = found.groupdict()
         value = groups["value"] or groups.get("beside") or ""
+        if found.re is _OPTION and _REFERENCE.fullmatch(value):
+            return found[0]
         kept, values = _shown(groups.get("name"), value)
         secrets.extend(values)
         return found[0][: len(found[0]) - len(value)] + kept
 
     is_query = _QUERY.match(text) is not None
     shown = _NAMED.sub(hide, text[: INSERT_SHOWN_MAX if _INSERT.match(text) else SHOWN_MAX])
+    shown = _without_arguments(shown, secrets)
     if not is_query:
-        shown = _SUSPECTED.sub(hide, shown)
-        shown = _IN_ADDRESS.sub(hide, shown)
+        for pattern in (_IDENTIFIED, _SUSPECTED, _IN_ADDRESS, _BEFORE_HOST, _OPTION):
+            shown = pattern.sub(hide, shown)
     return Redacted(shown, tuple(dict.fromkeys(filter(None, secrets))))
+
+
+def _without_arguments(text: str, secrets: list[str]) -> str:
+    """Hide the texts among the arguments of functions and engines that take credentials, but for the first, which is
+    an address.
+    """
+    pieces: list[str] = []
+    at = end = 0
+    for found in _HOLDER.finditer(text):
+        # One among the arguments of another is looked through with them, so that each character is read once.
+        if found.start() < end:
+            continue
+        depth, count = 1, 0
+        for each in _ARGUMENT.finditer(text, found.end()):
+            end = each.end()
+            if each["bracket"] is not None:
+                depth += 1 if each["bracket"] == "(" else -1
+                if not depth:
+                    break
+                continue
+            count += 1
+            inner = each["text"].strip("rR").strip("'\"")
+            is_place = count == 1 and _CRYPT.match(text, found.start()) is None
+            if is_place or _PLAIN.fullmatch(inner) or inner == HIDDEN:
+                continue
+            secrets.append(inner)
+            pieces += [text[at : each.start()], f"'{HIDDEN}'"]
+            at = each.end()
+    return "".join([*pieces, text[at:]])
 
 
 def shown_statement(text: str) -> str:
