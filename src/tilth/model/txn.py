@@ -25,6 +25,8 @@ class TxnOutput(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     #: Tasks are numbered from 0; each may be tried several times.
     tasks: int
+    #: So many replicas at least have begun a file before the next one is begun.
+    quorum: int = 1
 
 
 class Txn(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,6 @@ from tilth.base.hybrid import pack
 from tilth.catalog import AddDelta, Catalog, InsertPart
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import SchemaVersion, TableDef, full_name
-from tilth.model.txn import TxnOutput
 from tilth.recovery.found import FoundFiles, TableFiles, WrittenBy, txn_of, without_sidecars, written_by
 from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuiltTable
 from tilth.storage import (
@@ -36,6 +35,7 @@ from tilth.storage import (
     RowIndexes,
     checksum_of,
     layout_of,
+    output_of,
     read_note,
     read_unrecorded,
 )
@@ -235,7 +235,7 @@ class Attach:
         return sum(len(rows) for _, rows in deletes)
 
     def _write_deletes(self, table: TableDef, folder: Folder, deletes: Sequence[tuple[NotedFile, RowIndexes]]) -> None:
-        outputs = [TxnOutput(table=table.uuid, tasks=1)]
+        outputs = [output_of(table, folder.root, tasks=1)]
         with self._catalog.transactions.work("rebuild", outputs=outputs) as work:
             with DeltaWriter(layout_of(table, folder.root), txn=work.id, task=0, attempt=0) as out:
                 written = [out.deletes(file.note.partition, file.name, rows) for file, rows in deletes]

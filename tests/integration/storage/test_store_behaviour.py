@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -89,7 +90,7 @@ def test_a_file_is_written_once_summed_and_read_in_whole_and_in_parts(place: Pla
     content = os.urandom(size)
     pieces = [content[start : start + 3 * MIB] for start in range(0, size, 3 * MIB)]
     file = written(place, "a", *pieces)
-    assert file == DataFile(name="a", size=size, checksum=zlib.crc32(content))
+    assert msgspec.structs.replace(file, copies=None) == DataFile(name="a", size=size, checksum=zlib.crc32(content))
     path = place.folder.key("a")
     assert place.bytes_of("a") == content
     assert place.store.size(path) == size

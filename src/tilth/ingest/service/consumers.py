@@ -57,7 +57,7 @@ from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, TopicPart
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.task import Cost, TaskKind
 from tilth.model.txn import TxnOutput
-from tilth.storage import TableRoots
+from tilth.storage import TableRoots, output_of
 from tilth.warehouse import Handle
 
 #: State shown of a consumer that was dispatched and has no worker, or no Spark.
@@ -295,9 +295,16 @@ class Consumers:
             raise FencedError("the server has joined anew", table=full_name(self._kafka), consumer=call.consumer)
         self._check_columns(current)
         self.settle(call.consumer, "its round is done again in another way")
+        found = {uuid: self._catalog.tables.by_id(uuid) for uuid in call.tables}
+        tables = {uuid: table if isinstance(table, TableDef) else None for uuid, table in found.items()}
         work = self._catalog.transactions.work(
             f"consume {full_name(self._kafka)} {call.consumer}",
-            outputs=[TxnOutput(table=table, tasks=call.tasks) for table in call.tables],
+            outputs=[
+                TxnOutput(table=uuid, tasks=call.tasks)
+                if table is None
+                else output_of(table, self._context.root, tasks=call.tasks)
+                for uuid, table in tables.items()
+            ],
             fences=[call.fence],
         )
         known = self._of(call.consumer)
@@ -314,16 +321,16 @@ class Consumers:
         offsets = sum(each.end - each.start for each in call.ranges)
         self._reporter.event(ConsumeEventKind.POLL, call.consumer, work.id, RoundCounts(messages=offsets))
         root = TableRoots({table: self._context.root.of(table) for table in call.tables})
-        return BeginGranted(txn=work.id, root=root, wait_ms=self._slow(known, call.tables))
+        return BeginGranted(txn=work.id, root=root, wait_ms=self._slow(known, tables))
 
-    def _slow(self, known: _Known, tables: Iterable[str]) -> float:
+    def _slow(self, known: _Known, tables: Mapping[str, TableDef | None]) -> float:
         """Return how long the round waits, by the partitions that the last one wrote to: the partitions of the next
         rows are not known before they are read. Writes that are over the limit are refused by the commit.
         """
         worst: InsertDelay | None = None
-        for uuid in tables:
-            table, partitions = self._catalog.tables.by_id(uuid), known.partitions.get(uuid)
-            if not partitions or not isinstance(table, TableDef):
+        for uuid, table in tables.items():
+            partitions = known.partitions.get(uuid)
+            if not partitions or table is None:
                 continue
             delay = self._catalog.throttle.round_delay(table, partitions)
             if delay is not None and (worst is None or delay.milliseconds > worst.milliseconds):

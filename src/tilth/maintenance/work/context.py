@@ -14,8 +14,7 @@ from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.txn import TxnOutput
-from tilth.storage import Roots
+from tilth.storage import Roots, output_of
 from tilth.warehouse import Dispatcher
 
 
@@ -58,7 +57,7 @@ class TableContext:
         """
         return self.server.catalog.transactions.work(
             f"{verb} {self.watch.name}",
-            outputs=(TxnOutput(table=self.watch.uuid, tasks=tasks),) if tasks else (),
+            outputs=(output_of(self.watch.definition, self.server.root, tasks=tasks),) if tasks else (),
             fences=(self.server.table_leases.fence(self.watch.uuid),),
             may_retry=tasks > 0,
         )

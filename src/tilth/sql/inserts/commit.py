@@ -17,11 +17,10 @@ from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
-from tilth.model.txn import TxnOutput
 from tilth.sql.context.services import Services
 from tilth.sql.control.insert_groups import PreparedInsert
 from tilth.sql.inserts.upserts import commit_upserts
-from tilth.storage import UPSERT_TRIES_MAX, UpsertLookup, layout_of, upsert_lookup, write_parts, write_rows
+from tilth.storage import UPSERT_TRIES_MAX, UpsertLookup, layout_of, output_of, upsert_lookup, write_parts, write_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,8 @@ def committed(services: Services, writing: Writing, write: Callable[[int], Seque
     """Begin a transaction, write, commit; return the number of rows."""
     table, transactions = writing.table, services.catalog.transactions
     has_key = bool(table.unique_key)
-    outputs = [TxnOutput(table=table.uuid, tasks=writing.tasks + UPSERT_TRIES_MAX * has_key)]
+    tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
+    outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
     with transactions.work(writing.actor, outputs=outputs, may_retry=writing.may_retry or has_key) as work:
         written = write(work.id)
         work.tasks_ended()

@@ -41,7 +41,7 @@ from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
-from tilth.model.txn import Txn, TxnOutput
+from tilth.model.txn import Txn
 from tilth.sql.context.audit import audited
 from tilth.sql.context.names import table_of
 from tilth.sql.context.placing import warehouse_of_write
@@ -56,7 +56,7 @@ from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
-from tilth.storage import DeltaWriter, layout_of, read_changes
+from tilth.storage import DeltaWriter, layout_of, output_of, read_changes
 
 #: How often a statement looks again into parts that others changed.
 TRIES_MAX = 10
@@ -186,7 +186,7 @@ class _Change:
             return 0
         table = self._table
         verb = "update" if self._checked.assignments else "delete"
-        outputs = [TxnOutput(table=table.uuid, tasks=TRIES_MAX * _TASKS_OF_TRY)]
+        outputs = [output_of(table, self._services.root, tasks=TRIES_MAX * _TASKS_OF_TRY)]
         transactions = self._services.catalog.transactions
         with transactions.work(f"{verb} {self._call.query_id}", outputs=outputs, may_retry=True) as work:
             busy = RowsBusyError(table=full_name(table), tries=TRIES_MAX, hint="nothing was changed: try again")

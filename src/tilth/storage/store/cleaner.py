@@ -2,19 +2,21 @@
 
 Covers: removal by name. Does not cover: when something may be removed (catalog, maintenance).
 Always holds: no folder of part files is ever listed to decide what goes; removing twice is no error; what lies
-beside a part's file goes before it.
+beside a part's file goes before it. Of a storage with replicas the files by which others are found go last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
 from tilth.base.errors import TilthError
+from tilth.base.hybrid import milliseconds
 from tilth.model.part import DataFile
-from tilth.model.txn import FileRun, Txn, read_file_name
+from tilth.model.txn import FileRun, Txn, TxnOutput, read_file_name
 from tilth.storage.errors import FilesLeftError, StoreAwayError
 from tilth.storage.store.paths import (
     EXTENSIONS,
@@ -25,10 +27,11 @@ from tilth.storage.store.paths import (
     table_folder,
     table_of,
 )
-from tilth.storage.store.replicated import away_reason
+from tilth.storage.store.replicated import ReplicatedStore, away_reason
 from tilth.storage.store.root import Folder, Roots, StoreRoot
 from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
+from tilth.storage.store.witnesses import have_begun, named_at_once, witnesses_of
 
 #: Attempts of a task that are looked for; Spark gives up after fewer.
 ATTEMPTS_MAX = 8
@@ -42,16 +45,39 @@ class LeftNames:
 
     #: Names of the files that are found no more by counting once others are gone, and how far each run goes.
     runs: tuple[FileRun, ...]
-    #: By root: what is to be removed, from the last file of each run to its first.
-    paths: Mapping[StoreRoot, Sequence[str]]
+    paths: Sequence[_Paths]
 
     def remove(self) -> int:
         """Remove these; return how many, as far as the store knows. Raises FilesLeftError where some stay."""
-        removals = {place: store_of(place).remove(each) for place, each in self.paths.items()}
-        failed = [place for place, removal in removals.items() if removal.failed]
+        removals = [(each.root, *removal) for each in self.paths for removal in each.remove()]
+        failed = [removal for removal in removals if removal[2].failed]
         if failed:
-            raise _left([(place, self.paths[place], removals[place]) for place in failed])
-        return sum(not path.endswith(SIDECAR_EXTENSIONS) for each in removals.values() for path in each.found)
+            raise _left(failed)
+        found = {(place, path) for place, _, removal in removals for path in removal.found}
+        return sum(not path.endswith(SIDECAR_EXTENSIONS) for _, path in found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Paths:
+    """Files to be removed below one root, from the last one of each run to its first."""
+
+    root: StoreRoot
+    #: Numbers of the replicas in which a file is found from when it was begun. Their files go last: while a file is in
+    #: another replica, its name leads there.
+    leading: tuple[int, ...] = ()
+    #: In these replicas, and in the others; of a root without replicas all are others.
+    first: list[str] = field(default_factory=list)
+    last: list[str] = field(default_factory=list)
+
+    def remove(self) -> list[tuple[Sequence[str], Removal]]:
+        if not self.root.replicas:
+            return [(self.first, store_of(self.root).remove(self.first))]
+        store = ReplicatedStore(self.root)
+        others = [number for number in range(len(self.root.replicas)) if number not in self.leading]
+        first = store.remove_from(others, self.first)
+        stuck = {_attempt(path) for path in first.failed}
+        last = [path for path in self.last if _attempt(path) not in stuck]
+        return [(self.first, first), (last, store.remove_from(self.leading, last))]
 
 
 def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
@@ -77,10 +103,11 @@ def count_left(
     an earlier count found, for files that came since have higher numbers than those that are gone.
     Raises StoreAwayError: what is not counted in all replicas may be forgotten.
     """
-    paths: dict[StoreRoot, list[str]] = {}
+    lefts: dict[tuple[StoreRoot, tuple[int, ...]], _Paths] = {}
     found: list[FileRun] = []
     for path in also:
-        paths.setdefault(root.of(table_of(path)), []).append(path)
+        place = root.of(table_of(path))
+        lefts.setdefault((place, ()), _Paths(place)).first.append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
         each_run = [
@@ -90,18 +117,32 @@ def count_left(
             for extension in EXTENSIONS
         ]
         known = {(run.task, run.attempt, run.extension): run.files for run in runs if run.table == output.table}
-        least = _least(folder, each_run, _kept(txn.id, keep))
-        counts = _counts(folder, txn.id, each_run, least, known)
+        witnesses = _witnesses(folder.root, txn, output)
+        least = _least(folder, each_run, _kept(txn.id, keep), has_witnesses=bool(witnesses))
+        counts = _counts(folder, txn.id, each_run, least, known, witnesses)
+        leading = witnesses or named_at_once(folder.root)
+        left = lefts.setdefault((folder.root, leading), _Paths(folder.root, leading))
         for run, count in zip(each_run, counts, strict=True):
             if count > least[run]:
                 task, attempt, extension = run
                 found.append(FileRun(table=output.table, task=task, attempt=attempt, extension=extension, files=count))
-            paths.setdefault(folder.root, []).extend(folder.key(name) for name in _names(txn.id, run, count, keep))
-    for place in paths:
+            names = [folder.key(name) for name in _names(txn.id, run, count, keep)]
+            left.last.extend(names)
+            # A file that no quorum has begun is its attempt's last one.
+            left.first.extend([folder.key(_name(txn.id, run, count))] if witnesses else ())
+            left.first.extend(names)
+    for place in {each.root for each in lefts.values()}:
         # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
         if reason := away_reason(place):
             raise StoreAwayError(reason, file=str(place))
-    return LeftNames(tuple(found), paths)
+    return LeftNames(tuple(found), list(lefts.values()))
+
+
+def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
+    """Return the replicas whose files say how many an attempt of a task has begun; none: all have to be looked for."""
+    if not root.replicas:
+        return ()
+    return witnesses_of(root, output.table, begun_ms=milliseconds(txn.id), quorum=output.quorum)
 
 
 def _left(removals: Sequence[tuple[StoreRoot, Sequence[str], Removal]]) -> FilesLeftError:
@@ -156,19 +197,24 @@ def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
     return above
 
 
-def _least(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int]) -> dict[_Run, int]:
+def _least(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int], *, has_witnesses: bool) -> dict[_Run, int]:
     """Return for each run how many names are removed whether they are there or not.
 
     Files that are kept may have left their table since: a hole that one of them has left hides nothing behind it.
     """
-    blind = store_of(folder.root).blind_names
+    blind = 0 if has_witnesses else store_of(folder.root).blind_names
     # Of a transaction that landed: its tasks wrote what is kept, and what failed attempts wrote is about as much.
     above = max(kept.values(), default=0) if blind else 0
     return {run: max(above + blind, kept.get(run, 0)) for run in runs}
 
 
 def _counts(
-    folder: Folder, txn: int, runs: Sequence[_Run], least: Mapping[_Run, int], known: Mapping[_Run, int]
+    folder: Folder,
+    txn: int,
+    runs: Sequence[_Run],
+    least: Mapping[_Run, int],
+    known: Mapping[_Run, int],
+    witnesses: tuple[int, ...],
 ) -> list[int]:
     """Return for each run a number that none of its files has or exceeds.
 
@@ -176,12 +222,16 @@ def _counts(
     in any case, if that follows from files that are kept.
     """
     store = store_of(folder.root)
-    step = max(1, store.blind_names)
+    blind = 0 if witnesses else store.blind_names
+    step = max(1, blind)
+    exist: Callable[[Sequence[str]], list[bool]] = store.exist
+    if witnesses:
+        exist = partial(have_begun, folder.root, witnesses)
     counts = [max(least[run], known.get(run, 0)) for run in runs]
-    growing = [place for place, run in enumerate(runs) if not store.blind_names or least[run] == store.blind_names]
+    growing = [place for place, run in enumerate(runs) if not blind or least[run] == blind]
     while growing:
         paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
-        growing = [place for place, is_there in zip(growing, store.exist(paths), strict=True) if is_there]
+        growing = [place for place, is_there in zip(growing, exist(paths), strict=True) if is_there]
         for place in growing:
             counts[place] += step
     return counts
@@ -195,6 +245,11 @@ def _names(txn: int, run: _Run, count: int, keep: Collection[str]) -> Iterator[s
         name = _name(txn, run, n)
         if name not in keep:
             yield from (*beside(name), name)
+
+
+def _attempt(path: str) -> str:
+    """Return what the names of all files of the same attempt begin with."""
+    return path.rpartition("-")[0]
 
 
 def _name(txn: int, run: _Run, n: int) -> str:

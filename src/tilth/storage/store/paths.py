@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tilth.base.errors import InvalidInputError
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
+from tilth.model.txn import TxnOutput
 from tilth.storage.settings import StorageSettings, storage_settings
 from tilth.storage.store.root import Folder, Roots
 
@@ -133,6 +134,12 @@ def layout_of(
         fsync=fsync,
         about=_about(table, schema),
     )
+
+
+def output_of(table: TableDef, root: Roots, *, tasks: int, quorum: int = 0) -> TxnOutput:
+    """Return the files that tasks may write with the table's layout; with a quorum, so many copies of each."""
+    copies = quorum or storage_settings(table).insert_quorum or root.of(table.uuid).quorum
+    return TxnOutput(table=table.uuid, tasks=tasks, quorum=max(1, copies))
 
 
 def _about(table: TableDef, schema: Schema | None) -> bytes:

@@ -8,10 +8,12 @@ for ever, holds up nobody.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, as_exception
 from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.local import LocalStore
@@ -33,17 +35,20 @@ SLOW_SECONDS = 1.0
 WHOLE_SECONDS = 3600.0
 #: A new replica shows in this time that it can be used.
 CLAIM_SECONDS = 20.0
-_SIGN = b"files of a table of Tilth\n"
+_SIGN = "files of a table of Tilth, replica {id}, since {ms}\n"
+_READ_SIGN = re.compile(r"files of a table of Tilth, replica (.*), since (\d+)\n")
 
 T = TypeVar("T")
+_clock = SystemClock()
 
 
 class Replica:
     """One place of a storage that has several."""
 
-    def __init__(self, number: int, root: StoreRoot, *, is_away: bool = False) -> None:
-        """`is_away`: it did not answer the server that has sent this root."""
+    def __init__(self, number: int, root: StoreRoot, *, id: str = "", is_away: bool = False) -> None:
+        """`id`: in the definition of its storage; `is_away`: it did not answer the server that has sent this root."""
         self.number = number
+        self.id = id
         self.root = root
         self.health = health_of(root)
         self._is_away = is_away
@@ -77,6 +82,15 @@ class Replica:
         """Return whether the replica has the sign now."""
         return self.store.exist([sign_of(table)]) == [True]
 
+    def sign_since_ms(self, table: str) -> int | None:
+        """Return when the replica got the sign; None: it has none, or one of another replica at the same address."""
+        try:
+            text = self.store.read(sign_of(table)).to_pybytes().decode(errors="replace")
+        except FileNotFoundError:
+            return None
+        found = _READ_SIGN.fullmatch(text)
+        return int(found[2]) if found is not None and found[1] == self.id else None
+
     def give_sign(self, table: str) -> None:
         """Say that from now on it is known which files of the table it lacks.
 
@@ -86,7 +100,7 @@ class Replica:
         if trouble:
             raise StoreAwayError(trouble, file=str(self.root))
         self.store.prepare(f"{table}/data", fsync=True)
-        self.store.put(sign_of(table), _SIGN)
+        self.store.put(sign_of(table), _SIGN.format(id=self.id, ms=_clock.now_ms()).encode())
         self.store.sync(table)
 
 
@@ -97,7 +111,10 @@ def sign_of(table: str) -> str:
 
 def replicas_of(root: StoreRoot) -> list[Replica]:
     """Return the replicas of a root, by number; none where it has none."""
-    return [Replica(number, each, is_away=number in root.away) for number, each in enumerate(root.replicas)]
+    return [
+        Replica(number, each, id=id, is_away=number in root.away)
+        for number, (each, id) in enumerate(zip(root.replicas, root.ids, strict=True))
+    ]
 
 
 def with_sign(replicas: Sequence[Replica], table: str) -> list[Replica]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import posixpath
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -122,9 +122,14 @@ class ReplicatedStore:
 
     def remove(self, paths: Sequence[str]) -> Removal:
         """Remove every copy; a file is gone when every replica has said so."""
+        return self.remove_from(range(len(self._replicas)), paths)
+
+    def remove_from(self, numbers: Collection[int], paths: Sequence[str]) -> Removal:
+        """Remove the copies in these replicas; a file is gone when each of them has said so."""
         whole = Removal()
         found: set[str] = set()
-        for each in [_Removing(replica, paths) for replica in self._replicas]:
+        replicas = [each for each in self._replicas if each.number in numbers]
+        for each in [_Removing(replica, paths) for replica in replicas]:
             removal = each.ended()
             for error in removal.failed.values():
                 each.replica.health.failed(error)
