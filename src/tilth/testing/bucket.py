@@ -11,14 +11,14 @@ import threading
 import zlib
 from collections import deque
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from enum import StrEnum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
-_TIME = "Mon, 23 Nov 2026 00:00:00 GMT"
-_ISO_TIME = "2026-11-23T00:00:00.000Z"
 _KEY = re.compile(r"Credential=([^/]+)/")
 _KEY_TAG = re.compile(r"<Key>([^<]*)</Key>")
 _LIST_MAX = 1000
@@ -64,6 +64,8 @@ class _State:
     kept: set[str] = field(default_factory=set)
     #: Whether it speaks as GCS does, to anybody.
     is_gcs: bool = False
+    #: When the bucket was made, which is what it says of each of its objects.
+    made: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
 
 
 class FakeBucket:
@@ -248,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = self.bucket.objects.get(path)
         if found is None:
             return 404, {}, _error_text("NoSuchKey")
-        headers = {"ETag": _tag(found), "Last-Modified": _TIME}
+        headers = {"ETag": _tag(found), "Last-Modified": format_datetime(self.bucket.made, usegmt=True)}
         wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range") or "")
         if wanted is None:
             return 200, headers, found
@@ -263,8 +265,9 @@ class _Handler(BaseHTTPRequestHandler):
         prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
         names = sorted(name for name in self.bucket.objects if name.startswith(prefix) and name > after)
         page, more = names[:_LIST_MAX], names[_LIST_MAX:]
+        made = self.bucket.made.strftime("%Y-%m-%dT%H:%M:%S.000Z")
         contents = "".join(
-            f"<Contents><Key>{escape(name)}</Key><LastModified>{_ISO_TIME}</LastModified>"
+            f"<Contents><Key>{escape(name)}</Key><LastModified>{made}</LastModified>"
             f"<ETag>{escape(_tag(b''))}</ETag><Size>{len(self.bucket.objects[name])}</Size></Contents>"
             for name in page
         )
