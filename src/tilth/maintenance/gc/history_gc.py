@@ -21,6 +21,7 @@ from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.gc.trash import not_removed
 from tilth.maintenance.op import IoUsage, OpKind
 from tilth.maintenance.policy.gc import GcEntry, Verdict, judge_ended
+from tilth.maintenance.work.current_replicas import remove_from_current
 from tilth.model.delta import Delta
 from tilth.model.history import ancient_mark
 from tilth.model.part import Part, PartEvent
@@ -160,7 +161,13 @@ class HistoryGc:
         fence = table.table_leases.fence(table.uuid)
         table.catalog.leases.check(fence)
         hit("history_gc.before_remove")
-        failed = remove_data(table.root, table.uuid, [delta.file for delta in deltas], deleters=DELETERS)
+        files = [delta.file for delta in deltas]
+        failed = remove_from_current(
+            table.catalog,
+            table.root,
+            [table.uuid],
+            lambda roots: remove_data(roots, table.uuid, files, deleters=DELETERS),
+        )
         gone = [delta for delta in deltas if delta.file.name not in failed]
         hit("history_gc.after_remove")
         table.catalog.parts.remove_deltas(table.uuid, gone, fence=fence)

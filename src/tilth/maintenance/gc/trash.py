@@ -26,6 +26,7 @@ from tilth.maintenance.policy.gc import (
     trash_pause,
 )
 from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.work.current_replicas import remove_from_current
 from tilth.model.part import Part
 from tilth.storage import remove_data
 
@@ -162,7 +163,12 @@ class TrashPhase:
         table = self._table
         files = [item.item.part.file for item in items]
         count = deleters(self._known.hits, deleters_max=table.settings.deleters_max)
-        failed = remove_data(table.root, table.uuid, files, deleters=count)
+        failed = remove_from_current(
+            table.catalog,
+            table.root,
+            [table.uuid],
+            lambda roots: remove_data(roots, table.uuid, files, deleters=count),
+        )
         if failed:
             done.failures.append(not_removed(failed))
             self._note_due(table.clock.now_ms() + int(table.settings.pause * 1000))

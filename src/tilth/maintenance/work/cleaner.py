@@ -18,6 +18,7 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.work.current_replicas import current_root
 from tilth.maintenance.work.ended import GRACE_MS, EndedTxns
 from tilth.model.server import STEWARD, hosts_all
 from tilth.model.table import KafkaDef, full_name
@@ -135,7 +136,8 @@ class Cleaner:
     def _remove_folder(self, uuid: str) -> None:
         folders = self._folders()
         if self._catalog.tables.by_id(uuid) is None:
-            drop_table_folder(parse_root(folders[uuid]), uuid)
+            # The note may be of a server that had not heard of a new replica.
+            drop_table_folder(current_root(self._catalog, parse_root(folders[uuid])), uuid)
             _log.info("table_folder_removed", cause_id=uuid)
         self._change_folders(lambda now: {each: root for each, root in now.items() if each != uuid})
 

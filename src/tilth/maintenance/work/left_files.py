@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from tilth.base.logs import Log
 from tilth.catalog import Catalog
+from tilth.maintenance.work.current_replicas import remove_from_current
 from tilth.model.txn import FileRun, Txn
 from tilth.storage import FilesLeftError, Roots, count_left, table_of
 
@@ -34,7 +35,7 @@ def sweep_transaction(catalog: Catalog, root: Roots, txn: Txn, *, keep: Collecti
     if kept is None:
         return 0
     with _remembering(catalog, txn.id):
-        return count_left(root, txn, keep=kept).remove()
+        return _removed(catalog, root, txn, kept)
 
 
 def sweep_again(
@@ -58,14 +59,36 @@ def sweep_again(
     outputs = tuple(each for each in txn.outputs if catalog.storage_of(each.table) is not None)
     left = _decoded(catalog.state.get(_LEFT)).get(txn.id, ())
     also = [path for path in left if catalog.storage_of(table_of(path)) is not None]
-    names = count_left(root, replace(txn, outputs=outputs), keep=kept, also=also, runs=runs)
-    if counted is not None:
-        counted(names.runs)
     with _remembering(catalog, txn.id):
-        files = names.remove()
+        files = _removed(catalog, root, replace(txn, outputs=outputs), kept, also=also, runs=runs, counted=counted)
     if left:
         _change(catalog, lambda left: {each: paths for each, paths in left.items() if each != txn.id})
     return files
+
+
+def _removed(
+    catalog: Catalog,
+    root: Roots,
+    txn: Txn,
+    keep: Collection[str],
+    *,
+    also: Sequence[str] = (),
+    runs: Sequence[FileRun] = (),
+    counted: Callable[[tuple[FileRun, ...]], None] | None = None,
+) -> int:
+    known = runs
+
+    def remove(roots: Roots) -> int:
+        nonlocal known
+        names = count_left(roots, txn, keep=keep, also=also, runs=known)
+        # The names that lead to files of another replica may be gone after the first time.
+        known = names.runs
+        if counted is not None:
+            counted(names.runs)
+        return names.remove()
+
+    tables = {*(output.table for output in txn.outputs), *map(table_of, also)}
+    return remove_from_current(catalog, root, tables, remove)
 
 
 def _kept(catalog: Catalog, txn: Txn, keep: Collection[str]) -> Collection[str] | None:
