@@ -175,15 +175,15 @@ class NewCopies:
 
     def _wait(self, is_done: Callable[[_Copy], bool]) -> None:
         """Wait until a quorum is done; raises QuorumError where too few are left, and FileExistsError."""
-        steps = max(1, round(replica_times.HUNG_SECONDS / replica_times.LOOK_SECONDS))
-        slow_steps = replica_times.SLOW_SECONDS / replica_times.LOOK_SECONDS
-        for step in range(steps):
+        # Each piece that a copy takes ends a wait: waits cannot be counted.
+        began = _clock.monotonic()
+        while (seconds := _clock.monotonic() - began) < replica_times.HUNG_SECONDS:
             self._check()
             waited = [each for each in self._going if not is_done(each)]
             if len(self._going) - len(waited) >= self._root.quorum:
                 return
             for each in waited:
-                if step >= slow_steps:
+                if seconds >= replica_times.SLOW_SECONDS:
                     each.replica.health.check()
                 if each.replica.trouble:
                     each.drop(each.replica.trouble)
