@@ -192,12 +192,12 @@ class Node:
         """Return the states of all components within a second, whatever hangs: what does not answer is named with
         its place, and since when.
         """
-        components = {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
+        components = {}
         if self._database_watch is not None:
             components["catalog database"] = self._database_watch.trouble or "ok"
         if self._member.trouble:
             components["membership"] = self._member.trouble
-        return components | known_states(
+        known = known_states(
             self._states,
             {
                 "disk": lambda: {"disk": state_of(lambda: check_room(self._folder))},
@@ -209,6 +209,8 @@ class Node:
             | dict(further or {}),
             {"disk": str(self._folder), "catalog": self._catalog_place, "tables folder": self._roots.default.uri},
         )
+        # What others need stands before them: a full disk is named first.
+        return components | known | {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
 
     def _check_tables_folder(self) -> None:
         """The node's own disk is asked for more than an answer."""
