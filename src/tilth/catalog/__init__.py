@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         WrongEngineError,
     )
     from tilth.catalog.kv import KeyValue, Unknown
+    from tilth.catalog.kv.delegating import DelegatingKV
     from tilth.catalog.kv.dump import (
         BadDumpError,
         ByteSink,
@@ -157,6 +158,7 @@ __all__ = [
     "DatabaseExistsError",
     "DatabaseNotEmptyError",
     "DatabaseNotFoundError",
+    "DelegatingKV",
     "DeltasGoneError",
     "DroppedTable",
     "DumpHeader",

@@ -80,7 +80,7 @@ class Catalog:
         self.server = server
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
-        #: Whether the clock of this machine can be believed.
+        #: Check that this machine's clock agrees with the database's, or with the time that has passed.
         self.clock_check = ClockCheck(clock, server=lambda: self.server)
         shown = ShownParts(history=lambda: kv.incarnation)
         committer = Committer(
@@ -119,7 +119,7 @@ class Catalog:
 
     @property
     def incarnation(self) -> Incarnation:
-        """The history that the store follows; another one after a failover that may have lost its end."""
+        """The incarnation of the store; it changes with a failover that may have lost the last commits."""
         return self._kv.incarnation
 
     def serve_as(self, record: ServerRecord) -> None:
@@ -128,11 +128,11 @@ class Catalog:
         self.transactions.serve_as(record.id)
 
     def follow_storages(self, changed: Callable[[], None]) -> None:
-        """Call this when a commit shows that this process has not heard yet of a change of a storage."""
+        """Call `changed` when a commit finds that this process knows an outdated definition of a storage."""
         self._committer.when_storage_changed = changed
 
     def is_unused(self) -> bool:
-        """Return whether no server and no tool has ever worked with it."""
+        """Return whether the catalog has never had a server, a table or a transaction."""
         return not (self.servers.all() or self.tables.all() or self.tables.dropped() or self.transactions.newest_time())
 
     def stats(self) -> CatalogStats:
@@ -154,8 +154,8 @@ class Catalog:
         return found.settings.get(STORAGE_SETTING, DEFAULT_STORAGE) if isinstance(found, TableDef) else None
 
     def stored_files(self, table: str) -> Iterator[tuple[Part | Delta, bool]]:
-        """Yield what has a file in the table's store, and whether the file may be removed at any time, as
-        `KnownFiles.leaving`: of one moment, and without all of them in memory.
+        """Yield each part and delta that has a file in the table's store, and whether that file may be removed at any
+        time (`KnownFiles.leaving`). They are read from one snapshot, without all of them in memory at once.
         """
         with self._kv.view() as view:
             for entry in read_all(view, codec.ENTRIES, Space.ENTRY, table):

@@ -39,7 +39,7 @@ class CatalogAwayError(UnavailableError):
 
 
 class FormerPrimaryError(UnavailableError):
-    """the catalog's database is not the one that took over: whatever is written there is lost"""
+    """the catalog's database is a former primary: whatever is written there is lost"""
 
     code = "FORMER_PRIMARY"
 

@@ -115,7 +115,7 @@ class Journal:
             self._clock.wait(self._is_stopping, pause)
 
     def _write(self) -> None:
-        changes = None if self._generation is None else self._kv.take()
+        changes = None if self._generation is None else self._kv.drain()
         if changes is None or self._is_long():
             self._begin()
         elif changes:

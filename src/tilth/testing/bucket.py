@@ -64,7 +64,7 @@ class _State:
     kept: set[str] = field(default_factory=set)
     #: Whether it speaks as GCS does, to anybody.
     is_gcs: bool = False
-    #: When the bucket was made, which is what it says of each of its objects.
+    #: Creation time of the bucket, which it also returns for each of its objects.
     made: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
 
 

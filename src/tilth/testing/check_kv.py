@@ -260,7 +260,7 @@ def _check_pinned(kv: KeyValue) -> None:
 
 
 def _check_pins_end(kv: KeyValue) -> None:
-    """No commit that pins a key lands after that key has gone, however many were under way."""
+    """No commit that pins a key is applied after the key was deleted, with several of them at the same time."""
     for number in range(_ROUNDS):
         _put(kv, b"i", b"")
         found = kv.get(b"i")
@@ -294,7 +294,7 @@ def _check_pins_end(kv: KeyValue) -> None:
 
 def _check_time(kv: KeyValue) -> None:
     assert isinstance(kv.commit([TimeReached(1)], {b"a": b"1"}, []), Landed)
-    # A store without a clock of its own takes any time; another one raises ClockSkewError.
+    # A store without a clock of its own accepts any time; one with a clock raises ClockSkewError.
     with suppress(UnavailableError):
         assert isinstance(kv.commit([TimeReached(1 << 50)], {b"a": b"1"}, []), Landed)
 

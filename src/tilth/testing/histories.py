@@ -2,60 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from tilth.base.errors import UnavailableError
-from tilth.catalog import MemoryKV
-from tilth.catalog.kv import Incarnation, KVOutcome, Precondition, ReadView, Versioned, ViewUse
+from tilth.catalog import DelegatingKV, MemoryKV
+from tilth.catalog.kv import Versioned
 
 
-class LaggingStandbyKV:
-    """A store in memory with a standby, whose state is the one of the last `replicate`."""
+class LaggingStandbyKV(DelegatingKV):
+    """A store in memory with a standby, which has the state of the last `replicate`."""
 
     def __init__(self) -> None:
-        self._inner = MemoryKV()
+        super().__init__(MemoryKV())
         self._standby: list[tuple[bytes, Versioned]] = []
-        #: How often `confirm` was called, and whether it fails.
+        #: Number of calls of `confirm`.
         self.confirmed = 0
+        #: `True` makes `confirm` fail.
         self.is_unconfirmed = False
 
-    @property
-    def incarnation(self) -> Incarnation:
-        return self._inner.incarnation
-
     def replicate(self) -> None:
-        """Let the standby have all that is there now."""
+        """Copy the present state to the standby."""
         self._standby = list(self._inner.scan(b"", None))
 
     def fail_over(self, *, opened_ms: int = 0) -> None:
-        """Go on with the state of the standby, in the next history."""
-        now = self._inner.incarnation
-        self._inner = MemoryKV()
-        self._inner.incarnation = replace(now, number=now.number + 1, token=str(now.number), opened_ms=opened_ms)
-        self._inner.restore(self._standby, sequence=self._inner.incarnation.version_floor)
-
-    def get(self, key: bytes) -> Versioned | None:
-        return self._inner.get(key)
-
-    def scan(
-        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Versioned]]:
-        return self._inner.scan(start, end, limit=limit, reverse=reverse)
-
-    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
-        return self._inner.view(keys, use)
-
-    def commit(
-        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
-    ) -> KVOutcome:
-        return self._inner.commit(preconditions, puts, deletes)
+        """Continue with the state of the standby, in the next incarnation."""
+        now, promoted = self.incarnation, MemoryKV()
+        promoted.incarnation = replace(now, number=now.number + 1, token=str(now.number), opened_ms=opened_ms)
+        promoted.restore(self._standby, sequence=promoted.incarnation.version_floor)
+        self._inner = promoted
 
     def confirm(self) -> None:
         self.confirmed += 1
         if self.is_unconfirmed:
             raise UnavailableError("no standby has it yet")
-
-    def close(self) -> None:
-        self._inner.close()

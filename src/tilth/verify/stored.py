@@ -355,7 +355,7 @@ def _judged(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[Fi
         return replace(row, state=FileState.RUNNING, detail=f"transaction {txn} has landed a moment ago"), False
     row = replace(row, state=FileState.ORPHAN)
     since_ms = trace.note.since_ms if isinstance(trace.note, Tombstone) else row.modified_ms
-    if trace.has_landed:
+    if trace.is_committed:
         is_noted = trace.note is not None and name not in trace.note.keep
         then = "it goes by itself" if is_noted else "it is no longer named"
         return replace(row, since_ms=since_ms, detail=f"transaction {txn} has landed without it; {then}"), False

@@ -28,7 +28,7 @@ def world() -> World:
 
 
 def first(kafka: str, *offsets: int) -> SetOffsets:
-    """First offsets of the partitions of `x`."""
+    """Store the first offsets of the partitions of `x`."""
     found = {TopicPartition("x", number): StoredOffset(offset) for number, offset in enumerate(offsets)}
     return SetOffsets(kafka_table=kafka, offsets=found, before={})
 
@@ -93,7 +93,7 @@ def test_offsets_can_be_set_and_cleared(world: World) -> None:
     world.commit(SetOffsets(kafka_table=kafka, offsets={}, forgotten=(P0, P1), before=seen))
     assert world.catalog.offsets.of(kafka) == {}
     assert world.catalog.offsets.of(other) == {P0: 1}
-    # What is not stored is not where a round can start.
+    # A round cannot start at an offset that is not stored.
     with pytest.raises(OffsetsMovedError):
         world.commit(advance(kafka, 0, 100, 101))
     assert world.catalog.offsets.of(kafka) == {}
@@ -103,7 +103,7 @@ def test_offsets_can_be_set_and_cleared(world: World) -> None:
     "seen", [{}, {P0: StoredOffset(5, "", 3)}, {P0: StoredOffset(5, "id", 4)}, {P0: StoredOffset(4, "id", 3)}]
 )
 def test_offsets_move_from_where_they_were_seen_only(world: World, seen: dict[TopicPartition, StoredOffset]) -> None:
-    """Offset, topic and leader epoch: each of them says what the number means."""
+    """Topic and leader epoch are compared with the offset: without them its number has no meaning."""
     kafka = world.kafka()
     now = {P0: StoredOffset(5, "id", 3)}
     world.commit(SetOffsets(kafka_table=kafka, offsets=now, before={}))
@@ -112,7 +112,7 @@ def test_offsets_move_from_where_they_were_seen_only(world: World, seen: dict[To
     with pytest.raises(OffsetsMovedError):
         world.commit(SetOffsets(kafka_table=kafka, offsets={}, forgotten=(P0,), before=seen))
     with pytest.raises(OffsetsMovedError):
-        # A position that was there has to be there still, whether it is moved or not.
+        # A stored offset that was read must still be stored, even where it is not changed.
         world.commit(SetOffsets(kafka_table=kafka, offsets={}, before={P1: StoredOffset(0)}))
     for stored in seen.values():
         moved = OffsetRange(

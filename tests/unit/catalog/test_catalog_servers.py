@@ -90,7 +90,7 @@ def test_each_process_that_joins_gets_the_next_number_and_so_many_may_live(world
     with pytest.raises(TooManyServersError):
         join(world.catalog, "one more")
     world.catalog.servers.end(records[17])
-    # Not that of the one that has ended: it may not know yet, and draw ids.
+    # The number of the ended process is not assigned again yet: without knowing its end, it may draw ids.
     assert join(world.catalog, "one more").number == SERVERS_MAX
 
 
@@ -114,7 +114,7 @@ def test_an_epoch_is_never_given_twice_also_where_the_record_was_forgotten(world
     assert catalog.servers.forget(world.clock.now_ms()) == 1
     again, other = join(catalog, "a", "again"), join(catalog, "b")
     assert again.id != old.id
-    # What the one of long ago held is free.
+    # A lease that an ended process held long ago is free.
     assert catalog.leases.take("table/t", other.id).epoch == lease.epoch + 1
 
 

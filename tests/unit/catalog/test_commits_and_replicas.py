@@ -1,4 +1,4 @@
-"""Commits of files beside ALTER STORAGE: what was written to replicas that are none any more does not count."""
+"""Commits of files beside ALTER STORAGE: copies in replicas that were replaced do not count."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.catalog_world import World
+from tests.catalog_world import Racing, World
 from tilth.catalog import (
     AddDelta,
     InsertPart,
     Joining,
-    MemoryKV,
     ReplaceDeltas,
     ReplaceParts,
     RewritePart,
@@ -23,7 +22,6 @@ from tilth.catalog import (
     Update,
 )
 from tilth.catalog.errors import InvariantError, ReplicaNeededError
-from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.catalog.records.keys import Space, pack
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import DeltaKind
@@ -31,31 +29,15 @@ from tilth.model.part import DataFile, FileCopies
 from tilth.model.storage import Storage
 
 
-class Interposed(MemoryKV):
-    """A store in which others are faster: before the next commit is applied they do their work."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first: list[Callable[[], object]] = []
-
-    def commit(
-        self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
-    ) -> KVOutcome:
-        first, self.first = self.first, []
-        for act in first:
-            act()
-        return super().commit(preconditions, puts, deletes)
-
-
 class Replicas(World):
-    """A table in a storage with replicas, whose files are names in sets, by the ids of replicas."""
+    """A table in a storage with replicas; each replica is a set of file names, by its id."""
 
     def __init__(self, count: int, quorum: int) -> None:
-        self.interposed = Interposed()
-        super().__init__(self.interposed)
+        self.racing = Racing()
+        super().__init__(self.racing)
         self.quorum = quorum
         ids = tuple(f"r{number}" for number in range(count))
-        #: What lies where, in replicas of now and in those that were given up.
+        #: Names of the files in each replica, present or replaced.
         self.disks: dict[str, set[str]] = {each: set() for each in ids}
         assert self.catalog.storages.create(Storage(name="r", root="replicas://r", replica_ids=ids))
         self.u = self.table("u", settings={"storage_policy": "r"})
@@ -76,7 +58,7 @@ class Replicas(World):
         return InsertPart(table=self.u, written=replace(written, file=self.stored(written.file, ids, quorum=quorum)))
 
     def altered(self, before: Storage, ids: Sequence[str], others: Mapping[str, Sequence[int]] | None = None) -> bool:
-        """Another definition, with the notes that new replicas lack everything."""
+        """Change the definition, and write the notes that new replicas lack all files."""
         new = [number for number, each in enumerate(ids) if each not in before.replica_ids]
         notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
         for each in ids:
@@ -89,7 +71,7 @@ class Replicas(World):
         return {(note.replica, "" if note.file is None else note.file.name) for note in notes}
 
     def check(self) -> None:
-        """Every file of the table is in a replica of now; a replica that has it not has a note that says so."""
+        """Check that every file of the table is in a present replica, and that each replica without it has a note."""
         notes, ids = self.notes(), self.now.replica_ids
         for name in self.catalog.files_of(self.u).live:
             assert any(name in self.disks[each] for each in ids), f"{name} is lost"
@@ -139,18 +121,18 @@ def test_a_storage_that_changes_while_a_commit_is_on_its_way() -> None:
     world = Replicas(2, 2)
     update = world.part(world.now.replica_ids)
     with world.catalog.transactions.work("w") as work:
-        world.interposed.first = [lambda: world.altered(world.now, ("r0", "r9"))]
+        world.racing.before = lambda: world.altered(world.now, ("r0", "r9"))
         with pytest.raises(StorageChangedError):
             work.commit([update])
     world.check()
 
 
 def test_a_commit_that_comes_while_a_storage_changes() -> None:
-    """With a quorum of one its file is in the replica that is given up, and nowhere else."""
+    """With a quorum of one its file is only in the replica that is replaced."""
     world = Replicas(2, 1)
     update = world.part(("r1",))
     with world.catalog.transactions.work("w") as work:
-        world.interposed.first = [lambda: work.commit([update])]
+        world.racing.before = lambda: work.commit([update])
         with pytest.raises(ReplicaNeededError):
             world.altered(world.now, ("r0", "r9"), {world.u: (0,)})
     world.check()
@@ -160,7 +142,7 @@ def test_a_replica_found_to_lack_a_file_while_a_storage_changes() -> None:
     world = Replicas(2, 2)
     [part] = world.commit(world.part(world.now.replica_ids))
     note = CopyNote(table=world.u, replica=0, file=part.file, since_ms=1, reason="a checksum")
-    world.interposed.first = [lambda: world.catalog.copies.note([note])]
+    world.racing.before = lambda: world.catalog.copies.note([note])
     with pytest.raises(ReplicaNeededError):
         world.altered(world.now, ("r0", "r9"), {world.u: (0,)})
 
@@ -178,7 +160,7 @@ def test_a_note_stays_where_its_copy_was_made_in_a_replica_of_before() -> None:
 
 
 def every_kind(world: Replicas, stored: Callable[[DataFile], DataFile]) -> Iterator[Update]:
-    """An update of each kind that names files; what it needs is committed before."""
+    """Return an update of each kind that names files, after committing what it requires."""
     part = world.written()
     yield InsertPart(table=world.u, written=replace(part, file=stored(part.file)))
     [first, second] = [world.commit(world.part(world.now.replica_ids))[0] for _ in range(2)]
@@ -224,7 +206,7 @@ def test_every_kind_of_work_that_names_files_is_refused(copies: str) -> None:
 
 
 def test_a_commit_asks_for_the_storage_with_the_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store behind a network answers them together; tables without replicas ask for none."""
+    """A store behind a network answers all keys in one query; tables without replicas have no storage key."""
     world = Replicas(2, 2)
     asked: list[list[bytes]] = []
     view = world.kv.view
@@ -246,10 +228,10 @@ def test_a_commit_asks_for_the_storage_with_the_other_keys(monkeypatch: pytest.M
 
 @dataclass(slots=True)
 class Writer:
-    """Steps: the replicas of now, the file, the commit; after a refusal all of them once more at the end."""
+    """A writer. Its steps: read the replicas, write the file, commit; after a refusal all of them again at the end."""
 
     world: Replicas
-    #: A replica, by its number, that gets no copy.
+    #: Index of a replica that gets no copy.
     away: int | None
     ids: tuple[str, ...] = ()
     update: InsertPart | None = None
@@ -284,10 +266,10 @@ class Writer:
 
 @dataclass(slots=True)
 class Alter:
-    """Steps: the look whether another replica has all files, the change."""
+    """An ALTER STORAGE. Its steps: find a replica with all files, change the definition."""
 
     world: Replicas
-    #: The replica that is replaced, by its number; None: one is added.
+    #: Index of the replica that is replaced; None: one is added.
     number: int | None
     new: str
     before: Storage | None = None
@@ -316,7 +298,7 @@ class Alter:
 
 
 def orders(lengths: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """All orders of the steps of several actors, each by the actor's number."""
+    """Return all orders of the steps of several actors, as lists of the actors' numbers."""
     if not any(lengths):
         yield ()
     for actor, length in enumerate(lengths):
@@ -354,15 +336,15 @@ def test_no_order_of_writers_and_alters_loses_a_file(
             left = list(order)
             while left:
                 act = steps[left.pop(0)].pop(0)
-                # The next step of another actor happens between the look of this one and its commit.
+                # The next step of another actor happens between this actor's read and its commit.
                 if is_inside and left and act in (writer.commit, actors[1].change, actors[2].change):
                     other = left[0]
                     if steps[other] and steps[other][0].__self__ is not act.__self__:
                         left.pop(0)
-                        world.interposed.first = [steps[other].pop(0)]
+                        world.racing.before = steps[other].pop(0)
                 act()
-                for late in world.interposed.first:
-                    world.interposed.first = []
+                late, world.racing.before = world.racing.before, None
+                if late is not None:
                     late()
                 if is_restarted:
                     world.catalog = world.reopened()
@@ -376,12 +358,12 @@ def test_a_note_that_comes_while_an_equal_one_is_settled_stays() -> None:
     copies, ids = world.catalog.copies, world.now.replica_ids
     old = CopyNote(table=world.u, replica=1, file=None, since_ms=1, reason="its disk was swapped")
     copies.note([old])
-    # Found again, by a server to whom the table has gone meanwhile, in the same millisecond.
+    # The note is written again in the same millisecond, by the server that hosts the table now.
     copies.note([old])
     copies.settle([old], storage="r", replica_ids=ids)
     [newer] = copies.of(world.u)
     assert newer.since_ms > old.since_ms
-    # What failed then says nothing of it.
+    # The failure of the older note does not change the newer one.
     copies.fail([(old, "no answer")])
     assert copies.of(world.u) == [newer]
     copies.fail([(newer, "no answer")])

@@ -1,4 +1,4 @@
-"""Words of the watch on the database about what holds up its clean-up; sessions that are not the database's own."""
+"""The watch on the catalog's database: its words on transactions that hold up the vacuum; sessions through a pooler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_what_a_large_catalog_leaves_behind_in_a_minute_is_no_trouble() -> None:
 
 @pytest.mark.parametrize(("pid", "seqscan"), [(8, "off"), (7, "on")])
 def test_a_session_that_is_not_the_one_that_was_opened_is_a_pooler_s(pid: int, seqscan: str) -> None:
-    """Another backend than the connection was told of, or one that has not our options."""
+    """Behind a pooler, the backend is another one than at the connect, or has not the options that were sent."""
     connection = cast("Connection[TupleRow]", SimpleNamespace(info=SimpleNamespace(backend_pid=7)))
     connector = Connector(ADDRESS, {})
     connector.check_session(connection, backend_pid=7, seqscan="off")

@@ -123,7 +123,7 @@ def test_a_catalog_comes_back() -> None:
 
 
 def test_no_view_is_open_while_the_backup_goes_to_its_place() -> None:
-    """A bucket may be slow, and whoever cancels waits for nothing."""
+    """Writes to a slow bucket happen after the view is closed."""
     open_views = 0
 
     class Viewed(MemoryKV):

@@ -1,4 +1,4 @@
-"""Incarnations of a database: which history a process follows, opens, or refuses, whatever it has seen before."""
+"""Incarnations of a database: a process follows the history that it finds, opens the next one in it, or refuses it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND = Incarnation(number=2, token="b", system=7, timeline=2)
 
 
 def found(stored: Incarnation | None, *, timeline: int | None = None, version: int = 100) -> FoundHistory:
-    """What a connection reads; `timeline`: of the system that answers, where it is not the one that was stored."""
+    """Return the facts that a connection reads; `timeline` is that of the system where it is not the stored one."""
     kept = stored or FIRST
     return FoundHistory(stored=stored, system=kept.system, timeline=timeline or kept.timeline, version=version)
 
@@ -36,13 +36,13 @@ def found(stored: Incarnation | None, *, timeline: int | None = None, version: i
         (KnownHistory(incarnation=FIRST, version=100), found(FIRST), HistoryVerdict.FOLLOW),
         # A standby was promoted, and nobody has opened its history yet.
         (KnownHistory(incarnation=FIRST, version=100), found(FIRST, timeline=2), HistoryVerdict.OPEN),
-        # Another process has.
+        # Another process has opened it.
         (KnownHistory(incarnation=FIRST, version=100), found(SECOND, version=50), HistoryVerdict.FOLLOW),
         # The former primary is back.
         (KnownHistory(incarnation=SECOND), found(FIRST, version=200), HistoryVerdict.REFUSE),
         # Two histories that diverged have the same number.
         (KnownHistory(incarnation=SECOND), found(replace(SECOND, token="c")), HistoryVerdict.OPEN),
-        # The database was set back: what this process has seen land is not there.
+        # The database was restored to an earlier state, without commits of this process.
         (KnownHistory(incarnation=FIRST, version=101), found(FIRST), HistoryVerdict.OPEN),
     ],
 )
@@ -73,13 +73,13 @@ def test_a_process_never_goes_back_and_forgets_the_versions_of_the_history_befor
     assert known.known == KnownHistory(incarnation=FIRST, version=100)
     assert known.follow(SECOND) == FIRST
     assert known.known == KnownHistory(incarnation=SECOND)
-    # A connection that was introduced before, slow with its answer.
+    # The late answer to a connection that was introduced before.
     assert known.follow(FIRST) is None
     assert known.now == SECOND
 
 
 def test_a_commit_of_the_history_before_has_not_landed() -> None:
-    """It went to the former primary, whose tail nobody will see."""
+    """The commit went to the former primary, and is lost with the end of its log."""
     known = Incarnations()
     known.follow(FIRST)
     known.follow(SECOND)

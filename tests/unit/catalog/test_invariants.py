@@ -1,6 +1,4 @@
-"""Invariants of commits: each sees the defect that it is there for. They guard the other tests: whatever commits in the
-worlds is checked by them.
-"""
+"""Invariants of commits: each detects its defect. All commits in the worlds of other tests are checked by them."""
 
 from __future__ import annotations
 
@@ -74,7 +72,7 @@ def with_first(change: TableChange, **given: object) -> None:
 
 
 def add_again(change: TableChange, **of_name: int) -> None:
-    """Add the first part once more, under a name that differs so."""
+    """Add the first part once more, under another name."""
     first = change.added[0]
     change.added.append(msgspec.structs.replace(first, name=msgspec.structs.replace(first.name, **of_name)))
 

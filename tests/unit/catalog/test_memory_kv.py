@@ -22,11 +22,11 @@ def test_a_followed_store_passes_the_suite_and_its_changes_are_all_of_it() -> No
 
     check_kv(make)
     for kv, known in stores:
-        for key, value in (kv.take() or {}).items():
+        for key, value in (kv.drain() or {}).items():
             if value is not None:
                 known[key] = value
         assert known == {key: found.value for key, found in kv.scan(b"\x01", None) if key != b"b"}
-        assert not kv.take()
+        assert not kv.drain()
 
 
 def test_a_faulty_store_without_faults_passes_the_suite() -> None:

@@ -1,4 +1,4 @@
-"""Permits of listings: a bounded number at a time, one for each thread, given back by whoever ends."""
+"""Permits of listings: a bounded number at a time, one for each thread, released on any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""News on their way to other servers: none is lost while they cannot be sent, and what comes together goes together."""
+"""News to other servers: none is lost while they cannot be sent, and pending ones are sent in one notification."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilth.catalog.kv.postgres_news import NewsSender
 
 
 class Channel:
-    """Notes what was sent; fails a few times first."""
+    """A sender that fails a few times, and then records the news."""
 
     def __init__(self, failures: int = 0) -> None:
         self.failures = failures

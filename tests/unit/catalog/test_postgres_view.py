@@ -1,4 +1,4 @@
-"""Views of a catalog in a database: how long each kind may last, whatever its reader does meanwhile."""
+"""Views of a catalog in a database: the time limit of each kind, for readers that go on and for idle ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_view_lasts_as_long_as_its_use_allows(use: ViewUse, seconds: int) -> N
         view.get(b"k")
     with pytest.raises(ViewTooLongError):
         next(scan)
-    # The database ends one whose reader stands still.
+    # The database ends the transaction of a reader that stands still.
     assert source.idle_seconds == [seconds]
 
 

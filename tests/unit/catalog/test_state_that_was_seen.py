@@ -1,4 +1,4 @@
-"""Small commits beside one another: what was computed from a record lands only while the record is as it was read.
+"""Concurrent small commits: a change that was computed from a record is applied only while that record is unchanged.
 
 `Racing` lets somebody else commit between the view and the write.
 """
@@ -27,7 +27,7 @@ def test_what_is_kept_of_a_dropped_kafka_table_takes_no_subscription_that_anothe
     first = SetOffsets(kafka_table=former, offsets={P0: StoredOffset(5, "id", 3)}, before={})
     world.commit(Subscribe(subscription=subscription, before=None), first)
     world.catalog.tables.drop(former)
-    # No row came of it: it goes with the table.
+    # Without rows, the subscription is released with the table.
     [free] = world.catalog.offsets.subscriptions()
     assert (free.released is not None, free.targets) == (True, ())
     late = world.reopened()
@@ -37,7 +37,7 @@ def test_what_is_kept_of_a_dropped_kafka_table_takes_no_subscription_that_anothe
         with late.transactions.work("heir") as work:
             work.commit([Subscribe(subscription=new, before=free)])
 
-    # The first commit marks the table as going, the second one keeps its ledger.
+    # The first commit marks the table as removed, the second one keeps its ledger.
     def then() -> None:
         kv.before = taken_over
 
@@ -75,7 +75,7 @@ def test_a_copy_that_failed_brings_back_no_note_whose_copy_is_there() -> None:
     kv.before = lambda: late.copies.settle([note], storage="s", replica_ids=())
     world.catalog.copies.fail([(note, "the replica is full")])
     assert world.catalog.copies.of(world.t) == []
-    # One that came anew meanwhile has its own failures.
+    # A note that was written anew meanwhile keeps its own count of failures.
     world.catalog.copies.note([msgspec.structs.replace(note, since_ms=2)])
     world.catalog.copies.fail([(note, "the replica is full")])
     assert [each.failures for each in world.catalog.copies.of(world.t)] == [0]

@@ -1,4 +1,4 @@
-"""Tables that are made in a storage while another server changes or drops it: nobody sees the other's half."""
+"""Tables that are created in a storage while another server changes or drops it: neither works on a half change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SETTINGS = {"storage_policy": "r"}
 
 
 class Racers:
-    """Two servers over one catalog; what is in `kv.before` happens just before the next commit of either."""
+    """Two servers over one catalog; `kv.before` is called just before the next commit of either."""
 
     def __init__(self) -> None:
         self.kv = Racing()

@@ -265,7 +265,7 @@ def test_aborting(world: World) -> None:
     assert transactions.resolve(txn.id) is None
     with pytest.raises(TxnNotFoundError):
         transactions.abort(txn.id, "gone")
-    # Whoever has begun it knows that nothing of it can have landed.
+    # The work that has begun it knows that it is not committed.
     with pytest.raises(TxnAbortedError):
         txn.commit([])
 
@@ -329,8 +329,8 @@ def test_an_outcome_that_stays_unknown_is_told_as_such(faulty: FaultyKV) -> None
 
 
 def test_after_a_lost_answer_an_outage_is_no_refusal(faulty: FaultyKV) -> None:
-    """The first request may still be on its way: whoever took this for a refusal would remove files of a commit that
-    lands.
+    """The first request may still be on its way: after a refusal, the files of a commit that is applied later would be
+    removed.
     """
     world = World(faulty)
     transactions = world.catalog.transactions
@@ -343,7 +343,7 @@ def test_after_a_lost_answer_an_outage_is_no_refusal(faulty: FaultyKV) -> None:
 def test_after_a_lost_answer_a_refusal_of_this_server_is_none_of_the_commit(
     faulty: FaultyKV, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The clock is found to be wrong while the first request may still be on its way."""
+    """The clock is found wrong while the first request may still be on its way."""
     world = World(faulty)
     transactions = world.catalog.transactions
     txn = transactions.begin("insert")

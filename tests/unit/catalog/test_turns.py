@@ -158,7 +158,7 @@ def test_who_tried_less_often_takes_no_turn(world: World) -> None:
 
 
 def test_who_takes_the_turn_waits_for_the_commits_under_way() -> None:
-    """Else the first of them would change what the holder has just read."""
+    """Otherwise the first of them would change records that the holder has just read."""
     kv = Racing()
     world = World(kv)
     taking: list[Beside] = []
@@ -227,7 +227,7 @@ def test_the_turn_of_a_server_that_is_gone_holds_up_nobody() -> None:
     servers.second.catalog.servers.end(servers.first.catalog.servers.live()[0])
     began = servers.second.clock.monotonic()
     insert_into(servers.second, servers.first.t)
-    # Waiting would have moved it on.
+    # A wait would have advanced the clock.
     assert servers.second.clock.monotonic() == began
     assert work.id in servers.first.catalog.transactions.live()
 

@@ -127,13 +127,13 @@ def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_
         work.tasks_ended()
         work.tasks_began()
         work.commit(updates)
-    # It knows what it found, and finds what comes behind it.
+    # The cleaner sweeps it, because only its record of found files lets it find later ones.
     assert (world.disk.swept, world.catalog.transactions.swept()) == ([], set())
     assert noted(world) == [work.id]
 
 
 def test_a_later_attempt_says_that_an_earlier_one_may_have_left_files(world: WorkWorld) -> None:
-    """As in a round on a cluster, whose first executor was lost."""
+    """As in a round on a cluster that has lost its first executor."""
     with world.work() as work:
         written = world.written()
         written = replace(written, file=replace(written.file, name=f"{work.id}-0.1-0.parquet"))
@@ -386,7 +386,7 @@ def test_settling_finds_out_what_became_of_it(world: WorkWorld, fault: Fault) ->
 
 
 def clean_up(world: WorkWorld, work: Work) -> None:
-    """Another server takes the work for lost, and forgets it."""
+    """Another server takes the work for lost, and removes its record."""
     world.catalog.transactions.abort(work.id, "its server is gone")
     world.catalog.transactions.forget(work.id)
 
@@ -407,7 +407,7 @@ def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: W
     with pytest.raises(TxnAbortedError):
         commit_in(work, updates)
     assert world.disk.swept == ([] if may_retry else [(work.id, frozenset())])
-    # Tasks may write on: whoever has forgotten it need not know.
+    # Tasks may go on writing, and the server that removed the record has left no tombstone.
     assert [each.txn for each in world.catalog.transactions.tombstones.all()] == [work.txn]
 
 

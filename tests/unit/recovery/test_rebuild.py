@@ -405,7 +405,7 @@ def test_changes_that_are_too_many_to_hold_begin_anew(tmp_path: Path) -> None:
     world.kv._held_max = 1000
     world.journal.write()
     world.fill()
-    assert world.kv.take() is None
+    assert world.kv.drain() is None
     world.journal.write()
     assert len(world.rebuild().tables) == 3
 

@@ -1,8 +1,9 @@
-"""Checks whether the clock of this machine can be believed, before anything is committed or removed by its time.
+"""Checks that the clock of this machine is right, before anything is committed or removed by its time.
 
-Covers: the last comparison with the clock of the catalog's database, jumps since then, and jumps of a server alone,
-which has no other clock. Does not cover: comparing (tilth.membership), hybrid times (records/clock.py).
-Always holds: a jump of the wall clock counts at once, by the steady clock, and not only when it is compared next.
+Covers: the last comparison with the clock of the catalog's database, jumps since then, and jumps on a single node,
+which has no other clock to compare with. Does not cover: comparing (tilth.membership), hybrid times (records/clock.py).
+Always holds: a jump of the wall clock is detected at the next check, by the monotonic clock, without waiting for the
+next comparison with the database.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from tilth.base.logs import Log
 from tilth.catalog.errors import CLOCK_HINT, ClockSkewError
 from tilth.catalog.kv import TimeReached
 
-#: A server alone takes a greater jump ahead for a fault until somebody had time to look.
+#: On a single node, a greater jump ahead is treated as a fault for `QUARANTINE_SECONDS`.
 JUMP_MS_MAX = 60_000.0
-#: Time after such a jump, or after such an absence, in which a server alone removes nothing for its age.
+#: Time after a jump or an absence during which a single node removes nothing because of its age.
 QUARANTINE_SECONDS = 3600.0
-#: A server alone that finds its newest record older than this may have a wrong clock.
+#: A single node whose newest record is older than this at its start may have a wrong clock.
 ABSENCE_MS_MAX = 86_400_000
 
 _log = Log("catalog")
@@ -41,20 +42,24 @@ class ClockCheck:
         self._clock = clock
         self._server = server
         self._reading = self._read()
-        #: Greatest difference to the database's clock; None: this server is alone and has no other clock.
+        #: Greatest difference allowed to the database's clock; None on a single node, which has no other clock.
         self._bound_ms: float | None = None
         self._error: ClockSkewError | None = None
         self._quarantine_until = 0.0
         self._quarantine_reason = ""
 
     def reached(self, ts: int) -> list[TimeReached]:
-        """Return the precondition that a time is not too far ahead of the database's clock, where there is one."""
+        """Return the precondition that a hybrid time is at most the bound ahead of the database's clock; none on a
+        single node.
+        """
         if self._bound_ms is None:
             return []
         return [TimeReached(milliseconds(ts) - round(self._bound_ms))]
 
     def compared(self, offset_ms: float, *, doubt_ms: float, bound_ms: float) -> ClockSkewError | None:
-        """Note by how many milliseconds the clock is ahead of the database's; return why it cannot be believed."""
+        """Record by how many milliseconds the clock is ahead of the database's, known within `doubt_ms`; return the
+        error where that exceeds `bound_ms`.
+        """
         error = None
         if abs(offset_ms) - doubt_ms > bound_ms:
             error = ClockSkewError(
@@ -64,13 +69,13 @@ class ClockCheck:
         return error
 
     def alone(self, newest_ms: int) -> None:
-        """Note that there is no other clock; `newest_ms`: the newest time in the catalog."""
+        """Record that there is no other clock; `newest_ms` is the newest time in the catalog."""
         away_ms = self._clock.now_ms() - newest_ms
         if newest_ms and away_ms > ABSENCE_MS_MAX:
             self._begin_quarantine(f"the newest record of the catalog is {away_ms / 3_600_000:.0f} hours old")
 
     def error(self) -> ClockSkewError | None:
-        """Return why nothing may be committed with the time of this machine; None: it may."""
+        """Return why nothing may be committed with this machine's time; None: commits are allowed."""
         if self._bound_ms is None or self._error is not None:
             return self._error
         jump_ms = self._jump_ms()
@@ -91,7 +96,7 @@ class ClockCheck:
             raise error
 
     def removal_error(self) -> ClockSkewError | None:
-        """Return why nothing may be removed because of its age; None: it may."""
+        """Return why nothing may be removed because of its age; None: removals are allowed."""
         error = self.error()
         if error is not None or self._bound_ms is not None:
             return error
@@ -115,7 +120,7 @@ class ClockCheck:
         _log.warning("clock_in_doubt", reason=reason, seconds=QUARANTINE_SECONDS)
 
     def _jump_ms(self) -> float:
-        """Return by how much the wall clock has moved more than the steady one."""
+        """Return by how many milliseconds more the wall clock has advanced than the monotonic one."""
         then, now = self._reading, self._read()
         return (now.now_ms - then.now_ms) - (now.monotonic - then.monotonic) * 1000
 

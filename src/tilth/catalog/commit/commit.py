@@ -127,11 +127,12 @@ class Committer:
         self._is_checking = checks.is_checking
         self._clock_check = checks.clock
         self._server = server
-        #: Raised by every commit that has not landed before; None: nothing is refused but for the clock.
+        #: Error of every commit that is new (a repeated one that has committed is answered); None: only the clock check
+        #: may refuse.
         self.lasting_refusal: TilthError | None = None
         self._stripes = [threading.Lock() for _ in range(_STRIPES)]
         self._storages = PinnedStorages()
-        #: Called when files were written by a definition of a storage that is not that of now.
+        #: Called when files were written by an outdated definition of their storage.
         self.when_storage_changed: Callable[[], None] = lambda: None
         self.turns = Turns(clock)
         self.shared_turns = SharedTurns(clock, kv, server=server)
@@ -179,7 +180,7 @@ class Committer:
                 with self._kv.view(keys) as view:
                     ready = self._prepare(view, txn, updates, requirements)
                 if not isinstance(ready, _Ready):
-                    # It landed before, in a try whose answer was lost.
+                    # An earlier try whose answer was lost has committed it.
                     self._kv.confirm()
                     return ready
                 if unswept is not None:
@@ -256,14 +257,14 @@ class Committer:
 
     @property
     def refusal(self) -> TilthError | None:
-        """Reason why nothing is committed; None: it is."""
+        """Error of every new commit; None: commits are allowed."""
         return self.lasting_refusal or self._clock_check.error()
 
     def _report_change(self) -> None:
         try:
             self.when_storage_changed()
         except TilthError as error:
-            # The next refusal says it again.
+            # The next refused commit calls it again.
             _log.warning("storages_not_read", reason=error)
 
     def drain(self, table: str) -> None:

@@ -1,10 +1,11 @@
-"""Transactions that a store has lost with the end of its log, found by the process that knows them.
+"""Transactions that a store has lost with the end of its log, found by the process that began them.
 
-Covers: what this process has begun and committed lately, which of it a later history of the store lacks, records of
-that. Does not cover: when the history changes (tilth.membership), small commits that are no transactions.
-Always holds: of one that had landed no file is removed for the loss: its record names them; one that was under way
-without a record in this history gets one again, aborted, so that its files are removed by name. What is remembered is
-bounded, and ends with the process.
+Covers: the transactions that this process has begun and committed lately, those of them that a later incarnation of the
+store lacks, and their records. Does not cover: when the incarnation changes (tilth.membership), small commits that are
+no transactions.
+Always holds: the files of a committed transaction that was lost stay, and its record names them; a running transaction
+whose record was lost gets a record again, aborted, so that its files are removed by name. The memory is bounded and
+ends with the process.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read,
 from tilth.catalog.rules import state
 from tilth.model.txn import LostTxn, Txn
 
-#: The greatest id of a finished transaction whose record was trimmed: that it is absent, and earlier ones, is no loss.
+#: Key of the greatest id of a finished transaction whose record was trimmed; absent records up to it are not lost.
 TRIMMED = pack(Space.TRIMMED_TXN)
-#: Transactions that are remembered; the oldest go first.
+#: Number of transactions in memory; with more, the oldest are forgotten.
 RECENT_MAX = 10_000
-#: Transactions of one commit that records what was lost.
+#: Number of lost transactions that one commit records.
 _BATCH = 100
 _REASON = "its record was lost with the end of the database's log"
 
@@ -41,15 +42,15 @@ class RecentTxn:
     """A transaction that this process has begun."""
 
     txn: Txn
-    #: 0: it has not landed, as far as this process knows.
+    #: Commit timestamp; 0: this process has received no answer that it is committed.
     commit_ts: int = 0
     tables: tuple[str, ...] = ()
-    #: Names of the files that its commit made true.
+    #: Names of the files that its commit added to the catalog.
     files: tuple[str, ...] = ()
 
 
 class RecentTxns:
-    """Memory of a process. For any thread."""
+    """The transactions that this process has begun lately. For any thread."""
 
     def __init__(self, *, count_max: int = RECENT_MAX) -> None:
         self._count_max = count_max
@@ -62,7 +63,7 @@ class RecentTxns:
             while len(self._known) > self._count_max:
                 self._known.popitem(last=False)
 
-    def landed(self, txn_id: int, commit_ts: int, tables: Iterable[str], files: Iterable[str]) -> None:
+    def committed(self, txn_id: int, commit_ts: int, tables: Iterable[str], files: Iterable[str]) -> None:
         with self._lock:
             known = self._known.get(txn_id)
             if known is not None and not known.commit_ts:
@@ -71,7 +72,7 @@ class RecentTxns:
                 )
 
     def forget(self, txn_ids: Iterable[int]) -> None:
-        """Forget those whose files are gone, or whose loss is recorded."""
+        """Forget transactions whose files are removed or whose loss is recorded."""
         with self._lock:
             for each in txn_ids:
                 self._known.pop(each, None)
@@ -88,15 +89,17 @@ class LostTxns:
         self._clock = clock
         self._kv = kv
         self._recent = recent
-        #: Transactions of this process that were answered as committed and are lost.
+        #: Number of transactions that this process has answered as committed and that are lost.
         self.count = 0
 
     def all(self) -> list[LostTxn]:
         return list(read_all(self._kv, codec.LOST_TXNS, Space.LOST_TXN))
 
     def trim(self, before_ms: int) -> int:
-        """Forget those that were found, and committed, before a time; return how many. Their files are orphans then."""
-        # A server that found one by a clock that was slow does not shorten the time for it.
+        """Remove the records of those that were both found and committed before `before_ms`; return how many. Their
+        files are orphans from then on.
+        """
+        # The later of the two times counts: the finder's clock may have been slow.
         over = [
             pack(Space.LOST_TXN, each.txn.id)
             for each in self.all()
@@ -107,19 +110,19 @@ class LostTxns:
         return len(over)
 
     def find(self, before: Incarnation, server: str) -> None:
-        """Compare what this process knows with the history that the store follows now, and record what is missing."""
-        landed, begun = list[RecentTxn](), list[RecentTxn]()
+        """Record the transactions of this process that the incarnation of now lacks; `before` is the former one."""
+        committed, running = list[RecentTxn](), list[RecentTxn]()
         known = self._recent.all()
         for start in range(0, len(known), _BATCH):
             for each in self._record(known[start : start + _BATCH], before, server):
-                (landed if each.commit_ts else begun).append(each)
-        if begun:
-            _log.warning("transactions_aborted", count=len(begun), reason=_REASON)
-        if landed:
-            self.count += len(landed)
-            tables = Counter(table for each in landed for table in each.tables)
+                (committed if each.commit_ts else running).append(each)
+        if running:
+            _log.warning("transactions_aborted", count=len(running), reason=_REASON)
+        if committed:
+            self.count += len(committed)
+            tables = Counter(table for each in committed for table in each.tables)
             now = self._kv.incarnation
-            _log.error("transactions_lost", count=len(landed), tables=dict(tables), before=before, now=now)
+            _log.error("transactions_lost", count=len(committed), tables=dict(tables), before=before, now=now)
 
     def _record(self, batch: list[RecentTxn], before: Incarnation, server: str) -> list[RecentTxn]:
         now, found_ms = self._kv.incarnation, self._clock.now_ms()
@@ -143,7 +146,7 @@ class LostTxns:
                     puts[keys[1]] = codec.OPEN_TXNS.encode(state.abort(each.txn, reason=_REASON))
                     continue
                 if opened is not None:
-                    # Whoever ends it would remove its files.
+                    # With a record of a running transaction, a sweep would remove its files.
                     deletes.append(keys[1])
                 note = LostTxn(
                     txn=each.txn,

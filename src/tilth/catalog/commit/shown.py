@@ -36,7 +36,7 @@ class ShownParts:
     """Visible parts by table and partition, in the order of their names."""
 
     def __init__(self, *, parts_max: int = SHOWN_MAX, history: Callable[[], object] = lambda: None) -> None:
-        """`history`: what identifies the history that the store follows; with another one all is forgotten."""
+        """`history` returns an identifier of the store's incarnation; when it changes, the cache is emptied."""
         self._parts_max = parts_max
         self._history = history
         self._known_history = history()

@@ -1,8 +1,8 @@
-"""The storages of the tables that a commit writes files of: loaded with it, pinned, and asked for again by name alone.
+"""The definitions of the storages that a commit's files are in: read with the commit's other keys, and pinned.
 
-Covers: which definition counts for a commit. Does not cover: what it says of files (rules/copies.py).
-Always holds: the definition by which a commit judged its files is still that of the storage when it lands. A commit
-costs no further question for it: a table stays in its storage, whose key is asked for with the others.
+Covers: which definition counts for a commit. Does not cover: checking files against it (rules/copies.py).
+Always holds: the definition that a commit checked its files against is still the storage's when it is applied. It
+costs no round trip of its own: a table never changes its storage, so its key is read with those of the commit.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tilth.catalog.rules.updates import TableUpdate, Update, files_in
 from tilth.model.copy_note import CopyNote
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING, Storage
 
-#: Tables whose storage is remembered.
+#: Number of tables whose storage key is cached.
 TABLES_MAX = 100_000
 _REASON = "it was away, or not a replica yet, when the file was written"
 
 
 class PinnedStorages:
-    """Storages as commits need them. For any thread."""
+    """A cache of storage keys by table, and the check of a commit's files. For any thread."""
 
     def __init__(self) -> None:
-        #: By table: the key of its storage; None: its storage has no replicas, and never will.
+        #: Key of each table's storage; None for a table in a storage without replicas, which can get none later.
         self._keys: dict[str, bytes | None] = {}
 
     def keys(self, updates: Sequence[Update]) -> list[bytes]:
-        """Return the keys that a commit of the updates asks for, as far as they are known."""
+        """Return the keys of the storages that the updates write files in, those of tables in the cache."""
         found = {self._keys.get(table) for table in _tables(updates)}
         return [key for key in found if key is not None]
 
     def check(self, view: ReadView, batch: Batch, before: CommitState, updates: Sequence[Update]) -> CheckedCopies:
-        """Return the updates as they are committed, and what replicas lack. Raises StorageChangedError."""
+        """Return the updates with the replicas that lack each file. Raises StorageChangedError."""
         storages: dict[str, Storage] = {}
         for table in _tables(updates):
             storage = self._pinned(view, batch, table, before.tables[table].definition.settings)
@@ -66,7 +66,7 @@ class PinnedStorages:
 
 
 def put_missing(batch: Batch, missing: Iterable[Missing], *, commit_ts: int, now_ms: int) -> None:
-    """Note what replicas lack of the files that the commit names."""
+    """Add to the batch the notes of the replicas that lack files of this commit."""
     for each in missing:
         note = CopyNote(table=each.table, replica=each.replica, file=each.file, since_ms=now_ms, reason=_REASON)
         batch.puts[copy_key(note)] = codec.COPIES.encode(note)

@@ -1,9 +1,10 @@
-"""Tombstones: transactions that have ended and whose tasks may still write, and which files of a transaction may go.
+"""Tombstones: records of transactions that have ended while their tasks may still write.
 
-Covers: the records. Does not cover: when files are removed again (tilth.maintenance).
-Always holds: a tombstone is of a transaction that can never commit any more, or names the files that its commit made
-true; of a transaction that runs, or has landed without a note, no file may go, and of one that is recorded as lost
-(lost.py) none that its commit named.
+Covers: the records, and which files of a transaction may be removed. Does not cover: when files are removed
+(tilth.maintenance).
+Always holds: a tombstone is of a transaction that can never commit any more, or names the files of its commit. No file
+of a transaction that runs, or is committed without a note, may be removed, and none of a lost transaction (lost.py)
+that its commit named.
 """
 
 from __future__ import annotations
@@ -25,15 +26,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TxnTrace:
-    """Everything that the catalog has of one transaction."""
+    """All records that the catalog has of one transaction."""
 
-    #: Running, or aborted a moment ago.
+    #: Record of a running transaction, or of an aborted one that is not swept yet.
     open: Txn | None
-    #: None: it has not landed, or did so more than a day ago.
+    #: Record of a committed transaction; it is trimmed after a day.
     finished: Txn | None
-    #: What its commit made true; None: no attempt of its tasks may have left files, or they are gone.
+    #: Note of the files that its commit names while failed attempts of its tasks may have left others; None: there are
+    #: no such attempts, or their files are removed.
     note: UnsweptTxn | Tombstone | None
-    #: It had landed, and the database has lost it.
+    #: Record of a committed transaction that a failover of the database has lost.
     lost: LostTxn | None = None
 
     @property
@@ -41,7 +43,7 @@ class TxnTrace:
         return self.open is not None and self.open.state is TxnState.RUNNING
 
     @property
-    def has_landed(self) -> bool:
+    def is_committed(self) -> bool:
         if isinstance(self.note, UnsweptTxn) or self.finished is not None:
             return True
         return self.note is not None and bool(self.note.keep)
@@ -63,7 +65,7 @@ class Tombstones:
             return read(view, pack(Space.TOMBSTONE, txn_id), codec.TOMBSTONES)
 
     def put(self, tombstones: Iterable[Tombstone], *, over: Collection[int] = ()) -> None:
-        """Write these, and remove those of the transactions in `over`."""
+        """Write `tombstones`, and remove those of the transactions in `over`."""
         puts = {pack(Space.TOMBSTONE, each.txn.id): codec.TOMBSTONES.encode(each) for each in tombstones}
         for batch in _batches(puts.items()):
             self._write(Plan(result=None, puts=dict(batch)))
@@ -71,21 +73,21 @@ class Tombstones:
             self._write(Plan(result=None, deletes=gone))
 
     def trace(self, txn_id: int) -> TxnTrace:
-        """Return what is known of a transaction."""
+        """Return all records of a transaction, read from one snapshot."""
         spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE, Space.LOST_TXN)
         running, finished, unswept, tombstone, lost = (pack(space, txn_id) for space in spaces)
         with self._kv.view([running, finished, unswept, tombstone, lost]) as view:
-            landed = read(view, finished, codec.FINISHED_TXNS)
+            committed = read(view, finished, codec.FINISHED_TXNS)
             return TxnTrace(
                 read(view, running, codec.OPEN_TXNS),
-                None if landed is None else landed.txn,
+                None if committed is None else committed.txn,
                 read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES),
                 read(view, lost, codec.LOST_TXNS),
             )
 
     def kept(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
-        """Return the names that must stay where files of the transaction are removed, `keep` among them; None: nothing
-        of it may go, for it runs, or has landed and nobody has noted which of its files are needed.
+        """Return the names of the transaction's files that must not be removed, `keep` among them; None: none of its
+        files may be removed, because it runs, or is committed and has no note of the files that its commit names.
         """
         trace = self.trace(txn_id)
         if trace.is_running or (trace.finished is not None and trace.note is None):

@@ -39,7 +39,7 @@ from tilth.model.txn import Tombstone, Txn, TxnOutput, TxnState, UnsweptTxn
 #: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
 CLOCK_FLOOR = pack(Space.CLOCK)
 
-#: Ids that are drawn for one transaction; one that is in use already is an error of somebody's clock.
+#: Number of ids that are drawn for one transaction; a used one comes from a wrong clock.
 DRAWS_MAX = 8
 
 _log = Log("catalog")
@@ -71,14 +71,14 @@ class Transactions:
         self._committer = committer
         self._clock_check = clock_check
         self._server = server
-        #: Proves that the process has not been ended; None: it is no server, or has to be read.
+        #: Precondition that this server's life has not ended; None: this is no server, or the key has to be read.
         self._life: Pinned | None = None
         self._sweep = sweep
         self._live = LiveWork()
         self.tombstones = Tombstones(clock, kv)
         self._recent = RecentTxns()
         self.lost = LostTxns(clock, kv, self._recent)
-        #: Later than every time that was drawn for what the store may have lost.
+        #: Hybrid time after all that were drawn for commits that the store may have lost.
         self._time_floor = 0
         self._hybrid.observe(self.newest_time())
 
@@ -103,25 +103,25 @@ class Transactions:
 
     @property
     def refusal(self) -> TilthError | None:
-        """Reason why this server begins and commits nothing; None: it does."""
+        """Error of every begin and every new commit on this server; None: they are allowed."""
         return self._committer.refusal
 
     def refuse(self, error: TilthError | None) -> None:
-        """Begin and commit nothing from now on, for this reason; None: no more so."""
+        """Refuse to begin and to commit with this error from now on; None: allow it again."""
         self._committer.lasting_refusal = error
 
     def serve_as(self, server: str) -> None:
-        """Begin as the process with this id from now on, and with times that follow those of the catalog: what the
-        clock of this machine said before may have been wrong.
+        """Begin transactions as the server with this id from now on, with times that follow those in the catalog: the
+        clock of this machine may have been wrong before.
         """
         key = life_key(server)
         found = self._kv.get(key)
-        # Ended already, as whoever begins something finds out.
+        # Without the key the life has ended already: the next begin raises ServerEndedError.
         self._life = None if found is None else Pinned(key, found.version)
         self.follow_clock()
 
     def follow_clock(self) -> None:
-        """Draw times that follow those in the catalog, whatever was drawn before and refused."""
+        """Draw times that follow those in the catalog; later times that were drawn before were refused."""
         self._hybrid.restart(after=max(self.newest_time(), self._time_floor))
 
     def live(self) -> set[int]:
@@ -147,7 +147,7 @@ class Transactions:
         raise used
 
     def _begin(self, actor: str, outputs: Sequence[TxnOutput], fences: Sequence[Fence]) -> Txn:
-        """Begin it under an id that nobody has had. Raises TxnIdUsedError."""
+        """Begin a transaction under a new id. Raises TxnIdUsedError where the drawn id is not new."""
         txn = Txn(
             id=self._hybrid.new_id(),
             actor=actor,
@@ -159,7 +159,7 @@ class Transactions:
         key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
         time = self._clock_check.reached(txn.id)
         life, finished = self._known_life(txn.server), pack(Space.FINISHED_TXN, txn.id)
-        # Nothing has to be read for it: the id is new, and the process lives as long as its key is the same.
+        # No read is needed: Absent proves that the id is new, and the pin that this server's life has not ended.
         if not fences and life is not None:
             outcome = self._kv.commit([Absent(key), *life, *time], {key: value}, [])
             if isinstance(outcome, Landed):
@@ -183,7 +183,7 @@ class Transactions:
         return change(self._kv, self._clock, plan)
 
     def _known_life(self, server: str) -> list[Pinned] | None:
-        """Return the precondition that the process has not been ended, if it is known without a question."""
+        """Return the precondition that the server's life has not ended; None: its key has to be read first."""
         life = self._life
         if life is not None and life.key == life_key(server):
             return [life]
@@ -208,14 +208,14 @@ class Transactions:
             outcome = self._found_out(txn_id) or outcome
         if isinstance(outcome, Committed):
             tables = tables_of(updates) | kafka_tables_of(updates)
-            self._recent.landed(txn_id, outcome.commit_ts, tables, files_of(updates))
+            self._recent.committed(txn_id, outcome.commit_ts, tables, files_of(updates))
         return outcome
 
     def find_lost(self, before: Incarnation) -> None:
-        """Record what this process has done in a former history of the store and is missing now. Raises
+        """Record the transactions of this process that are missing since the incarnation `before`. Raises
         UnavailableError, after which it is called again.
         """
-        # No time that was drawn for it comes again.
+        # No time that was drawn in the former incarnation is drawn again.
         self._time_floor = self._hybrid.now()
         self.lost.find(before, self._server())
 
@@ -292,11 +292,11 @@ class Transactions:
         self._recent.forget([txn_id])
 
     def is_cleaned(self, txn_id: int) -> bool:
-        """Return whether work of this process has aborted it, when its tasks had ended, and removed its files."""
+        """Return whether this process has aborted the transaction after its tasks had ended, and removed its files."""
         return self._live.is_cleaned(txn_id)
 
     def bury(self, txn: Txn) -> None:
-        """Keep a tombstone of a transaction that can never commit and of which no record is left."""
+        """Write a tombstone of a transaction that can never commit and has no other record."""
         now_ms = self._clock.now_ms()
         if self.tombstones.get(txn.id) is None:
             self.tombstones.put([Tombstone(txn=txn, since_ms=now_ms, due_ms=now_ms)])
@@ -379,7 +379,7 @@ class Transactions:
         self._hybrid.observe(txn_id)
 
     def newest_time(self) -> int:
-        """Return the greatest hybrid time of a transaction that the catalog knows; 0: there was none."""
+        """Return the greatest hybrid time of all transactions in the catalog; 0: there was none."""
         with self._kv.view() as view:
             newest = [read(view, CLOCK_FLOOR, codec.INTEGERS) or 0]
             newest.extend(txn.id for txn in read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=1, reverse=True))

@@ -12,7 +12,7 @@ commit that may leave files lands with a note that says so until they are gone.
      '---+----- rebase -------'
          '----left, settled---> aborted: files are swept now, or by the cleaner where a task may still write
 
-What a task may write after the end is left to the cleaner, which keeps a tombstone and sweeps again and again.
+Files that a task writes after the end are removed by the cleaner, which keeps a tombstone and sweeps repeatedly.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class LiveWork:
                 self._swept.add(txn)
 
     def cleaned(self, txn: int) -> None:
-        """Note that the transaction was aborted when all its tasks had ended, and has left no file."""
+        """Record that the transaction was aborted after all its tasks had ended, and that its files are removed."""
         with self._lock:
             if len(self._cleaned) < SWEPT_MAX:
                 self._cleaned.add(txn)
@@ -136,7 +136,7 @@ class LiveWork:
             return txn in self._cleaned
 
     def forgotten(self, txn: int) -> None:
-        """Note that the record of an aborted transaction is gone."""
+        """Record that the catalog has no record of an aborted transaction any more."""
         with self._lock:
             self._cleaned.discard(txn)
 
@@ -162,7 +162,7 @@ class Work:
         self._may_retry = self._may_write_on = may_retry
         self.txn = txn
         self._is_refused = self._is_unknown = self._is_kept = self._is_over = False
-        #: Whether a commit was sent whose outcome is not known to this work.
+        #: `True` after a commit was sent, until its outcome is known.
         self._may_have_landed = False
         live.add(self)
 
@@ -185,11 +185,11 @@ class Work:
                 self._landed(unswept)
                 return outcome
             case Conflicted(error=error):
-                # An earlier one whose answer was lost is in doubt no longer, unless the record is gone.
+                # A refusal settles an earlier commit whose answer was lost, too, unless the record is gone.
                 self._may_have_landed = was_in_doubt and isinstance(error, TxnNotFoundError)
                 self._is_unknown, self._is_refused = False, True
                 if isinstance(error, TxnNotFoundError) and not self._may_have_landed:
-                    # Aborted and cleaned up by others, or lost with the end of a database's history.
+                    # Others have aborted it and cleaned up, or a failover of the database has lost it.
                     hint = "send the statement again"
                     raise TxnAbortedError(txn=self.id, reason="its record is gone", hint=hint) from error
                 raise error
@@ -209,7 +209,7 @@ class Work:
             self._transactions.take_turn(table, self.id)
 
     def tasks_began(self) -> None:
-        """Note that tasks write, until `tasks_ended`: after an error some of them may write on."""
+        """Record that tasks write, until `tasks_ended`: after an error some of them may go on writing."""
         self._may_write_on = True
 
     def tasks_ended(self) -> None:
@@ -234,8 +234,8 @@ class Work:
             self._end()
             return False
         except TxnNotFoundError as error:
-            # Somebody else has aborted it and cleaned up. A commit whose outcome was never known may have landed
-            # so long ago that its record was trimmed.
+            # Others have aborted it and cleaned up. Or it is committed, by a commit whose outcome was never known, for
+            # so long that its record was trimmed.
             _log.info("work_settled", cause_id=str(self.id), may_have_landed=self._may_have_landed, why=error)
             if not self._may_have_landed:
                 self._bury()
@@ -258,7 +258,7 @@ class Work:
             self._live.cleaned(self.id)
 
     def _bury(self) -> None:
-        """Let the cleaner remove its files again, also those that come later: nothing else knows of them."""
+        """Let the cleaner remove its files, also those that are written later: there is no other record of them."""
         if self.txn.outputs:
             self._transactions.bury(self.txn)
 
@@ -280,7 +280,7 @@ class Work:
         if not self.txn.outputs:
             return None
         keep = tuple(sorted(set(files_of(updates))))
-        # What came before a later attempt was given up by its job, and may write on where nobody can reach it.
+        # A later attempt replaces one that its job gave up, which may go on writing on a host that cannot be reached.
         is_retried = any(name is not None and name.attempt > 0 for name in map(read_file_name, keep))
         if not (self._may_retry or self._is_refused or is_retried):
             return None
@@ -290,8 +290,8 @@ class Work:
         self._is_over = True
         self._transactions.end_turns(self.id)
         try:
-            # Live until then: the cleaner need not look for the same files. Where a task may write on, they are its
-            # alone: it keeps what it finds, so that later files are found behind those that are gone.
+            # The work is live until then, so that the cleaner does not look for the same files. Where a task may go on
+            # writing, only the cleaner sweeps: it records the files that it finds, and then looks behind them.
             if unswept is not None and not unswept.may_write_on:
                 hit("work.before_sweep")
                 if self._remove_files(keep=frozenset(unswept.keep)):

@@ -65,7 +65,7 @@ class DumpHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_dump(kv: KeyValue, header: DumpHeader, sink: ByteSink, *, between: Callable[[], None]) -> int:
     """Write the store as it is now; return the number of keys. `between` is called now and then, and may raise."""
-    # Into a file of this machine first: a place of backups may be slow, and a view that lasts makes commits slow.
+    # The view is copied to a temporary file first: the sink may be slow, and a long view makes commits slow.
     with tempfile.TemporaryFile() as copied:
         with kv.view(use=ViewUse.EXPORT) as view:
             keys = write_view(view, header, copied, is_kept=lambda _: True, between=between)

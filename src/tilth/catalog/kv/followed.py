@@ -1,56 +1,41 @@
-"""A store whose changes can be followed: what has become of which keys since somebody last asked.
+"""A store whose changes can be followed: it collects the changes of keys until its follower drains them.
 
-Covers: collecting changes as they land, in order. Does not cover: where they go (tilth.recovery), which keys are worth
-it (records/keys.py).
-Always holds: a view from `begin` and all changes that `take` gives after it are together the store as it is; where that
-is not sure (an outcome that is not known, too much to hold), `take` says so.
+Covers: collecting the changes of commits, in order. Does not cover: what the follower does with them (tilth.recovery),
+which keys are followed (records/keys.py).
+Always holds: a view from `begin` and all changes that `drain` returns after it are together the state of the store;
+after a commit with an unknown outcome, or more changes than are held, `drain` returns None.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 
-from tilth.catalog.kv.incarnation import Incarnation
-from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, Versioned, ViewUse
+from tilth.catalog.kv.delegating import DelegatingKV
+from tilth.catalog.kv.protocol import KeyValue, KVOutcome, Landed, Precondition, ReadView, Unknown, ViewUse
 
-#: Of changes that nobody has taken; with more, nothing is held, and a follower begins anew.
+#: Limit of the changes that are held until the follower drains them; beyond it they are dropped, and it begins anew.
 HELD_BYTES_MAX = 64 << 20
 
-#: Keys with their new values; None: the key is gone.
+#: New values by key; None for a key that was deleted.
 KeyChanges = Mapping[bytes, bytes | None]
 
 
-class FollowedKV:
-    """Another store, and what changes in it. One follower."""
+class FollowedKV(DelegatingKV):
+    """A store that collects the changes of another one, for one follower."""
 
     def __init__(
         self, inner: KeyValue, is_followed: Callable[[bytes], bool], *, held_max: int = HELD_BYTES_MAX
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._is_followed = is_followed
         self._held_max = held_max
-        #: Commits take turns below anyway; here so that their changes stay in their order.
+        #: Held during a commit, so that changes are collected in the order of the commits.
         self._lock = threading.Lock()
-        #: None: not all changes are known.
+        #: Changes since the last `drain`; None while they are not all known.
         self._held: dict[bytes, bytes | None] | None = None
         self._held_bytes = 0
-
-    @property
-    def incarnation(self) -> Incarnation:
-        return self._inner.incarnation
-
-    def get(self, key: bytes) -> Versioned | None:
-        return self._inner.get(key)
-
-    def scan(
-        self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
-    ) -> Iterator[tuple[bytes, Versioned]]:
-        return self._inner.scan(start, end, limit=limit, reverse=reverse)
-
-    def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
-        return self._inner.view(keys, use)
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
@@ -63,34 +48,28 @@ class FollowedKV:
                 self._held = None
             return outcome
 
-    def confirm(self) -> None:
-        self._inner.confirm()
-
-    def close(self) -> None:
-        self._inner.close()
-
     @contextmanager
     def begin(self) -> Iterator[ReadView]:
-        """Return a view; the changes since then are collected, those before are forgotten."""
+        """Return a view, and collect the changes after it; changes from before it are dropped."""
         with ExitStack() as stack:
             with self._lock:
                 view = stack.enter_context(self._inner.view(use=ViewUse.EXPORT))
                 self._held, self._held_bytes = {}, 0
             yield view
 
-    def take(self) -> KeyChanges | None:
-        """Return what has changed since the last call or `begin`; None: that is not known, begin anew."""
+    def drain(self) -> KeyChanges | None:
+        """Return the changes since the last call or `begin`; None: they are not all known, call `begin` again."""
         with self._lock:
-            taken = self._held
-            if taken:
+            drained = self._held
+            if drained:
                 self._held, self._held_bytes = {}, 0
-            return taken
+            return drained
 
     def _hold(self, puts: Mapping[bytes, bytes], deletes: Collection[bytes]) -> None:
         held = self._held
         if held is None:
             return
-        # In the order of the store: of a key in both the put counts.
+        # Deletes come first, as in the store: for a key in both, the put counts.
         for key, value in (*((key, None) for key in deletes), *puts.items()):
             if self._is_followed(key):
                 held[key] = value

@@ -33,7 +33,7 @@ class MemoryKV:
     """Each key has its history, as far back as a living view may look."""
 
     def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
-        """`now_ms`: the store's own clock, as a database has one."""
+        """`now_ms` is the store's own clock, as a database has one."""
         self.incarnation = ONLY
         self._lock = threading.Lock()
         self._now_ms = now_ms
@@ -89,9 +89,7 @@ class MemoryKV:
             return Landed(self._sequence)
 
     def restore(self, pairs: Iterable[tuple[bytes, Versioned]], *, sequence: int) -> None:
-        """Begin with these keys, their versions among them, and go on behind a sequence number. For a store that is
-        empty.
-        """
+        """Fill an empty store with these keys and their versions; later commits have versions above `sequence`."""
         with self._lock:
             assert not self._keys
             for key, found in pairs:
@@ -101,7 +99,7 @@ class MemoryKV:
             self._sequence = sequence
 
     def confirm(self) -> None:
-        """Do nothing: what is shown is there."""
+        """Do nothing: every commit that a view shows is final."""
 
     def close(self) -> None:
         """Do nothing: the memory goes with the object."""

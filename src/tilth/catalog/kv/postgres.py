@@ -78,9 +78,9 @@ from tilth.catalog.kv.protocol import (
 T = TypeVar("T")
 
 CONNECTIONS_MAX = 16
-#: A reason why there is no connection is that of all who ask within this time.
+#: Time for which the reason why there is no connection is reused by all callers.
 WHY_SECONDS = 1.0
-#: Listings at the same time: the other connections are for commits and brief reads.
+#: Number of listings at the same time; the other connections are for commits and brief reads.
 LISTINGS_MAX = 10
 #: A connection that was idle for so long is one too many; of many one is closed after the other.
 IDLE_SECONDS_MAX = 60.0
@@ -89,12 +89,13 @@ GONE_SECONDS = 3.0
 #: A commit or a read that takes longer is given up by the database.
 STATEMENT_SECONDS = 30
 LIMITS = SessionLimits(connect=5.0, statement=STATEMENT_SECONDS, wait=10.0, decide=10.0)
-#: Longest wait for a commit that shows whether earlier ones are durable.
+#: Longest wait for the commit that proves that earlier ones are durable.
 CONFIRM_SECONDS = 5.0
 _DECIDE_AGAIN_SECONDS = 0.1
 #: Times that a commit is sent again after the database chose it as the victim of a collision.
 COLLISIONS_MAX = 20
-#: Takes the reader of a span of keys, and whether a server's process is gone; raises what forbids the upgrade.
+#: Check before an upgrade, with a reader of a span of keys and a test that a server's process is gone; it raises the
+#: error that forbids the upgrade.
 UpgradeCheck = Callable[[Callable[[bytes, bytes | None], list[tuple[bytes, bytes]]], Callable[[str], bool]], None]
 _BEGIN_VIEW = (
     b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_current_snapshot(); "
@@ -127,8 +128,8 @@ class PostgresKV:
         check_upgrade: UpgradeCheck = lambda pairs, is_gone: None,
         requires_sync: bool = False,
     ) -> None:
-        """`news_of` says what other servers hear of a commit, by its keys; `check_upgrade` raises while a schema of an
-        older version must stay as it is; `requires_sync` refuses a database that waits for no standby.
+        """`news_of` returns the news of a commit for other servers, by its keys; `check_upgrade` raises while a schema
+        of an older version must stay as it is; `requires_sync` refuses a database that waits for no standby.
         """
         self._clock = clock
         self._address = address
@@ -140,7 +141,7 @@ class PostgresKV:
         self._is_closed = False
         self._news = NewsSender(clock, self._notify)
         self._listings = Listings(LISTINGS_MAX)
-        #: Guards the reason why there was no connection, and when that was found out.
+        #: Guards `_why`: the last reason why there was no connection, and the time at which it was found.
         self._why_lock = threading.Lock()
         self._why: tuple[float, TilthError | None] = (-WHY_SECONDS, None)
         #: Texts of queries with the schema's name.
@@ -224,7 +225,7 @@ class PostgresKV:
         )
         for _ in range(COLLISIONS_MAX):
             with self.translated():
-                connection = self._taken()
+                connection = self._acquired()
                 try:
                     outcome = self._commit(connection, arguments)
                 finally:
@@ -253,7 +254,7 @@ class PostgresKV:
         confirm(self._clock, connection, writer, self._text, seconds=min(CONFIRM_SECONDS, self._limits.statement))
 
     def presence(self, gone_seconds: float = GONE_SECONDS) -> PostgresPresence:
-        """Return what shows other servers that this process is there; they bear `gone_seconds` of silence."""
+        """Return the presence of this process; other servers take it for gone after `gone_seconds` of silence."""
         limits = SessionLimits.of_proof(gone_seconds)
         proving, watching = self._reserved(limits), self._reserved(limits)
         return PostgresPresence(self._clock, self._address.schema, proving=proving, watching=watching)
@@ -282,7 +283,7 @@ class PostgresKV:
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
         with self.translated(), closing(self._introduced()) as connection, connection.transaction():
-            # All of it is one statement, which lasts as long as its source.
+            # The copy is one statement, which takes as long as its source.
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(self._sql(text.LOCK_KEYS))
             if connection.execute(self._sql(text.FIND_ANY)).fetchone() is not None:
@@ -304,7 +305,7 @@ class PostgresKV:
     # --- commits ---
 
     def _notify(self, news: str) -> None:
-        """Let the others hear it, without waiting for a disk."""
+        """Send news to the other servers, without waiting for a disk."""
         with self.translated():
             connection = self._pool.getconn()
             try:
@@ -313,16 +314,18 @@ class PostgresKV:
                 self._pool.putconn(connection)
 
     def _commit(self, connection: Writer, arguments: tuple[bytes, ...]) -> KVOutcome | None:
-        """Return the outcome; None: the database ended it for another's sake, and it may be tried again."""
+        """Return the outcome; None: the database has undone the commit in favour of another one, and it may be tried
+        again.
+        """
         commit = UUID(random_id())
         try:
             given = (int4(text.FORMAT), connection.id.bytes, commit.bytes, *arguments)
-            connection.warnings.take()
+            connection.warnings.drain()
             answer = connection.statements.ask(self._text(text.COMMIT), *given)
         except _COLLISIONS:
             return None
         except errors.ReadOnlySqlTransaction:
-            # It was the primary once: the next connection looks for the one that is.
+            # The host is a former primary: the next connection looks for the present one.
             connection.close()
             raise
         except psycopg.OperationalError as error:
@@ -352,7 +355,7 @@ class PostgresKV:
         if not self._incarnations.landed(version, connection.incarnation):
             error = errors.OperationalError("another database has taken over meanwhile")
             raise self._away(error, "nothing was applied")
-        warned = connection.warnings.take()
+        warned = connection.warnings.drain()
         if not warned:
             return Landed(version)
         _log.warning("commit_not_confirmed", catalog=self._address.shown, reason=warned)
@@ -377,7 +380,7 @@ class PostgresKV:
                         row = other.execute(self._sql(text.FIND_COMMIT), (connection.id, commit)).fetchone()
                         if row is None:
                             raise self._away(error, "nothing was applied")
-                        # The end of the backend may have ended its wait for a standby, too.
+                        # Ending the backend may have ended its commit's wait for a standby, too.
                         self._confirm(other, connection.id)
                         return Landed(row[0])
                     why = first_line(error) if left[0] is not None else "the commit waits for its synchronous standby"
@@ -398,7 +401,7 @@ class PostgresKV:
         deadline = self._clock.monotonic() + self._limits.wait
         while True:
             with self.translated():
-                connection = self._taken()
+                connection = self._acquired()
                 kept: object = None
                 try:
                     kept = ask(connection)
@@ -416,18 +419,18 @@ class PostgresKV:
                         self._pool.putconn(connection)
 
     def begin(self, connection: Writer, idle_seconds: float) -> None:
-        """Begin the transaction of a view: its first statement fixes what it sees. The database ends a view that nobody
-        reads for so long.
+        """Begin the transaction of a view; its first statement fixes the snapshot. The database ends the transaction
+        after `idle_seconds` without a query.
         """
         connection.statements.do(_BEGIN_VIEW % round(idle_seconds * 1000))
 
     def record(self, connection: Writer, key: bytes) -> Versioned | None:
-        """Return what one key has."""
+        """Return the value and version of one key."""
         answer = connection.statements.ask(self._text(text.GET), key)
         return versioned(answer, 0, column=0) if answer.ntuples else None
 
     def records(self, connection: Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
-        """Return what each of the keys has."""
+        """Return value and version of each of the keys."""
         answer = connection.statements.ask(self._text(text.GET_ALL), bytes_list(list(keys)))
         found: dict[bytes, Versioned | None] = dict.fromkeys(keys)
         for row in range(answer.ntuples):
@@ -448,7 +451,7 @@ class PostgresKV:
         return connection
 
     def _introduced(self) -> Connection[TupleRow]:
-        """Return a connection of its own. Raises what `introduce` raises, and psycopg's errors."""
+        """Return a new connection outside of the pool. Raises the errors of `introduce`, and psycopg's."""
         connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
         try:
             self._introduction.introduce(connection)
@@ -457,8 +460,8 @@ class PostgresKV:
             raise
         return connection
 
-    def _taken(self) -> Writer:
-        """Return a connection of the pool that is of the incarnation of now; others are closed."""
+    def _acquired(self) -> Writer:
+        """Return a connection of the pool that belongs to the incarnation of now; others are closed."""
         for _ in range(2 * CONNECTIONS_MAX):
             connection = self._pool.getconn()
             if connection.incarnation == self._incarnations.now:
@@ -523,7 +526,7 @@ class PostgresKV:
         return NewerFormatError(catalog=self._address.shown, found=found, known=text.FORMAT, hint=hint)
 
     def _introduce(self, connection: Writer) -> None:
-        """Give a new connection its row. Raises as `_introduced`."""
+        """Introduce a new connection of the pool, with its row in `writers`. Raises as `_introduced`."""
         connection.id, connection.statements = UUID(random_id()), PreparedStatements(connection)
         try:
             found = self._introduction.introduce(connection, connection.id)
@@ -562,7 +565,7 @@ class PostgresKV:
         return self._clock.monotonic()
 
     def _why_none(self, timeout: PoolTimeout) -> TilthError:
-        """Return why the pool gives no connection: it does not say. One connection finds out for all that wait."""
+        """Return the reason why the pool gives no connection, which one new connection finds for all that wait."""
         with self._why_lock:
             found_at, why = self._why
             if why is None or self.monotonic() - found_at > WHY_SECONDS:

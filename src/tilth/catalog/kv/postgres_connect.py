@@ -1,9 +1,9 @@
-"""Connections to the catalog's database: hosts in order, a bound for each try, options of a session.
+"""Connections to the catalog's database: order of the hosts, time limit of each try, settings of a session.
 
-Covers: which of several hosts is tried first and for how long, what every session is set to, poolers that are refused.
-Does not cover: what is asked (postgres.py), connections that are kept (psycopg's pool, postgres_reserved.py).
-Always holds: the host that answered last is tried first; each try has a bound of its own, so that a host that is off
-costs that much once; a backend whose client has vanished is ended by the database within seconds, not hours.
+Covers: which of several hosts is tried first and for how long, the settings of every session, refusing poolers. Does
+not cover: queries (postgres.py), keeping connections (psycopg's pool, postgres_reserved.py).
+Always holds: the host that answered last is tried first; each try has a time limit of its own, so that a host that is
+off delays a process once by that limit; the database ends the backend of a vanished client within seconds, not hours.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from tilth.catalog.kv.postgres_wire import PreparedStatements
 
 C = TypeVar("C", bound=Connection[TupleRow])
 
-#: A shorter try of one host would take a slow handshake for a host that is off.
+#: Least time limit for a try of one host; a slow handshake needs it.
 TRY_SECONDS_MIN = 0.5
-#: Bound of each step of a proof of life, however long others bear silence.
+#: Greatest time limit for each step of a proof of life, for any `server.gone-bound`.
 PROOF_SECONDS_MAX = 5.0
 _INTERVAL_SECONDS = 0.05
 _DEFAULT_PORT = "5432"
-#: All questions are by the key, in its order. A plan that was made when the table was small must not stay without it.
+#: All queries are by key and in its order: a plan from when the table was small must not go on without the index.
 _BY_KEY = "-c enable_seqscan=off -c enable_bitmapscan=off"
-#: The same for the database's side: lost packets leave no backend there that holds locks and connections.
+#: Keepalives on the database's side: after lost packets, no backend there goes on holding locks and connections.
 _SERVER_SIDE = (
     "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=10000 "
     "-c client_connection_check_interval=2000"
@@ -54,28 +54,28 @@ class PoolerError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """Bounds of a connection and of what is asked on it, in seconds."""
+    """Time limits of a connection and of its queries, in seconds."""
 
-    #: Of connecting, in all; each host has a share of it.
+    #: Total time limit for connecting; it is divided among the hosts.
     connect: float
-    #: The database ends a statement that takes longer.
+    #: Time limit of a statement, after which the database ends it.
     statement: float
-    #: Waiting for a connection that is free, and for a database that is away to answer a read again.
+    #: Time limit of the wait for a free connection, and of retrying a read while the database is away.
     wait: float
-    #: Finding out what became of a commit whose answer was lost.
+    #: Time limit for finding the outcome of a commit whose answer was lost.
     decide: float
-    #: Without an acknowledgement of what was sent.
+    #: Longest time that sent data may stay without an acknowledgement.
     silence: float = 10.0
 
     @classmethod
     def of_proof(cls, gone_seconds: float) -> Self:
-        """Limits of a proof of life: a try of a host that is off leaves time for one that answers."""
+        """Limits of a proof of life: after a try of a host that is off, time is left for one that answers."""
         share = min(gone_seconds * 0.4, PROOF_SECONDS_MAX)
         return cls(connect=share, statement=share, wait=share, decide=share, silence=share)
 
 
 class Writer(Connection[TupleRow]):
-    """A connection that is known by a row of `writers`."""
+    """A connection that commits; its row in `writers` has the id of its last commit."""
 
     id: UUID
     backend: tuple[int, datetime | None]
@@ -94,7 +94,7 @@ class Connector:
     def __init__(self, address: PostgresAddress, environment: Mapping[str, str]) -> None:
         self._address = address
         self._environment = environment
-        #: Host and address that answered last.
+        #: Host name and address of the last successful try.
         self._answered: tuple[str, str] | None = None
 
     def connect(self, kind: type[C], limits: SessionLimits) -> C:
@@ -118,16 +118,16 @@ class Connector:
         silence_ms = round(limits.silence * 1000)
         own = {
             "application_name": "tilth",
-            # Of several hosts the primary; a standby alone is one that does not answer.
+            # Only a primary accepts commits; a host that is a standby counts as one that does not answer.
             "target_session_attrs": "read-write",
-            # What a network that vanished looks like to a kernel that is asked to notice.
+            # The kernel detects a lost network by keepalives and unacknowledged data.
             "keepalives_idle": str(max(round(limits.silence / 2), 1)),
             "keepalives_interval": str(max(round(limits.silence / 5), 1)),
             "keepalives_count": "3",
             "tcp_user_timeout": str(silence_ms),
         }
         options = (
-            # Whatever role and database say: a commit waits for the disk, and for a synchronous standby.
+            # These override settings of the role and the database: a commit waits for the disk and the sync standby.
             f"-c synchronous_commit=on -c statement_timeout={round(limits.statement * 1000)} "
             f"-c idle_in_transaction_session_timeout=0 {_BY_KEY} {_SERVER_SIDE}"
         )
@@ -141,21 +141,21 @@ class Connector:
         return psycopg.OperationalError("; ".join(f"{host}: {first_line(error)}" for host, error in failures))
 
     def check_direct(self, connection: Connection[TupleRow]) -> None:
-        """Raises PoolerError when the session is not the one that this connection was opened with: commits whose answer
-        was lost, locks of presence and news belong to a session.
+        """Raises PoolerError when the session is not the one that this connection opened: finding lost commits, locks
+        of presence and notifications depend on the session.
         """
         row = connection.execute(_WHO).fetchone()
         assert row is not None
         self.check_session(connection, backend_pid=row[0], seqscan=row[1])
 
     def check_session(self, connection: Connection[TupleRow], *, backend_pid: int, seqscan: str) -> None:
-        """Raises PoolerError as `check_direct`, from what was asked already."""
+        """Raises PoolerError as `check_direct` does, by facts that a query has read already."""
         if backend_pid != connection.info.backend_pid or seqscan != "off":
             raise _pooler(self._address)
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of the database's words; they never hold a password."""
+    """Return the first line of the database's message, which never holds a password."""
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
@@ -177,7 +177,7 @@ def _connected(kind: type[C], parameters: Mapping[str, Any], seconds: float) -> 
 
 
 def _tries(parameters: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Return host and address of each try, in the order in which they were given."""
+    """Return host and address of each try, in the order of the catalog's address."""
     found: list[dict[str, str]] = []
     failure: OSError | None = None
     port = str(parameters.get("port", _DEFAULT_PORT))

@@ -1,10 +1,12 @@
-"""Proof that what the catalog's database shows is as durable as it is set up to make commits.
+"""Confirmation that the commits which the catalog's database shows are durable on its synchronous standby.
 
-A commit is shown before its standby has it where its wait was given up: by an end of its backend, or by a cancel, which
-PostgreSQL answers with a warning. A later commit that waits and is not warned of covers all that was written before it.
+PostgreSQL shows a commit that no standby has when its wait for the standby was ended, by the end of its backend or by a
+cancel, which it answers with a warning. A later commit that waits and gets no warning proves that all commits before it
+are durable, because standbys receive the log in order.
 
-Covers: noticing the warning, the later commit, bounded in time. Does not cover: when one is needed (postgres.py).
-Always holds: neither the process nor a backend of it waits longer than its bound.
+Covers: detecting the warning, making the later commit within a time limit. Does not cover: when one is needed
+(postgres.py).
+Always holds: neither the process nor a backend of it waits longer than the time limit.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ CANCEL_SECONDS = 5.0
 
 
 class DatabaseWarnings:
-    """DatabaseWarnings of the database on one connection. For one thread."""
+    """Warnings of the database on one connection. For one thread."""
 
     def __init__(self, connection: Connection[TupleRow]) -> None:
         self._found = ""
         connection.add_notice_handler(self._hear)
 
-    def take(self) -> str:
-        """Return the last one since the last call; empty: there was none."""
+    def drain(self) -> str:
+        """Return the last warning since the last call; empty: there was none."""
         found, self._found = self._found, ""
         return found
 
@@ -44,9 +46,9 @@ class DatabaseWarnings:
 def confirm(
     clock: Clock, connection: Connection[TupleRow], writer: UUID, statement: Callable[[str], str], *, seconds: float
 ) -> None:
-    """Commit once more on a connection that was introduced, and return when that is durable.
+    """Commit once more on a connection that was introduced, and return when that commit is durable.
 
-    Raises psycopg.OperationalError where it is not within so many seconds; the connection is of no more use then.
+    Raises psycopg.OperationalError where that takes longer than `seconds`; the connection must be closed then.
     """
     warnings = DatabaseWarnings(connection)
     query = statement(text.CONFIRM).replace("{writer}", str(writer))
@@ -57,7 +59,7 @@ def confirm(
         while wire.is_busy():
             left = until - clock.monotonic()
             if left <= 0:
-                # Nobody else may wait on: its backend would stay until the standby is back.
+                # Without a cancel the backend would wait until the standby is back.
                 connection.cancel_safe(timeout=CANCEL_SECONDS)
                 raise OperationalError(f"no synchronous standby has confirmed a commit within {seconds:.0f} s")
             select.select([wire.socket], [], [], left)
@@ -66,6 +68,6 @@ def confirm(
         is_over = answer is None
         if answer is not None and answer.status != psycopg.pq.ExecStatus.COMMAND_OK:
             raise OperationalError(wire.get_error_message())
-    warned = warnings.take()
+    warned = warnings.drain()
     if warned:
         raise OperationalError(warned)

@@ -1,9 +1,9 @@
-"""Introduction of new connections to the catalog's database: which history it has, and whether it is followed.
+"""Introduction of new connections to the catalog's database: the incarnation of each is read and checked.
 
-Covers: reading the incarnation with what a connection asks anyway, opening the next one after a failover or a restore.
-Does not cover: the rules (incarnation.py), what follows in the process (tilth.membership).
-Always holds: a connection that was introduced belongs to one incarnation for its life, because no backend outlives its
-timeline; introductions and new incarnations wait for no standby, so that reads go on while commits wait for one.
+Covers: reading the incarnation within the first query of a connection, opening the next one after a failover or a
+restore. Does not cover: the rules (incarnation.py), the effects of a change in the process (tilth.membership).
+Always holds: a connection that was introduced belongs to one incarnation until it is closed, because no backend
+outlives its timeline; introductions and new incarnations wait for no standby, so that reads go on while commits wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, Incarnation, KnownHistory, judge, next_number
 from tilth.catalog.kv.postgres_connect import Connector
 
-#: Settings of a connection with which a commit waits for whatever the database is set up to wait for.
+#: Values of `synchronous_commit` with which a commit waits for the disk and for the standbys that the database names.
 _STRONG = ("on", "remote_apply")
 
 _log = Log("catalog")
@@ -33,15 +33,15 @@ _log = Log("catalog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Introduced:
-    """A connection that may be used."""
+    """Facts of a connection that was introduced."""
 
     incarnation: Incarnation
-    #: With its number this identifies the backend.
+    #: Start time of the backend, which identifies it together with its process id.
     backend_start: datetime | None
 
 
 class Incarnations:
-    """Incarnation that this process follows. For any thread."""
+    """The incarnation that this process follows. For any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -49,7 +49,7 @@ class Incarnations:
 
     @property
     def now(self) -> Incarnation | None:
-        """The one with the greatest number that was found so far; None: there was no connection yet."""
+        """The incarnation that is followed: the newest one that a connection has found; None: there was none yet."""
         return self._known.incarnation
 
     @property
@@ -57,7 +57,7 @@ class Incarnations:
         return self._known
 
     def landed(self, version: int, incarnation: Incarnation) -> bool:
-        """Note a commit; False where the process follows another incarnation by now."""
+        """Record the version of a commit; return False where the process follows another incarnation by now."""
         with self._lock:
             known = self._known
             if incarnation != known.incarnation:
@@ -67,7 +67,7 @@ class Incarnations:
             return True
 
     def follow(self, incarnation: Incarnation) -> Incarnation | None:
-        """Follow an incarnation from now on; return the one before where that is another one."""
+        """Follow an incarnation from now on if it is newer; return the former one, None where nothing changes."""
         with self._lock:
             before = self._known.incarnation
             if before is not None and incarnation.number <= before.number:
@@ -82,19 +82,19 @@ class Introduction:
     def __init__(
         self, incarnations: Incarnations, connector: Connector, statement: Callable[[str], sql.SQL], *, catalog: str
     ) -> None:
-        """`statement` puts the schema's name into a text; `catalog` names the database in errors."""
+        """`statement` inserts the schema's name into a query; `catalog` names the database in errors."""
         self._incarnations = incarnations
         self._connector = connector
         self._statement = statement
         self._catalog = catalog
 
     def introduce(self, connection: Connection[TupleRow], writer: UUID | None = None) -> Introduced:
-        """Check a new connection, and give it its row in `writers` where it commits; one round trip, unless the next
-        incarnation is to be opened.
+        """Check a new connection and, with a `writer`, insert its row in `writers`: one round trip, unless the next
+        incarnation has to be opened.
 
         Raises FormerPrimaryError, PoolerError, WeakCommitsError and psycopg's errors.
         """
-        # Before the question: what lands meanwhile need not be in its answer.
+        # Read before the query: a commit that is applied meanwhile may be missing in its answer.
         known = self._incarnations.known
         if writer is None:
             row = connection.execute(self._statement(text.FIND_FACTS)).fetchone()
@@ -115,7 +115,9 @@ class Introduction:
         return Introduced(incarnation=stored, backend_start=row[2])
 
     def _opened(self, connection: Connection[TupleRow]) -> Incarnation:
-        """Return the incarnation of the database, opened if nobody has meanwhile. Raises FormerPrimaryError."""
+        """Open the next incarnation and return it; where another process has opened it already, return that one.
+        Raises FormerPrimaryError.
+        """
         with connection.transaction():
             connection.execute(text.LOCK_INCARNATION)
             known = self._incarnations.known

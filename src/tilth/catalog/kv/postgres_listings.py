@@ -1,8 +1,8 @@
-"""Listings of the catalog: reads that may last, with a bounded part of the connections.
+"""Permits for listings of the catalog: long reads get only a part of the connections.
 
-Covers: waiting for a permit, saying that there is none. Does not cover: connections (postgres.py).
-Always holds: commits and brief reads find a connection however many listings there are; a thread that reads within a
-listing of its own waits for no second permit.
+Covers: waiting for a permit, the error when there is none. Does not cover: connections (postgres.py).
+Always holds: commits and brief reads find a connection whatever the number of listings; a thread that reads within its
+own listing needs no second permit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from tilth.base.errors import UnavailableError
 
-#: Listings wait longer for one another than commits for a connection: they last longer, too.
+#: Longest wait for a permit. It is longer than a commit's wait for a connection, because listings last longer.
 WAIT_SECONDS = 30.0
 
 
@@ -25,18 +25,18 @@ class CatalogBusyError(UnavailableError):
 
 
 class Listings:
-    """Permits. Safe to use from several threads."""
+    """The permits of one store. Safe to use from several threads."""
 
     def __init__(self, permits: int, wait_seconds: float = WAIT_SECONDS) -> None:
         self._permits = permits
         self._wait_seconds = wait_seconds
         self._changed = threading.Condition()
-        #: Listings under way, by thread.
+        #: Number of open listings by thread.
         self._under_way: Counter[int] = Counter()
 
     @contextmanager
     def permit(self) -> Iterator[None]:
-        """Raises CatalogBusyError."""
+        """Hold a permit. Raises CatalogBusyError."""
         thread = threading.get_ident()
         with self._changed:
             is_free = self._changed.wait_for(lambda: self._is_free_for(thread), self._wait_seconds)
@@ -48,7 +48,7 @@ class Listings:
             yield
         finally:
             with self._changed:
-                # A listing may end on another thread than its own, as an iterator does that nobody has read to its end.
+                # The key is the thread that began: an iterator that is not read to its end is closed on any thread.
                 self._under_way[thread] -= 1
                 if not self._under_way[thread]:
                     del self._under_way[thread]

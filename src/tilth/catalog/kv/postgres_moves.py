@@ -1,8 +1,8 @@
-"""A catalog in PostgreSQL that moves to another place: from then on it refuses every commit.
+"""Moves of a catalog in PostgreSQL to another database or folder: once one begins, every commit is refused.
 
-Covers: beginning, ending and giving up a move, whether a server shows itself there. Does not cover: copying
-(tilth.recovery). Always holds: when a move has begun, no commit that was under way is missing in what is read then, and
-none lands any more, whoever sends it; a move that was not finished can be begun again.
+Covers: beginning, ending and giving up a move, whether a server shows its presence there. Does not cover: copying
+(tilth.recovery). Always holds: reads after the beginning of a move see all commits that were applied before it, and no
+later commit is applied, whichever process sends it; a move that was not finished can be begun again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _UNFINISHED_HINT = "a copy was begun and has not ended: run `tilth catalog copy`
 
 
 class Moves:
-    """Moves of one store."""
+    """The moves of one store."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Moves:
         self._schema = schema
 
     def check(self, *, may_begin: bool = False) -> None:
-        """Raises CatalogMovedError; `may_begin`: only when it has moved for good."""
+        """Raises CatalogMovedError where a move has begun; with `may_begin` only where one has ended."""
         with self._connected() as connection:
             row = connection.execute(self._statement(text.FIND_MOVE)).fetchone()
         to, is_copied = ("", False) if row is None else (str(row[0]), bool(row[1]))
@@ -47,9 +47,9 @@ class Moves:
 
     @contextmanager
     def moving(self, to: str) -> Iterator[None]:
-        """Refuse commits from now on; for good, if what happens within is well."""
+        """Refuse commits while the block runs, and for ever if it succeeds; allow them again if it raises."""
         with self._connected() as connection, connection.transaction():
-            # Each commit has read this table and holds a lock of it until its end.
+            # Each commit reads this table and so holds a lock on it until its end: the LOCK waits for all of them.
             connection.execute(self._statement(text.LOCK_MOVE))
             connection.execute(self._statement(text.SET_MOVE), (to, False))
         try:
@@ -60,7 +60,7 @@ class Moves:
         self._set(to, is_copied=True)
 
     def is_shown(self, server: str) -> bool:
-        """Return whether the process with this id shows itself, which it may do where nobody hears of it."""
+        """Return whether the process with this id shows its presence in this database."""
         with self._connected() as connection:
             return not is_shown_by_none(connection, self._schema, server)
 

@@ -1,11 +1,11 @@
-"""News of commits to other servers, sent beside the commits.
+"""Notifications of commits to other servers, sent apart from the commits.
 
-Covers: collecting them, sending what has come together in one notification. Does not cover: who listens
-(postgres_presence.py), which commit is news (records/keys.py).
-Always holds: a commit never waits for its news. PostgreSQL sends a notification under a lock of all its databases,
-which a transaction holds until its WAL is on the disk: in the commit it lets one commit after the other flush, here it
-is a transaction that flushes nothing. News are hints: those of a process that dies here are found by reading again
-(tilth.membership).
+Covers: collecting news, sending all that are pending in one notification. Does not cover: listening
+(postgres_presence.py), which commits are news (records/keys.py).
+Always holds: a commit never waits for its notification. PostgreSQL sends one under a lock of the whole cluster, which a
+transaction holds until its WAL is on the disk: NOTIFY within commits would let only one of them flush at a time; here
+it is a transaction that flushes nothing. News are hints: other servers find those of a process that has died by
+reading again (tilth.membership).
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from tilth.base.logs import Log
 from tilth.catalog.kv.protocol import ALL_NEWS
 
 SEPARATOR = ","
-#: PostgreSQL allows 8,000 bytes.
+#: Longest payload; PostgreSQL allows 8,000 bytes.
 CHARACTERS_MAX = 7000
-#: Between two tries of a notification that failed.
+#: Time between two tries of a notification that failed.
 AGAIN_SECONDS = 0.25
-#: Longest wait at the end for what was not sent yet.
+#: Longest wait of `close` for news that are still pending.
 END_SECONDS_MAX = 2.0
 
 _log = Log("catalog")
 
 
 class NewsSender:
-    """Sends on a thread of its own, which begins with the first news. Safe to use from several threads."""
+    """Sends news on a thread of its own, which starts with the first ones. Safe to use from several threads."""
 
     def __init__(self, clock: Clock, send: Callable[[str], None]) -> None:
         self._clock = clock
@@ -42,7 +42,7 @@ class NewsSender:
         self._thread: threading.Thread | None = None
 
     def add(self, texts: Collection[str]) -> None:
-        """Note what others are to hear."""
+        """Add news that other servers are to receive."""
         if not texts:
             return
         with self._lock:
@@ -53,7 +53,7 @@ class NewsSender:
         self._is_due.set()
 
     def close(self) -> None:
-        """Send what is pending, if that is possible, and end."""
+        """Send the pending news if possible, and end the thread."""
         self._stopping.set()
         self._is_due.set()
         with self._lock:
@@ -63,7 +63,7 @@ class NewsSender:
 
     def _run(self) -> None:
         while True:
-            # What comes while one notification is sent goes with the next one.
+            # News that are added while a notification is sent go with the next one.
             self._is_due.wait()
             self._is_due.clear()
             is_sent = self._send_pending()

@@ -1,11 +1,11 @@
-"""Presence of a server by what its connections hold: a lock that the database gives up as soon as a process has died;
-and news of what the others commit.
+"""Presence of a server: an advisory lock that the database releases as soon as the server's process has died; and news
+of the commits of other servers.
 
-Covers: one lock for each process of a server, listening, the stores over its two connections. Does not cover: who
-counts as gone (tilth.membership). Always holds: proofs of life share a connection with the lock and with nothing else;
-what is read of others comes by the connection that hears their news, so that a server that cannot read is one that
-cannot hear. A lock is a hint; a connection that is new, as after a restart of the database, says nothing of others, for
-they may not have come back yet. After each new connection all may be news.
+Covers: one lock for each process of a server, listening, the stores over its two connections. Does not cover: which
+servers count as gone (tilth.membership). Always holds: proofs of life share a connection with the lock and with nothing
+else; records of others are read by the connection that receives their news, so that a server that can read also
+receives news. A lock is a hint: shortly after a new connection, as after a restart of the database, a lock that is free
+proves nothing, because its server may not be back yet. After each new connection, everything may have changed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tilth.catalog.kv.postgres_news import SEPARATOR
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.protocol import ALL_NEWS, KeyValue
 
-#: So long others may take to come back after the database was away.
+#: Time that other servers have to come back after the database was away.
 SETTLED_SECONDS = 3.0
-_TAKE = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
-_GIVE = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended(%s, 0))"
+_UNLOCK = "SELECT pg_advisory_unlock(hashtextextended(%s, 0))"
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp()) * 1000"
-#: Asked outside of a presence: whether nobody shows it; what is taken is given back with the transaction.
+#: Test that no process holds the lock: it is acquired, and released with the transaction.
 _TRY = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
 
 _log = Log("catalog")
@@ -40,7 +40,7 @@ _log = Log("catalog")
 
 @dataclass(frozen=True, slots=True)
 class ReservedStore:
-    """The store over a connection of its own."""
+    """A store that uses a connection of its own."""
 
     store: KeyValue
     connection: ReservedConnection
@@ -75,11 +75,11 @@ class PostgresPresence:
             if self._shown == server:
                 return
             if self._shown:
-                # It has joined anew: only the id is another one.
-                connection.execute(_GIVE, (self._name(self._shown),))
+                # The server has joined anew, under another id.
+                connection.execute(_UNLOCK, (self._name(self._shown),))
                 self._shown = ""
-            # Where a former connection of this process still has it, until the database has noticed its end.
-            row = connection.execute(_TAKE, (self._name(server),)).fetchone()
+            # A former connection of this process may hold it until the database has noticed that connection's end.
+            row = connection.execute(_LOCK, (self._name(server),)).fetchone()
             if row is not None and row[0]:
                 self._shown = server
 
@@ -91,8 +91,8 @@ class PostgresPresence:
         return is_gone
 
     def clock_offset(self) -> tuple[float, float] | None:
-        """Return by how many milliseconds this machine's clock is ahead of the database's, and how wrong that may be;
-        None: nobody answers.
+        """Return by how many milliseconds this machine's clock is ahead of the database's, and the greatest error of
+        that; None: the database does not answer.
         """
         row, began, began_ms = None, 0.0, 0
         with self._tolerated("clock_not_compared"), self._proving.connection.used() as connection:
@@ -101,17 +101,17 @@ class PostgresPresence:
         if row is None:
             return None
         took_ms = (self._clock.monotonic() - began) * 1000
-        # It was read in the middle, give or take.
+        # The database has read its clock between the two moments; their middle has the smallest error.
         return began_ms + took_ms / 2 - float(row[0]), took_ms / 2 + 1
 
     def news(self) -> frozenset[str]:
-        """Return what others have committed since the last call, as their stores say it; ALL_NEWS: anything.
+        """Return the news of other servers' commits since the last call; ALL_NEWS: anything may have changed.
 
-        Raises CatalogAwayError where nothing can be heard.
+        Raises CatalogAwayError where the connection is lost.
         """
         try:
             with self._listening() as connection:
-                # Those that came with an answer have been noted, those that came since are read here.
+                # The handler has received those that came with a query's answer; later ones are read here.
                 connection.pgconn.consume_input()
                 while (found := connection.pgconn.notifies()) is not None:
                     self._heard.append(found.extra.decode())
@@ -127,19 +127,19 @@ class PostgresPresence:
 
     @contextmanager
     def _listening(self) -> Generator[Connection[TupleRow]]:
-        """The connection of the one that watches, listening."""
+        """The watching connection, on which LISTEN has been executed."""
         with self._watching.connection.used() as connection:
             if connection is not self._heard_by:
                 connection.execute(f'LISTEN "{self._schema}"'.encode())
                 connection.add_notify_handler(lambda found: self._heard.append(found.payload))
                 self._heard_by, self._heard_since = connection, self._clock.monotonic()
-                # Something may have been said unheard.
+                # Notifications from before LISTEN were not received.
                 self._heard.append(ALL_NEWS)
             yield connection
 
     @contextmanager
     def _tolerated(self, action: str) -> Generator[None]:
-        """A hint may be missing: what counts is read and written by the stores, which say what is wrong."""
+        """Ignore errors: presence is a hint, and the stores report what is wrong when they read or write."""
         try:
             yield
         except (psycopg.Error, TilthError) as error:
@@ -150,7 +150,7 @@ class PostgresPresence:
 
 
 def is_shown_by_none(connection: Connection[TupleRow], schema: str, server: str) -> bool:
-    """Return whether the process with this id surely is not there."""
+    """Return whether no process holds the lock of this server id."""
     row = connection.execute(_TRY, (_lock_name(schema, server),)).fetchone()
     return row is not None and bool(row[0])
 

@@ -1,8 +1,8 @@
-"""A connection that is reserved for one use, made anew when it broke.
+"""A connection that is reserved for one use, and opened again after it broke.
 
-Covers: one user at a time, connecting where it is needed. Does not cover: hosts and bounds (postgres_connect.py), what
-is asked on it. Always holds: nobody waits for it behind other work of the server; it has the methods of a pool, so a
-store can stand on it.
+Covers: one user at a time, connecting on demand. Does not cover: hosts and time limits (postgres_connect.py), queries.
+Always holds: its user never waits behind other work of the server; it has the methods of a pool, so that a store can
+use it in place of one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilth.catalog.kv.postgres_connect import Writer
 
 
 class ReservedConnection:
-    """One connection. Safe to use from several threads."""
+    """One connection for one user at a time. Safe to use from several threads."""
 
     def __init__(self, connect: Callable[[], Writer], *, wait_seconds: float) -> None:
         self._connect = connect
@@ -27,7 +27,9 @@ class ReservedConnection:
         self._connection: Writer | None = None
 
     def getconn(self) -> Writer:
-        """Return the connection, for this caller alone. Raises psycopg.Error and what `connect` raises."""
+        """Return the connection, which belongs to the caller until `putconn`. Raises psycopg.Error, and the errors of
+        `connect`.
+        """
         if not self._lock.acquire(timeout=self._wait_seconds):
             raise PoolTimeout(f"the connection has been in use for {self._wait_seconds:.1f} s")
         try:
@@ -39,7 +41,7 @@ class ReservedConnection:
             raise
 
     def putconn(self, connection: Writer) -> None:
-        """Let others use it; one that broke is given up."""
+        """Give the connection back; a broken one is closed."""
         if connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
             connection.close()
             self._connection = None
@@ -55,7 +57,7 @@ class ReservedConnection:
             self.putconn(connection)
 
     def check(self) -> None:
-        """Nothing is to be checked: whoever used a connection that broke has given it up."""
+        """Do nothing: `putconn` has closed a connection that broke."""
 
     def close(self) -> None:
         with self._lock:

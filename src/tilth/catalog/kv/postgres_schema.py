@@ -4,8 +4,8 @@ Covers: what a schema has, and how a commit is done in one round trip. Does not 
 Always holds: a commit locks the rows that it needs in the order of their keys before it looks at their versions, and
 takes its own version after that, so versions of a key rise; a key that must be absent is inserted, even if only to be
 removed again, for there is no row that could be locked: of two such commits the second waits for the first, and fails.
-Keys that many commits pin at once are guarded by advisory locks, which those commits share: row locks would let the
-commits of a server pass one by one, or be written for each of them.
+Keys that many commits pin at once are guarded by advisory locks, which those commits share: exclusive row locks would
+let them pass only one by one, and shared row locks are written to the row by each of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 #: `{schema}` is replaced by the quoted name, `{channel}` by the name itself.
 _TABLES = """
 CREATE SCHEMA IF NOT EXISTS {schema};
--- With the place that the catalog moves to, or has moved to: then nothing is committed here.
+-- `moved` is the address that the catalog moves to, or has moved to; while it is set, no commit is applied here.
 CREATE TABLE {schema}.format (
     id int PRIMARY KEY, format int NOT NULL, moved text NOT NULL DEFAULT '', is_copied boolean NOT NULL DEFAULT false);
 CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT NULL);
@@ -21,7 +21,7 @@ CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT 
 CREATE TABLE {schema}.writers (
     id uuid PRIMARY KEY, last_commit uuid, ver bigint, seen timestamptz NOT NULL DEFAULT now());
 CREATE SEQUENCE {schema}.version;
--- The histories of the database that this schema was written in; the last one is the one of now.
+-- The incarnations of the catalog; the last one is the one of now.
 CREATE TABLE {schema}.incarnation (
     number int PRIMARY KEY, token uuid NOT NULL, system bigint NOT NULL, timeline int NOT NULL,
     opened timestamptz NOT NULL DEFAULT clock_timestamp());
@@ -53,7 +53,7 @@ BEGIN
         outcome := 'early';
         RETURN;
     END IF;
-    -- Before all row locks, so that nobody who holds one waits for these.
+    -- Advisory locks come before all row locks, so that no commit waits for one while it holds a row lock.
     IF cardinality(own_pins) > 0 THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('{channel}/' || encode(o.k, 'hex'), 1))
             FROM (SELECT k FROM unnest(own_pins) AS u(k) ORDER BY k) AS o;
@@ -100,7 +100,7 @@ COMMIT = (
     + ", ".join(f"${number}::{kind}" for number, kind in enumerate(_ARGUMENTS, 1))
     + ")"
 )
-#: A transaction that flushes nothing: it holds the lock of all notifications for a moment only.
+#: Sends a notification in a transaction that flushes nothing, so that it holds the lock of all notifications briefly.
 NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($1::text, $2::text)"
 FIND_MOVE = "SELECT moved, is_copied FROM {schema}.format WHERE id = 1"
 LOCK_MOVE = "LOCK TABLE {schema}.format IN ACCESS EXCLUSIVE MODE"
@@ -124,13 +124,13 @@ SCAN = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k LI
 SCAN_TO_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k LIMIT %b"
 SCAN_BACK = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b AND k < %b ORDER BY k DESC LIMIT %b"
 SCAN_BACK_FROM_END = "SELECT k, v, ver FROM {schema}.kv WHERE k >= %b ORDER BY k DESC LIMIT %b"
-#: A backend that may still commit what was sent to it. One that waits for its standby is left alone: to end it would
-#: show its commit, which no standby has.
+#: Ends a backend that may still apply a commit that was sent to it. A backend that waits for its standby is left alone:
+#: ending it would show its commit, which no standby has.
 END_BACKEND = """
 SELECT CASE WHEN wait_event = 'SyncRep' THEN NULL ELSE pg_terminate_backend(pid) END
     FROM pg_stat_activity WHERE pid = %s AND backend_start = %s"""
-#: Facts that a new connection is judged by. The timeline is the one that is written now, which control data show only
-#: after the next checkpoint.
+#: Facts by which a new connection is checked. The timeline is that of the log's current file, because control data show
+#: it only after the next checkpoint.
 _FACTS = """
 SELECT pg_backend_pid(), current_setting('enable_seqscan'),
     a.backend_start, current_setting('synchronous_commit'), s.system_identifier,
@@ -141,20 +141,20 @@ SELECT pg_backend_pid(), current_setting('enable_seqscan'),
     LEFT JOIN pg_stat_activity AS a ON a.pid = pg_backend_pid()
     LEFT JOIN (SELECT * FROM {schema}.incarnation ORDER BY number DESC LIMIT 1) AS i ON true"""
 FIND_FACTS = _FACTS
-#: The row of a connection need not outlive the database's process, and must not wait for a standby that is away.
+#: Inserts the row of a connection without waiting for disk or standby: it need not survive the database's end.
 ADD_WRITER_AND_FIND_FACTS = (
     "WITH added AS (INSERT INTO {schema}.writers (id) VALUES (%s) RETURNING id), found AS ("
     + _FACTS
     + ") SELECT found.*, set_config('synchronous_commit', 'off', true) FROM found, added"
 )
-#: Whoever opens an incarnation waits for nobody but for others who do.
+#: Lock of the processes that open an incarnation, in a transaction that waits for no standby.
 LOCK_INCARNATION = (
     "SELECT set_config('synchronous_commit', 'local', true), pg_advisory_xact_lock(hashtext('tilth schema'))"
 )
 ADD_INCARNATION = """
 INSERT INTO {schema}.incarnation (number, token, system, timeline) VALUES (%s, %s, %s, %s)
     RETURNING (extract(epoch FROM opened) * 1000)::bigint"""
-#: Behind everything that a lost tail of the sequence may have given out.
+#: Sets the sequence above all versions that the lost end of the log may have had.
 RAISE_VERSION = "SELECT setval('{schema}.version', greatest(last_value, %s, %s)) FROM {schema}.version"
-#: A commit of a connection's row that is shown is durable as the database is set up once this one is.
+#: A commit whose durability proves that of all commits before it.
 CONFIRM = "UPDATE {schema}.writers SET seen = now() WHERE id = '{writer}'"

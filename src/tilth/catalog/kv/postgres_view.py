@@ -1,8 +1,7 @@
 """Views of the catalog in PostgreSQL.
 
-Covers: one moment of the store, read in one question where its keys are known. Does not cover: connections
-(postgres.py).
-Always holds: what makes a view raises psycopg's errors, for they are tried again; its methods raise ours.
+Covers: a snapshot of the store, read in one query where its keys are given. Does not cover: connections (postgres.py).
+Always holds: making a view raises psycopg's errors, after which the caller tries again; its methods raise ours.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from tilth.catalog.kv.protocol import FIRST_KEY, Versioned, ViewMovedError, View
 
 _CHUNK_ROWS = 1000
 FIRST_CHUNK_ROWS = 100
-#: Longest life of a view. While it lasts, the database cleans up nothing that was written since, and all commits become
-#: slower.
+#: Longest life of a view: while it is open, the database keeps all row versions since then, and commits become slow.
 _SECONDS_MAX = {ViewUse.BRIEF: 60.0, ViewUse.LISTING: 60.0, ViewUse.EXPORT: 900.0}
 
 
@@ -35,7 +33,7 @@ class ViewTooLongError(RetryError):
 
 
 class ViewSource(Protocol):
-    """Questions of the store that a view is made of."""
+    """The queries of the store that a view uses."""
 
     def begin(self, connection: Writer, idle_seconds: float) -> None: ...
 
@@ -51,10 +49,10 @@ class ViewSource(Protocol):
 
 
 class PostgresView:
-    """One moment, as a transaction that only reads where one question is not enough. For one thread."""
+    """A snapshot: one query for given keys, otherwise a read-only transaction. For one thread."""
 
     def __init__(self, store: ViewSource, connection: Writer, keys: Collection[bytes], use: ViewUse) -> None:
-        """Read the keys, in one question and without a transaction; without keys begin one."""
+        """Read `keys` in one query without a transaction; where there are none, begin a transaction."""
         self._store = store
         self._connection = connection
         self._known: Mapping[bytes, Versioned | None] = store.records(connection, keys) if keys else {}
@@ -96,16 +94,16 @@ class PostgresView:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Raises ViewTooLongError, and what the database says."""
+        """Begin the transaction if it has not begun. Raises ViewTooLongError, and the database's errors."""
         with self._store.translated():
             self._begin()
             if self._store.monotonic() - self._began > self._seconds_max:
-                # The database may have ended it already.
+                # The database may have ended the transaction already.
                 raise ViewTooLongError(seconds_max=self._seconds_max, hint="try again, and read less at once")
             yield
 
     def _begin(self) -> None:
-        """Fix the moment, which is the one of what is known already. Raises ViewMovedError where that has changed."""
+        """Begin the transaction. Raises ViewMovedError where its snapshot differs from the keys that were read."""
         if self._is_begun:
             return
         self._is_begun = True

@@ -1,9 +1,10 @@
-"""Watch on the catalog's database: whether commits wait for a standby, what holds up its clean-up, and which losses its
-set-up allows.
+"""Watch on the catalog's database: commits that wait for a standby, transactions that hold up its vacuum, and settings
+with which it can lose commits.
 
-Covers: a thread with a connection of its own that only reads, what it has found last. Does not cover: refusing servers
-(postgres.py), the proof of life (tilth.membership).
-Always holds: no commit and no other connection can hold it up; what it says is at most a few seconds old, or says so.
+Covers: a thread with a connection of its own that only reads, the facts that it read last. Does not cover: refusing
+servers (postgres.py), the proof of life (tilth.membership).
+Always holds: no commit and no other connection can delay it; its facts are a few seconds old at most, or `trouble`
+says that the database does not answer.
 """
 
 from __future__ import annotations
@@ -22,14 +23,13 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 
 PERIOD_SECONDS = 2.0
-#: Commits that have waited longer for a standby are worth a word.
+#: Commits that have waited longer for a standby are reported.
 WAIT_SECONDS_MAX = 3.0
-#: Without an answer for longer, nothing is known of the database.
+#: A database that has not answered for longer is reported.
 SILENT_SECONDS_MAX = 8.0
-#: A transaction that is open for longer, in whichever program, holds up the clean-up of what commits leave behind.
+#: A transaction of any program that is open for longer is reported: it holds up the vacuum of dead rows.
 SNAPSHOT_SECONDS_MAX = 300.0
-#: Rows that were replaced or removed and are still there: with more, and more than this many for each row, commits and
-#: scans are slow.
+#: With more dead rows than this, and more than `DEAD_ROWS_PER_ROW_MAX` for each live row, commits and scans are slow.
 DEAD_ROWS_MAX = 200_000
 DEAD_ROWS_PER_ROW_MAX = 2.0
 _END_SECONDS = 2.0
@@ -56,24 +56,24 @@ _log = Log("catalog")
 class DatabaseLook:
     """Facts of the database at one moment."""
 
-    #: Commits of all servers that wait for a synchronous standby, and how long the first has waited.
+    #: Number of commits of all servers that wait for a synchronous standby, and the longest of their waits.
     waiting: int = 0
     waiting_seconds: float = 0.0
     #: `synchronous_standby_names`; empty: commits wait for no standby.
     synchronous: str = ""
     is_synced: bool = True
-    #: Programs that read the log, as standbys do.
+    #: Number of programs that receive the log, as standbys do.
     standbys: int = 0
-    #: Age of the oldest transaction that sees an older state of the database, and whose it is.
+    #: Age of the transaction with the oldest snapshot, and the program that runs it.
     snapshot_seconds: float = 0.0
     snapshot_of: str = ""
-    #: Rows of the catalog that wait for the clean-up, and those that are there.
+    #: Numbers of dead and of live rows of the catalog.
     dead_rows: int = 0
     rows: int = 0
 
 
 def trouble_of(look: DatabaseLook) -> str:
-    """Return what is wrong with the database; empty: nothing."""
+    """Return the trouble of the database; empty: there is none."""
     if look.waiting and look.waiting_seconds > WAIT_SECONDS_MAX:
         commits = "1 commit waits" if look.waiting == 1 else f"{look.waiting} commits wait"
         return (
@@ -89,7 +89,7 @@ def trouble_of(look: DatabaseLook) -> str:
 
 
 def _held_up(look: DatabaseLook) -> str:
-    """Return what holds up the clean-up; empty: nothing that is known."""
+    """Return the transaction that holds up the vacuum, as a sentence; empty: there is none."""
     if look.snapshot_seconds <= SNAPSHOT_SECONDS_MAX:
         return ""
     return (
@@ -99,7 +99,7 @@ def _held_up(look: DatabaseLook) -> str:
 
 
 def notes_of(look: DatabaseLook) -> tuple[str, ...]:
-    """Return what an operator should know of the database's set-up though it works."""
+    """Return notes for the operator about a database that works but can lose commits or become slow."""
     notes = []
     if not look.is_synced:
         notes.append("fsync is off: a crash of its machine may lose commits, or all")
@@ -112,7 +112,7 @@ def notes_of(look: DatabaseLook) -> tuple[str, ...]:
 
 
 class PostgresWatch:
-    """`start` it, ask for its trouble and notes, `stop` it at the end."""
+    """The watch: `start` it, read its `trouble` and `notes`, and `stop` it at the end."""
 
     def __init__(self, clock: Clock, connect: Callable[[], Connection[TupleRow]], schema: str) -> None:
         self._clock = clock
@@ -131,14 +131,14 @@ class PostgresWatch:
     def stop(self) -> None:
         self._stopping.set()
         if self._thread.ident is not None:
-            # It may wait for a database that does not answer; it is a daemon.
+            # The thread, a daemon, may wait for a database that does not answer.
             self._thread.join(_END_SECONDS)
         if not self._thread.is_alive():
             self._hang_up()
 
     @property
     def trouble(self) -> str:
-        """Reason why commits do not get on; empty: nothing is known."""
+        """The trouble that keeps commits waiting or makes them slow; empty: there is none."""
         silent = self._clock.monotonic() - self._looked_at
         if silent > SILENT_SECONDS_MAX:
             return f"it has not answered for {silent:.0f} s: {self._failure or 'a question is under way'}"
@@ -149,7 +149,7 @@ class PostgresWatch:
         return notes_of(self._look)
 
     def step(self) -> None:
-        """Look once. The thread calls it; tests may."""
+        """Read the facts once. The thread calls it; tests may."""
         try:
             if self._connection is None or self._connection.closed:
                 self._connection = self._connect()

@@ -16,7 +16,7 @@ from tilth.catalog.kv.incarnation import Incarnation
 
 #: Keys below this one are the store's own.
 FIRST_KEY = b"\x01"
-#: First bytes of the keys that commits may pin: who writes one waits for those commits (records/keys.py).
+#: First bytes of the keys that commits may pin (records/keys.py); a commit that writes one waits for those that pin it.
 PINNED_BYTES = frozenset((b"i", b"o"))
 #: What others hear of a commit is a set of texts, the tables' uuids; this one stands for any.
 ALL_NEWS = "*"
@@ -47,10 +47,10 @@ class AtVersion:
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """Precondition: as AtVersion, for a key that many commits need unchanged at the same time.
+    """Precondition as AtVersion, for a key that many concurrent commits need unchanged.
 
-    A store with row locks lets such commits pass side by side, and makes them and whoever writes the key wait for one
-    another. Only keys that begin with one of PINNED_BYTES can be pinned.
+    In a store with locks, commits that pin a key run concurrently, and a commit that writes it excludes them. Only keys
+    that begin with one of PINNED_BYTES can be pinned.
     """
 
     key: bytes
@@ -59,12 +59,12 @@ class Pinned:
 
 @dataclass(frozen=True, slots=True)
 class TimeReached:
-    """Precondition: the store's own clock shows this time or a later one; holds where the store has no clock.
+    """Precondition: the store's own clock shows this time or a later one. It always holds in a store without a clock.
 
-    A commit that does not meet it raises ClockSkewError: nothing is applied.
+    A commit that does not meet it raises ClockSkewError, and nothing is applied.
     """
 
-    #: Milliseconds since 1970.
+    #: Time in milliseconds since 1970.
     time_ms: int
 
 
@@ -103,13 +103,13 @@ class ViewMovedError(RetryError):
 
 
 class ViewUse(Enum):
-    """Kinds of views, by how long they may last."""
+    """Kinds of views by duration."""
 
-    #: A few keys, as before a small commit.
+    #: Reads a few keys, as before a small commit.
     BRIEF = "brief"
-    #: As many keys as there are: tables, parts, what system tables show.
+    #: Reads any number of keys, as for a list of parts or a system table.
     LISTING = "listing"
-    #: All keys, into a file or another store.
+    #: Copies all keys to a file or another store.
     EXPORT = "export"
 
 
@@ -132,15 +132,15 @@ class KeyValue(ReadView, Protocol):
 
     @property
     def incarnation(self) -> Incarnation:
-        """The history that the store follows; another one after a failover that may have lost its end."""
+        """The incarnation of the store; it changes with a failover that may have lost the last commits."""
 
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
         """A consistent view; what is committed after this call is not in it.
 
         `keys`: what will be asked for, as far as is known. A store behind a network reads them at once; a further
         question is answered as of a later moment then, and raises ViewMovedError if one of the keys has changed.
-        A store with a bounded number of connections lets no listing keep a brief view or a commit waiting, and gives
-        up views that last too long: ViewTooLongError, CatalogBusyError.
+        In a store with a bounded number of connections, brief views and commits never wait for listings; a listing
+        raises CatalogBusyError when there are too many, and a view that lasts too long raises ViewTooLongError.
         """
 
     def commit(
@@ -153,10 +153,10 @@ class KeyValue(ReadView, Protocol):
         """
 
     def confirm(self) -> None:
-        """Return when all that views have shown so far is as durable as what commits have answered.
+        """Return when all commits that views have shown so far are as durable as those that were answered.
 
-        Whoever concludes from a view that a commit has landed calls it first: after an unknown outcome a commit may be
-        shown that no standby has yet. Raises UnavailableError while that is not known.
+        To be called before a view is used as proof that a commit is applied: after an unknown outcome, a view may show
+        a commit that no standby has yet. Raises UnavailableError while durability is not proved.
         """
 
     def close(self) -> None:

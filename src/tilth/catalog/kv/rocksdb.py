@@ -124,7 +124,7 @@ class RocksKV:
             with _reading(self.path):
                 for precondition in preconditions:
                     if isinstance(precondition, TimeReached):
-                        # There is no other clock than the one that gave this time.
+                        # The store has no clock of its own to compare with.
                         continue
                     found = self._db.get(precondition.key)
                     version = None if found is None else _U64.unpack_from(found)[0]
@@ -134,7 +134,7 @@ class RocksKV:
             return self._write(puts, deletes)
 
     def confirm(self) -> None:
-        """Do nothing: what is shown has been synced."""
+        """Do nothing: every commit that a view shows has been synced to the disk."""
 
     def close(self) -> None:
         with self._lock:

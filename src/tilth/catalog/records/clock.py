@@ -1,8 +1,8 @@
 """The hybrid clock: where transaction ids, block ids and commit timestamps come from.
 
 Always holds: no two answers are equal, each is greater than the ones before, none lies before an observed time; ids
-are distinct among all processes that join one catalog, also from those of a process that others have ended and that
-does not know it yet: each that joins has a number of its own, given again after NUMBERS others only.
+are distinct among all processes that join one catalog, also from those of a process that others have ended without its
+knowledge: each process that joins has a number of its own, which is assigned again only after NUMBERS others.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class HybridClock:
     """Unique, rising hybrid times over a wall clock that may stand still or go back."""
 
     def __init__(self, clock: Clock, number: int = 0) -> None:
-        """`number` is of no other process that has joined the catalog lately."""
+        """`number` is this process's own among the last NUMBERS that have joined the catalog."""
         assert 0 <= number < NUMBERS
         self._clock = clock
         self.number = number
@@ -38,16 +38,16 @@ class HybridClock:
 
     def new_id(self) -> int:
         """A new time that no other process draws as an id."""
-        # Of as many consecutive times one has this process's number as its remainder.
+        # Among NUMBERS consecutive times exactly one has this process's number as its remainder.
         first = self.reserve(NUMBERS)
         return first + (self.number - first) % NUMBERS
 
     def restart(self, *, after: int) -> None:
-        """Go on behind this time and the wall clock, though later times may have been given when that was wrong: they
-        were refused.
+        """Continue after `after` and the wall clock, even below times that were drawn while that was wrong: their
+        commits were refused.
         """
         with self._lock:
-            # What was given at the right time is not given again.
+            # Times up to the present one may be in use: they are not drawn again.
             self._last = max(after, min(self._last, pack(self._clock.now_ms() + 1)))
 
     def observe(self, ts: int) -> None:

@@ -94,13 +94,13 @@ class Space(Enum):
     STORAGE = b"o"
     #: table, replica, file (empty: any file) -> CopyNote
     COPY = b"y"
-    #: table, replica -> hybrid time at which it was last noted that the replica lacks a file
+    #: table, replica -> hybrid time of the last note that the replica lacks a file
     LACKING = b"Y"
     #: name -> Warehouse
     WAREHOUSE = b"h"
     #: name -> ServerRecord
     SERVER = b"n"
-    #: id of a server's process -> nothing; there until somebody notes that it has ended. Its commits pin it
+    #: id of a server's process -> nothing; removed when the process is recorded as ended. Its commits pin the key
     LIFE = b"i"
     #: thing -> Placement
     PLACEMENT = b"p"
@@ -217,7 +217,7 @@ def copy_key(note: CopyNote) -> bytes:
 
 
 def lacking_key(table: str, replica: int) -> bytes:
-    """Key that changes with each new note that the replica lacks a file of the table."""
+    """Key that is written with each new note that the replica lacks a file of the table."""
     return pack(Space.LACKING, table, replica)
 
 

@@ -1,7 +1,7 @@
-"""Servers' processes that live, as their records say, and whether one of another version may join them.
+"""Processes of servers that live according to their records, and the check of a joining one's version.
 
-Always holds: the life of a process is a key that nobody else ever gets: it appears when the process joins and goes when
-somebody notes its end. Whoever acts for the process pins that key.
+Always holds: each process has a life key of its own, written when it joins and removed when its end is recorded. Every
+commit of the process pins that key.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ def server_key(name: str) -> bytes:
 
 
 def life_key(server: str) -> bytes:
-    """Key that is there as long as the server's process with this id has not ended."""
+    """Key that exists until the end of the server's process with this id is recorded."""
     return pack(Space.LIFE, server)
 
 
 def pin_life(view: ReadView, server: str) -> list[Pinned]:
-    """Return the precondition that the process has not been ended; none for whoever is no server of a catalog.
+    """Return the precondition that the process has not been ended; none for a process that is not a server.
 
     Raises ServerEndedError.
     """

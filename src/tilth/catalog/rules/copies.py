@@ -1,9 +1,9 @@
-"""Copies of the files that a commit names, in the replicas that its storage has at that moment. Pure.
+"""Check of the copies of a commit's files against the replicas that their storage has at the commit. Pure.
 
-Covers: copies of new files against the replicas of now. Does not cover: where copies are made (tilth.storage), the
-notes of those that are missing (services/copies.py).
-Always holds: a copy counts only in a replica that is still the one it was written to, however long the work took; a
-file with fewer copies than its writer was asked for is not named.
+Covers: counting copies, listing the replicas that lack one. Does not cover: making copies (tilth.storage), notes of
+missing copies (services/copies.py).
+Always holds: a copy counts only in a replica that still has the id that it was written to; a file with fewer copies
+than its quorum is not committed.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class Missing:
 
     table: str
     file: DataFile
-    #: Its number in the storage's list of now.
+    #: Index of the replica in the storage's present definition.
     replica: int
 
 
 @dataclass(slots=True)
 class CheckedCopies:
-    """Updates whose files have enough copies."""
+    """The updates of a commit whose files have enough copies."""
 
-    #: With files as the catalog keeps them.
+    #: Updates with their files as the catalog keeps them.
     updates: list[Update] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
 
 
 def check_copies(updates: Iterable[Update], storages: Mapping[str, Storage]) -> CheckedCopies:
-    """Return the updates and what the replicas lack of their files. `storages`: by table, those with replicas.
+    """Return the updates, and the missing copies of their files. `storages` has the storages with replicas, by table.
 
-    Raises StorageChangedError where fewer replicas have a file than its commit needs.
+    Raises StorageChangedError where a file has fewer copies than its quorum.
     """
     checked = CheckedCopies()
     for update in updates:
@@ -66,7 +66,7 @@ def _as_kept(file: DataFile) -> DataFile:
 
 
 def _missing(file: DataFile, storage: Storage) -> list[int]:
-    """Return the replicas without a copy."""
+    """Return the indexes of the replicas without a copy."""
     copies = file.copies
     if copies is None:
         raise InvariantError("a file does not say which replicas have it", storage=storage.name, file=file.name)

@@ -116,7 +116,7 @@ class _Fold:
             change.offsets[each.position] = StoredOffset(each.end, each.topic_id, each.end_epoch)
 
     def _check_stored(self, kafka_table: str, wanted: Mapping[TopicPartition, StoredOffset | None]) -> None:
-        """Raises OffsetsMovedError where a topic partition is not stored as it was seen; None: it is not stored."""
+        """Raises OffsetsMovedError where the stored offset differs from the one that was read; None: there is none."""
         offsets = self._kafka[kafka_table].offsets
         for position, seen in wanted.items():
             stored = offsets.get(position)
@@ -192,7 +192,7 @@ class _Fold:
 
 
 def _shown(stored: StoredOffset | None) -> str:
-    """Describe a stored offset as exactly as it is compared."""
+    """Describe all compared fields of a stored offset."""
     if stored is None:
         return "none"
     return f"{stored.offset} (topic {stored.topic_id or 'not known'}, leader epoch {stored.epoch})"

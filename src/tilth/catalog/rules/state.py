@@ -51,7 +51,7 @@ def check_forgettable(txn: Txn) -> None:
 
 
 def taken(lease: Lease | None, *, name: str, holder: str, floor: int = 0) -> Lease:
-    """The lease under a new epoch above the floor, whoever held it."""
+    """The lease with its new holder and an epoch above the old one and the floor."""
     return Lease(name=name, holder=holder, epoch=1 + max(floor, 0 if lease is None else lease.epoch))
 
 

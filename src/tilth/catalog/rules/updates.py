@@ -180,13 +180,13 @@ class AdvanceOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetOffsets:
-    """Moves positions. Requires that each still is as in `before`, and that those missing there are not stored; raises
-    InvalidInputError for an offset below 0.
+    """Sets stored offsets. Requires that each is still as in `before`, and that partitions missing there have no stored
+    offset; raises InvalidInputError for an offset below 0.
     """
 
     kafka_table: str
     offsets: Mapping[TopicPartition, StoredOffset]
-    #: The stored offsets that these were computed from.
+    #: The stored offsets from which the new ones were computed.
     before: Mapping[TopicPartition, StoredOffset]
     #: Topic partitions that have no offset any more.
     forgotten: tuple[TopicPartition, ...] = ()
@@ -201,7 +201,7 @@ class Subscribe:
 
     subscription: Subscription
     before: Subscription | None
-    #: The Kafka table's stored offsets, as whoever subscribes has seen them.
+    #: The Kafka table's stored offsets as they were read before the subscription.
     offsets: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
@@ -234,7 +234,7 @@ class AddLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddGap:
-    """Offsets that could not be read. Requires that the stored offset is the one that the gap was found from."""
+    """Records offsets that could not be read. Requires that the stored offset is still the start of the gap."""
 
     gap: IngestGap
     stored: StoredOffset
@@ -242,16 +242,16 @@ class AddGap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolveGaps:
-    """Writes a decision, or why it is none, into the open gaps of these topic partitions. Requires that these are
-    those of them in `known`, and that the stored offsets that were judged are as given.
+    """Writes a decision, or the reason for none, into the open gaps of these topic partitions. Requires that those gaps
+    are as in `known`, and the stored offsets as in `before`.
     """
 
     kafka_table: str
     resolution: str
     partitions: frozenset[TopicPartition]
-    #: The open gaps of the Kafka table, as whoever decides has seen them.
+    #: The open gaps of the Kafka table as they were read before the decision.
     known: tuple[IngestGap, ...]
-    #: The stored offsets that the decision was made from.
+    #: The stored offsets on which the decision is based.
     before: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
 
 
@@ -327,7 +327,7 @@ def partitions_written(update: TableUpdate) -> set[str]:
 
 
 def with_files(update: Update, change: Callable[[DataFile], DataFile]) -> Update:
-    """Return the update with other facts about the files that it names."""
+    """Return the update with each of its files replaced by the result of `change`."""
     match update:
         case InsertPart():
             return replace(update, written=_with_file(update.written, change))
@@ -349,7 +349,7 @@ def _with_file(written: _Written, change: Callable[[DataFile], DataFile]) -> _Wr
 
 
 def files_in(update: Update) -> tuple[DataFile, ...]:
-    """Return the files that become true with the update."""
+    """Return the files that the update adds to the catalog."""
     match update:
         case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):
             return (file,)

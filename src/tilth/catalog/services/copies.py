@@ -1,9 +1,9 @@
 """Copies of files that replicas lack: the queue of what is to be copied.
 
 Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), what a replica is (tilth.storage).
-Always holds: a note goes only as it was when its copy was made, and while the replica is still the one where it was
-made, so that one that came meanwhile stays; a note of a file that nobody needs any more stays until the file is gone
-from the replica. Each new note changes one key of its table and replica, which those pin who rely on there being none.
+Always holds: a note is removed only while it is as it was when its copy was made, and while the replica has the id of
+that time, so that a newer note stays; a note of a file that nobody needs any more stays until the file is removed from
+the replica. Each new note writes one key of its table and replica; commits that need a complete replica compare it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Copies:
         return found
 
     def note(self, notes: Iterable[CopyNote]) -> None:
-        """Keep these; one that is there already is a newer one from now on, which `settle` of the older one leaves."""
+        """Write the notes. One that exists becomes a newer one, which `settle` of the older one does not remove."""
         for batch in _batches(notes):
 
             def plan(view: ReadView, batch: Sequence[CopyNote] = batch) -> Plan[None]:
@@ -68,10 +68,10 @@ class Copies:
             self._forget(batch)
 
     def settle(self, made: Iterable[CopyNote], *, storage: str, replica_ids: Sequence[str]) -> None:
-        """Forget these, whose copies are there, or whose files nobody needs.
+        """Remove notes whose copies exist, or whose files nobody needs.
 
-        `replica_ids`: of the storage's replicas in which that was done or seen; a note of one that was replaced
-        meanwhile stays. Raises ServerEndedError.
+        `replica_ids` are those of the replicas that were written to or looked at; a note of a replica that was
+        replaced meanwhile stays. Raises ServerEndedError.
         """
         storage_key = pack(Space.STORAGE, storage)
         for batch in _batches(made):
@@ -81,7 +81,7 @@ class Copies:
                 known = () if found is None else codec.STORAGES.decode(storage_key, found.value).replica_ids
                 pinned: list[Precondition] = [
                     Absent(storage_key) if found is None else Pinned(storage_key, found.version),
-                    # What an ended server has seen may be long ago.
+                    # A server that was ended may have looked long ago.
                     *pin_life(view, self._server()),
                 ]
                 keys: list[bytes] = []
@@ -98,7 +98,7 @@ class Copies:
             self._forget(batch)
 
     def fail(self, errors: Iterable[tuple[CopyNote, str]]) -> None:
-        """Note why copies could not be made; a note that is not as it was any more stays as it is."""
+        """Write the reasons why copies could not be made; a note that has changed meanwhile stays as it is."""
         now_ms = self._clock.now_ms()
         failed = list(errors)
 
@@ -131,7 +131,7 @@ class Copies:
 
 
 def _newer(note: CopyNote, known: CopyNote | None) -> CopyNote:
-    """Return the note as it is kept where there is one of the file already: it differs from that, and waits as long."""
+    """Return the note that replaces an existing one of the file: newer than it, with the same time of its next try."""
     if known is None:
         return note
     since_ms = max(note.since_ms, known.since_ms + 1)

@@ -1,8 +1,8 @@
 """Leases: the right to act for something, and the epoch that fences older holders (rules/state.py).
 
-Always holds: no epoch of a lease is given out twice, also by a database that has lost the end of its log
-(kv/incarnation.py); a lease is not taken from a server that lives (servers.py); keeping one costs nothing, for its
-holder proves that it lives once for all of them.
+Always holds: no epoch of a lease is assigned twice, even after a failover that has lost the end of the log
+(kv/incarnation.py); no lease is acquired while another server that lives holds it (servers.py); holding leases costs
+nothing, because a server's proof of life covers all of them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Leases:
     def take(self, name: str, holder: str) -> Lease:
         """Take the lease under a new epoch: the former holder's commits are refused from here on.
 
-        Raises LeaseHeldError while another server that lives has it: it releases what it does not host any more; and
-        ServerEndedError where the holder itself was ended.
+        Raises LeaseHeldError while another server that lives holds it (that one releases leases that it does not need
+        any more), and ServerEndedError where `holder` itself was ended.
         """
         key = pack(Space.LEASE, name)
 

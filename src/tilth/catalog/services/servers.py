@@ -26,7 +26,7 @@ from tilth.catalog.records.small_commit import Plan, change, read, read_all, unc
 from tilth.catalog.services.services import SavedState
 from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord
 
-#: Holds Joinings; written by each that joins, so that two that join at once do not draw the same number.
+#: Key of the Joinings, which every joining process writes, so that no two of them are assigned the same number.
 _JOINED = pack(Space.STATE, "servers/joined")
 #: Names of servers that are to host nothing.
 _DRAINED = "servers/drained"
@@ -46,9 +46,9 @@ class Joining:
 class Joinings(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about all processes that have joined this catalog so far."""
 
-    #: Number of the last one.
+    #: Number of the last process that has joined.
     number: int = -1
-    #: The greatest epoch among records that were forgotten.
+    #: The greatest epoch among the records that were removed.
     epoch_forgotten: int = 0
 
 
@@ -209,7 +209,7 @@ def _encoded(joinings: Joinings) -> bytes:
 
 
 def _next_number(joinings: Joinings, living: Sequence[ServerRecord]) -> int:
-    """Return the number of the next process; raises TooManyServersError."""
+    """Return the number of the next process. Raises TooManyServersError."""
     if len(living) >= SERVERS_MAX:
         raise TooManyServersError(servers=SERVERS_MAX, hint="stop one that is not needed")
     taken = {each.number for each in living}

@@ -38,11 +38,11 @@ class Storages:
     def replace(
         self, storage: Storage, before: Storage, notes: Sequence[CopyNote], others: Mapping[str, Sequence[int]]
     ) -> bool:
-        """Store another definition instead of this one, and with it what its replicas lack; False where that is not the
-        definition any more, or where the storage has another table.
+        """Replace a definition, and write the notes of what its new replicas lack; return False where the stored
+        definition is another one by now, or the storage has another table.
 
-        `others`: by table of the storage, the replicas of which one at least has all files of the table and stays.
-        Raises ReplicaNeededError where none has them when the change lands.
+        `others` has for each table of the storage the replicas that stay; one of them must have all files of the table
+        when the change is applied. Raises ReplicaNeededError where none has.
         """
         key, value = pack(Space.STORAGE, storage.name), codec.STORAGES.encode(storage)
         lacking = {copy_key(each): codec.COPIES.encode(each) for each in notes}
@@ -62,12 +62,12 @@ class Storages:
         return change(self._kv, self._clock, plan)
 
     def drop(self, name: str) -> list[Relation]:
-        """Forget the definition, where no table is in the storage; return those that are."""
+        """Remove the definition if the storage has no table; return its tables."""
         key = pack(Space.STORAGE, name)
 
         def plan(view: ReadView) -> Plan[list[Relation]]:
             found = view.get(key)
-            # Whoever makes a table there changes the key.
+            # The creation of a table in the storage writes this key.
             users = [] if found is None else tables_in_storage(view, name)
             deletes = [] if users or found is None else [key]
             return Plan(result=users, preconditions=[unchanged(key, found)], deletes=deletes)
@@ -76,10 +76,10 @@ class Storages:
 
 
 def _pinned_whole(view: ReadView, storage: str, table: str, replicas: Sequence[int]) -> Precondition:
-    """Return what holds as long as the first of the replicas that lacks no file of the table lacks none."""
+    """Return the precondition that one of the replicas, the first without a missing file of the table, stays so."""
     for replica in replicas:
         key = lacking_key(table, replica)
-        # First the key that each new note changes: a view may see what comes while it is asked.
+        # The key that each new note writes is read before the notes: a view may show commits that come meanwhile.
         pinned = unchanged(key, view.get(key))
         if next(iter(view.scan(*span(Space.COPY, table, replica), limit=1)), None) is None:
             return pinned

@@ -1,9 +1,9 @@
-"""The right to work on a table: its lease `table/UUID`, taken at the first work and kept.
+"""The leases of tables: `table/UUID`, acquired by a server at its first work on the table, and kept.
 
 Covers: the leases of one server's process, for maintenance of tables and for the stored offsets of Kafka tables.
 Does not cover: which server hosts a table (tilth.membership).
-Always holds: every commit and every move to the trash carries the epoch, so a second server that believes the same can
-compute, but not commit.
+Always holds: every commit of that work and every move to the trash is fenced by the lease's epoch, so that a second
+server that takes itself for the host can compute, but not commit.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ class TableLeases:
     """The table leases of this server."""
 
     def __init__(self, leases: Leases, *, server: Callable[[], str]) -> None:
-        """`server`: returns the id of this server's process."""
+        """`server` returns the id of this server's process."""
         self._all = leases
         self._server = server
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
 
     def fence(self, uuid: str) -> Fence:
-        """Return the fence that commits to the table carry. Raises LeaseHeldError while another server that lives has
-        the table.
+        """Return the fence of commits to the table. Raises LeaseHeldError while another server that lives holds its
+        lease.
         """
         with self._lock:
             lease = self._leases.get(uuid)
             if lease is None or lease.holder != self._server():
-                # This process has joined anew since it took it: what it had may be somebody else's by now.
+                # This server has joined anew since it acquired the lease, which another one may hold by now.
                 lease = self._leases[uuid] = self._all.take(_name(uuid), self._server())
                 _log.info("table_taken", cause_id=uuid, epoch=lease.epoch)
             return lease.fence
 
     def lose(self, uuid: str) -> None:
-        """Somebody else has taken it; the next work takes it anew."""
+        """Drop a lease that another server has acquired; the next work acquires it again."""
         with self._lock:
             self._leases.pop(uuid, None)
 
     def release(self, uuid: str) -> None:
-        """Release the table."""
+        """Release the lease of the table."""
         with self._lock:
             lease = self._leases.pop(uuid, None)
         if lease is not None:

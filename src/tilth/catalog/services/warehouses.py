@@ -35,7 +35,7 @@ class Warehouses:
         return put_new(self._kv, self._clock, pack(Space.WAREHOUSE, warehouse.name), codec.WAREHOUSES.encode(warehouse))
 
     def change(self, name: str, step: Callable[[Warehouse | None], Warehouse]) -> None:
-        """Store what `step` makes of the definition that is there, whoever else changes it at the same time."""
+        """Replace the definition by what `step` returns for the stored one; repeated after a concurrent change."""
         key = pack(Space.WAREHOUSE, name)
 
         def plan(view: ReadView) -> Plan[None]:

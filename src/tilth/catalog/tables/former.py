@@ -67,7 +67,7 @@ def keep_ledger(kv: KeyValue, clock: Clock, kafka: KafkaDef) -> bool:
             for key, each in _released_in(view)
             if each.kafka_table == uuid and not any(_is_kept(view, target) for target in each.targets)
         ]
-        # Another Kafka table may take one over at this moment; and a table that goes forgets only what it finds.
+        # Another Kafka table may adopt a subscription concurrently; and a removed table drops only those that it reads.
         pinned = [unchanged(each, view.get(each)) for each in (*over, *_existence(alive))]
         if not alive:
             return Plan(result=False, preconditions=pinned, deletes=over)

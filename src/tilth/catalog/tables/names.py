@@ -1,8 +1,8 @@
 """Relations in the store: their names, uuids, views and the records that these depend on.
 
-Covers: the pieces that tables.py and dropped.py plan their batches from. Always holds: whoever adds a name, a view or
-a table also rewrites the record that it depends on, of a database, a relation or a storage, so that a change or a drop
-of that record at the same moment conflicts.
+Covers: the pieces from which tables.py and dropped.py plan their batches. Always holds: a commit that adds a name, a
+view or a table also rewrites the record that it depends on, of a database, a relation or a storage, so that it
+conflicts with a concurrent change or drop of that record.
 """
 
 from __future__ import annotations
@@ -122,14 +122,14 @@ def added_relation(view: ReadView, relation: Relation) -> tuple[Puts, list[Preco
 
 
 def storage_of(relation: Relation) -> str:
-    """Return the name of the storage of a table; the default for what has no files."""
+    """Return the name of a table's storage; the default one for relations without files."""
     if not isinstance(relation, TableDef):
         return DEFAULT_STORAGE
     return relation.settings.get(STORAGE_SETTING, DEFAULT_STORAGE)
 
 
 def tables_in_storage(view: ReadView, storage: str) -> list[Relation]:
-    """Return the tables of a storage, and the dropped ones that may come back."""
+    """Return the tables of a storage, dropped ones that can be restored among them."""
     relations = list(read_all(view, codec.RELATIONS, Space.RELATION))
     relations += [each.relation for each in read_all(view, codec.DROPPED, Space.DROPPED)]
     return [each for each in relations if isinstance(each, TableDef) and storage_of(each) == storage]

@@ -114,11 +114,12 @@ class Tables:
         secrets: Mapping[str, str] = NO_SECRETS,
         may_lack_storage: bool = False,
     ) -> Relation:
-        """The new relation, or with `if_not_exists` the one that has the name. A uuid is given where there is none.
+        """Create a relation and return it, or with `if_not_exists` the one that has its name. One without a uuid gets
+        a new one.
 
-        `secrets`: full texts of the settings that its definition has redacted; `may_lack_storage`: its storage may be
-        made later. Raises DatabaseNotFoundError, TableExistsError, ReservedNameError, StorageDroppedError, and for a
-        view without source or target TableNotFoundError or WrongEngineError.
+        `secrets` has the full texts of the settings that are redacted in its definition; with `may_lack_storage` its
+        storage may be created later. Raises DatabaseNotFoundError, TableExistsError, ReservedNameError,
+        StorageDroppedError, and for a view without source or target TableNotFoundError or WrongEngineError.
         """
         check_not_system(relation.database)
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
