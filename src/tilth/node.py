@@ -189,8 +189,8 @@ class Node:
         return {f"warehouse {name}": "it has no worker: start one with `tilth worker`" for name in empty}
 
     def _components(self, further: Mapping[str, Callable[[], dict[str, str]]] | None = None) -> dict[str, str]:
-        """Return the states of all components within a second, whatever hangs: what does not answer is named with
-        its place, and since when.
+        """Return the states of all components within a second, even if some hang: the state of one that does not
+        answer has its address or folder, and the time since when.
         """
         components = {}
         if self._database_watch is not None:
@@ -207,13 +207,13 @@ class Node:
                 "storages": self._storages,
             }
             | dict(further or {}),
-            {"disk": str(self._folder), "catalog": self._catalog_place, "tables folder": self._roots.default.uri},
+            {"disk": str(self._folder), "catalog": self._catalog_location, "tables folder": self._roots.default.uri},
         )
-        # What others need stands before them: a full disk is named first.
+        # The clock comes last, so that a full disk is named before it.
         return components | known | {"clock": str(self.catalog.clock_check.removal_error() or "ok")}
 
     def _check_tables_folder(self) -> None:
-        """The node's own disk is asked for more than an answer."""
+        """Check that a tables folder on the node's own disk can be written. Raises FolderError."""
         if self._roots.default.is_local:
             check_writable(Path(self._roots.default.uri))
 
@@ -232,8 +232,8 @@ class Node:
         return self._health(components)
 
     def failed_services(self) -> dict[str, str]:
-        """Background services that fail, and why; of many, some and how many more there are. Returns within a second,
-        whatever hangs.
+        """Return the background services that fail, and why; of many, some and the number of the others. Returns
+        within a second, even if some hang.
         """
         return known_states(self._states, {"services": lambda: failures_of(self._services())})
 
@@ -306,8 +306,8 @@ class Node:
         )
         self._parts.callback(self.catalog.close)
         #: Address or folder of the catalog, as errors name it.
-        self._catalog_place = opened.place
-        #: None: the catalog is in no database.
+        self._catalog_location = opened.place
+        #: Watch on the catalog's database; None: the catalog is in a local folder.
         self._database_watch = opened.watch
         if opened.watch is not None:
             self._start(opened.watch.start, opened.watch.stop)

@@ -1,7 +1,8 @@
 """Calls that may never return, each on a thread of its own, for callers that wait for a bounded time.
 
 Covers: several calls at once, which of them have not returned, and since when. Does not cover: what is called.
-Always holds: of one name no more than one call is under way, so what hangs costs one thread, however often it is read.
+Always holds: at most one call of each name is under way, so a call that hangs costs one thread, however often it is
+read.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class CallFailed:
 class CallSilent:
     """The call has not returned."""
 
-    #: When it was made.
+    #: Time when the call was started.
     since_ms: int
 
 
@@ -46,19 +47,19 @@ class _Call(Generic[T]):
 
 
 class BoundedCalls(Generic[T]):
-    """Calls by name. For any thread."""
+    """Calls by name; thread-safe."""
 
     def __init__(self, clock: Clock, *, seconds_max: float) -> None:
-        """`seconds_max`: the time that a reader waits, for all calls together."""
+        """`seconds_max`: longest time that `read` waits, for all calls together."""
         self._clock = clock
         self._seconds_max = seconds_max
         self._lock = threading.Lock()
-        #: Those under way.
+        #: Calls that have been started and have not ended.
         self._calls: dict[str, _Call[T]] = {}
 
     def read(self, calls: Mapping[str, Callable[[], T]]) -> dict[str, CallOutcome[T]]:
-        """Make the calls that are not under way yet, and return the outcome of each; `CallSilent` where it has none in
-        time. A later reader gets the outcome of a call that was under way before.
+        """Start the calls that are not under way yet, and return the outcome of each, `CallSilent` if it has none in
+        time. A later `read` that finds a call still under way waits for the outcome of that call.
         """
         end = self._clock.monotonic() + self._seconds_max
         begun = {name: self._begun(name, act) for name, act in calls.items()}
@@ -71,7 +72,7 @@ class BoundedCalls(Generic[T]):
             call = self._calls.get(name)
             if call is None:
                 call = self._calls[name] = _Call(self._clock.now_ms())
-                # A process that ends does not wait for it.
+                # A daemon thread: a call that hangs must not delay the end of the process.
                 thread = f"tilth-call-{name}"
                 threading.Thread(target=self._run, args=(name, call, act), name=thread, daemon=True).start()
         return call
@@ -79,7 +80,7 @@ class BoundedCalls(Generic[T]):
     def _run(self, name: str, call: _Call[T], act: Callable[[], T]) -> None:
         try:
             call.outcome = CallAnswered(act())
-        # Whatever it raises is an outcome, a panic of a library in Rust too: the reader decides.
+        # Every error is an outcome for the reader, also a panic of a library in Rust, which is no Exception.
         except BaseException as error:
             call.outcome = CallFailed(as_exception(error))
         with self._lock:

@@ -129,8 +129,10 @@ class CorruptError(TilthError):
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return the error; as a defect where it is no Exception, as panics of libraries in Rust and SystemExit are not:
-    whoever relays or reports an error to somebody who waits catches these, too.
+    """Return the error itself if it is an Exception, else a TilthError for a defect, with the error as its cause.
+
+    Panics of libraries in Rust and SystemExit are no Exceptions: code that relays errors to a waiting thread catches
+    them too.
     """
     if isinstance(error, Exception):
         return error

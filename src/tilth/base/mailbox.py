@@ -2,7 +2,7 @@
 
 Covers: one file for each answer, as bytes. Does not cover: the form of answers (model/answer.py), running tasks
 (warehouse/session/spark.py).
-Always holds: a letter is whole or not there; only regular files with the names of letters are read, up to a size.
+Always holds: a letter is complete or absent; only regular files with the names of letters are read, up to a size.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from tilth.base.errors import TilthError
 from tilth.base.units import MIB
 
-#: No answer of a task is larger: facts about files and ranges of offsets.
+#: Upper bound for the answer of a task, which has only facts about files and ranges of offsets.
 ANSWER_BYTES_MAX = 256 * MIB
 _BEING_WRITTEN = ".part"
 _NAME = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
-#: Without following links, and without waiting for the writer of a pipe.
+#: Flags for reading a letter: links are not followed, and opening a pipe does not wait for its writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -49,7 +49,7 @@ class Mailbox:
     folder: str
 
     def send(self, packed: bytes, *, key: int, attempt: int) -> None:
-        """Leave the answer of a task, whole or not at all. Raises OSError."""
+        """Write the answer of a task atomically. Raises OSError."""
         path = os.path.join(self.folder, f"{key}-{attempt}")
         with open(f"{path}-{os.getpid()}{_BEING_WRITTEN}", "wb") as file:
             file.write(packed)
@@ -57,7 +57,7 @@ class Mailbox:
 
     def letters(self) -> list[Letter]:
         """Return all letters in the order of their keys and attempts. Raises AnswerUnreadableError."""
-        # Its parent may be gone, as with a Spark that was killed.
+        # The folder may be gone with its parent, as after Spark was killed.
         names = os.listdir(self.folder) if os.path.isdir(self.folder) else ()
         return sorted(self._letter(name) for name in names if not name.endswith(_BEING_WRITTEN))
 
@@ -86,7 +86,7 @@ def _content(path: str) -> bytes | None:
 @contextmanager
 def mailbox_in(parent: str) -> Iterator[Mailbox]:
     """An empty mailbox for one job below a folder that all tasks see; it is removed at the end."""
-    # Only its user can write into it.
+    # Only this user can write into a folder of mkdtemp.
     mailbox = Mailbox(tempfile.mkdtemp(prefix="mail-", dir=parent))
     try:
         yield mailbox

@@ -1,7 +1,7 @@
 """Secrets by reference: `env:NAME` or `file:/path`, read in the process that needs them.
 
 Covers: the form of references, reading. Does not cover: which settings are references (each room).
-Always holds: no message has more of a secret than the reference to it.
+Always holds: no error message contains a secret, only the reference to it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ import re
 from collections.abc import Mapping
 
 from tilth.base.errors import TilthError
+from tilth.base.units import KIB
 
-#: Form of a reference, and its description.
+#: Pattern of a reference, and its description for messages.
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 REFERENCE_FORM = "env:NAME or file:/path"
-#: A secret is one line.
-SECRET_BYTES_MAX = 16 << 10
+#: Most bytes that are read of a file with a secret, which is one line.
+SECRET_BYTES_MAX = 16 * KIB
 
 
 def read_secret(reference: str, environment: Mapping[str, str], *, of: str, error: type[TilthError]) -> str:
-    """Return the secret, without blanks around it. `of`: what it belongs to, in errors; raises `error`."""
+    """Return the secret without surrounding blanks. Raises `error`, whose message names `of`, the secret's user."""
     kind, _, name = reference.partition(":")
     if kind == "env":
         value = environment.get(name, "").strip()

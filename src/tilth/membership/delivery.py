@@ -1,8 +1,8 @@
-"""News on their way to the rooms that act on them, on a thread of its own.
+"""Delivery of news to the rooms that act on them, on a thread of its own.
 
-Covers: collecting what has changed, delivering it, again where a room could not take it in. Does not cover: where news
-come from (member.py), what rooms do with them. Always holds: a room that is slow, as one that calls workers which do
-not answer, holds up no proof of life and no watch on the others; nothing is lost that was not taken in.
+Covers: collecting changes, delivering them, retrying where a room has failed. Does not cover: the source of news
+(member.py), what rooms do with them. Always holds: a slow room, as one that calls workers which do not answer, delays
+neither proofs of life nor the watch on the other servers; news that a room has failed to process are kept.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 
-#: Between two tries of a delivery that failed.
+#: Time between two attempts of a delivery.
 AGAIN_SECONDS = 0.25
-#: Longest wait at the end for a room that is slow.
+#: Longest time that `stop` waits for a slow room.
 END_SECONDS_MAX = 5.0
 
 _log = Log("membership")
 
 
 class Delivery:
-    """`start` first, in the end `stop`."""
+    """News that are to be delivered. Call `start` first and `stop` at the end."""
 
     def __init__(self, clock: Clock, *, changed: Callable[[], None], heard: Callable[[frozenset[str]], None]) -> None:
-        """`changed` is called when hosts may have changed, `heard` with tables, by uuid, that have news."""
+        """`changed` is called when hosts may have changed, `heard` with the uuids of tables that have news."""
         self._clock = clock
         self._changed = changed
         self._heard = heard
@@ -38,7 +38,7 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name="tilth-news", daemon=True)
 
     def add(self, tables: frozenset[str] = frozenset(), *, has_changed: bool = False) -> None:
-        """Note what is to be delivered."""
+        """Add news that are to be delivered."""
         if not tables and not has_changed:
             return
         with self._lock:
@@ -50,14 +50,14 @@ class Delivery:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a room that is slow is not waited for without end."""
+        """End the thread; the wait for a slow room is bounded."""
         self._stopping.set()
         self._is_due.set()
         if self._thread.ident is not None:
             self._thread.join(END_SECONDS_MAX)
 
     def deliver(self) -> None:
-        """Deliver what was noted; what could not be taken in stays. The thread calls it; tests may."""
+        """Deliver the collected news; those that a room fails to process are kept. For the thread, and for tests."""
         with self._lock:
             tables, has_changed = self._tables, self._has_changed
             self._tables, self._has_changed = frozenset(), False

@@ -1,9 +1,9 @@
 """This server among the servers of its catalog: it proves that it lives, watches the others, and knows what it hosts.
 
 Covers: joining, renewing, draining, ending others that are gone, joining anew. Does not cover: what is done with a
-table that comes or goes (ingest, maintenance), the records (tilth.catalog), the way of news to rooms (delivery.py).
+table that comes or goes (ingest, maintenance), the records (tilth.catalog), the delivery of news (delivery.py).
 Always holds: what is written each second does not depend on the number of tables or parts; proofs of life have a thread
-and a connection of their own, and nothing else is done there; a server that others took to be gone hosts nothing until
+and a connection of their own, which do nothing else; a server that others took to be gone hosts nothing until
 it has joined anew; one server alone, whose store nobody else can open, writes nothing.
 
     joined --renewed in time--> joined          what it hosts: the placement over all that live and do not drain
@@ -44,11 +44,11 @@ LOOK_SECONDS = 0.25
 PROOFS = 6
 #: A server whose presence is gone, and that did not prove within this that it lives, is not waited for.
 GONE_SECONDS = 1.0
-#: Times that a process joins which is ended before its first proof.
+#: Attempts to join of a process that others end before its first proof of life.
 JOIN_ATTEMPTS_MAX = 5
-#: Everything is read again this often, for news are hints that may be lost.
+#: Interval at which everything is read again: news are hints that may be lost.
 REREAD_SECONDS = 30.0
-#: The same while the news of others cannot be heard.
+#: The same interval while news cannot be received.
 DEAF_REREAD_SECONDS = 2.0
 
 #: Why a server that has just joined takes no tables.
@@ -84,7 +84,7 @@ class Presence(Protocol):
     def news(self) -> frozenset[str]:
         """Return the tables, by uuid, of which others have committed news since the last call; `*`: of any.
 
-        Raises UnavailableError where nothing can be heard.
+        Raises UnavailableError when news cannot be received.
         """
 
     def hide(self) -> None:
@@ -143,7 +143,7 @@ class Member:
         self._gone_seconds = bounds.gone_seconds
         self._skew_ms_max = bounds.skew_seconds * 1000
         self._presence = presence
-        #: Each with the connection of its thread.
+        #: Repositories of servers and placements, each over the connection of the thread that uses it.
         self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)
         self._others = catalog.servers if presence is None else Servers(clock, presence.watching)
         self._placements = catalog.placements if presence is None else Placements(clock, presence.watching)
@@ -152,11 +152,11 @@ class Member:
         #: Guards the own record, which the thread renews and others drain.
         self._lock = threading.Lock()
         self._record: ServerRecord | None = None
-        #: Guards `_now`: one that was ended must not host by what another thread has read before.
+        #: Guards `_now`: a server that was ended must not host tables again by what another thread has read before.
         self._now_lock = threading.Lock()
         self._now = Membership(me="", servers=())
         self._proved_at = self._looked_at = self._reread_at = 0.0
-        #: By what fails.
+        #: Reasons of the present failures, by the description of what fails.
         self._troubles: dict[str, str] = {}
         self._clock_fault = ""
         #: The history of the store in which this server has joined.
@@ -184,7 +184,7 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """The reason why this server cannot prove that it lives, or cannot see the others; empty: it can."""
+        """The reason why this server cannot prove that it lives, or cannot see the others; empty: it can do both."""
         return "; ".join(f"{what}: {why}" for what, why in list(self._troubles.items()))
 
     # --- life ---
@@ -202,7 +202,7 @@ class Member:
             try:
                 return self._joined_and_proved()
             except FencedError as error:
-                # As where connecting took too long.
+                # Connecting may have taken longer than others wait for a proof of life.
                 _log.warning("server_ended_while_it_joined", server=self._joining.name, reason=error)
                 self._forget()
         return self._joined_and_proved()
@@ -276,8 +276,8 @@ class Member:
             raise failures[0]
 
     def prove(self) -> None:
-        """Prove that this server lives where that is due; join anew where it was ended, or the store's history is
-        another one.
+        """Prove that this server lives when that is due; join anew after it was ended, or after the history of the
+        store has changed.
         """
         self._follow_history()
         if self._clock.monotonic() - self._proved_at >= self._gone_seconds / PROOFS:
@@ -290,7 +290,7 @@ class Member:
             self._join_anew()
 
     def watch(self) -> None:
-        """Look at the others and at what they have changed. While that fails everything may have changed."""
+        """Read the other servers and the news of their commits. While that fails, every table counts as changed."""
         seconds = DEAF_REREAD_SECONDS
         try:
             self._look()
@@ -304,12 +304,12 @@ class Member:
                 self._delivery.add(frozenset({ALL_NEWS}))
 
     def _follow_history(self) -> None:
-        """Begin anew where the database has lost the end of its log: what this server knows and holds may be of it."""
+        """Join anew after the database has lost the end of its log, from which this server's knowledge may come."""
         history = self._catalog.incarnation
         if history == self._history:
             return
         _log.warning("history_changed", server=self._now.me, before=self._history, now=history)
-        # Before its record goes: while that lives, no other server ends its transactions.
+        # Before its record is ended: as long as that lives, no other server ends its transactions.
         self._catalog.transactions.find_lost(self._history)
         self._forget()
         own = self._proofs.get(self._joining.name)
@@ -359,7 +359,7 @@ class Member:
             self._clock_fault = f"its clock is wrong: {abs(offset) / 1000:.1f} s {where} the catalog's database"
             _log.warning("clock_is_wrong", server=record.id, offset_ms=round(offset))
         elif self._clock_fault:
-            # Times of the wrong clock are forgotten: none of them was used.
+            # The times of the wrong clock are dropped: no commit has used them.
             self._catalog.transactions.follow_clock()
             self._clock_fault = ""
         return msgspec.structs.replace(record, clock_offset_ms=round(offset, 1))
@@ -401,7 +401,7 @@ class Member:
             self._now = found
         if has_changed:
             _log.info("servers_changed", servers=[each.id for each in servers], me=found.me)
-            # One that is gone may have committed something and not said it.
+            # A server that is gone may have committed something without announcing it.
             self._delivery.add(frozenset({ALL_NEWS}), has_changed=True)
 
     def _is_gone(self, record: ServerRecord, silent: float) -> bool:
@@ -413,7 +413,7 @@ class Member:
         return silent > GONE_SECONDS and self._presence is not None and self._presence.is_gone(record.id)
 
     def _joined_and_proved(self) -> ServerRecord:
-        """Raises FencedError when it was ended before its first proof."""
+        """Join, and prove once that this server lives. Raises FencedError when it was ended before that proof."""
         record = self._joined()
         self._take(record)
         self._look()

@@ -69,7 +69,7 @@ from tilth.sql import Answer, Origin
 DATABASE = "database"
 #: Threads for what must answer while statements keep all of theirs busy.
 SHORT_CALLS_MAX = 8
-#: Requests for health, readiness and metrics at once: they end within a second, whatever hangs elsewhere.
+#: Threads for health, readiness and metrics, whose requests end within a second even if other components hang.
 STATUS_CALLS_MAX = 32
 #: Bodies up to this size are always read: KILL QUERY is one.
 FREE_BODY_BYTES = 64 * KIB
@@ -323,7 +323,7 @@ class _Api:
         """
         if "services" not in request.query_params:
             return _healthy(await self._run_status(self._doors.health))
-        # Side by side: each of them may take its whole time.
+        # Concurrently: each of the two may take its full time limit.
         health, failed = await asyncio.gather(
             self._run_status(self._doors.health), self._run_status(self._doors.failed_services)
         )

@@ -1,8 +1,8 @@
 """Metrics for Prometheus: the rooms' numbers, read when they are asked for.
 
 Covers: names, labels and texts of all metrics, and the samples made of the rooms' stats. Does not cover: counting,
-which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read, or
-that does not answer, costs its own metrics only, and says so by `tilth_metrics_source_up`.
+which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read in time
+loses only its own metrics, and `tilth_metrics_source_up` is 0 for it.
 See also: docs/reference/metrics.md.
 """
 
@@ -37,7 +37,7 @@ from tilth.server.stats import SECONDS, HttpCounters, HttpStats
 from tilth.sql import InsertStats
 from tilth.warehouse import WarehouseStats
 
-#: Time that the rooms are waited for, all together: an answer within a second, whatever hangs.
+#: Time limit for reading all rooms together, so that a request is answered within a second even if a room hangs.
 SOURCE_SECONDS_MAX = 0.7
 
 _log = Log("server")
@@ -201,7 +201,7 @@ class Metrics(Collector):
 def _call(
     source: str, read: Callable[[], T] | None, samples: Callable[[T], Iterable[Sample]]
 ) -> dict[str, Callable[[], list[Sample]]]:
-    """Return the call that makes the samples of one room; none where it has no numbers."""
+    """Return the call that makes the samples of one room; nothing if the room has no numbers."""
     return {} if read is None else {source: lambda: list(samples(read()))}
 
 

@@ -27,7 +27,7 @@ MASTER_AUTO = "auto"
 
 _MEMORY = re.compile(r"\d+[kmgtKMGT]")
 
-#: Names of properties that may be secrets, of Spark and of Hadoop's file systems; for Java's patterns too.
+#: Pattern of names of properties of Spark and of Hadoop's file systems that may be secrets; valid in Java too.
 SECRET_PROPERTIES = (
     "(?i)secret|passw|passphrase|token|credential|jaas|[.]pem|[.]sas|"
     "(access|account|private|encryption|signing)[._-]?key"
@@ -48,7 +48,7 @@ def _shown_reference(text: str) -> str:
 
 
 def is_secret_property(name: str) -> bool:
-    """True if a property of Spark may be a secret, by its name."""
+    """Return whether a property of Spark may be a secret, by its name."""
     return _SECRET.search(name) is not None
 
 

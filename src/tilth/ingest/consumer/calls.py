@@ -59,7 +59,8 @@ class BeginRound(msgspec.Struct, frozen=True, kw_only=True):
 
 class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
-    #: Of the tables that the round may write to, as they are now: replicas change and go away while a consumer lives.
+    #: Storage roots of the tables that the round may write to, read when it begins: replicas change and go away while
+    #: a consumer lives.
     root: TableRoots
     #: How long the consumer waits before it reads: its tables have many parts.
     wait_ms: float = 0.0
@@ -91,14 +92,14 @@ class TablesNow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ViewRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """The round has been in one view for long."""
+    """Report of the slow view that a round is in, or of the end of that view."""
 
     kafka_table: str
     consumer: int
     fence: Fence
-    #: Its `database.table`; empty: it is over.
+    #: Name of the view, as `database.view`; empty: the view that was reported has ended.
     view: str
-    #: For how long it has run.
+    #: Time for which the view has run.
     seconds: float
 
 
@@ -141,7 +142,7 @@ class ConsumerCalls(Protocol):
         """Return the present content of tables with unique keys."""
 
     def view_runs(self, call: ViewRuns) -> None:
-        """Report a view that takes long, while it runs, and its end."""
+        """Report a slow view while it runs, or the end of the view that was reported."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Make the round true, all of it or nothing.

@@ -57,14 +57,17 @@ class Standing:
             )
 
     def plan(self, ends: Mapping[TopicPartition, PartitionEnd], *, messages_max: int) -> tuple[OffsetRange, ...]:
-        """The ranges of the next round, with their topics and the leader epochs at their ends."""
+        """Return the ranges of the next round, with their topic ids and the leader epochs at both ends."""
         stable = {position: end.stable for position, end in ends.items()}
         ranges = plan_round(positions=self.offsets, ends=stable, messages_max=messages_max)
         return tuple(
             msgspec.structs.replace(
-                each, topic_id=stored.topic_id, epoch=stored.epoch, end_epoch=ends[each.position].epoch
+                each,
+                topic_id=self._of(each).topic_id,
+                epoch=self._of(each).epoch,
+                end_epoch=ends[each.position].epoch,
             )
-            for each, stored in ((each, self._of(each)) for each in ranges)
+            for each in ranges
         )
 
     def check_same(

@@ -48,7 +48,8 @@ from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
 #: What a message is taken to weigh before any was seen.
 FIRST_MESSAGE_BYTES = 1024.0
-#: Rounds in a row that are done again because replicas were replaced meanwhile; then another consumer begins anew.
+#: Most rounds in a row that are repeated because replicas were replaced meanwhile; then the consumer fails, and another
+#: one is started.
 REFUSALS_MAX = 10
 _POLLS_OF_INTERVAL = 5
 _POLL_SECONDS_MIN = 0.02
@@ -302,7 +303,8 @@ class ResidentConsumer:
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
 
     def _note_refused(self, error: StorageChangedError) -> None:
-        """The same offsets are read again, and written to the replicas of now; raises the error after many refusals.
+        """Count a round whose replicas were replaced; its offsets are read again and written to the present replicas.
+        Raises the error when `REFUSALS_MAX` rounds in a row were refused.
 
         The round's transaction is aborted when the next one begins, so that no file of it is ever named.
         """

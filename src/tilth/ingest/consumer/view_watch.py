@@ -1,7 +1,7 @@
-"""Reports of the view that a round has been in for long, so that a slow one has a name before the round ends.
+"""Reports of slow views while they run, so that users see the name of a slow view before its round ends.
 
 Covers: when a report is due. Does not cover: sending it (task.py), what is shown (service/activity.py).
-Always holds: a round whose views are quick reports nothing; a report that fails changes nothing of the round.
+Always holds: a round whose views are fast reports nothing; a report that fails does not affect the round.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 
-#: A view that takes longer is reported while it runs.
+#: Time after which a view that still runs is reported.
 SLOW_SECONDS = 2.0
 
 _log = Log("ingest")
 
 
 class ViewWatch:
-    """The views of a consumer's rounds, one after the other. For the consumer's thread."""
+    """Watch on the views of a consumer's rounds, which run one after the other. For the consumer's thread."""
 
     def __init__(self, clock: Clock, report: Callable[[str, float], None]) -> None:
-        """`report` gets the view and for how long it has run; no view: none of those reported before runs any more."""
+        """`report` gets the view's name and the seconds that it has run; an empty name: the reported view has ended."""
         self._clock = clock
         self._report = report
-        #: Of the view that runs.
+        #: Set when the running view has ended.
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
         self._is_reported = False
 
     def begin(self, view: str) -> None:
-        """The round begins with this view; the one before is over."""
+        """Note that the round begins this view; the view before it has ended."""
         self.end()
         self._over = over = threading.Event()
         self._thread = threading.Thread(target=self._watch, args=(view, over), name="tilth-view-watch", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        """The view is over, or none has begun."""
+        """Note that the running view has ended; without one, do nothing."""
         self._over.set()
         if self._thread is not None:
-            # A report that is under way comes first; the round does not wait for a server that does not answer.
+            # A report that is being sent comes first; the wait is bounded, because the server may not answer.
             self._thread.join(SLOW_SECONDS)
             self._thread = None
         if self._is_reported:

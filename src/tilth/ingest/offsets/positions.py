@@ -1,10 +1,10 @@
 """The stored offsets of one Kafka table, where they are not moved by a round: first ones, gaps, resets.
 
 Covers: subscribing, finding first offsets once and storing them, noticing, recording and closing gaps, moving offsets
-for a user. Does not cover: rounds (service/service.py), what is a gap (kafka/gaps.py). Always holds: whatever is found
-out from the broker becomes true by a commit before anybody acts on it, so that it is found out only once; each commit
-requires the stored offsets and gaps that it was computed from, and the lease of the Kafka table, which is taken before
-they are read. See also: docs/policies/consumers.md#gaps.
+for a user. Does not cover: rounds (service/service.py), what is a gap (kafka/gaps.py). Always holds: facts from the
+broker are committed before anybody acts on them, so that each is looked up only once; each commit requires the stored
+offsets and gaps that it was computed from, and the lease of the Kafka table, which is acquired before they are read.
+See also: docs/policies/consumers.md#gaps.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Positions:
         self._subscriptions = Subscriptions(clock, catalog, uuid)
         self._leases = TableLeases(catalog.leases, server=lambda: catalog.server)
         self._is_released = False
-        #: The lease as it was before this turn read the offsets: what is computed from them commits under no later one.
+        #: Fence of the lease, acquired before this turn read the offsets: commits computed from them use no later one.
         self._fence: Fence | None = None
         #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
         self._turn = threading.Lock()
@@ -80,19 +80,18 @@ class Positions:
         self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
     def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        stored = self._catalog.offsets.stored(self._uuid)
-        return {place: stored[place] for place in places if place in stored}
+        return _offsets_at(places, self._catalog.offsets.stored(self._uuid))
 
     def _acquire(self) -> None:
-        """Take the lease of the Kafka table, if it is not this server's yet: from here on no other server moves its
-        offsets. Raises LeaseHeldError while another server that lives has it, FencedError after `release`.
+        """Acquire the lease of the Kafka table, unless this server has it: from then on no other server moves the
+        offsets. Raises LeaseHeldError while another live server has it, FencedError after `release`.
         """
         if self._is_released:
             raise FencedError("this server does not host the Kafka table any more", uuid=self._uuid)
         self._fence = self._leases.fence(self._uuid)
 
     def release(self) -> None:
-        """Let another server move the offsets; nothing here does any more."""
+        """Release the lease, so that another server can move the offsets; every later call raises FencedError."""
         with self._turn:
             self._is_released = True
             self._leases.release(self._uuid)
@@ -120,7 +119,7 @@ class Positions:
                 )
                 for place in missing
             }
-            # None of them was stored when the broker was asked.
+            # `before` is empty: none of these offsets was stored when the broker was asked.
             self._apply(kafka, [SetOffsets(kafka_table=self._uuid, offsets=found, before={})])
 
     def check(
@@ -190,7 +189,7 @@ class Positions:
                     kafka_table=self._uuid, resolution=_reset_text(reset), partitions=resolved, known=tuple(known)
                 ),
                 SetOffsets(
-                    kafka_table=self._uuid, offsets=wanted, before=_those(stored, resolved), forgotten=tuple(gone)
+                    kafka_table=self._uuid, offsets=wanted, before=_offsets_at(resolved, stored), forgotten=tuple(gone)
                 ),
                 *([] if line is None else [AddLedger(entry=line)]),
             ]
@@ -203,8 +202,10 @@ class Positions:
             self._note(note)
 
     def _apply(self, kafka: KafkaDef, updates: Sequence[Update]) -> None:
-        """Commit under the lease that the turn began with. Raises FencedError when another server has taken it, whether
-        this one has joined anew since or not, and what refuses the updates: they were computed from what has changed.
+        """Commit under the lease that the turn began with.
+
+        Raises FencedError when another server has acquired the lease since, also if this server has joined anew, and
+        the errors of updates whose required state has changed.
         """
         assert self._fence is not None
         try:
@@ -269,7 +270,7 @@ class Positions:
         stored: Mapping[TopicPartition, StoredOffset],
         found: Sequence[IngestGap],
     ) -> None:
-        """`stored`: the offsets that the gaps were found from."""
+        """Commit the gaps that are not recorded yet. `stored`: the offsets that they were computed from."""
         known = {(gap.topic, gap.partition, gap.start) for gap in self._open()}
         for gap in found:
             if (gap.topic, gap.partition, gap.start) in known:
@@ -288,9 +289,9 @@ class Positions:
             self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start}: {gap.reason}")
 
     def _passed_over(self, gap: IngestGap, begin: StoredOffset) -> list[Update]:
-        """`begin`: the stored offset, where the gap begins."""
-        before = {TopicPartition(gap.topic, gap.partition): begin}
-        wanted = {place: msgspec.structs.replace(begin, offset=gap.end) for place in before}
+        """Return the updates that pass over a gap. `begin`: the stored offset, where the gap begins."""
+        place = TopicPartition(gap.topic, gap.partition)
+        before, wanted = {place: begin}, {place: msgspec.structs.replace(begin, offset=gap.end)}
         line = moved(self._uuid, stored=before, wanted=wanted)
         assert line is not None, "a gap is not empty"
         return [
@@ -311,7 +312,7 @@ class Positions:
                 kafka_table=self._uuid,
                 offsets=findings.anew,
                 forgotten=tuple(findings.vanished),
-                before=_those(stored, places),
+                before=_offsets_at(places, stored),
             ),
             *([] if line is None else [AddLedger(entry=line)]),
         ]
@@ -325,7 +326,8 @@ class Positions:
         observed: Observed,
     ) -> None:
         """Close gaps that turned out to be none."""
-        for gap in (known := self._open()):
+        known = self._open()
+        for gap in known:
             place = TopicPartition(gap.topic, gap.partition)
             verdict = closing(gap, stored.get(place), observed)
             if verdict is Closing.IF_LOG_HOLDS and self._holds(broker, place, stored[place]):
@@ -337,7 +339,7 @@ class Positions:
                     resolution=CLOSED,
                     partitions=places,
                     known=tuple(known),
-                    before=_those(stored, places),
+                    before=_offsets_at(places, stored),
                 )
                 self._apply(kafka, [update])
                 self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start} {CLOSED}")
@@ -356,8 +358,8 @@ class Positions:
         return [gap for gap in self._catalog.offsets.gaps(self._uuid) if not gap.resolution]
 
 
-def _those(
-    stored: Mapping[TopicPartition, StoredOffset], places: Collection[TopicPartition]
+def _offsets_at(
+    places: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset]
 ) -> dict[TopicPartition, StoredOffset]:
     return {place: stored[place] for place in places if place in stored}
 

@@ -56,7 +56,7 @@ class Subscriptions:
         *,
         apply: Callable[[KafkaDef, Sequence[Update]], None],
     ) -> list[str]:
-        """Subscribe to the topics, and give up others; `apply` commits. Return what a user should know of it, in
+        """Subscribe to the topics, and give up others; `apply` commits the updates. Return notes for the user, as
         sentences.
 
         Raises GroupInUseError while another Kafka table reads one of them for the group.
@@ -85,7 +85,7 @@ class Subscriptions:
                 taken |= wanted_here
                 updates.append(update)
                 notes.append(note)
-        # One line for all topics: a commit has one.
+        # All topics share one line of the ledger: a commit has no more.
         line = moved(self._uuid, stored=own, wanted=taken)
         if line is not None:
             updates.append(AddLedger(entry=line))
@@ -151,7 +151,7 @@ class Subscriptions:
             else:
                 if targets is None:
                     ledger = self._catalog.offsets.ledger(self._uuid)
-                    # A first round of a view may be committed at this moment.
+                    # The ledger lacks the target of a view whose first round is just being committed.
                     views = {view.target for view in self._catalog.tables.views_of(self._uuid)}
                     targets = frozenset(views.union(*(entry.tables for entry in ledger)))
                 updates.append(Release(subscription=each, targets=targets))

@@ -77,7 +77,7 @@ def run_round(
     view_begins: Callable[[str], None] = lambda view: None,
 ) -> RoundFacts:
     """Run all views over the job's ranges; return what was read and written. `view_begins` is called with the name of
-    each view that Spark computes, when its turn comes.
+    each view that Spark computes, before it runs.
 
     Raises the TilthError of a task as it was; ViewFailedError where the round has to be done in another way, ViewError
     where a view cannot be computed at all. Files of a round that failed are left for the transaction's cleaner.

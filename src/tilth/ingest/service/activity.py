@@ -26,7 +26,7 @@ RATE_MS_MAX = 60_000
 class ActivityKind(IntEnum):
     """Activity of a consumer; of several consumers the first of these is shown."""
 
-    #: For a worker, or for the Spark of its worker.
+    #: Its task waits for a worker, or for the Spark of its worker.
     WAITING = 0
     READING = 1
     #: Messages are there, and wait until there are more or until the flush interval is over.
@@ -56,10 +56,10 @@ class Doing:
     heard_ms: int = 0
     #: For how long its present round has been under way; 0: between two rounds.
     round_seconds: float = 0.0
-    #: The view that the round has been in for long, as `database.view`, and for how long; empty: none.
+    #: Name of the slow view that the round is in, as `database.view`, and its time so far; empty: none.
     view: str = ""
     view_seconds: float = 0.0
-    #: What it waits for; empty: for no worker.
+    #: Reason why its task does not go on; empty: it does.
     waits_for: str = ""
 
     @property
@@ -87,7 +87,7 @@ class Activity:
     #: Beginning, end and messages of rounds that followed each other.
     _rounds: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RATE_ROUNDS_MAX))
     _began_ms: int = 0
-    #: The view that its round has been in for long, and since when; empty: none.
+    #: Name of the slow view that its round is in, and when that began; empty: none.
     _view: str = ""
     _view_ms: int = 0
 
@@ -115,7 +115,7 @@ class Activity:
         self._is_in_round, self._began_ms, self._waiting_ms, self._view = True, now_ms, 0, ""
 
     def view_runs(self, view: str, *, since_ms: int) -> None:
-        """Its round has been in this view for long; empty: it is over."""
+        """Note that its round is in this slow view; an empty name: that view has ended."""
         self._view, self._view_ms = view, since_ms
 
     def committed(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
@@ -128,7 +128,7 @@ class Activity:
         self._message_ms, self._view = now_ms, ""
 
     def doing(self, *, now_ms: int, waits_for: str = "") -> Doing:
-        """`waits_for`: why its task does not go on; empty: it does."""
+        """Return the activity at this moment. `waits_for`: the reason why its task does not go on; empty: it does."""
         seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
         doing = replace(
             self._kind_of_doing(now_ms),

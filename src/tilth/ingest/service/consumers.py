@@ -60,7 +60,7 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import TableRoots, output_of
 from tilth.warehouse import Handle
 
-#: State shown of a consumer that was dispatched and has no worker, or no Spark.
+#: State shown for a consumer that was dispatched and has no worker, or whose worker has no Spark.
 WAITING = "waiting"
 
 _log = Log("ingest")
@@ -71,7 +71,7 @@ class _Known:
     """State of one consumer index on the server."""
 
     fence: Fence = field(default_factory=lambda: Fence("", 0))
-    #: The process of this server that it was dispatched by.
+    #: Id of the process of this server that dispatched it.
     server: str = ""
     handle: Handle | None = None
     #: The round that it began last; None: none yet.
@@ -218,7 +218,10 @@ class Consumers:
             return known.activity.doing(now_ms=self._clock.now_ms(), waits_for=waits_for)
 
     def _obstacle(self, known: _Known) -> str:
-        """Return why the task of a consumer that runs does not go on. The warehouse's lock is taken before ours."""
+        """Return the reason why the consumer's task does not go on; empty: it does.
+
+        Callers do not hold `_lock`: the dispatcher's lock is acquired before it.
+        """
         handle = known.handle
         return "" if handle is None else handle.obstacle()
 
@@ -291,7 +294,7 @@ class Consumers:
         """
         current = self._current(call.consumer, call.fence)
         if current.server != self._catalog.server:
-            # Its offsets may be of what the catalog has lost, and its lease is one of a process that is gone.
+            # Its offsets may come from commits that the catalog has lost, and its lease belongs to a former process.
             raise FencedError("the server has joined anew", table=full_name(self._kafka), consumer=call.consumer)
         self._check_columns(current)
         self.settle(call.consumer, "its round is done again in another way")
@@ -393,7 +396,7 @@ class Consumers:
             has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is ActivityKind.IDLE
             task = "" if known.handle is None else known.handle.id
             if has_all:
-                # No round waits any more.
+                # The consumer has read everything: no round of it waits.
                 known.slowed = ""
         # Between rounds, whatever became of the last one.
         self._dispatcher.round_ended(task)

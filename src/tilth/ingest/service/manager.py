@@ -52,7 +52,7 @@ class ConsumeManager:
         self._events = EventLog(events_max=context.settings.log_events_max)
         self._lock = threading.Lock()
         self._services: dict[str, KafkaService] = {}
-        #: Services that end, each on a thread of its own: a consumer that hangs holds up no other table.
+        #: Services that are ending, each on a thread of its own, so that a consumer that hangs delays no other table.
         self._ending: dict[str, threading.Thread] = {}
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -181,7 +181,7 @@ class ConsumeManager:
             service.start()
 
     def _end(self, uuid: str) -> None:
-        """Let the service end; until it has, no other one of its table begins."""
+        """Begin to end the service; none starts for its table before it has ended. The caller holds the lock."""
         service = self._services.pop(uuid)
 
         def end() -> None:
@@ -190,7 +190,7 @@ class ConsumeManager:
             finally:
                 with self._lock:
                     self._ending.pop(uuid, None)
-                # The table may be this server's again.
+                # This server may host the table again by now.
                 self._wake.set()
 
         self._ending[uuid] = threading.Thread(target=end, name=f"tilth-end-{uuid[:8]}", daemon=True)

@@ -127,7 +127,7 @@ class KafkaService:
         self._is_look_due = True
         #: When a switch is over and the next look is due.
         self._switch_over_ms = _FAR_MS
-        #: When the next look is due because the last one came too early; later than any time: it did not.
+        #: Time of the next look if the last one met another server's lease or changes; later than any time: it did not.
         self._look_again_ms = _FAR_MS
         #: How many callers want nothing to start: offsets are being moved.
         self._holds = 0
@@ -194,7 +194,7 @@ class KafkaService:
         with self._lock:
             state = self._lifecycle.state
             if state is ServiceState.RUNNING and dispatched and not running:
-                # All of them wait for a worker, or for its Spark.
+                # All dispatched consumers wait for a worker, or for its Spark.
                 state = ServiceState.WAITING
             return ServiceStats(
                 database=self._kafka.database,
@@ -270,7 +270,7 @@ class KafkaService:
         if gaps:
             return missing_in(min(gaps))
         with self._lock:
-            # Of a consumer that has failed its own reason: the service's may be another one's.
+            # A failed consumer shows its own reason: that of the service may come from another consumer.
             own = self._lifecycle.consumers.get(index)
             return (own.why if own is not None else "") or self._lifecycle.reason
 
@@ -304,7 +304,7 @@ class KafkaService:
 
     def heard(self, call: Heard) -> None:
         self._consumers.heard(call)
-        # It is between two rounds: nothing waits for memory.
+        # The consumer is between two rounds and waits for no memory.
         self._pressed = ""
         self._reaches.update({each.position: each.end for each in call.ends})
 
@@ -353,7 +353,7 @@ class KafkaService:
 
     def _look_failed(self, error: Exception) -> None:
         if isinstance(error, TilthError) and retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
-            # Somebody has changed offsets, gaps or subscriptions since they were read: nothing went wrong.
+            # Offsets, gaps or subscriptions have been changed by others since they were read, which is no failure.
             _log.info("look_again", table=full_name(self._kafka), reason=error)
             self._look_again_ms = self._clock.now_ms() + HELD_RETRY_MS
             return
@@ -398,7 +398,7 @@ class KafkaService:
         try:
             self._positions.release()
         except TilthError as error:
-            # It is taken all the same once this server has ended.
+            # Another server can acquire the lease once this one has ended.
             self._reporter.failed(error)
 
     def _pause_seconds(self) -> float:

@@ -105,7 +105,7 @@ class Consumer:
     #: Failures since the last committed round.
     failures: int = 0
     retry_at_ms: int = 0
-    #: Why it has ended, while it waits to be replaced.
+    #: Reason of its last end, until it is started again.
     why: str = ""
     last_end: EndKind = EndKind.ASKED
 
@@ -256,7 +256,7 @@ class ServiceLifecycle:
         if look.gaps:
             self.state, self.reason = ServiceState.FAILED, missing_in(min(look.gaps))
         elif failed:
-            # Of those that are still down: the reasons of others are over.
+            # The reason comes from a consumer that is still down: those of the others no longer apply.
             held = all(each.last_end is EndKind.HELD for each in failed)
             first = min(failed, key=lambda each: (each.last_end is EndKind.HELD, each.index))
             self.state, self.reason = ServiceState.WAITING if held else ServiceState.FAILED, first.why

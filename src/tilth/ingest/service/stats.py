@@ -116,8 +116,10 @@ class ConsumerStats:
 
     @property
     def slowest_view(self) -> tuple[str, float] | None:
-        """The computed view that takes longest, and its share of its round's time; None: none. Of the present round
-        where that has been in a view for longer than all of the last one took, of the last round else.
+        """The slowest computed view, and its share of its round's time; None: there is none.
+
+        It is a view of the present round if that view has run longer than the whole last round, else one of the last
+        round.
         """
         now = self.doing
         if now is not None and now.view and now.view_seconds > self.round_seconds:

@@ -310,7 +310,7 @@ class InsertGroups(Generic[T]):
         error: TilthError | None = None
         try:
             error = self._stored(group)
-        # Whatever it is, as a panic of a library in Rust: it may follow the commit. All who wait are answered.
+        # Any error, as a panic of a library in Rust, may come after the commit; all who wait get an answer.
         except BaseException as broken:
             error = UnknownOutcomeError(
                 "the work of this group of inserts was broken off",

@@ -478,7 +478,7 @@ class RunService:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFiles:
-    """SYSTEM CHECK FILES: the files of a table's store against the catalog."""
+    """SYSTEM CHECK FILES: compares the files of a table's storage with the catalog."""
 
     name: Name
     #: Whether old orphans are removed.

@@ -132,8 +132,8 @@ def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome 
 
 
 def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
-    """Do it, and once more when an ALTER came in between: into the same columns, under their names of then; where
-    replicas were replaced meanwhile, into those of now.
+    """Perform the INSERT, and once more when an ALTER came in between: into the same columns under their new names, or
+    into the new replicas.
     """
     try:
         return act(table, names)

@@ -1,7 +1,7 @@
 """Redacts statements: passwords and keys are replaced before a text is logged or shown. Pure.
 
 Covers: finding secrets in a statement, also in one that cannot be parsed or that only another system takes: by name,
-and by position, as the arguments of `s3(..)` and `ENGINE = MySQL(..)`. Does not cover: where the text is shown.
+and by position, as in the arguments of `s3(..)` and `ENGINE = MySQL(..)`. Does not cover: where the text is shown.
 Always holds: the value behind the name of a secret setting does not remain in the text; the values are returned, so
 that they can be removed from errors too.
 """
@@ -43,24 +43,24 @@ _SUSPECTED = re.compile(
     [\w.-]{{0,60}}\\?[`"']? {_GAP} (?: {_SEPARATOR} (?P<value>{_VALUE}) | (?P<beside>{_QUOTED}) )""",
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
-#: Functions and engines of other systems whose arguments hold credentials, and those that take a key.
+#: Names of functions and table engines whose arguments may be credentials or keys.
 _HOLDERS = (
     "s3|s3cluster|gcs|oss|cosn|azureblobstorage|azureblobstoragecluster|postgresql|mysql|mongodb|redis|sqlite|jdbc|odbc|"
     "remote|remotesecure|icebergs3|icebergazure|deltalake|hudi|aes_encrypt|aes_decrypt|try_aes_decrypt|encrypt|decrypt|"
     "aes_encrypt_mysql|aes_decrypt_mysql|trydecrypt"
 )
-#: Of those that take a key it may be the first text among the arguments.
+#: Functions of encryption, whose first text argument may already be the key.
 _CRYPT = re.compile(r"\w*(?:en|de)crypt", re.IGNORECASE)
 _HOLDER = re.compile(rf"\b(?:{_HOLDERS})\b{_GAP}\(", re.IGNORECASE | re.DOTALL)
 _ARGUMENT = re.compile(rf"(?P<text>{_QUOTED}) | (?P<bracket>[()])", re.VERBOSE | re.DOTALL)
-#: Words among such arguments that say nothing.
+#: Arguments that are never secrets: formats, compressions and modes of ciphers.
 _PLAIN = re.compile(
     r"(?:csv|tsv|jsoneachrow|parquet|orc|avro|arrow|native|raw|gzip|zstd|none|auto|gcm|cbc|ecb)\w*|", re.I
 )
 _IDENTIFIED = re.compile(
     rf"\bidentified\b{_GAP}(?:with{_GAP}\w+{_GAP})?by\b{_GAP}(?P<value>{_QUOTED})", re.I | re.S | re.X
 )
-#: A key in the options of an address.
+#: A secret among the query parameters of a URL.
 _OPTION = re.compile(
     r"(?<=[?&])(?:key|user|sas|sig|signature|access_key_id|account_key)=(?P<value>[^&\s'\"]+)", re.IGNORECASE
 )
@@ -121,13 +121,13 @@ def redacted(text: str) -> Redacted:
 
 
 def _without_arguments(text: str, secrets: list[str]) -> str:
-    """Hide the texts among the arguments of functions and engines that take credentials, but for the first, which is
-    an address.
+    """Hide the texts among the arguments of functions and engines that take credentials, except the first, which is an
+    address; the hidden ones are added to `secrets`.
     """
     pieces: list[str] = []
     at = end = 0
     for found in _HOLDER.finditer(text):
-        # One among the arguments of another is looked through with them, so that each character is read once.
+        # A call among the arguments of another was searched with it: each character is read once.
         if found.start() < end:
             continue
         depth, count = 1, 0
@@ -140,8 +140,8 @@ def _without_arguments(text: str, secrets: list[str]) -> str:
                 continue
             count += 1
             inner = each["text"].strip("rR").strip("'\"")
-            is_place = count == 1 and _CRYPT.match(text, found.start()) is None
-            if is_place or _PLAIN.fullmatch(inner) or inner == HIDDEN:
+            is_address = count == 1 and _CRYPT.match(text, found.start()) is None
+            if is_address or _PLAIN.fullmatch(inner) or inner == HIDDEN:
                 continue
             secrets.append(inner)
             pieces += [text[at : each.start()], f"'{HIDDEN}'"]

@@ -1,7 +1,7 @@
-"""SYSTEM CHECK FILES [REPAIR]: the files of a table's store against the catalog, and orphans removed.
+"""SYSTEM CHECK FILES [REPAIR]: compares the files of a table's storage with the catalog, and removes orphans.
 
 Covers: the statement and its rows. Does not cover: what an orphan is (verify/stored.py). Always holds: any server may
-run it, for it takes nothing that others need: the catalog says of each transaction whether it can still commit.
+run it, because it removes no file that others need: the catalog decides whether a transaction can still commit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIME = pa.timestamp("ms", "UTC")
 
 
 def check_files(services: Services, call: Call, statement: CheckFiles) -> Outcome:
-    """Return one row for each file that is not as the catalog says, and one for each replica."""
+    """Return one row for each file that differs from the catalog, and one for each replica."""
     what = f"SYSTEM CHECK FILES{' REPAIR' if statement.is_repair else ''}"
     table = table_of(services, call, statement.name, what=what)
     if not statement.is_repair:

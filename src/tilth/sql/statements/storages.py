@@ -98,7 +98,8 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
 
 @contextmanager
 def kept_storage(services: Services, name: str) -> Iterator[None]:
-    """While it is held, no statement of this process changes the storage; the catalog sees to those of others.
+    """While it is entered, no statement of this process changes the storage; the catalog refuses conflicting changes of
+    other processes.
 
     Raises StorageNotFoundError.
     """
@@ -159,7 +160,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
 
 
 def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, number: int, address: str) -> Outcome:
-    """Make the address the replica of this number: the next one, or one whose files stay where they are."""
+    """Make the address the replica of this number: an additional one, or a substitute for one whose files stay."""
     name = statement.storage
     before = next((each for each in services.catalog.storages.all() if each.name == name), None)
     if before is None or defined_root(before) != root:
@@ -186,9 +187,9 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
 def _complete_others(
     services: Services, storage: str, tables: Sequence[str], *, besides: int
 ) -> dict[str, tuple[int, ...]]:
-    """Return by table the replicas that answer and have all its files, but for the one of this number.
+    """Return for each table the replicas that answer and have all its files, without the replica `besides`.
 
-    Raises ReplicaNeededError where a table has none. Whether they still have them counts when the change lands.
+    Raises ReplicaNeededError for a table without one. The commit of the change requires that they still have all files.
     """
     others = [each for each in replicas_of(services.root.named(storage)) if each.number != besides]
     copies, found = services.catalog.copies, {}

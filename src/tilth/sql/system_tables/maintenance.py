@@ -53,7 +53,7 @@ def _waiting(one: ServiceStats, trouble: str) -> ServiceStats:
     """Row of a service while no worker can run its tasks."""
     if one.service in _WITHOUT_SPARK or one.state == "stopped":
         return one
-    # A consumer may say it itself.
+    # The reason of a consumer may contain the trouble already.
     reason = one.reason if trouble in one.reason else "; ".join(filter(None, (trouble, one.reason)))
     return msgspec.structs.replace(one, state="waiting", reason=reason)
 

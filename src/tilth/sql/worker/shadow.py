@@ -20,7 +20,7 @@ from tilth.model.types import quoted, spark_name
 from tilth.sql.query.predicates import AnyOf, Predicate, Undecided, leaf_name
 from tilth.warehouse import make_active, read_needs
 
-#: Digits that are drawn for the names of a statement's views.
+#: Random digits in the names of a statement's views.
 _DIGITS = 12
 
 # Handles of Java objects of Spark's internals; py4j gives them no types.
@@ -28,7 +28,7 @@ Java = Any
 
 
 def view_names(count: int) -> list[str]:
-    """Return names of views that no text knows: a CTE of the same name would be read in a view's stead."""
+    """Return random names of views, which no statement can contain: a CTE of the same name would hide the view."""
     drawn = random_id()[:_DIGITS]
     return [f"__tilth_{drawn}_{index}" for index in range(count)]
 

@@ -24,8 +24,8 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class WriteRows(Protocol[T_co]):
-    """Writes rows to files named after the task and its attempt, numbered from `first_n` on. It must
-    pickle: it goes to the tasks.
+    """Writes rows to files named after the task and its attempt, numbered from `first_n` on. It must pickle: it goes to
+    the tasks.
     """
 
     def __call__(self, rows: pa.Table, *, task: int, attempt: int, first_n: int) -> Sequence[T_co]: ...

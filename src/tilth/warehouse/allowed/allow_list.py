@@ -30,7 +30,7 @@ _EXPLAIN = "org.apache.spark.sql.execution.command.ExplainCommand"
 _CALLS = {"UnresolvedFunction": "nameParts", "UnresolvedGenerator": "funcName"}
 #: Functions that take a type as a text, with the position of that argument.
 _TYPE_ARGUMENTS = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
-#: Functions whose answer is such a text, and names no class.
+#: Functions that return a type as a text, which never names a class.
 _TYPE_FUNCTIONS = frozenset(("schema_of_json", "schema_of_csv"))
 _TABLE_CALL = "UnresolvedTableValuedFunction"
 _ONLY_QUERIES = "only queries can be run here: SELECT, WITH, VALUES, FROM and TABLE"
@@ -184,7 +184,7 @@ def _wrong_arguments(node: PlanNode, name: str, allowed: AllowList) -> TilthErro
 
 
 def _bad_type(node: PlanNode, name: str) -> NotAllowedError | None:
-    """Return what is wrong with a type that is given as a text: in JSON it can name classes, which are loaded."""
+    """Return the error for a type that is not written as SQL: in JSON it can name classes, which Spark would load."""
     arguments = [child for child in node.children if child.role == "arguments"]
     position = _TYPE_ARGUMENTS.get(name, len(arguments))
     if position >= len(arguments):
@@ -192,7 +192,7 @@ def _bad_type(node: PlanNode, name: str) -> NotAllowedError | None:
     argument = arguments[position]
     if argument.kind == "Literal":
         [text] = argument.text("value") or ("",)
-        # Spark reads as JSON what is no list of columns; every such list begins with a name.
+        # Spark reads a text as JSON unless it is a list of columns, and every such list begins with a name.
         if not text or _TYPE_BEGIN.match(text):
             return None
     elif argument.kind == "UnresolvedFunction" and argument.text("nameParts")[-1].lower() in _TYPE_FUNCTIONS:

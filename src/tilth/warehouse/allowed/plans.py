@@ -3,7 +3,7 @@
 Covers: parsing queries and expressions, reading their nodes, what an optimized plan needs of its leaves. Does not
 cover: what is allowed in them (allow_list.py), what they mean.
 Always holds: nothing here runs a query; everything that the parser found is among the nodes or the kinds; places are
-offsets in Python's text; Python reads no type that a user's text could have made before it is known to be one of SQL.
+offsets in Python's text; Python reads a type that comes from a user's text only once it is known to be a type of SQL.
 See also: PlanReader.java and NeedsReader.java, which write the texts that are read here.
 """
 
@@ -23,7 +23,7 @@ from tilth.warehouse.errors import NotAllowedError, TooComplexError
 # A handle of an object in the JVM; py4j gives it no type.
 Java = Any
 
-#: In the JSON that Spark writes of a type, in which a name's quotation marks are escaped.
+#: Mark of a type with a class of its own in the JSON that Spark writes; quotation marks in names are escaped there.
 _CLASS_TYPE = '"type":"udt"'
 #: Each may use those before it.
 _CLASSES = ("PlanReader", "NeedsReader")
@@ -146,8 +146,8 @@ def read_needs(session: Java, optimized: Java) -> str:
 
 
 def schema_of(frame: Java) -> Java:
-    """Return the columns of a DataFrame that somebody's text has made. Raises NotAllowedError where one has a type of a
-    class of its own: PySpark would import whatever module it names.
+    """Return the schema of a DataFrame that was made from a user's text. Raises NotAllowedError for a column whose type
+    has a class of its own: PySpark would import whatever module it names.
     """
     if _CLASS_TYPE in frame._jdf.schema().json():
         raise NotAllowedError("a column has a type that only a program can read", hint="cast it to a type of SQL")

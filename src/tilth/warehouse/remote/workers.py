@@ -101,7 +101,7 @@ class RemoteWorker:
         self._lock = threading.Lock()
         #: Tasks of which nobody knows whether they have arrived.
         self._unsettled: set[str] = set()
-        #: Tasks that it is still to be asked to end, by the call.
+        #: Ids of the tasks whose end has not been requested yet, by the name of the call.
         self._requests: dict[str, list[str]] = {}
         self._is_requesting = False
         #: Looks of the list since its last report.
@@ -203,7 +203,7 @@ class RemoteWorker:
             self._unsettled.discard(spec.id)
 
     def _request(self, name: str, task_id: str) -> None:
-        """Ask it to end a task, without waiting: whoever ends many tasks would wait for a mute worker many times."""
+        """Request the end of a task without waiting: ending many tasks would wait for a hung worker once for each."""
         with self._lock:
             self._requests.setdefault(name, []).append(task_id)
             if self._is_requesting:

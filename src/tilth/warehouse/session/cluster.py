@@ -5,7 +5,7 @@ runs before its first task; PYTHONPATH names it there, so that also the process 
 finds it. Libraries are those of the executors' own Python (`warehouse.python`).
 
 Covers: the zip, the properties of clusters, the checks before and after a start. Does not cover: those of all masters
-(conf.py), who may speak with whom (cluster_auth.py), the session (session.py).
+(conf.py), authentication (cluster_auth.py), the session (session.py).
 """
 
 from __future__ import annotations

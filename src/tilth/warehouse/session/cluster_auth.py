@@ -1,8 +1,8 @@
 """Authentication between the processes of a Spark on a cluster: driver, executors, and a standalone cluster's daemons.
 
     master    the secret                                              who gives it to executors
-    spark://  the cluster's own, which its daemons have: a driver     the worker that starts them, in their environment
-              that has another one is not even heard by the master
+    spark://  that of the cluster's daemons: the master ignores a     the worker that starts them, in their environment
+              driver with another one
     yarn      drawn by Spark for each session                         YARN, with its credentials
     k8s://    drawn by Spark for each session                         Kubernetes, in their environment
     local     none is needed: there are no other processes but        -
@@ -11,7 +11,7 @@
 
 Covers: the properties, the secret of a standalone cluster. Does not cover: other properties of clusters (cluster.py).
 Always holds: the secret is in no property that a command line, a page, a log or an error shows; a session on a
-cluster without authentication starts only where somebody has said so.
+cluster without authentication starts only if the settings ask for that.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from tilth.warehouse.settings import is_secret_property
 if TYPE_CHECKING:
     from tilth.warehouse.settings import WarehouseSettings
 
-#: Masters of standalone clusters, the addresses as a group.
+#: Pattern of the masters of standalone clusters; its group has the addresses.
 STANDALONE = re.compile(r"spark://(.+)")
 SECRET_PROPERTY = "spark.authenticate.secret"
 _AUTHENTICATE = "spark.authenticate"
 
-#: Whoever has not the secret is not heard. What is sent is encrypted, for tasks carry passwords, and the driver sends
-#: its properties to executors: daemons that do not encrypt are spoken to by SASL with the same secret.
+#: Properties of sessions with authentication and encryption: tasks carry passwords, and the driver sends its properties
+#: to executors. Connections to daemons that do not encrypt use SASL with the same secret.
 AUTHENTICATED = {
     _AUTHENTICATE: "true",
     "spark.network.crypto.enabled": "true",
-    # Counter mode alone, the default, does not notice bits that are flipped on their way.
+    # The default, counter mode alone, does not detect bits that are flipped in transit.
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
     "spark.network.crypto.authEngineVersion": "2",
 }
@@ -50,7 +50,7 @@ REFUSED_HINT = (
 
 
 def cluster_secret(settings: WarehouseSettings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the property that holds the secret; none where Spark draws one itself or there is none.
+    """Return the property that holds the secret; nothing where Spark draws one itself or none is used.
 
     Raises SparkStartError.
     """
@@ -73,18 +73,18 @@ def cluster_secret(settings: WarehouseSettings, environment: Mapping[str, str]) 
 
 
 def is_refused(settings: WarehouseSettings, reason: str) -> bool:
-    """True if a start may have failed because the master of a standalone cluster does not take the secret.
+    """Return whether a start may have failed because the master of a standalone cluster rejects the secret.
 
-    All that Spark says then is that its context has been stopped: the master has not answered three times.
+    Spark then reports no more than a stopped context, after the master has not answered three times.
     """
     return STANDALONE.fullmatch(settings.master) is not None and "stopped SparkContext" in reason
-
-
-def _is_authenticated(given: Mapping[str, str]) -> bool:
-    return given.get(_AUTHENTICATE, "true").strip().lower() != "false"
 
 
 def split_secrets(properties: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the properties that the command line of the JVM may show, and those that reach it another way."""
     secret = {name: value for name, value in properties.items() if is_secret_property(name)}
     return {name: value for name, value in properties.items() if name not in secret}, secret
+
+
+def _is_authenticated(given: Mapping[str, str]) -> bool:
+    return given.get(_AUTHENTICATE, "true").strip().lower() != "false"

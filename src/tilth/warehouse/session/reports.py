@@ -51,7 +51,7 @@ class Beat:
     has_ended: bool
     #: Every task slot is taken.
     is_full: bool
-    #: The share of the task slots that tasks hold whose jobs have ended, as by a cancel; and the cores of
-    #: the machine that these could use.
+    #: Share of the task slots that tasks hold whose jobs have ended, as by a cancel, and the cores of the machine that
+    #: these tasks could use.
     stuck_share: float = 0.0
     stuck_cores: int = 0

@@ -77,9 +77,9 @@ class WorkerSession:
         # Any: a handle of the JVM.
         self._user: Any = None
         self._outage: Outage | None = None
-        #: Why this process has killed the JVM; empty: it has not.
+        #: Reason why this process has killed the JVM; empty: it has not.
         self._why_killed = ""
-        #: Why the JVM before has ended; empty: none has.
+        #: Reason why the previous JVM has ended; empty: there was none.
         self._why_ended = ""
         self._is_ending = False
         self._class_data = class_data or ClassData()
@@ -146,7 +146,7 @@ class WorkerSession:
         return self._settings
 
     def is_alive(self) -> bool:
-        """False once the JVM has gone without being asked to, or was killed: its process may take a while to end."""
+        """Return `False` once the JVM has ended by itself or was killed, even while its killed process still ends."""
         return self._session is not None and not self._why_killed and self._jvm_process.poll() is None
 
     @property
@@ -165,11 +165,11 @@ class WorkerSession:
 
     @property
     def why_ended(self) -> str:
-        """Reason why the JVM before the present one has ended; empty: none has."""
+        """Reason why the previous JVM has ended; empty: there was none."""
         return self._why_ended
 
     def exit_reason(self) -> str:
-        """Return why the JVM has ended: the cause, where this process has killed it, and not the signal."""
+        """Return the reason why the JVM has ended: the reason of a kill by this process rather than its signal."""
         if self._why_killed:
             return self._why_killed
         code = None if self._jvm_process is None else self._jvm_process.returncode
@@ -179,7 +179,7 @@ class WorkerSession:
         return f"the JVM ended with exit code {code}"
 
     def kill(self, reason: str) -> None:
-        """End the JVM at once; stopped processes too. Calls that wait for it fail. The first reason stays."""
+        """Kill the JVM at once, also if it is stopped. Calls that wait for it fail. The first reason is kept."""
         self._why_killed = self._why_killed or reason
         _log.error("jvm_killed", pid=self.jvm_pid, reason=reason)
         self._jvm_process.kill()
@@ -372,7 +372,7 @@ class WorkerSession:
                     self._settings.nice,
                 )
                 self._jvm_process = gateway.proc
-                # Not before: the command line of the JVM has what the launcher was given.
+                # Only after the launch: the launcher writes its properties into the command line of the JVM.
                 for key, value in hidden.items():
                     conf.set(key, value)
                 context = SparkContext(conf=conf, gateway=gateway)
@@ -388,7 +388,7 @@ class WorkerSession:
                 raise
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
-                # Before the end: an error of Java has its words from the JVM.
+                # Before `_end`: the text of a Java error is read from the JVM.
                 failure = self._start_error(error)
                 self._end()
                 raise failure from error

@@ -2,10 +2,9 @@
 no catalog.
 
 Covers: functions over the rows of a frame, or over none; mailboxes for tasks in the middle of a plan. Does not cover:
-what the functions do, the form of their answers (model/answer.py). Functions are sent by Spark's own means, which
-pickle; nothing that comes back is unpickled.
-Always holds: each task gives one answer, that of the attempt whose rows Spark takes; an error of a task comes back with
-its type, kind, code and facts.
+what the functions do, the form of their answers (model/answer.py).
+Always holds: Spark pickles the functions that it sends, and nothing that comes back is unpickled; each task gives one
+answer, that of the attempt whose rows Spark takes; an error of a task comes back with its type, kind, code and facts.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ class TaskBoard:
         return live + list(reversed(self._ended))
 
     def live(self, task_id: str) -> TaskInfo | None:
-        """Return the task; None: it has ended."""
+        """Return the task; None: it has ended, or never was."""
         task = self._live.get(task_id)
         return None if task is None else task.info()
 

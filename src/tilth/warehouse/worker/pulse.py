@@ -11,10 +11,10 @@ Two questions are asked: a call, which any thread of the JVM answers, and a job,
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
 long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
 time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
-that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. Where the
-JVM computes, and these tasks get less than `STARVED_SHARE` of a core each, they are on their way on a crowded machine,
-and are given `BUSY_FACTOR` times as long. Time in which a call waits counts as silence, and as stuck only when its
-answer says so.
+that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. If the
+JVM computes and these tasks get less than `STARVED_SHARE` of a core each, the machine is crowded and they may still be
+ending: they are given `BUSY_FACTOR` times as long. Time in which a call waits for its answer counts as silence; it
+counts as stuck only if the answer reports stuck tasks.
 
 Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stalls.py).
 """
@@ -31,8 +31,8 @@ CALLS_PER_JOB = 6
 #: Share of one core: a JVM that uses more between two observations is busy. On a crowded machine one that works
 #: gets little more; one that hangs uses less.
 BUSY_SHARE = 0.05
-#: Share of one core: cancelled tasks that get less each are short of the processor; one that nothing interrupts has a
-#: whole core of a quiet machine.
+#: Share of one core below which a cancelled task counts as starved; one that nothing interrupts gets a whole core of an
+#: idle machine.
 STARVED_SHARE = 0.5
 #: Greatest time that counts between two observations: this process was stopped itself, or its machine slept.
 STEP_SECONDS_MAX = 3.0
@@ -63,17 +63,17 @@ class PulseReading:
     is_stopped: bool = False
     #: Every task slot of Spark was taken when it answered last.
     is_full: bool = False
-    #: The share of them that tasks of ended jobs held then, and the cores of the machine that these could use.
+    #: Share of the task slots that tasks of ended jobs held then, and the cores that these tasks could use.
     stuck_share: float = 0.0
     stuck_cores: int = 0
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """A question that was not answered yet, or cancelled tasks that have not ended yet."""
+    """Time that a question has waited for its answer, or that cancelled tasks have held slots."""
 
     seconds: float = 0.0
-    #: Of these, those that nothing excuses.
+    #: Part of this time that nothing excuses.
     idle_seconds: float = 0.0
 
     def count(self, step: float, *, is_excused: bool) -> None:
@@ -96,11 +96,11 @@ class Pulse:
         #: Since the last call was asked.
         self._since_call = interval_seconds
         self._calls = 0
-        #: For how long cancelled tasks have held slots, by the share of the slots.
+        #: Time that cancelled tasks have held slots, weighted by their share of the slots.
         self._stuck = _Waiting()
-        #: The same since a call was asked that is not answered yet: the answer may say that they have ended.
+        #: The same since a call that is not answered yet: its answer may report that these tasks have ended.
         self._maybe_stuck = _Waiting()
-        #: A call was answered since the look before.
+        #: `True` if a call was answered since the last call of `looked`.
         self._is_fresh = False
         self._hung_why = ""
 

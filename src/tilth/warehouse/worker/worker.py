@@ -228,7 +228,7 @@ class EmbeddedWorker:
         )
 
     def _why_lost(self, task: _Running) -> str:
-        """Return why the task's JVM has ended, whether it has been started again meanwhile or not."""
+        """Return the reason why the task's JVM has ended, also if it has been started again since."""
         outage = self._session.outage
         if outage is not None:
             return outage.reason
