@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
@@ -199,13 +200,8 @@ class FakeConsume:
 
     def kafka_tables(self) -> list[ConsumerStats]:
         return [
-            ConsumerStats(
-                database="default",
-                table="k",
-                uuid="u1",
-                consumer=0,
-                state="running",
-                task="t1",
+            replace(
+                NEW_CONSUMER,
                 partitions=(
                     TopicPartitionStats(
                         place=TopicPartition("topic", 0),
@@ -216,11 +212,8 @@ class FakeConsume:
                 rounds=1,
                 messages=5,
                 rows=5,
-                dead=0,
                 bytes=100,
                 last_commit_ms=1_000,
-                last_exception="",
-                last_exception_ms=0,
             )
         ]
 

@@ -330,12 +330,7 @@ def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, may_r
 
 
 def test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it(world: WorkWorld) -> None:
-    _, updates = world.one_part()
-    work = world.work()
-    cut_off(world, Fault.REQUEST_LOST)
-    with pytest.raises(UnknownOutcomeError):
-        work.commit(updates)
-    heal(world)
+    work, _ = unknown_commit(world, Fault.REQUEST_LOST)
     with pytest.raises(RuntimeError):
         fail_in(work, RuntimeError("something else"))
     assert (world.state(work), world.disk.swept) == (TxnState.RUNNING, [])
@@ -355,12 +350,7 @@ def test_the_same_commit_is_asked_for_again_until_it_is_known(world: WorkWorld) 
 
 
 def test_an_unknown_commit_that_is_refused_when_asked_again_is_known(world: WorkWorld) -> None:
-    _, updates = world.one_part()
-    work = world.work()
-    cut_off(world, Fault.REQUEST_LOST)
-    with pytest.raises(UnknownOutcomeError):
-        work.commit(updates)
-    heal(world)
+    work, updates = unknown_commit(world, Fault.REQUEST_LOST)
     with pytest.raises(SchemaChangedError):
         commit_in(work, updates, SchemaIs(table=world.t, schema_version=9))
     assert (world.state(work), world.parts()) == (TxnState.ABORTED, 0)
@@ -369,12 +359,7 @@ def test_an_unknown_commit_that_is_refused_when_asked_again_is_known(world: Work
 @pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
 def test_settling_finds_out_what_became_of_it(world: WorkWorld, fault: Fault) -> None:
     """The owner that did not hear the answer bars the commit; it deletes nothing where that comes too late."""
-    _, updates = world.one_part()
-    work = world.work()
-    cut_off(world, fault)
-    with pytest.raises(UnknownOutcomeError):
-        work.commit(updates)
-    heal(world)
+    work, _ = unknown_commit(world, fault)
     has_landed = fault is Fault.ANSWER_LOST
     work.give_up("nobody waits for it", is_settled=True)
     assert world.state(work) is (TxnState.FINISHED if has_landed else TxnState.ABORTED)
@@ -415,12 +400,7 @@ def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: W
 def test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed(
     world: WorkWorld, is_asked_again: bool
 ) -> None:
-    _, updates = world.one_part()
-    work = world.work()
-    cut_off(world, Fault.ANSWER_LOST)
-    with pytest.raises(UnknownOutcomeError):
-        work.commit(updates)
-    heal(world)
+    work, updates = unknown_commit(world, Fault.ANSWER_LOST)
     world.catalog.transactions.trim_finished(world.catalog.clock.now())
     if is_asked_again:
         for _ in range(2):
@@ -556,6 +536,17 @@ def test_files_of_tries_that_were_refused_go_with_the_commit_that_lands(world: W
         (work.id, (lands.file.name,))
     ]
     assert world.parts() == 2
+
+
+def unknown_commit(world: WorkWorld, fault: Fault) -> tuple[Work, list[Update]]:
+    """A transaction whose commit has met the fault, and the updates of that commit; everything can be read again."""
+    _, updates = world.one_part()
+    work = world.work()
+    cut_off(world, fault)
+    with pytest.raises(UnknownOutcomeError):
+        work.commit(updates)
+    heal(world)
+    return work, updates
 
 
 def cut_off(world: WorkWorld, fault: Fault) -> None:

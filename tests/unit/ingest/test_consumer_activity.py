@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.errors import UnavailableError
 from tilth.ingest.consumer.view_watch import SLOW_SECONDS, ViewWatch
 from tilth.ingest.kafka.reach import Offset, PartitionEnd
-from tilth.ingest.service.activity import Activity, ActivityKind, Doing, describe
-from tilth.ingest.service.stats import ConsumerStats
+from tilth.ingest.service.activity import Activity, ActivityKind, describe
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.testing import ManualClock
 
@@ -141,39 +141,17 @@ def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
         said(activity, now_ms=63_000)
         == "reading: 9 behind, its round has been under way for 62 s, view db.slow for 60 s of it"
     )
-    shown = stats_of(activity.doing(now_ms=63_000))
+    shown = replace(NEW_CONSUMER, doing=activity.doing(now_ms=63_000))
     assert shown.slowest_view is not None
     assert shown.slowest_view[0] == "db.slow"
     assert shown.slowest_view[1] == pytest.approx(60 / 62)
     # A last round that took longer says more; what is over is not shown.
     assert replace(shown, round_seconds=100.0, view_seconds={"db.other": 50.0}).slowest_view == ("db.other", 0.5)
     activity.view_runs("", since_ms=64_000)
-    assert stats_of(activity.doing(now_ms=65_000)).slowest_view is None
+    assert replace(NEW_CONSUMER, doing=activity.doing(now_ms=65_000)).slowest_view is None
     activity.view_runs("db.slow", since_ms=65_000)
     activity.committed(a_range(0, 9), now_ms=70_000)
     assert activity.doing(now_ms=71_000).view == ""
-
-
-def stats_of(doing: Doing) -> ConsumerStats:
-    return ConsumerStats(
-        database="db",
-        table="k",
-        uuid="u",
-        consumer=0,
-        state="running",
-        task="t",
-        partitions=(),
-        rounds=0,
-        messages=0,
-        rows=0,
-        bytes=0,
-        dead=0,
-        refused=0,
-        last_commit_ms=0,
-        last_exception="",
-        last_exception_ms=0,
-        doing=doing,
-    )
 
 
 class Reports:

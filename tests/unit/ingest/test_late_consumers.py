@@ -6,64 +6,17 @@ lease. Each is tested without the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.unit.ingest.test_consume_control import PLACE, Server
+from tests.unit.ingest.consume_world import PLACE, Server, begin, done, replaced
 from tilth.base.errors import FencedError
 from tilth.catalog import TxnNotFoundError
-from tilth.ingest.consumer.calls import BeginRound, Heard, LookAtTables, RoundDone, WrittenSchema
+from tilth.ingest.consumer.calls import Heard, LookAtTables
 from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
-from tilth.ingest.rounds.round import RoundFacts, Scope, WrittenTo
-from tilth.ingest.service.definitions import Definitions
-from tilth.ingest.settings import read_config
-from tilth.model.lease import Fence
-from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset
+from tilth.ingest.rounds.round import Scope
 from tilth.model.txn import Txn, TxnState
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
-
-
-def replaced(server: Server) -> Fence:
-    """Sends another consumer in the place of the first one; returns its identity."""
-    seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
-    start = StoredOffset(server.offset)
-    server.consumers.dispatch(0, seen, {PLACE: start}, when_ended=lambda ended: None)
-    return Fence(server.fence.name, server.fence.epoch + 1)
-
-
-def begin(server: Server, fence: Fence) -> int:
-    """A round of one message; returns its transaction."""
-    call = BeginRound(
-        kafka_table=server.kafka.uuid,
-        consumer=0,
-        fence=fence,
-        tasks=1,
-        tables=(server.world.t,),
-        ranges=(OffsetRange(topic="topic", partition=0, start=0, end=1),),
-    )
-    return server.consumers.begin(call).txn
-
-
-def done(server: Server, fence: Fence, txn: int) -> RoundDone:
-    """What commits it, with one part."""
-    read = LedgerRange(topic="topic", partition=0, start=0, end=1, messages=1, rows=10, dead=0)
-    written = WrittenTo(table=server.world.t, part=server.world.written("a"))
-    return RoundDone(
-        kafka_table=server.kafka.uuid,
-        consumer=0,
-        fence=fence,
-        txn=txn,
-        facts=RoundFacts(ranges=(read,), parts=(written,)),
-        schemas=(WrittenSchema(table=server.world.t, version=1),),
-        seconds=0.1,
-    )
 
 
 def state_of(server: Server, txn: int) -> TxnState | None:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.ingest.test_consume_control import PLACE, Server
-from tests.unit.ingest.test_late_consumers import begin, done
+from tests.unit.ingest.consume_world import PLACE, Server, begin, done
 from tilth.catalog import PartsChangedError, SetOffsets
 from tilth.ingest.consumer.calls import BeginRound
 from tilth.ingest.rounds.round import Scope, TableChanges
 from tilth.ingest.service.consumers import ConsumerEnded
 from tilth.model.offset import OffsetRange, StoredOffset
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
 
 
 def test_rows_that_came_since_a_round_looked_for_older_ones_refuse_its_commit(server: Server) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
-from tests.unit.ingest.test_consume_control import FakeDispatcher
+from tests.unit.ingest.consume_world import FakeDispatcher
 from tilth.catalog import SetOffsets, StorageChangedError
 from tilth.ingest.consumer import task as consumer_task
 from tilth.ingest.consumer.calls import ORDER_DECODER, BeginGranted, ViewOrder

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
-from tilth.ingest import ConsumerStats, Offset, PartitionEnd, TopicPartitionStats
+from tilth.ingest import Offset, PartitionEnd, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -38,12 +40,12 @@ SERVICE = ServiceStats(
     last_exception_ms=0,
     server="s",
 )
-CONSUMER = ConsumerStats(
+CONSUMER = replace(
+    NEW_CONSUMER,
     database="shop",
     table="topic",
     uuid="u",
     consumer=1,
-    state="running",
     task="",
     partitions=(
         TopicPartitionStats(
@@ -58,9 +60,6 @@ CONSUMER = ConsumerStats(
     rows=39,
     dead=1,
     bytes=4000,
-    last_commit_ms=0,
-    last_exception="",
-    last_exception_ms=0,
 )
 TASK = TaskInfo(
     id="t",
