@@ -1,4 +1,4 @@
-"""Each removal of files in a world is checked against its catalog: no file of a landed commit goes while it is named.
+"""Each removal of files in a world is checked against its catalog: no file that the catalog names is removed.
 
 A world says `watch_removals` once; from then on every store of that folder, in this process, looks up what the catalog
 names before it removes anything. What a commit has hidden and garbage collection has moved to the trash is not named.
@@ -19,7 +19,7 @@ from tilth.storage.store.paths import table_of
 from tilth.storage.store.store import Removal
 
 _remove = LocalStore.remove
-#: By folder: the store of the catalog as it is now; of several worlds over one folder the last.
+#: Stores of the present catalogs, by folder; if several worlds use one folder, that of the last.
 _watched: dict[str, Callable[[], KeyValue]] = {}
 
 

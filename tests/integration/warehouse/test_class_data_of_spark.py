@@ -26,7 +26,7 @@ def test_spark_maps_its_archive(java_home: Path, tmp_path: Path) -> None:
         session.run_first_query()
     finally:
         session.stop()
-    # The system names files by where they lie, which a folder that is a link does not say.
+    # The system shows resolved paths, and the folder may be a link.
     assert str(Path(CLASS_DATA["warehouse.class-data"]).resolve()) in mapped
     # It is used as it is: the JVM has nothing to say about it.
     assert "shared" not in (tmp_path / "log" / "spark.out").read_text().lower()

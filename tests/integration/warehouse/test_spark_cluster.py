@@ -1,5 +1,5 @@
 """A node on a real Spark standalone cluster, whose executors know nothing of this project but what Spark brings them:
-ingestion, queries and changes while executors, workers and the master are killed, and strangers who are not heard."""
+ingestion, queries and changes while executors, workers and the master are killed, and processes without the secret."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_an_executor_without_the_secret_is_not_heard(
     real = cluster.executors()[0]
     command, environment = real.cmdline(), real.environ()
     assert environment.pop(SECRET_VARIABLE) == cluster.secret
-    # It would end with the worker, and the worker does not know it.
+    # With the worker's address it would end with that worker, which does not know this executor.
     worker = command.index("--worker-url")
     del command[worker : worker + 2]
     silent = [word for word in command if not word.startswith(("-Dspark.authenticate", "-Dspark.network"))]
@@ -268,7 +268,7 @@ def test_the_secret_shows_nowhere(cluster: SparkCluster, node: NodeProcess, tabl
 def files_with(text: str, folder: Path) -> set[Path]:
     found = set()
     for path in folder.rglob("*"):
-        # Some come and go: of Spark, of the catalog.
+        # Spark and the catalog remove files meanwhile.
         with suppress(FileNotFoundError):
             if path.is_file() and text.encode() in path.read_bytes():
                 found.add(path)

@@ -1,4 +1,4 @@
-"""Calls that hang: whoever reads waits for a bounded time, and knows since when; no more than one hangs."""
+"""Calls that hang: a reader waits for a bounded time and learns since when they hang; at most one of a name hangs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PLACES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
 
 
 class PanicError(BaseException):
-    """As PyO3's: no Exception."""
+    """A panic as PyO3 raises it, which is no Exception."""
 
 
 class Passing(ManualClock):
-    """Time passes while somebody waits in vain."""
+    """Each wait that ends without the event moves the time on."""
 
     def wait(self, event: threading.Event, seconds: float) -> bool:
         if not event.wait(0.2):
@@ -40,7 +40,7 @@ def test_outcomes_of_calls_that_return_and_raise() -> None:
 
     assert probes.read({"a": lambda: 1, "b": fails}) == {"a": CallAnswered(1), "b": CallFailed(error)}
     assert probes.read({"a": lambda: 2}) == {"a": CallAnswered(2)}
-    # It is over, too: the next reader asks anew.
+    # A panic ends the call, too: the next reader starts another one.
     panicked = probes.read({"a": panics})["a"]
     assert isinstance(panicked, CallFailed)
     assert "PanicError: index out of bounds" in str(panicked.error)
@@ -61,10 +61,10 @@ def test_a_call_that_hangs_says_since_when_and_is_made_once() -> None:
     for _ in range(3):
         before = clock.monotonic()
         assert probes.read({"a": hangs, "b": lambda: 1}) == {"a": CallSilent(began_ms), "b": CallAnswered(1)}
-        # All of them together, not each of them.
+        # The limit is for all calls together.
         assert clock.monotonic() - before == pytest.approx(0.7)
     assert probes.read({"b": lambda: 2}) == {"b": CallAnswered(2)}
-    # The next reader gets what came late, and the one behind it something new.
+    # The next reader gets the late outcome if the call has not ended yet; the reader after it starts another call.
     goes_on.set()
     assert probes.read({"a": lambda: 8}) in ({"a": CallAnswered(7)}, {"a": CallAnswered(8)})
     assert probes.read({"a": lambda: 9}) == {"a": CallAnswered(9)}

@@ -1,4 +1,4 @@
-"""Letters of tasks in other processes: whole or not there, of tasks that were tried again too, and of nobody else."""
+"""Letters of tasks in other processes: complete or absent, of every attempt of a task, and from tasks only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilth.base.mailbox import AnswerUnreadableError, Letter, Mailbox, mailbox_i
 def test_letters_come_in_the_order_of_keys_and_attempts(tmp_path: Path) -> None:
     with mailbox_in(str(tmp_path)) as mailbox:
         assert mailbox.letters() == []
-        # As a task has it, that got it by value; more than nine of both, and one twice.
+        # A task gets the mailbox by value. Keys and attempts have two digits, and one letter is sent twice.
         sent = pickle.loads(pickle.dumps(mailbox))
         for key, attempt in ((2, 0), (10, 0), (1, 10), (1, 9), (1, 9)):
             sent.send(b"%d.%d" % (key, attempt), key=key, attempt=attempt)
@@ -78,7 +78,7 @@ def test_a_link_a_pipe_a_folder_and_a_huge_file_are_not_read(tmp_path: Path, mon
         os.mkfifo,
         lambda path: path.mkdir(),
         lambda path: path.write_bytes(b"123456789"),
-        # Nobody can open it, not even root: a link to itself.
+        # Not even root can open a link to itself.
         lambda path: path.symlink_to(path),
     ):
         with mailbox_in(str(tmp_path)) as mailbox:

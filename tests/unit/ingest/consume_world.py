@@ -31,7 +31,7 @@ class FakeHandle:
         self.spec = spec
         self.id = spec.id
         self._over = threading.Event()
-        #: Why it does not go on.
+        #: Reason why its task does not go on; empty: it does.
         self.in_the_way = ""
 
     def wait(self) -> None:
@@ -46,11 +46,11 @@ class FakeHandle:
 
 @dataclass
 class FakeDispatcher:
-    """Knows of commits that begin."""
+    """Records the tasks whose commits begin."""
 
     committed: list[str] = field(default_factory=list)
     handles: list[FakeHandle] = field(default_factory=list)
-    #: Rounds that take a slot.
+    #: Rounds that use a slot.
     rounds: int = 0
 
     def new_spec(self, kind: TaskKind, *, warehouse: str, table: str, payload: bytes) -> TaskSpec:
@@ -73,7 +73,7 @@ class FakeDispatcher:
 
 
 class Server:
-    """The server's side of one consumer, dispatched."""
+    """The server's side of one consumer that was dispatched."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -112,7 +112,7 @@ class Server:
         return granted.txn, granted.wait_ms
 
     def round(self, partition: str, *, version: int | None = None) -> float:
-        """One message, one part; returns how long the round was told to wait."""
+        """Commit a round of one message and one part; return the time that it has to wait before it writes."""
         txn, wait_ms = self.begin()
         given = LedgerRange(
             topic="topic", partition=0, start=self.offset, end=self.offset + 1, messages=1, rows=10, dead=0
@@ -140,7 +140,7 @@ class Server:
 
 
 def replaced(server: Server) -> Fence:
-    """Sends another consumer in the place of the first one; returns its identity."""
+    """Dispatch another consumer instead of the first one; return its fence."""
     seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
     start = StoredOffset(server.offset)
     server.consumers.dispatch(0, seen, {PLACE: start}, when_ended=lambda ended: None)
@@ -148,7 +148,7 @@ def replaced(server: Server) -> Fence:
 
 
 def begin(server: Server, fence: Fence) -> int:
-    """A round of one message; returns its transaction."""
+    """Begin a round of one message; return its transaction."""
     call = BeginRound(
         kafka_table=server.kafka.uuid,
         consumer=0,
@@ -161,7 +161,7 @@ def begin(server: Server, fence: Fence) -> int:
 
 
 def done(server: Server, fence: Fence, txn: int) -> RoundDone:
-    """What commits it, with one part."""
+    """Return the commit of this round, with one part."""
     read = LedgerRange(topic="topic", partition=0, start=0, end=1, messages=1, rows=10, dead=0)
     written = WrittenTo(table=server.world.t, part=server.world.written("a"))
     return RoundDone(

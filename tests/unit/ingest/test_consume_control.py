@@ -79,7 +79,7 @@ def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
 def test_a_consumer_that_hangs_holds_up_the_end_and_the_return_of_no_other_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Three tables go to another server; the consumers of the first do not end."""
+    """Three tables move to another server; the consumers of the first do not end."""
     world = World()
     tables = [world.kafka(name) for name in ("k1", "k2", "k3")]
     hosted = set(tables)
@@ -100,7 +100,7 @@ def test_a_consumer_that_hangs_holds_up_the_end_and_the_return_of_no_other_table
         hosted.clear()
         wait_until(lambda: set(tables[1:]) <= set(ended), manager)
         hosted.update(tables)
-        # They come back; that of the first waits for the end of its former consumers.
+        # The tables come back; the service of the first one waits for the end of its former consumers.
         for table in tables[1:]:
             row(manager, table, is_waiting)
         assert tables[0] not in {each.uuid for each in manager.stats()}

@@ -115,7 +115,7 @@ def test_what_is_behind_has_an_end_at_the_present_rate() -> None:
 
 
 def test_a_consumer_without_a_worker_says_what_it_waits_for() -> None:
-    """Whatever it did before: a round under way does not go on either."""
+    """This holds between rounds and within one: a round under way does not go on without a worker either."""
     for prepared in (Activity({A: 0}, 0), Activity({A: 9}, 0)):
         prepared.heard(reaching(9), now_ms=1)
         doing = prepared.doing(now_ms=10, waits_for="w: Spark is away since then")
@@ -125,7 +125,7 @@ def test_a_consumer_without_a_worker_says_what_it_waits_for() -> None:
 
 
 def test_a_consumer_that_has_not_asked_for_messages_is_not_idle() -> None:
-    """Its task prepares the views; how much waits is not known to it yet."""
+    """Its task prepares the views and does not know yet how many messages wait."""
     new = Activity({A: 0}, 5_000)
     assert said(new, now_ms=9_000) == "starting since 1970-01-01 00:00:05 UTC"
     new.heard(reaching(0), now_ms=9_000)
@@ -145,7 +145,7 @@ def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
     assert shown.slowest_view is not None
     assert shown.slowest_view[0] == "db.slow"
     assert shown.slowest_view[1] == pytest.approx(60 / 62)
-    # A last round that took longer says more; what is over is not shown.
+    # A longer last round takes precedence, and a view that has ended is not shown.
     assert replace(shown, round_seconds=100.0, view_seconds={"db.other": 50.0}).slowest_view == ("db.other", 0.5)
     activity.view_runs("", since_ms=64_000)
     assert replace(NEW_CONSUMER, doing=activity.doing(now_ms=65_000)).slowest_view is None
@@ -155,7 +155,7 @@ def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
 
 
 class Reports:
-    """What a watch has reported."""
+    """The reports of a watch."""
 
     def __init__(self) -> None:
         self.made: list[tuple[str, float]] = []
@@ -183,7 +183,7 @@ def test_quick_views_are_not_reported_and_a_slow_one_is_with_its_end() -> None:
 
 
 def until(clock: ManualClock, reports: Reports) -> None:
-    """Time passes until something is reported."""
+    """Let time pass until something is reported."""
     for _ in range(1_000):
         clock.advance(SLOW_SECONDS)
         if reports.came.acquire(timeout=0.01):

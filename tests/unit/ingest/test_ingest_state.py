@@ -153,7 +153,7 @@ def test_gap_stops_the_consumer_that_owns_it_and_no_other() -> None:
 
 
 def test_the_reason_is_that_of_a_consumer_that_is_still_down() -> None:
-    """Two fail for different reasons; the one that is back takes its reason with it."""
+    """Two consumers fail for different reasons; that of one that runs again is not shown any more."""
     heart = ServiceLifecycle()
     heart.looked(TableObservation(is_wanted=True, consumers=2, partitions={"t": 2}), now_ms=0)
     for _ in range(5):

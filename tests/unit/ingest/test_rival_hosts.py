@@ -1,4 +1,4 @@
-"""Two servers that both take a Kafka table for theirs: offsets, gaps and subscriptions move from what was seen only.
+"""Two servers that both host a Kafka table: commits require the offsets, gaps and subscriptions that were read.
 
 Two catalogs over one store. A broker of the test's making lets the other server act while a question is under way: at
 that moment the first one has read what is stored and has not committed what follows from it. The lease of the Kafka
@@ -40,7 +40,7 @@ Step = Callable[[], object]
 
 
 class PausingBroker(FakeBroker):
-    """Lets something else happen once, behind the answer how far the partitions reach."""
+    """Broker that runs a step once, after it has computed its answer with the ends of the partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def join(catalog: Catalog, name: str) -> ServerRecord:
 
 
 def second(world: World, reader: Reader) -> tuple[Catalog, Positions]:
-    """The other server."""
+    """Return the catalog and the positions of the other server."""
     catalog = world.reopened()
     return catalog, Positions(world.clock, catalog, reader.uuid, note=lambda text: None)
 
@@ -85,8 +85,8 @@ def second(world: World, reader: Reader) -> tuple[Catalog, Positions]:
 def test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused(
     world: World, broker: PausingBroker, is_back: bool
 ) -> None:
-    """The new host has stored them, and its consumer has read everything: nothing of it is read again, whether the old
-    one has joined anew by then or not.
+    """The new host has stored first offsets, and its consumer has read everything: nothing is read again, whether the
+    old host has joined anew by then or not.
     """
     broker.make("a", 100, topic_id="x")
     reader = Reader(world, broker)
@@ -127,7 +127,7 @@ def test_the_lease_passes_when_its_server_lets_go(world: World, broker: PausingB
         positions.settle(reader.kafka, reader.config, broker, broker.topics())  # type: ignore[arg-type]
     reader.positions.release()
     positions.settle(reader.kafka, reader.config, broker, broker.topics())  # type: ignore[arg-type]
-    # A statement that comes late does not take it again: nobody would release it.
+    # A late statement does not acquire the lease again: nobody would release it.
     with pytest.raises(FencedError):
         reader.move(ToMark(OffsetMark.BEGIN))
     positions.release()
@@ -135,7 +135,7 @@ def test_the_lease_passes_when_its_server_lets_go(world: World, broker: PausingB
     assert reader.look() == {0: 0, 1: 0}
 
 
-# --- the state that was seen: nobody fences the writer, and somebody else is faster ---
+# --- the state that was read: the writer is not fenced, and another commit comes first ---
 
 
 def test_first_offsets_are_written_where_there_are_none(world: World, broker: PausingBroker) -> None:
@@ -163,7 +163,7 @@ def test_deleted_messages_are_passed_over_from_the_offset_that_was_seen(world: W
     reader.look()
     broker.logs[A0].low = 40
     broker.meanwhile = lambda: reader.read(A0, 30)
-    # What was found from offset 0 is void; what is missing from offset 30 on is found by the next look.
+    # The gap from offset 0 is void; the next look finds the gap from offset 30.
     assert reader.look() == {0: 30, 1: 0}
     reader.look()
     assert reader.stored() == {0: 40, 1: 0}
@@ -183,7 +183,7 @@ def test_a_topic_made_anew_takes_the_place_of_the_offsets_that_were_seen(world: 
 
 
 def test_a_round_of_the_former_topic_does_not_move_offsets_of_the_new_one(world: World, broker: PausingBroker) -> None:
-    """Both stand at the same number."""
+    """The offsets in both topics are the same number."""
     reader = Reader(world, broker)
     reader.look()
     stored = world.catalog.offsets.stored(reader.uuid)[A0]
@@ -233,7 +233,7 @@ def test_a_group_is_taken_over_over_the_offsets_that_were_seen(world: World, bro
     apply = heir.positions._apply
 
     def late(kafka: object, updates: object) -> None:
-        """Its own offset moves before it takes over."""
+        """Move the table's own offset before it takes the group over."""
         world.commit(SetOffsets(kafka_table=heir.uuid, offsets={A0: StoredOffset(95, "x", 0)}, before=own))
         apply(kafka, updates)  # type: ignore[arg-type]
 
@@ -271,7 +271,7 @@ def test_groups_of_two_topics_that_are_taken_over_at_once_are_one_line_of_the_le
 
 @pytest.fixture
 def service(world: World, broker: PausingBroker, monkeypatch: pytest.MonkeyPatch) -> KafkaService:
-    """Of a table with a view; its thread does not run."""
+    """A service of a table with a view; its thread does not run."""
     reader = Reader(world, broker, kafka_handle_error_mode="throw")
     world.view("v", reader.uuid, world.t)
     broker.close = lambda: None  # type: ignore[attr-defined]
@@ -289,7 +289,7 @@ def test_a_service_waits_for_the_server_that_has_not_let_go(world: World, servic
     service._looked(service._look(), 1)
     assert (service.stats().state, service.stats().failures) == ("waiting", 0)
     assert "holder=old" in service.stats().reason
-    # Soon, not at the next interval.
+    # The next look is due soon, not after the interval.
     assert service._look_again_ms == now_ms + HELD_RETRY_MS
     other.leases.release(lease.fence)
     assert service._look().partitions == {"a": 2}

@@ -1,4 +1,4 @@
-"""A round's commit: its requirements, its changes of older rows, leader epochs; which consumers are released."""
+"""Commits of rounds: their requirements, changes of older rows, leader epochs; the release of consumers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilth.model.offset import OffsetRange, StoredOffset
 
 
 def test_rows_that_came_since_a_round_looked_for_older_ones_refuse_its_commit(server: Server) -> None:
-    """One of them may have a key of the round, which would be there twice."""
+    """One of these rows may have a key of the round, which would then exist twice."""
     txn = begin(server, server.fence)
     seen = server.world.catalog.parts.snapshot(server.world.t).ts
     changes = TableChanges(scope=Scope(table=server.world.t, partitions=("a",)), ts=seen, deltas=(), seen=())
@@ -40,7 +40,7 @@ def test_rows_of_a_part_that_changed_before_a_round_looked_can_be_replaced(serve
 
 
 def test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_ended_in(server: Server) -> None:
-    """By these it is known later whether the log was truncated, or the topic made anew."""
+    """They show later whether the log was truncated, or the topic made anew."""
     before, known = {PLACE: StoredOffset(0)}, {PLACE: StoredOffset(0, "id", 4)}
     server.world.commit(SetOffsets(kafka_table=server.kafka.uuid, offsets=known, before=before))
     read = OffsetRange(topic="topic", partition=0, start=0, end=1, topic_id="id", epoch=4, end_epoch=5)
@@ -59,7 +59,7 @@ def test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_end
 
 
 def test_a_consumer_that_runs_is_not_released(server: Server) -> None:
-    """Its round would be refused, and another server would begin where this one has not ended."""
+    """Its round would be refused, and another server would begin before this consumer has ended."""
     server.consumers.release()
     server.consumers.commit(done(server, server.fence, begin(server, server.fence)))
     assert server.stored() == 1

@@ -66,7 +66,7 @@ class Rounds(World):
         context = replace(consume_context(self), dispatcher=cast(Any, FakeDispatcher()), root=self.roots)
         self.consumers = Consumers(context, Reporter(self.clock, EventLog(events_max=10), self.k), self.k)
         self.end = 0
-        #: Runs in each round, once its files are written.
+        #: Step that runs in each round after its files were written.
         self.meanwhile: Callable[[], None] = lambda: None
         self.over = threading.Event()
         monkeypatch.setattr(consumer_task, "run_round", self.run_round)
@@ -82,7 +82,7 @@ class Rounds(World):
         self.roots.follow(self.catalog.storages.all)
 
     def alter(self, names: tuple[str, ...], *, is_heard: bool = True) -> None:  # type: ignore[override]
-        """As another server does: this one hears of it, or not yet."""
+        """Change the replicas as another server does; `is_heard`: this server follows the change at once."""
         [before] = self.catalog.storages.all()
         for name in names:
             claim_place(local_root(self.folder / name))
@@ -149,7 +149,7 @@ class Rounds(World):
 
 
 class FakeBroker:
-    """One message at a time, as long as there are any; the consumer ends behind the last one."""
+    """Broker that offers one message at a time; the consumer ends after the last one."""
 
     def __init__(self, world: Rounds) -> None:
         self._world = world
@@ -166,10 +166,10 @@ class FakeBroker:
         return {"topic": ""}
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Nobody looks."""
+        """Do nothing: no test reads the broker's offsets."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_each_round_writes_to_the_replicas_of_its_begin(world: Rounds) -> None:
     changes = {1: ("one", "four"), 3: ("one", "four", "five")}
 
     def between() -> None:
-        """While the second message and the fourth are read: one consumer all the while."""
+        """Change the replicas while the second and the fourth message are read, all by one consumer."""
         names = changes.pop(world.catalog.offsets.of(world.k.uuid).get(PLACE, 0), ())
         if names:
             world.alter(names)
@@ -191,7 +191,7 @@ def test_each_round_writes_to_the_replicas_of_its_begin(world: Rounds) -> None:
     files = len(world.catalog.parts.snapshot(world.u).parts)
     [one, two, four, five] = world.copies("one", "two", "four", "five")
     assert (files, one) == (6, 6)
-    # The round that was under way was done again; that of the ADD has its quorum in what was there before.
+    # The round during REPLACE was repeated; the round during ADD reached its quorum in the former replicas.
     assert (two, four, five) == (1, 5, 2)
     notes = {(note.replica, note.file is None) for note in world.catalog.copies.of(world.u)}
     assert notes == {(1, True), (2, True), (2, False)}

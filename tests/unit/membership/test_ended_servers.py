@@ -1,4 +1,4 @@
-"""What a server that others have ended may still do, and what times of a wrong clock may do: nothing that counts.
+"""A server that was ended by others, and commit times of a wrong clock: neither has any effect.
 
 Servers over one store; one of them stands still while the others run on, or its wall clock jumps.
 """
@@ -53,7 +53,7 @@ class World:
             self.members[name].ready()
 
     def run(self, seconds: float, *names: str) -> None:
-        """Time passes for all; these prove that they live and look at the others."""
+        """Let time pass for all servers; these prove that they live and watch the others."""
         for _ in range(round(seconds / 0.25)):
             for clock in (*self.clocks.values(), self.store_clock):
                 clock.advance(0.25)
@@ -61,7 +61,7 @@ class World:
                 self.members[name].step()
 
     def jump(self, name: str, days: float, *, is_compared: bool = True) -> None:
-        """The wall clock of one machine jumps, and with it what its database says of it."""
+        """Let the wall clock of one machine jump, and with it its measured offset from the database."""
         clock = self.clocks[name]
         clock.set_now_ms(clock.now_ms() + round(days * DAY_MS))
         if is_compared:
@@ -89,7 +89,7 @@ def world() -> World:
 
 def test_an_ended_server_that_does_not_know_it_begins_nothing(world: World) -> None:
     world.run(4, "b")
-    # It gets no number that the ended one draws ids with.
+    # A new server does not get the number that the ended one draws ids with.
     world.join("c")
     assert world.catalogs["c"].clock.number != world.catalogs["a"].clock.number
     for _ in range(3):
@@ -110,7 +110,7 @@ def test_an_ended_server_commits_nothing_of_what_it_had_begun(world: World) -> N
     world.run(4, "b")
     with pytest.raises(ServerEndedError):
         work.commit([world.part()])
-    # Nor after it has joined anew: others may have taken over what its work had been begun with.
+    # This holds after it has joined anew, too: others may have acquired the leases that its work began with.
     world.run(0.5, "a", "b")
     assert world.catalogs["a"].server == "a#2"
     with pytest.raises(ServerEndedError, match="server=a#1"):
@@ -129,7 +129,7 @@ def test_what_has_landed_before_the_end_stays_landed(world: World) -> None:
 
 def test_an_id_that_is_in_use_is_drawn_anew_and_one_that_has_finished_too(world: World) -> None:
     a, b = world.catalogs["a"], world.catalogs["b"]
-    # A number that is given twice, as no server has it: of ids that meet only one begins.
+    # Both have one number, which servers never do: of two transactions with one id, only one begins.
     b.clock.number = a.clock.number
     first = a.transactions.begin("insert")
     second = b.transactions.begin("insert")
@@ -153,7 +153,7 @@ def test_a_clock_that_has_jumped_commits_nothing_not_even_before_it_is_compared(
         world.cluster.signs.offsets["a"] = (4.0 * DAY_MS, 1.0)
         world.run(1, "a", "b")
     assert world.parts() == 0
-    # Right again, its times are those of the others.
+    # Once its clock is right again, its commit times agree with those of the others.
     world.clocks["a"].set_now_ms(world.clocks["b"].now_ms())
     del world.cluster.signs.offsets["a"]
     world.run(1, "a", "b")
@@ -164,7 +164,7 @@ def test_a_clock_that_has_jumped_commits_nothing_not_even_before_it_is_compared(
 
 def test_a_time_ahead_of_the_databases_clock_is_refused_there(world: World) -> None:
     world.run(1, "a", "b")
-    # Both its clocks have gone wrong together, as in a machine that was stopped and goes on: it cannot see it.
+    # Both its clocks are wrong together, as on a machine that was suspended: the server cannot notice it.
     world.clocks["a"].advance(20)
     with pytest.raises(ClockSkewError, match="ahead_ms"):
         world.insert("a")
@@ -211,7 +211,7 @@ def test_a_server_alone_that_jumps_ahead_waits_before_it_removes_anything() -> N
     clock.advance(3 * 86_400)
     check.check_removal()
     clock.set_now_ms(clock.now_ms() + 2 * DAY_MS)
-    # It has no other clock: it goes on, and removes nothing for a while.
+    # A server alone has no other clock to compare with: it goes on, and removes nothing for a while.
     assert check.error() is None
     for _ in range(3):
         with pytest.raises(ClockSkewError, match="172800 s ahead"):
@@ -219,7 +219,7 @@ def test_a_server_alone_that_jumps_ahead_waits_before_it_removes_anything() -> N
         clock.advance(QUARANTINE_SECONDS / 3.5)
     clock.advance(QUARANTINE_SECONDS / 3.5)
     check.check_removal()
-    # Back is no danger: things get younger.
+    # A jump back is harmless: everything gets younger.
     clock.set_now_ms(clock.now_ms() - 2 * DAY_MS)
     check.check_removal()
 

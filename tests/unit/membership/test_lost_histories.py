@@ -1,5 +1,5 @@
-"""A store that goes on without the end of its history: a server that knows more than the store forgets it, joins anew,
-and says which of its transactions are missing.
+"""A store that has lost the end of its history: a server that knows more than the store forgets it, joins anew, and
+records which of its transactions are missing.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def test_servers_join_anew_under_epochs_that_none_had_before() -> None:
         assert record.epoch > world.store.incarnation.epoch_floor
     assert all(world.members["a"].hosts(thing) != world.members["b"].hosts(thing) for thing in THINGS)
     assert {"a", "b"} <= set(world.changes)
-    # Once is enough.
+    # Servers join anew once only.
     now = {name: catalog.server for name, catalog in world.catalogs.items()}
     world.run(3, *world.members.values())
     assert now == {name: catalog.server for name, catalog in world.catalogs.items()}
@@ -97,7 +97,7 @@ def test_a_holder_of_an_epoch_that_was_lost_is_fenced_by_the_next_holder_of_the_
     zombie = a.leases.take(f"table/{TABLE}", a.server)
     work = a.transactions.work("merge", fences=[zombie.fence])
     world.store.fail_over()
-    # `a` stands still; the store does not know that it ever had the lease.
+    # `a` stands still, and the store has lost the record of its lease.
     world.run(4, world.members["b"])
     taken = b.leases.take(f"table/{TABLE}", b.server)
     assert taken.epoch > zombie.epoch
@@ -129,9 +129,9 @@ def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> 
         assert each.commit_ts > txn
         assert each.before.startswith("1 ")
         assert each.now.startswith("2 ")
-        # Nobody aborts it, and removes its files.
+        # It is not aborted, so that its files are not removed.
         assert a.resolve(txn) is None
-    # What could not land any more goes by name.
+    # A transaction that could not commit any more is aborted, and its files are removed by name.
     assert a.resolve(under_way.id) is TxnState.ABORTED
     with pytest.raises(TxnAbortedError, match="lost with the end"):
         under_way.commit([part_of(under_way.id)])
@@ -140,7 +140,7 @@ def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> 
 
 
 def test_what_was_trimmed_before_a_failover_is_not_lost() -> None:
-    """Another server has trimmed the record; this one remembers the transaction still."""
+    """Another server has trimmed the record, while this one still remembers the transaction."""
     world = World()
     earlier = [world.insert("a") for _ in range(3)]
     world.run(1, *world.members.values())
@@ -201,13 +201,13 @@ OTHER_SECOND = Incarnation(number=2, token="z", system=7, timeline=2)
         (None, 0, FoundHistory(stored=FIRST, system=7, timeline=2, version=9), HistoryVerdict.OPEN),
         (None, 0, FoundHistory(stored=FIRST, system=8, timeline=1, version=9), HistoryVerdict.OPEN),
         (FIRST, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=9), HistoryVerdict.FOLLOW),
-        # Set back to an earlier state.
+        # A database that was restored to an earlier state.
         (FIRST, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=8), HistoryVerdict.OPEN),
         (FIRST, 9, FoundHistory(stored=SECOND, system=7, timeline=2, version=3), HistoryVerdict.FOLLOW),
-        # A former primary, and one that was promoted without the history that is known.
+        # A former primary, and a standby that was promoted without the known history.
         (SECOND, 9, FoundHistory(stored=FIRST, system=7, timeline=1, version=99), HistoryVerdict.REFUSE),
         (SECOND, 9, FoundHistory(stored=FIRST, system=7, timeline=2, version=99), HistoryVerdict.OPEN),
-        # Opened by somebody else in a history that went another way.
+        # A database that another server has opened in a diverging history.
         (SECOND, 9, FoundHistory(stored=OTHER_SECOND, system=7, timeline=2, version=99), HistoryVerdict.OPEN),
     ],
 )

@@ -171,7 +171,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
         catalog.transactions.begin("merge", fences=[lease.fence])
     cluster.changes.clear()
     b.step()
-    # As nobody's, and under its new epoch.
+    # Hosts have changed: it has forgotten its tables, and has joined under a new epoch.
     assert cluster.changes.count("b") == 1
     assert catalog.server == "b#2"
     assert b.now().servers[1].url == "http://b"
@@ -182,7 +182,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
 
 
 def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
-    """Its services let go of their tables then, and those that ask whether they still host one must hear no."""
+    """Its services release their tables then, and `hosts` must already return `False` for them."""
     cluster = Cluster()
     a, (b, catalog) = cluster.server("a"), cluster.process("b")
     b.join()
@@ -192,7 +192,7 @@ def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
     hosted: list[list[str]] = []
     cluster.signs.on_show = lambda _: hosted.append([thing for thing in THINGS if b.hosts(thing)])
     assert catalog.servers.end(catalog.servers.live()[1])
-    # Its next proof is refused before it looks.
+    # Its next proof is refused before it reads the other servers.
     cluster.clock.advance(1)
     b.step()
     assert hosted[0] == []
@@ -200,7 +200,7 @@ def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
 
 
 def test_a_missing_sign_alone_ends_nobody() -> None:
-    """Its connection was lost, its proofs come."""
+    """Its connection is lost, but its proofs still arrive."""
     cluster = Cluster()
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
@@ -356,7 +356,7 @@ def test_servers_have_numbers_of_their_own_and_their_ids_never_meet() -> None:
     ids = [catalog.clock.new_id() for _ in range(500) for catalog in catalogs]
     assert len(set(ids)) == len(ids)
     assert {each % NUMBERS for each in ids} == {0, 1, 2, 3}
-    # 256 of one process in a millisecond: they do not run away from the clock.
+    # A process draws up to 256 ids in a millisecond, so they stay near the clock.
     assert milliseconds(max(ids)) - milliseconds(min(ids)) <= 2
 
 
@@ -510,5 +510,5 @@ def test_news_that_could_not_be_taken_in_comes_again() -> None:
         member.step()
     member.step()
     member.step()
-    # Of all, too, for it has just seen the servers.
+    # `*` is among them, because the member has just seen the servers for the first time.
     assert heard == [frozenset({"*", "table 0"}), frozenset({"*", "table 0", "table 1"})]

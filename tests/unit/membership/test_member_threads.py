@@ -1,4 +1,4 @@
-"""Proofs of life, the watch on others and the delivery of news: none waits for another one. Threads run as in a server,
+"""Proofs of life, the watch on others and the delivery of news do not wait for each other. Threads run as in a server,
 over a clock that each of their waits moves on.
 """
 
@@ -27,7 +27,7 @@ class Ticking(ManualClock):
 
 
 class Gate:
-    """A door that somebody may find closed."""
+    """A gate at which threads wait while it is closed."""
 
     def __init__(self) -> None:
         self.is_open = threading.Event()
@@ -70,7 +70,7 @@ class GatedKV(MemoryKV):
 
 
 class Counting(Sign):
-    """Counts proofs; there is always something new."""
+    """Presence that counts proofs and always has news."""
 
     def __init__(self, signs: Signs, kv: KeyValue) -> None:
         super().__init__(signs, kv)
@@ -86,7 +86,7 @@ class Counting(Sign):
 
 @pytest.mark.parametrize("slow", ["heard", "changed", "watch", "store"])
 def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
-    """Rooms that call mute workers, readers that hold all connections: proofs go on while one of them stands still."""
+    """Proofs go on while rooms call hung workers, or while readers hold all connections."""
     gates = {each: Gate() for each in ("heard", "changed", "watch", "store")}
     kv, clock = MemoryKV(), Ticking()
     catalog = Catalog(GatedKV(kv, gates["store"]), clock, "a", lambda: "0" * 32)
@@ -95,7 +95,7 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
 
     def heard(_: frozenset[str]) -> None:
         gates["heard"].pass_through()
-        # As rooms do: they ask the catalog.
+        # Rooms read the catalog when they get news.
         catalog.servers.all()
 
     member = Member(
@@ -112,7 +112,7 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
     member.start()
     try:
         if slow == "changed":
-            # Another one joins.
+            # Another server joins.
             Servers(clock, kv).join(Joining(name="b", run="b", version="1"))
         assert gates[slow].has_waited.wait(30)
         for _ in range(20):
@@ -126,7 +126,7 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
 
 def test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go() -> None:
     class Used(Gate):
-        """No connection is free, for as long as a test says so."""
+        """Presence without a free connection while a test holds them all."""
 
         def pass_through(self) -> None:
             if not self.is_open.is_set():
@@ -154,7 +154,7 @@ def test_who_is_ended_before_its_first_proof_joins_again() -> None:
     other = cluster.server("other")
 
     class Late(Sign):
-        """Connecting takes so long at first that others end the server."""
+        """Presence whose first connection takes so long that others end the server."""
 
         is_late = True
 
@@ -203,11 +203,11 @@ def test_who_cannot_hear_the_others_reads_everything_again_and_says_so() -> None
         cluster.clock.advance(0.25)
         with pytest.raises(CatalogAwayError):
             member.step()
-    # It is a server as before: it proves that it lives.
+    # It is still the same server: it has proved that it lives.
     assert catalog.server == "a#1"
     assert 4 <= heard.count(frozenset({"*"})) <= 7
     presence.is_deaf = False
     heard.clear()
-    # News are hints, and one may be lost.
+    # News are hints that may be lost.
     cluster.run(70, member)
     assert heard == [frozenset({"*"})] * 2

@@ -1,4 +1,4 @@
-"""SYSTEM CHECK FILES over real folders: what is said of each file that is not as the catalog says, and what goes.
+"""SYSTEM CHECK FILES over real folders: the states of files that differ from the catalog, and removed orphans.
 
 Times of files are those of the world's clock, set by `put`.
 """
@@ -74,7 +74,7 @@ class Stored:
         return self.world.catalog.transactions.work("merge", outputs=outputs, may_retry=may_retry)
 
     def check(self, text: str = "", **settings: str) -> list[dict[str, Any]]:
-        """Rows but for the summaries."""
+        """The rows without the summaries."""
         rows = self.world.run(f"SYSTEM CHECK FILES t{text}", settings=settings).table.to_pylist()
         summaries = [row for row in rows if row["state"] == "known"]
         assert all(row["file"] == "" for row in summaries)
@@ -163,9 +163,9 @@ def test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_no
     assert not any(row["removed"] for row in files.check(" REPAIR"))
     assert files.names() == before
     files.world.clock.advance(120)
-    # Its transaction is old enough, but it was written a moment ago.
+    # The transaction of this file is old enough, but the file was written a moment ago.
     files.put(f"{old}-0.2-0.arrow")
-    # It is old enough, but not by the transaction in its name.
+    # This file is old enough, but the transaction in its name is not.
     young = pack(files.world.clock.now_ms())
     files.put(f"{young}-0.0-0.arrow")
     os.utime(files.data / f"{young}-0.0-0.arrow", (1, 1))
@@ -196,7 +196,7 @@ def test_what_a_tombstone_or_a_note_says_stays_and_tells_since_when(files: Store
 def test_files_of_a_transaction_that_has_landed_are_left_to_the_cleaner(files: Stored) -> None:
     txn = files.world.catalog.parts.snapshot(files.uuid).parts[0].file.name.partition("-")[0]
     files.put(f"{txn}-0.7-0.parquet")
-    # A moment after the commit nobody knows what else it names.
+    # Shortly after the commit the catalog that was read may be older than the commit.
     assert files.states() == {f"{txn}-0.7-0.parquet": "running"}
     files.world.clock.advance(2 * DAY_SECONDS)
     [row] = files.check(" REPAIR")
@@ -224,7 +224,7 @@ def test_files_of_a_transaction_that_the_database_has_lost_stay_as_long_as_that_
     world = files.world
     cleaner = Cleaner(world.clock, world.catalog, files.roots, dropped_kept_ms=1)
     txn = pack(world.clock.now_ms() - 1000)
-    # What its commit named, what lies beside that, and what a failed attempt has left.
+    # A file of the commit, a file that belongs to it, and a file of a failed attempt.
     names = {f"{txn}-0.0-0.parquet", f"{txn}-0.0-0.filter", f"{txn}-0.1-0.parquet"}
     for name in names:
         files.put(name)
@@ -263,7 +263,7 @@ def test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files(
 def test_a_file_that_lands_while_the_store_is_listed_is_no_orphan(
     files: Stored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The catalog is read before: the listing shows a part that it did not name."""
+    """The catalog is read before the listing, which then shows a part that the catalog did not name."""
     real = LocalStore.files
 
     def listing(store: LocalStore, folder: str) -> Iterator[StoredFile]:
@@ -401,7 +401,7 @@ def test_the_age_has_a_least_value(files: Stored) -> None:
 
 
 def test_memory_is_some_bytes_for_each_file(files: Stored) -> None:
-    """The names of a million files are not held."""
+    """The names of a million files are not kept in memory."""
     [part, _] = files.world.catalog.parts.snapshot(files.uuid).parts
     named = stored.NamedFiles((part, False) for _ in range(1000))
     assert named._hashes.nbytes + named.sizes.nbytes + named.leaving.nbytes == 17 * len(named)

@@ -367,7 +367,7 @@ def test_only_what_became_of_the_parts_is_looked_into(
 
 
 def test_no_task_writes_on_behind_a_change_whose_jobs_ended_well(world: SqlWorld, worker: Worker) -> None:
-    """Else its names would be removed again for a day."""
+    """Otherwise the files of its names would be removed again and again for a day."""
     world.run("DELETE FROM t WHERE v >= 10")
     assert [note.may_write_on for note in world.catalog.transactions.unswept()] == [False]
 

@@ -150,7 +150,7 @@ def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_pa
     world.dispatch.answer = answer
     assert world.run("INSERT INTO t (a) SELECT 1").rows_written == 1
     assert [row["a"] for row in stored(world, tmp_path)] == [1]
-    # The first attempt may write on where nobody reaches it.
+    # Tasks of the first attempt may still write on an unreachable worker.
     [note] = world.catalog.transactions.unswept()
     assert note.may_write_on
     cleaner = Cleaner(world.clock, world.catalog, local_root(tmp_path), dropped_kept_ms=86_400_000)

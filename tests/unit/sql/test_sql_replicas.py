@@ -1,4 +1,4 @@
-"""Statements that write beside ALTER STORAGE, also where another server has changed it and nobody has said so."""
+"""Statements that write during ALTER STORAGE, also if another server alters it and this one has no news of that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilth.storage import (
 
 
 class Meanwhile:
-    """Changes the storage once, when files are written: here, or in another server of which this one hears nothing."""
+    """Alters the storage once, after files were written: on this server, or on another one without news of it."""
 
     def __init__(self, world: SqlWorld, folder: Path, *, is_heard: bool) -> None:
         self.world = world
@@ -55,7 +55,7 @@ class Meanwhile:
             text = replicated_root("r", places, 2).text
             after = Storage(name="r", root=text, replica_ids=(before.replica_ids[0], "n"))
             assert self.world.catalog.storages.replace(after, before, [], {table_of(self.world).uuid: (0,)})
-        # As REPLICATE does in a moment.
+        # REPLICATE makes these folders soon after.
         for table in self.world.catalog.tables.all():
             (new / table.uuid / "data").mkdir(parents=True)
             (new / table.uuid / ".tilth").touch()
@@ -64,7 +64,7 @@ class Meanwhile:
         return {path.name for path in (self.folder / name / table_of(self.world).uuid / "data").iterdir()}
 
     def check(self) -> None:
-        """What the statement has written is in both replicas of now."""
+        """Check that the files of the statement are in both present replicas."""
         names = {each.file.name for each in self.world.catalog.parts.snapshot(table_of(self.world).uuid).parts}
         assert names <= self.files("one")
         assert names <= self.files("new0")
@@ -130,7 +130,7 @@ def test_a_delete_is_done_again(world: SqlWorld, meanwhile: Meanwhile) -> None:
 
 
 def test_no_replica_gives_way_while_the_others_are_away(world: SqlWorld, tmp_path: Path) -> None:
-    """Three times in a row, with one away: each time another replica that answers must have all files."""
+    """Three replicas are replaced in a row, some of them away: each time another one that answers must be complete."""
     places = tmp_path / "places"
     world.run(f"ALTER STORAGE r ADD REPLICA '{places / 'three'}'")
     [table] = world.catalog.tables.all()
@@ -142,7 +142,7 @@ def test_no_replica_gives_way_while_the_others_are_away(world: SqlWorld, tmp_pat
     with pytest.raises(TilthError) as caught:
         world.run(f"ALTER STORAGE r REPLACE REPLICA '{places / 'one'}' WITH '{places / 'four'}'")
     assert caught.value.code == "REPLICA_NEEDED"
-    # Those that are away may: the first one has everything.
+    # The replicas that are away can be replaced: the first one has all files.
     world.run(f"ALTER STORAGE r REPLACE REPLICA '{places / 'two'}' WITH '{places / 'four'}'")
     world.run(f"ALTER STORAGE r REPLACE REPLICA '{places / 'three'}' WITH '{places / 'five'}'")
     with pytest.raises(TilthError) as caught:

@@ -123,7 +123,7 @@ def test_the_session_s_database_may_be_system(world: SqlWorld) -> None:
     ],
 )
 def test_nulls_are_sorted_as_spark_sorts_them(world: SqlWorld, text: str, expected: list[str | None]) -> None:
-    """Less than every value: first, and last with DESC, wherever a query sorts."""
+    """NULL is less than every value: it comes first, and last with DESC, wherever a query sorts."""
     rows = "(SELECT CASE WHEN name <> 'k' THEN name END AS n FROM system.tables WHERE name <> 'k_dead_letters')"
     assert [row[0] for row in world.rows(text.format(rows=rows))] == expected
 

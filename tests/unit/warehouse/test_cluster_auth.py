@@ -1,4 +1,4 @@
-"""Who may speak with a Spark on a cluster: which secret a session has, and where it does not stand."""
+"""Authentication with a Spark cluster: the secret of a session, and the places where it must not appear."""
 
 from __future__ import annotations
 

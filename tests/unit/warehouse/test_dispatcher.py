@@ -52,7 +52,7 @@ class FakeWorker:
         self.known: dict[str, TaskSpec] = {}
         self.is_down = False
         self.is_busy = False
-        #: Why it can run nothing that needs Spark.
+        #: Reason why it cannot run tasks that need Spark.
         self.spark_away = ""
         self.cancelled: list[str] = []
         self.retired: list[str] = []
@@ -197,10 +197,10 @@ def test_a_task_that_does_not_go_on_says_what_is_in_its_way() -> None:
 
     handle = merge()
     assert handle.obstacle() == ""
-    # It was sent, and the JVM below it hangs, or is started again.
+    # The task was sent to a worker whose JVM hangs, or is started again.
     worker.spark_away = "Spark is away since then: it hung"
     assert handle.obstacle() == "w: Spark is away since then: it hung"
-    # The next one is sent to no worker.
+    # The next task is sent to no worker.
     waiting = merge()
     worker.finish(handle.id)
     assert worker.known == {}

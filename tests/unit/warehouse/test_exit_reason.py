@@ -1,4 +1,4 @@
-"""Why a JVM has ended: the first cause stays, whatever its process says and however late it ends."""
+"""Reasons why a JVM has ended: the first one is kept, whatever its exit code is and however late it ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SlowProcess:
         return self.returncode
 
     def kill(self) -> None:
-        """Ends later."""
+        """Do nothing: the process ends later."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_a_jvm_that_was_killed_is_gone_at_once_and_for_the_first_reason(session:
     assert session.is_alive()
     session.kill("the JVM was killed because it hung")
     session.kill("later")
-    # Its process has not ended yet: nobody may take it for one that is well.
+    # Its process has not ended yet, but it must not count as alive.
     assert (session.is_alive(), session.exit_reason()) == (False, "the JVM was killed because it hung")
     session._jvm_process.returncode = -9
     assert session.exit_reason() == "the JVM was killed because it hung"

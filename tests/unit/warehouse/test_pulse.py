@@ -83,20 +83,20 @@ def test_tasks_that_end_late_are_forgiven() -> None:
 
 
 def test_cancelled_tasks_that_are_short_of_the_processor_get_the_allowance_of_a_busy_jvm() -> None:
-    """Two of them share a fifth of a core: on a crowded machine they end late."""
+    """Two cancelled tasks share a fifth of a core: on a crowded machine they end late."""
     crowded = PulseReading(seconds=1.0, cpu_seconds=0.2, is_full=True, stuck_share=1.0, stuck_cores=2)
     jvm = pulse()
     assert PulseVerdict.HUNG not in verdicts(jvm, crowded, 119)
     assert jvm.looked(crowded) is PulseVerdict.HUNG
     assert jvm.why == "cancelled tasks that do not end have held its task slots for 120 s"
-    # One that nothing interrupts has its core, and one that waits for something uses nothing: neither is waited for.
+    # A task that nothing interrupts uses a whole core, and a blocked one uses none: neither gets more time.
     for cpu_seconds in (1.9, 0.0):
         endless = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, stuck_share=1.0, stuck_cores=2)
         assert verdicts(pulse(), endless, 30)[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
 
 
 def test_cancelled_tasks_count_although_a_call_is_always_under_way() -> None:
-    """The JVM is asked as often as it is looked at."""
+    """A call is made with every look at the JVM."""
     jvm = Pulse(interval_seconds=1.0, hang_seconds=30.0)
     stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
     found = []
@@ -108,7 +108,7 @@ def test_cancelled_tasks_count_although_a_call_is_always_under_way() -> None:
 
 
 def test_cancelled_tasks_of_the_last_answer_are_not_held_against_a_silent_jvm() -> None:
-    """They may have ended long before; the silence counts as such, with its own allowance."""
+    """The tasks may have ended long before; the silence counts as silence, with the limit for that."""
     stuck = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
     jvm = pulse()
     jvm.due()
@@ -117,7 +117,7 @@ def test_cancelled_tasks_of_the_last_answer_are_not_held_against_a_silent_jvm() 
     jvm.answered(Question.CALL)
     jvm.answered(Question.JOB)
     assert jvm.looked(BUSY) is PulseVerdict.WELL
-    # Where the answer says that they still hold the slots, all of the time counts.
+    # If the answer reports that they still hold the slots, all of the time counts as stuck.
     jvm.due()
     verdicts(jvm, stuck, 30)
     jvm.answered(Question.CALL)

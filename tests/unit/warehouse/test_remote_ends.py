@@ -1,4 +1,4 @@
-"""A remote worker that is asked to end tasks: what it is asked, and who waits for that."""
+"""Requests to a remote worker to end tasks: the calls that it gets, and that callers do not wait for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_cancel_retire_and_ends_go_through() -> None:
 
 
 def test_a_mute_worker_holds_up_nobody_who_ends_its_tasks() -> None:
-    """Rooms end tasks on threads of their own work: each of them would wait for the door once more."""
+    """Rooms end tasks on their own threads, which would otherwise wait for the worker once for each task."""
     world = World()
     worker = world.join()
     open_door, is_asked = threading.Event(), threading.Event()

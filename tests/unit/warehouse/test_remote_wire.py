@@ -68,7 +68,7 @@ def test_an_error_of_a_class_that_is_not_known_keeps_its_kind_and_code() -> None
     got = error_of(CallFailure(kind="retry", code="OF_A_NEWER_VERSION", message="m", hint="h"))
     assert (type(got), got.kind, got.code, str(got)) == (RetryError, ErrorKind.RETRY, "OF_A_NEWER_VERSION", "m (h)")
     assert error_of(CallFailure(kind="mystery", code="X", message="m")).kind is ErrorKind.INTERNAL
-    # The classes are as they were.
+    # The classes themselves are unchanged.
     assert (TilthError.kind, TilthError.code) == (ErrorKind.INTERNAL, "INTERNAL_ERROR")
     assert (RetryError.kind, RetryError.code) == (ErrorKind.RETRY, "TRY_AGAIN")
 

@@ -269,7 +269,7 @@ def test_of_two_workers_of_one_name_that_register_at_once_one_is_taken() -> None
     rivals = [registration(instance="two")]
 
     def probes() -> tuple[StorageProbe, ...]:
-        # The first one has been checked, and is not there yet.
+        # The first worker was checked, but is not registered yet.
         if rivals:
             world.workers.register(rivals.pop())
         return ()
@@ -286,7 +286,7 @@ def test_the_loss_of_a_worker_that_was_replaced_meanwhile_leaves_its_successor()
     worker = world.join()
 
     def left() -> None:
-        # Its name is free, and the dispatcher does not know yet that it has gone.
+        # Its name is free, but the dispatcher still has the worker.
         world.workers.register(registration(instance="two"))
 
     worker.leave = left  # type: ignore[method-assign]
@@ -342,12 +342,12 @@ def test_a_task_whose_arrival_is_unknown_is_sent_until_it_is_known(fates: list[s
 
 
 def test_a_task_whose_arrival_is_unknown_counts_as_being_there_until_it_is_known() -> None:
-    """Taken for lost it would be given to another worker, and run twice."""
+    """If it counted as lost, another worker would get the task, and it would run twice."""
     world = World()
     worker = world.join()
     world.down.fates["assign"] = ["lost", "away"]
     worker.assign(spec("a"))
-    # It is sent again when time has passed.
+    # The task is sent again after some time.
     settled(lambda: not world.down.fates["assign"])
     assert (worker.touch(["a"]), world.tasks.started) == ({"a"}, [])
     later(world, lambda: not worker._unsettled)

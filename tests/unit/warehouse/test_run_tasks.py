@@ -140,7 +140,7 @@ def test_an_error_of_an_attempt_that_spark_has_thrown_away_is_none() -> None:
 
 
 class CodeOnReading:
-    """Once unpickled, it runs."""
+    """Object whose unpickling runs code."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return pytest.fail, ("the driver has run code of a task",)

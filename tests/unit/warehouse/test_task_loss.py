@@ -366,7 +366,7 @@ def test_an_error_of_a_living_jvm_stays_what_it_is() -> None:
 
 
 class PanicError(BaseException):
-    """As a panic of a library in Rust, which is no Exception."""
+    """An error as a panic of a library in Rust, which is no Exception."""
 
 
 @pytest.mark.parametrize("panic", [PanicError("index out of bounds"), SystemExit(3)])
