@@ -1,6 +1,6 @@
 """Calls that may never return, each on a thread of its own, for callers that wait for a bounded time.
 
-Covers: several calls at once, which of them have not returned, and since when. Does not cover: what is called.
+Covers: several calls at once, which of them have not returned, and since when. Does not cover: what the calls do.
 Always holds: at most one call of each name is under way, so a call that hangs costs one thread, however often it is
 read.
 """

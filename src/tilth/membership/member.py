@@ -3,7 +3,7 @@
 Covers: joining, renewing, draining, ending others that are gone, joining anew. Does not cover: what is done with a
 table that comes or goes (ingest, maintenance), the records (tilth.catalog), the delivery of news (delivery.py).
 Always holds: what is written each second does not depend on the number of tables or parts; proofs of life have a thread
-and a connection of their own, which do nothing else; a server that others took to be gone hosts nothing until
+and a connection of their own, which do nothing else; a server that others have declared gone hosts nothing until
 it has joined anew; one server alone, whose store nobody else can open, writes nothing.
 
     joined --renewed in time--> joined          what it hosts: the placement over all that live and do not drain

@@ -92,7 +92,7 @@ LOST_TRANSACTIONS = SystemTable(
         ColumnDoc(
             "files",
             TEXTS,
-            "Files that its commit made true. Nothing removes them for 30 days from when the loss was found.",
+            "Files that its commit had added. Nothing removes them for 30 days from when the loss was found.",
         ),
         ColumnDoc("server", TEXT, "The server's process that had committed it."),
         ColumnDoc("found", TIME, "When that server found that it is missing."),
