@@ -103,8 +103,8 @@ class Broker:
     def start(self, port: int = 0, *, proxy_port: int = 0, proxy_host: str = "") -> str:
         """Starts it on the port (0: a free one), waits until it answers, returns `bootstrap`.
 
-        With `proxy_port` a second listener advertises that port, of loopback or of `proxy_host`: who comes through a
-        proxy stays behind it.
+        With `proxy_port` a second listener advertises that port, of loopback or of `proxy_host`: clients that come
+        through a proxy stay behind it.
         """
         self._proxy_host = proxy_host or self._proxy_host
         if self._process.running() is not None:

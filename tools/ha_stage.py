@@ -29,11 +29,12 @@ class HaStage(Stage):
         super().__init__(folder)
         self.nodes: dict[str, NodeProcess] = {}
         self.database = Postgres(folder / "postgres")
+        # Its folder is there before it starts.
+        self._parts.callback(self.database.stop)
 
     def start_database(self) -> None:
         """Start it before the servers do, to put something into it."""
         self.database.start()
-        self._parts.callback(self.database.stop)
 
     def start_servers(self, names: Sequence[str], settings: Mapping[str, str]) -> None:
         """Start the servers, and the database where it does not run yet; return when all are ready."""

@@ -34,8 +34,8 @@ class NodeProcess:
         host: str = "127.0.0.1",
         begin: Sequence[str] = (),
     ) -> None:
-        """`config`: the text of a config file. `environment`: variables beside those of this process. `host`: where it
-        listens. `begin`: what its command begins with, as one that runs it in another network.
+        """`config`: text of a config file. `environment`: variables beside those of this process. `host`: address on
+        which the node listens. `begin`: first words of its command, such as those that run it in another network.
         """
         self._folder = folder
         self._config = config

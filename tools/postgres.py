@@ -1,7 +1,7 @@
 """A real PostgreSQL of one's own from the test dependencies' wheel: for tests, demo and benchmarks.
 
-Covers: making, starting, killing, pausing and ending it by its id; as a standby of another one, too. Does not cover:
-what is in it, a pair behind one address (postgres_pair.py).
+Covers: making, starting, killing, pausing and ending it by its id, also as a standby of another one. Does not cover:
+its content, a pair behind one address (postgres_pair.py).
 Always holds: it listens on a loopback port; its only user `tilth` has a password; what it starts ends with it.
 """
 
@@ -37,7 +37,7 @@ _SETTINGS = (
     "shared_buffers=64MB",
     "unix_socket_directories=",
     "autovacuum=on",
-    # A standby whose link was cut for a while finds what it has missed, and soon.
+    # A standby whose link was cut for a while finds the log that it has missed, and asks for it soon.
     "wal_keep_size=256MB",
     "wal_retrieve_retry_interval=200ms",
 )
@@ -47,7 +47,7 @@ class Postgres:
     """One server with a folder of its own below the system's temporary folder, where any user may go."""
 
     def __init__(self, record_folder: Path, name: str = "postgres") -> None:
-        """`name` tells it from others whose records are in the same folder."""
+        """`name`: name of its record, distinct from others in the same folder."""
         record_folder.mkdir(parents=True, exist_ok=True)
         self._process = OwnProcess(record_folder / f"{name}.json")
         self._log = record_folder / f"{name}.log"
@@ -59,11 +59,11 @@ class Postgres:
 
     @property
     def data(self) -> Path:
-        """Its data folder."""
+        """Folder of the database cluster."""
         return self._folder / "data"
 
     def address(self, *, by_port: int | None = None, **options: str) -> str:
-        """Return the address of a catalog in it; `by_port`: of a link that leads to it."""
+        """Return the address of a catalog in it; `by_port`: port of a link that leads to it."""
         given = {"password": f"file:{self.password_file}"} | options
         return f"postgresql://{USER}@127.0.0.1:{by_port or self.port}/{DATABASE}?" + "&".join(
             f"{name}={value}" for name, value in given.items()
@@ -94,7 +94,7 @@ class Postgres:
                 time.sleep(LOOK_SECONDS)
 
     def copy(self, port: int, *, name: str) -> None:
-        """Make it a standby of the server behind this port, before its first start; `name`: how that one knows it."""
+        """Make it a standby of the server behind this port, before its first start; `name`: its name there."""
         self._own_folder()
         source = f"host=127.0.0.1 port={port} user={USER} password={PASSWORD} application_name={name}"
         command = [*_as_nobody(), str(self._bin() / "pg_basebackup"), "-d", source, "-D", str(self.data)]
@@ -102,31 +102,35 @@ class Postgres:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder, timeout=START_SECONDS_MAX)
 
     def save_state(self) -> None:
-        """Copy its folder, as a snapshot of its disk does; it is killed for that, and started again."""
+        """Copy its folder, as a snapshot of the disk does; the server is killed for that, and started again."""
         self.kill()
         shutil.rmtree(self._saved, ignore_errors=True)
-        # With their owner: it runs as another user.
-        subprocess.run(["cp", "-a", str(self._folder / "data"), str(self._saved)], check=True)
+        self._copy_folder(self.data, self._saved)
         self.start()
 
     def set_back(self) -> None:
-        """Kill it, and start it with the state that was saved: nothing in it says that time has passed."""
+        """Kill it, and start it with the saved state, in which nothing says that time has passed."""
         self.kill()
-        shutil.rmtree(self._folder / "data")
-        subprocess.run(["cp", "-a", str(self._saved), str(self._folder / "data")], check=True)
+        shutil.rmtree(self.data)
+        self._copy_folder(self._saved, self.data)
         self.start()
+
+    @staticmethod
+    def _copy_folder(source: Path, target: Path) -> None:
+        # Files keep their owner, another user than this process's.
+        subprocess.run(["cp", "-a", str(source), str(target)], check=True)
 
     @property
     def _saved(self) -> Path:
         return self._folder / "saved"
 
     def promote(self) -> None:
-        """Make a standby the primary, with what it has of the log, and return when it can be written."""
+        """Make a standby the primary with the log that it has received, and return when it accepts writes."""
         with closing(self.connect()) as connection:
             connection.execute("SELECT pg_promote()")
 
     def configure(self, name: str, value: str) -> None:
-        """Set a setting of it while it runs; empty: as it is by default."""
+        """Change a setting while the server runs; an empty value resets it to its default."""
         with closing(self.connect()) as connection:
             connection.execute(f"ALTER SYSTEM SET {name} = '{value}'" if value else f"ALTER SYSTEM RESET {name}")
             connection.execute("SELECT pg_reload_conf()")
@@ -163,7 +167,7 @@ class Postgres:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _own_folder(self) -> None:
-        """Give the folder to the user that runs it."""
+        """Make the user that runs the server the owner of the folder."""
         if os.geteuid() == 0:
             nobody = pwd.getpwnam(_NOBODY)
             os.chown(self._folder, nobody.pw_uid, nobody.pw_gid)

@@ -3,13 +3,13 @@
     pair = PostgresPair(folder, is_synchronous=False)
     pair.start()                    a primary with its standby
     pair.address(schema="c")        stays the same whoever is the primary
-    pair.cut_replication()          the standby gets nothing any more; commits of a synchronous primary wait
-    pair.wait_for_standby()         until it has all that was written
-    pair.fail_over()                the primary dies, the standby is promoted with what it has, the address leads there
-    pair.add_standby()              a new standby of the primary of now, in place of the former primary
+    pair.cut_replication()          the standby receives nothing any more; commits of a synchronous primary wait
+    pair.wait_for_standby()         until the standby has replayed all that was written
+    pair.fail_over()                the primary dies, the standby is promoted, the address leads there
+    pair.add_standby()              a new standby of the current primary, in place of the former primary
     pair.stop()
 
-Covers: physical replication, asynchronous or synchronous, and its link. Does not cover: who decides about a failover.
+Covers: physical replication, asynchronous or synchronous, and its link. Does not cover: deciding about a failover.
 Always holds: what it starts ends with it.
 """
 
@@ -41,10 +41,12 @@ class PostgresPair:
         self._made = 1
         self.primary = Postgres(record_folder, "postgres-1")
         self.standby: Postgres | None = None
-        #: The primary before the last failover; it may run still.
+        #: Primary before the last failover; it may run still.
         self.former: Postgres | None = None
-        #: What clients connect to, and what the standby reads the log through.
-        self.front, self.replication = TcpLink(), TcpLink()
+        #: Link to which clients connect.
+        self.front = TcpLink()
+        #: Link through which the standby reads the log.
+        self.replication = TcpLink()
 
     def start(self, *, with_standby: bool = True) -> None:
         """Start the primary and, by default, its standby."""
@@ -54,7 +56,7 @@ class PostgresPair:
             self.add_standby()
 
     def address(self, **options: str) -> str:
-        """Return the address of a catalog in the primary, whichever that is."""
+        """Return the address of a catalog in the current primary."""
         return self.primary.address(by_port=self.front.port, **options)
 
     def connect(self) -> psycopg.Connection[tuple[object, ...]]:
@@ -78,7 +80,7 @@ class PostgresPair:
             self.primary.configure("synchronous_standby_names", STANDBY)
 
     def cut_replication(self) -> None:
-        """Let nothing reach the standby: a synchronous primary waits for it in each commit from now on."""
+        """Cut the link to the standby, for which a synchronous primary waits in each commit from now on."""
         self.replication.cut()
 
     def mend_replication(self) -> None:
@@ -96,9 +98,9 @@ class PostgresPair:
                 time.sleep(LOOK_SECONDS)
 
     def fail_over(self, *, keeps_former: bool = False) -> None:
-        """Promote the standby with what it has of the log, and lead the address there.
+        """Promote the standby with the log that it has received, and lead the address there.
 
-        `keeps_former`: the former primary goes on, and answers whoever reaches it (`return_to_former`).
+        `keeps_former`: the former primary goes on, and answers clients that reach it (`return_to_former`).
         """
         assert self.standby is not None, "there is no standby"
         if not keeps_former:
@@ -106,14 +108,14 @@ class PostgresPair:
         self.front.cut()
         self.replication.cut()
         self.standby.promote()
-        # What it has copied of the former one's settings would let it wait for a standby of its own.
+        # With the settings copied from the former primary it would wait for a standby of its own.
         self.standby.configure("synchronous_standby_names", "")
         self.former, self.primary, self.standby = self.primary, self.standby, None
         self.front.connect(self.primary.port)
         self.front.mend()
 
     def return_to_former(self) -> None:
-        """Lead the address to the former primary, as a name that is out of date does."""
+        """Lead the address to the former primary, as an outdated name does."""
         assert self.former is not None, "nobody failed over"
         self._lead_to(self.former)
 

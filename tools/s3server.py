@@ -48,12 +48,17 @@ class S3Server:
         self._seen = 0
 
     @property
-    def endpoint(self) -> str:
-        """Address of the server, running or not; raises S3ServerError if it has never been started."""
+    def port(self) -> int:
+        """Port of the server, running or not; raises S3ServerError if it has never been started."""
         recorded = self._process.recorded
         if not recorded:
             raise S3ServerError(f"no server has been started here: folder={self.folder}")
-        return f"http://127.0.0.1:{recorded['port']}"
+        return int(recorded["port"])
+
+    @property
+    def endpoint(self) -> str:
+        """Address of the server, running or not; raises S3ServerError if it has never been started."""
+        return f"http://127.0.0.1:{self.port}"
 
     def start(self, port: int = 0) -> str:
         """Start it on the port (0: a free one), wait until it answers, return `endpoint`."""

@@ -1,8 +1,8 @@
 """A real Spark standalone cluster from the PySpark package, on loopback ports: for tests, demo and benchmarks.
 
 Covers: a master and its workers, started, killed, stopped and ended by their ids; their executors. Does not cover:
-drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart; only who
-has the cluster's secret, drawn anew for each, is heard.
+drivers. Always holds: everything it starts ends with it; the master finds its workers again after a restart; only
+processes with the secret, which is drawn for each cluster, are heard.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class SparkCluster:
         self._cores = cores
         self._port = free_port()
         self.secret = secrets.token_hex(16)
-        #: Where drivers find the secret.
+        #: File from which drivers read the secret.
         self.secret_file = folder / "secret"
         self._master = OwnProcess(folder / "master.json")
         self._workers = [OwnProcess(folder / f"worker{number}.json") for number in range(workers)]
 
     @property
     def settings(self) -> dict[str, str]:
-        """Settings of nodes and workers that compute here."""
+        """Settings of nodes and workers that compute on this cluster."""
         return {"warehouse.master": self.master, "warehouse.cluster-secret": f"file:{self.secret_file}"}
 
     @property
@@ -58,7 +58,7 @@ class SparkCluster:
         (self.folder / "recovery").mkdir(parents=True, exist_ok=True)
         (self.folder / "conf").mkdir(exist_ok=True)
         _write_secretly(self.secret_file, self.secret)
-        # Master and workers read it at their start.
+        # Master and workers read this file when they start.
         defaults = f"spark.authenticate true\nspark.authenticate.secret {self.secret}\n"
         _write_secretly(self.folder / "conf" / "spark-defaults.conf", defaults)
         self.start_master()

@@ -4,8 +4,8 @@
         link.connect(port)          whoever connects to link.port reaches that port of this machine
         link.cut()                  connections end, new ones end at once
         link.swallow()              connections stay, nothing passes, as on a way that loses all packets
-        link.swallow(Way.BACK)      what is sent arrives, what is answered does not
-        link.delay(0.3)             every piece arrives so many seconds later
+        link.swallow(Way.BACK)      requests arrive, answers do not
+        link.delay(0.3)             every piece arrives this many seconds later
         link.mend()
 
 Covers: TCP on loopback, any protocol. Does not cover: single requests and answers (kafka_proxy.py, http_proxy.py).
@@ -32,7 +32,7 @@ END_SECONDS_MAX = 10.0
 class Way(Enum):
     """One of the two directions of a link."""
 
-    #: From whoever connects to the server behind the link.
+    #: From clients to the server behind the link.
     THERE = "there"
     BACK = "back"
 
@@ -41,7 +41,7 @@ class TcpLink:
     """One link, which listens on `port`; a thread of its own passes the bytes on."""
 
     def __init__(self, host: str = HOST) -> None:
-        """`host`: the address of this machine on which it listens."""
+        """`host`: address of this machine on which the link listens."""
         self.host = host
         self.port = free_port()
         self._target = (HOST, 0)
@@ -66,7 +66,7 @@ class TcpLink:
         self._do(self._cut)
 
     def swallow(self, *ways: Way) -> None:
-        """Pass nothing on, in these directions or in both, and end nothing."""
+        """Hold back all bytes, in these directions or in both, and keep connections open."""
 
         def clear() -> None:
             for way in ways or Way:
@@ -75,7 +75,7 @@ class TcpLink:
         self._do(clear)
 
     def delay(self, seconds: float) -> None:
-        """Pass everything on so much later."""
+        """Pass every piece on this many seconds later."""
         self._delay_seconds = seconds
 
     def mend(self) -> None:
@@ -103,7 +103,7 @@ class TcpLink:
         self._is_listening.set()
         self._loop.run_forever()
         server.close()
-        # Their connections are gone; what waits for a mended link ends with them.
+        # Connections are closed; tasks that wait for a mended link go on, find that, and end.
         self._open()
         if tasks := asyncio.all_tasks(self._loop):
             self._loop.run_until_complete(asyncio.wait(tasks, timeout=END_SECONDS_MAX / 2))

@@ -32,7 +32,7 @@ class WorkerRun:
         settings: Mapping[str, str] | None = None,
         host: str = "127.0.0.1",
     ) -> None:
-        """`host`: where the server reaches its door."""
+        """`host`: address on which the worker listens for calls of the server."""
         self._folder = folder
         self._arguments = ["--server", server, "--warehouse", warehouse, "--name", name, "--folder", str(folder)]
         self._arguments += ["--listen", f"{host}:0"]

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.acceptance
 
 SECONDS_MAX = 180.0
 TOPIC = "lost-catalog"
-#: Until a node that does not start has ended.
+#: Time limit for the end of a node that refuses to start, in seconds.
 START_SECONDS_MAX = 60.0
 MESSAGES = 6_000
 CREATES = (
@@ -105,7 +105,7 @@ def test_a_lost_catalog_is_made_again_and_everything_goes_on(broker: Broker, nod
     node.kill()
     shutil.rmtree(node.data / "catalog")
     journal = sorted((node.data / "tables" / "catalog-journal").iterdir())
-    # Started as it is, it would begin an empty catalog, whose journal a rebuild would take for the newest.
+    # If it started, it would begin an empty catalog, whose journal a rebuild would take for the newest.
     node.start()
     assert node.wait_end(START_SECONDS_MAX)
     assert "CATALOG_LOST" in node.log_tail()

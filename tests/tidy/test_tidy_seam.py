@@ -14,7 +14,7 @@ FILE_MODULES = {"shutil", "pathlib", "tempfile", "glob", "mmap"}
 HARMLESS_OF_OS = {"cpu_count", "getpid", "environ"}
 #: Of Arrow, what takes a path.
 OPENERS = {"memory_map", "OSFile", "create_memory_map", "input_stream", "output_stream", "read_metadata", "read_table"}
-#: Modules by which bytes become code.
+#: Modules that can run code from bytes.
 CODE_MODULES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "runpy"}
 #: No files of tables: what the machine says about memory.
 OTHERS = {PACKAGE / "maintenance" / "manager" / "memory.py"}
@@ -80,7 +80,7 @@ def test_paths_stay_paths_where_they_are_local() -> None:
 
 
 def test_no_module_makes_code_of_bytes() -> None:
-    """What comes from a file or from another process is a value. Functions go to Spark's tasks by Spark's own means."""
+    """Content of files and messages of other processes is data; only Spark itself sends functions to its tasks."""
     faults = [f"{place(path)}:{line} {what}" for path in python_files(PACKAGE) for line, what in _runs(tree_of(path))]
     assert faults == []
 

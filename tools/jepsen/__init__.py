@@ -2,17 +2,19 @@
 
     python -m tools.jepsen --rounds 300 [--seed 7] [--subject servers]
 
-| module | what is there |
+| module | content |
 |---|---|
-| `history` | operations with their times and outcomes: what checkers read |
+| `history` | operations with their times and outcomes, the input of the checkers |
 | `checkers` | pure: history and final state in, faults out |
-| `tables` | the tables of the work, and the statements that make them |
+| `tables` | the tables of the workload, and the statements that create them |
 | `clients` | threads that do one kind of work each and record it |
 | `definitions` | the client that changes tables, partitions, topics and storages |
 | `messages` | the topic's producer |
-| `nemesis` | blows: how they are drawn, struck together and mended |
-| `harm` | pauses, kills, links, disks, clocks: the parts that blows are made of |
-| `subjects`, `servers`, `database`, `single` | what is started, and the blows that it offers |
+| `nemesis` | blows are drawn from the seed, struck together and mended |
+| `harm` | pauses, kills, links, disks, clocks: the kinds of blows |
+| `hosts` | hosts with a network of their own, whose packets can be lost |
+| `services` | the broker and the bucket behind links, and the blows on them |
+| `subjects`, `servers`, `database`, `single` | systems under test, and the blows that each offers |
 | `final` | reads the final state of a subject |
-| `run`, `report` | rounds over one started subject; what was found |
+| `run`, `report` | rounds over one started subject; their results |
 """

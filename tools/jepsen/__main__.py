@@ -14,9 +14,9 @@ from pathlib import Path
 from tools.jepsen.report import Report
 from tools.jepsen.run import SUBJECTS, Order, run_jepsen, say
 
-#: Share of all rounds.
+#: Share of each subject in all rounds.
 SHARES = {"servers": 0.4, "servers-sync": 0.15, "rocksdb": 0.2, "s3": 0.15, "hdfs": 0.1}
-#: A stage is made anew after so many rounds.
+#: Rounds after which a subject is started anew.
 ROUNDS_EACH = 40
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of names of blows, with commas between")
     parser.add_argument("--keep", type=Path, help="a folder in which histories and logs stay")
     arguments = parser.parse_args()
-    # What was struck is mended, and what was started ends, also when somebody ends this.
+    # As an exception, SIGTERM runs the `finally` blocks that mend blows and end processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
     say(f"seed {seed}")
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _plan(subject: str, rounds: int) -> list[tuple[str, int]]:
-    """Return the stages to start, each with its rounds."""
+    """Return the runs to make: subjects with their numbers of rounds."""
     shares = SHARES if subject == "all" else {subject: 1.0}
     plan = []
     for name, share in shares.items():
@@ -59,7 +59,7 @@ def _one(order: Order, keep: Path | None) -> Report:
     report = Report(order.seed)
     try:
         report = run_jepsen(folder, order)
-    # A run that cannot be made is one that has failed; those of other subjects go on.
+    # A run that cannot be carried out counts as failed; those of other subjects go on.
     except Exception as error:
         traceback.print_exc()
         report.faults.found(f"{order.subject} seed {order.seed}: the run ended: {type(error).__name__}: {error}")

@@ -1,22 +1,26 @@
-"""Checkers: a history and what was read in, faults out. Pure.
+"""Checkers: functions of a history and of what was read that return faults. Pure.
 
 Covers: rows of INSERTs, keys that are upserted and deleted, columns that are updated, messages and their views,
 offsets, files in replicas, hosts and their epochs, versions of tables. Does not cover: reading any of it (final.py,
 clients.py).
-Always holds: an operation of unknown outcome excuses what it may have done, and nothing else; a row that a failover to
-a standby without its tail may have lost is counted apart.
+Always holds: an operation of unknown outcome excuses its own possible effects, and nothing else; a row that a failover
+to a standby without the end of the log may have lost is counted apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 from tools.jepsen.history import Op, Outcome, Window
 
 SHOWN_MAX = 5
+
+_Item = TypeVar("_Item")
+_Group = TypeVar("_Group")
 
 
 @dataclass(slots=True)
@@ -24,12 +28,12 @@ class Faults:
     """Numbers of each kind of fault, and sentences about some of them."""
 
     lost: int = 0
-    #: Acknowledged, and gone with the tail of a database that another took over for.
+    #: Acknowledged operations lost by a failover to a standby without the end of the log.
     lost_by_failover: int = 0
     twice: int = 0
     torn: int = 0
     unknown_files: int = 0
-    #: Everything else that must not be.
+    #: Faults of other kinds.
     wrong: int = 0
     about: list[str] = field(default_factory=list)
 
@@ -43,7 +47,7 @@ class Faults:
         self.about += other.about
 
     def found(self, what: str) -> None:
-        """Count one that has no kind of its own."""
+        """Count a fault without a kind of its own."""
         self.wrong += 1
         self.about.append(what)
 
@@ -60,7 +64,8 @@ def check_set(
 ) -> Faults:
     """Compare INSERTs without labels with the rows that a read which began at that time has found, by id.
 
-    Acknowledged: there, once. Refused: not there. Unknown, or under way: all of its rows or none.
+    Each row of an acknowledged INSERT is there once, no row of a refused one is there, and of an INSERT that is running
+    or has an unknown outcome all rows are there or none.
     """
     faults = Faults()
     known = set[int]()
@@ -98,15 +103,15 @@ def check_set(
 class _Key:
     """History of one key, which one client writes."""
 
-    #: The last operation that was answered well.
+    #: Last operation that was acknowledged.
     last: Op | None = None
-    #: Numbers of upserts that may have happened, or happen yet.
+    #: Numbers of upserts with an unknown outcome: they may take effect now or later.
     maybe: set[int] = field(default_factory=set)
-    #: Of deletes likewise: they remove rows up to their number.
+    #: Greatest number of a delete with an unknown outcome, which removes rows up to that number; -1: there is none.
     maybe_deleted: int = -1
-    #: Whether the last answer may be lost with a database's tail.
+    #: `True` where a failover may have lost the last acknowledged operation.
     is_in_window: bool = False
-    #: All acknowledged upserts, any of which a failover may have brought back.
+    #: Numbers of all acknowledged upserts, any of which a failover may have brought back.
     acknowledged: set[int] = field(default_factory=set)
 
 
@@ -119,8 +124,8 @@ def check_keys(
 ) -> Faults:
     """Compare upserts `(key, n, -n)` and deletes of rows up to n with the rows of a read that began at that time.
 
-    The table keeps of each key the row with the greatest n. An upsert whose outcome is unknown may land late, also
-    behind a delete.
+    Of each key the table keeps the row with the greatest n. An upsert whose outcome is unknown may be committed late,
+    even after a delete.
     """
     faults = Faults()
     histories = _by_key(writes, at, windows)
@@ -168,7 +173,7 @@ def _check_key(key: int, history: _Key, numbers: Sequence[int], faults: Faults) 
     else:
         newer = {n for n in history.maybe if n > last.number}
         may_be_absent = history.maybe_deleted >= last.number
-        # Behind a delete that came late an upsert that came later still stands.
+        # An older upsert that is committed after a late delete is there.
         allowed = {last.number} | (history.maybe if may_be_absent else newer)
     is_right = all(n in allowed for n in numbers) if numbers else may_be_absent
     if is_right:
@@ -187,7 +192,7 @@ def _check_key(key: int, history: _Key, numbers: Sequence[int], faults: Faults) 
 
 
 def _check_batches(writes: Sequence[Op], now: Mapping[int, int], faults: Faults) -> None:
-    """An upsert of several keys is there with all of them or with none."""
+    """Add a fault for each upsert of several keys that only some of them have, and none of the others newer."""
     deletes: dict[int, list[Op]] = defaultdict(list)
     for op in writes:
         if op.kind == "delete" and op.outcome is not Outcome.REFUSED:
@@ -217,7 +222,7 @@ def check_updates(
     at: float | None = None,
     windows: Sequence[Window] = (),
 ) -> Faults:
-    """Compare `SET a = n, b = -n WHERE .. a < n` with rows `(id, a, b)`: each has its greatest n, twice."""
+    """Compare `SET a = n, b = -n WHERE .. a < n` with rows `(id, a, b)`: each has its greatest n in both columns."""
     faults = Faults()
     counts = Counter(id_ for id_, _, _ in found)
     faults.twice += sum(count - 1 for count in counts.values())
@@ -257,7 +262,7 @@ def check_updates(
 def check_partitions(
     changes: Sequence[Op], rows: Mapping[int, int], rows_each: int, *, windows: Sequence[Window] = ()
 ) -> Faults:
-    """Compare INSERT, DROP and UNDROP of whole partitions with the rows of each, by partition: `op.number` is it."""
+    """Compare INSERT, DROP and UNDROP of the partition `op.number` with the count of rows of each partition."""
     faults = Faults()
     states: dict[int, set[bool]] = defaultdict(lambda: {False})
     for op in changes:
@@ -291,7 +296,7 @@ def check_partitions(
 
 
 def check_messages(acknowledged: Iterable[int], sent: int, rows: Mapping[int, int], table: str) -> Faults:
-    """Compare messages, numbered from 0, with a table that each of the wanted ones must be in once."""
+    """Compare messages, numbered from 0, with a table in which each acknowledged one must be once."""
     faults = Faults()
     missing = [number for number in acknowledged if number not in rows]
     doubled = [number for number, count in rows.items() if count > 1]
@@ -318,20 +323,17 @@ class Stretch:
 
 
 def check_offsets(stretches: Iterable[Stretch]) -> Faults:
-    """Stretches of one topic partition follow on one another, without a hole and without an overlap."""
+    """Check that the stretches of each topic partition follow on one another without holes and overlaps."""
     faults = Faults()
-    by_partition: dict[tuple[str, int], list[Stretch]] = defaultdict(list)
-    for each in stretches:
-        by_partition[each.topic_id, each.partition].append(each)
-    for place, found in by_partition.items():
+    for partition, found in _grouped(stretches, lambda each: (each.topic_id, each.partition)).items():
         found.sort(key=lambda each: (each.start, each.end))
         for before, after in pairwise(found):
             if after.start < before.end:
                 faults.twice += before.end - after.start
-                faults.about.append(f"offsets twice: {place} {before} {after}")
+                faults.about.append(f"offsets twice: {partition} {before} {after}")
             elif after.start > before.end:
                 faults.lost += after.start - before.end
-                faults.about.append(f"offsets missing: {place} {before} {after}")
+                faults.about.append(f"offsets missing: {partition} {before} {after}")
     return faults
 
 
@@ -341,10 +343,10 @@ def check_offsets(stretches: Iterable[Stretch]) -> Faults:
 def check_files(
     named: Mapping[str, set[str]], copies: Sequence[Mapping[str, Mapping[str, str]]], quorum: int
 ) -> Faults:
-    """Compare the files that the catalog names, by table, with those of each replica: table, file, checksum.
+    """Compare the files that the catalog names, by table, with checksums of files by replica, table and name.
 
-    Each named file is in a quorum of replicas, the same in all that have it; no other file is there. A row map or
-    filter beside a named file counts as named.
+    Each named file is in a quorum of replicas with equal checksums, and no other file is there. A row map or filter
+    beside a named file counts as named.
     """
     faults = Faults()
     for table, names in named.items():
@@ -371,7 +373,7 @@ def check_files(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hosting:
-    """A server's process said at that time that it hosts something under that epoch."""
+    """A server's process that hosted something under an epoch at some time."""
 
     thing: str
     epoch: int
@@ -380,12 +382,10 @@ class Hosting:
 
 
 def check_hosts(hostings: Iterable[Hosting]) -> Faults:
-    """An epoch of a thing belongs to one process."""
+    """Check that each epoch of a thing belongs to one process."""
     faults = Faults()
-    holders: dict[tuple[str, int], set[str]] = defaultdict(set)
-    for each in hostings:
-        holders[each.thing, each.epoch].add(each.holder)
-    for (thing, epoch), names in holders.items():
+    for (thing, epoch), found in _grouped(hostings, lambda each: (each.thing, each.epoch)).items():
+        names = {each.holder for each in found}
         if len(names) > 1:
             faults.found(f"two hosts: {thing} epoch {epoch}: {sorted(names)}")
     return faults
@@ -393,7 +393,7 @@ def check_hosts(hostings: Iterable[Hosting]) -> Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """A number that may only grow, as one read has found it."""
+    """Value that one read has found of a number that may only grow."""
 
     thing: str
     number: int
@@ -403,12 +403,9 @@ class Sighting:
 
 
 def check_growing(sightings: Iterable[Sighting], windows: Sequence[Window] = ()) -> Faults:
-    """A read that begins after another has ended finds no smaller number; failovers without the tail are excused."""
+    """Check that no read finds a smaller number than one that ended before it began, but for failovers in `windows`."""
     faults = Faults()
-    by_thing: dict[str, list[Sighting]] = defaultdict(list)
-    for each in sightings:
-        by_thing[each.thing].append(each)
-    for thing, found in by_thing.items():
+    for thing, found in _grouped(sightings, lambda each: each.thing).items():
         by_end = sorted(found, key=lambda each: each.ended)
         greatest: Sighting | None = None
         ended = 0
@@ -428,7 +425,7 @@ def check_growing(sightings: Iterable[Sighting], windows: Sequence[Window] = ())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRead:
-    """Content of a table at one version, as a server has answered."""
+    """Content of a table at one version by the answer of a server."""
 
     table: str
     version: int
@@ -438,7 +435,7 @@ class PastRead:
 
 
 def check_past(reads: Iterable[PastRead]) -> Faults:
-    """A version has one content, whichever server answers, whenever: versions lost in a failover are not used again."""
+    """Check that each version has the same content at all times and servers; lost versions are not used again."""
     faults = Faults()
     first: dict[tuple[str, int], PastRead] = {}
     for each in sorted(reads, key=lambda read: read.at):
@@ -449,6 +446,13 @@ def check_past(reads: Iterable[PastRead]) -> Faults:
                 f"{each.content} at {each.server}"
             )
     return faults
+
+
+def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Group]) -> dict[_Group, list[_Item]]:
+    groups: dict[_Group, list[_Item]] = defaultdict(list)
+    for each in items:
+        groups[key(each)].append(each)
+    return groups
 
 
 def _of(op: Op) -> str:

@@ -1,9 +1,9 @@
 """Clients: threads that do one kind of work each, against servers drawn from the seed, and record it.
 
-Covers: INSERTs, upserts and deletes, updates, reads of now and of the past, the view of a probe. Does not cover:
-definitions (definitions.py), messages (messages.py).
-Always holds: nothing is sent twice; what was read is compared at once with the history, so that a fault is found in the
-round in which it shows.
+Covers: INSERTs, upserts and deletes, updates, reads of current and past versions, reads of system tables. Does not
+cover: definitions (definitions.py), messages (messages.py).
+Always holds: no statement is sent twice; each read is compared with the history at once, so that a fault is found in
+the round in which it shows.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from tilth import Result
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.client.http import Connection
 from tools.jepsen.checkers import Faults, Hosting, PastRead, Sighting, check_keys, check_set, check_updates
-from tools.jepsen.harm import crowd
+from tools.jepsen.harm import load_factor
 from tools.jepsen.history import History, Op, Outcome
 from tools.jepsen.tables import UPDATED_IDS, VIEW_KEYS
 
 ANSWER_SECONDS_MAX = 20.0
-#: The same on a machine on which many others work.
+#: Upper bound of that time limit where it grows with the load of the machine.
 ANSWER_SECONDS_MOST = 60.0
 PAUSE_SECONDS = 0.15
 STOP_SECONDS_MAX = 90.0
 ROWS = 4
 KEYS = 30
-#: Ids of a client's INSERTs begin here.
+#: Distance of the first ids of two clients' INSERTs.
 CLIENT_IDS = 10_000_000
-#: An update of so many takes all rows.
+#: Of the updates, one in this many changes all rows.
 ALL_EACH = 20
-#: Versions that are read again.
+#: Most versions that are read again and again.
 PINNED_MAX = 12
-#: The statement or what is stored is wrong: no blow is an excuse.
+#: Kinds of errors that no blow excuses: the statement or stored data is wrong.
 _DEFECTS = (ErrorKind.INVALID, ErrorKind.CORRUPT, ErrorKind.INTERNAL, ErrorKind.NOT_FOUND)
-#: No outcome is known after these; INTERNAL is a defect, but may have committed.
+#: Kinds of errors with an unknown outcome; after INTERNAL, which is a defect, the statement may have committed.
 _OPEN = (ErrorKind.UNKNOWN_OUTCOME, ErrorKind.INTERNAL)
-#: A version that is older than the table keeps.
+#: Codes of errors about a version that the table keeps no longer.
 _PAST_IS_OVER = ("INVALID_SNAPSHOT", "UNKNOWN_VERSION")
 
 
 @dataclass(slots=True)
 class Seen:
-    """Everything that clients have read and that is compared in the end."""
+    """Results of reads that are compared at the end of the run."""
 
     past: list[PastRead] = field(default_factory=list)
     growing: list[Sighting] = field(default_factory=list)
@@ -71,13 +71,13 @@ class Client:
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
-        seconds = min(ANSWER_SECONDS_MOST, ANSWER_SECONDS_MAX * crowd())
+        seconds = min(ANSWER_SECONDS_MOST, ANSWER_SECONDS_MAX * load_factor())
         self._connections = {name: tilth.connect(url, timeout_seconds=seconds) for name, url in self.urls.items()}
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the statement under way end; one that never does is a fault."""
+        """Wait for the running statement; one that does not end is a fault."""
         self.over.set()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS_MAX)
@@ -90,7 +90,7 @@ class Client:
         while not self.over.wait(self.pause_seconds):
             try:
                 self.step(self)
-            # The run's outcome, not the end of its other clients.
+            # The error is a fault of the run, in which the other clients go on.
             except Exception as error:
                 self.faults.found(f"{self.name}: {type(error).__name__}: {error}")
                 return
@@ -99,7 +99,7 @@ class Client:
         return self.rng.choice(sorted(self.urls))
 
     def send(self, op: Op, statement: str, *, excused: Sequence[str] = ()) -> Result | None:
-        """Return the answer, or None where there was an error; codes that are excused are no defects."""
+        """Return the answer, or None after an error; error codes in `excused` are no faults."""
         op.client = self.name
         op.server = op.server or self.any_server()
         op.about = op.about or statement
@@ -123,7 +123,7 @@ def outcome_of(error: TilthError) -> Outcome:
 
 
 def inserting(number: int) -> Callable[[Client], None]:
-    """Return the work of the client with this number: INSERTs of a few rows without a label."""
+    """Return the step of the client with this number: an INSERT of a few rows without a label."""
 
     def step(client: Client) -> None:
         first = number * CLIENT_IDS + client.count * ROWS
@@ -141,7 +141,7 @@ def inserting(number: int) -> Callable[[Client], None]:
 
 
 def upsert(client: Client) -> None:
-    """Upserts of a few keys; now and then rows up to a number are deleted."""
+    """Upsert a few keys; now and then delete rows up to a number instead."""
     client.count += 1
     n = client.count
     if n % 5 == 0:
@@ -156,7 +156,7 @@ def upsert(client: Client) -> None:
 
 
 def update(client: Client) -> None:
-    """One row's two columns, now and then those of all rows."""
+    """Update two columns of one row, now and then of all rows."""
     client.count += 1
     n = client.count
     is_all = n % ALL_EACH == 0
@@ -170,10 +170,10 @@ def update(client: Client) -> None:
 
 
 class Reader:
-    """Reads of now, each compared with what had been acknowledged when it began."""
+    """Reads of current versions, each compared with the operations acknowledged before it began."""
 
     def __init__(self, sent: Callable[[], int]) -> None:
-        """`sent`: how many messages were sent so far."""
+        """`sent` returns the number of messages sent so far."""
         self._sent = sent
         self._steps = (self._set, self._keys, self._messages, self._updates, self._set, self._view)
 
@@ -238,7 +238,7 @@ _CONTENT = {
 
 
 class PastReader:
-    """Versions that are pinned and read again, on every server, for as long as the table keeps them."""
+    """Reads of past versions, again and again on all servers, for as long as the table keeps them."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
@@ -269,7 +269,7 @@ class PastReader:
 
 
 class Probe:
-    """Reads of system tables: who hosts what, versions of tables, how far the consumers are."""
+    """Reads of system tables: leases, versions of tables, counts of consumed messages."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
@@ -312,7 +312,7 @@ class Probe:
 
 
 def keyed(rows: Sequence[Sequence[int]]) -> dict[int, list[tuple[int, int]]]:
-    """Return numbers by key of rows `(key, n, m)`."""
+    """Return the numbers `(n, m)` of rows `(key, n, m)` by key."""
     found: dict[int, list[tuple[int, int]]] = {}
     for key, n, m in rows:
         found.setdefault(int(key), []).append((int(n), int(m)))

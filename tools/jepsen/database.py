@@ -1,9 +1,9 @@
 """The database of several servers, its standby, and the blows on both.
 
-Covers: kills, pauses, connections used up, failovers with and without the tail of the log. Does not cover: links of
+Covers: kills, pauses, connections used up, failovers with and without the end of the log. Does not cover: links of
 servers to it (servers.py).
-Always holds: where a standby without the tail has taken over, the history has the window in which acknowledged commits
-may be lost.
+Always holds: where a standby without the end of the log has taken over, the history has the window in which
+acknowledged commits may be lost.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ import random
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psycopg
 
-from tools.jepsen.harm import SHORT, Blow, Disk, HasPid, moved_to_disk, pauses
+from tools.jepsen.harm import SHORT, Blow, Disk, moved_to_disk
 from tools.jepsen.history import History, Window
 from tools.postgres import Postgres
 from tools.postgres_pair import PostgresPair
 
-#: So many connections beside those of the servers leave none.
+#: Connections that are opened to leave none for the servers: more than the database allows.
 CONNECTIONS_MAX = 200
 DISK_MIB = 512
 JOIN_SECONDS_MAX = 120.0
 
 
 class Database:
-    """A primary and its standby, which takes over now and then."""
+    """A primary and a standby that takes over now and then."""
 
     def __init__(self, folder: Path, rng: random.Random, history: History, *, is_synchronous: bool) -> None:
         self.pair = PostgresPair(folder, is_synchronous=is_synchronous)
@@ -37,7 +38,7 @@ class Database:
         self._rng = rng
         self._history = history
         self._used: list[psycopg.Connection[tuple[object, ...]]] = []
-        #: The server that a blow has ended or stopped.
+        #: Server that a blow has killed or paused.
         self._struck: Postgres | None = None
         self._cut_at = 0.0
         self._copying: threading.Thread | None = None
@@ -45,7 +46,7 @@ class Database:
         self._disk: Disk | None = None
 
     def start(self) -> None:
-        """Start both; the data of the first primary is on a small disk where this machine allows it."""
+        """Start both, the first primary with its data on a small disk where this process may mount one."""
         self.pair.start(with_standby=False)
         self._first = self.pair.primary
         self._first.kill()
@@ -64,7 +65,7 @@ class Database:
             self._disk.close()
 
     def recover(self) -> list[str]:
-        """Give the primary a standby again where a failover has taken it; it is copied in the background."""
+        """Begin to make a new standby in the background where a failover has used up the former one."""
         found, self._trouble = self._trouble, []
         is_copying = self._copying is not None and self._copying.is_alive()
         if self.pair.standby is None and not is_copying:
@@ -75,7 +76,7 @@ class Database:
     def _add_standby(self) -> None:
         try:
             self.pair.add_standby()
-        # The primary was struck meanwhile: it is tried again.
+        # A blow has struck the primary meanwhile; the next `recover` tries again.
         except Exception as error:
             self._trouble.append(f"the standby was not made: {type(error).__name__}: {error}")
             broken, self.pair.standby = self.pair.standby, None
@@ -83,23 +84,20 @@ class Database:
                 broken.stop()
 
     def blows(self) -> list[Blow]:
-        place = "database"
-        paused = pauses(place, _Primary(self.pair))[0]
+        blow = partial(Blow, target="database")
         found = [
-            Blow(name="database killed", place=place, strike=self._kill, mend=self._start, seconds=SHORT),
-            Blow(name=paused.name, place=place, strike=self._pause, mend=self._go_on, may_last=True),
-            Blow(name="connections used up", place=place, strike=self._use_up, mend=self._give_back),
-            Blow(name="database fails over", place=place, strike=self._fail_over, mend=lambda: None, seconds=SHORT),
+            blow(name="database killed", strike=self._kill, mend=self._start, seconds=SHORT),
+            blow(name="database paused", strike=self._pause, mend=self._go_on, may_last=True),
+            blow(name="connections used up", strike=self._use_up, mend=self._give_back),
+            blow(name="database fails over", strike=self._fail_over, mend=lambda: None, seconds=SHORT),
         ]
         if self._disk is not None:
-            found.append(Blow(name="database full", place=place, strike=self._fill, mend=self._free))
+            found.append(blow(name="database full", strike=self._fill, mend=self._free))
         if self._is_synchronous:
             cut, mend = self.pair.cut_replication, self.pair.mend_replication
-            found.append(Blow(name="standby cut off", place=place, strike=cut, mend=mend, may_last=True))
+            found.append(blow(name="standby cut off", strike=cut, mend=mend, may_last=True))
         else:
-            found.append(
-                Blow(name="database fails over without its tail", place=place, strike=self._cut, mend=self._lose_tail)
-            )
+            found.append(blow(name="database fails over without its tail", strike=self._cut, mend=self._lose_tail))
         return found
 
     def _kill(self) -> None:
@@ -123,7 +121,7 @@ class Database:
             self._disk.fill()
 
     def _free(self) -> None:
-        """Give room, and start it again where it has ended for want of it, as an operator does."""
+        """Free the disk and restart the server if the full disk has ended it, as an operator does."""
         if self._disk is not None and self.pair.primary is self._first:
             self._disk.free()
             if self._first.pid is None:
@@ -133,11 +131,11 @@ class Database:
         return self.pair.standby is not None and not (self._copying is not None and self._copying.is_alive())
 
     def _fail_over(self) -> None:
-        """Let a standby take over that has everything."""
+        """Promote a standby that has the whole log."""
         if not self._has_standby():
             return
         if not self._is_synchronous:
-            # Nothing is written from here on, so that the standby has all that was acknowledged.
+            # With the link cut nothing is written any more, so the standby gets all that was acknowledged.
             self.pair.front.cut()
             with suppress(RuntimeError, psycopg.Error):
                 self.pair.wait_for_standby()
@@ -150,7 +148,7 @@ class Database:
 
     def _lose_tail(self) -> None:
         if self._cut_at:
-            # Before the first read can see what is missing.
+            # The window is there before the first read can miss a commit.
             self._history.windows.append(Window(self._cut_at, math.inf))
             self.pair.fail_over()
             self._history.windows[-1] = Window(self._cut_at, time.monotonic())
@@ -166,14 +164,3 @@ class Database:
             with suppress(psycopg.Error):
                 connection.close()
         self._used.clear()
-
-
-class _Primary(HasPid):
-    """The primary of now."""
-
-    def __init__(self, pair: PostgresPair) -> None:
-        self._pair = pair
-
-    @property
-    def pid(self) -> int | None:
-        return self._pair.primary.pid

@@ -1,7 +1,7 @@
 """The client that changes definitions: columns, partitions, the topic's partitions, replicas; and OPTIMIZE.
 
-Covers: drawing a change, sending it, recording it. Does not cover: whether it came true (checkers.py).
-Always holds: a change whose outcome is unknown is one that a later change allows for (IF EXISTS, a new name).
+Covers: drawing a change, sending it, recording it. Does not cover: checking its effect (checkers.py).
+Always holds: later changes succeed whether or not one of unknown outcome took effect (IF EXISTS, a new name).
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tools.jepsen.tables import PARTITION_ROWS, STORED
 PARTITIONS_MAX = 6
 REPLICAS_MAX = 4
 COLUMNS_MAX = 3
-#: Nothing is wrong where the former statement has done it, or has not.
+#: Codes of errors that are right where an earlier statement of unknown outcome took effect, or did not.
 _EXCUSED = ("PARTITION_NOT_FOUND", "NOTHING_TO_UNDROP", "NOT_FOUND")
 
 
 @dataclass(slots=True)
 class Replicas:
-    """Replicas of the storage that can be added to and replaced: folders of this machine."""
+    """Replicas of a storage that are added and replaced: folders of this machine."""
 
     storage: str
-    #: Names a new folder below `storage.local-folder`.
+    #: Function that returns the path of a new folder below `storage.local-folder`.
     new: Callable[[], str]
-    #: A folder that is never replaced.
+    #: Folder that is never replaced.
     kept: str
-    #: Folders in use, as far as known; those of changes with an unknown outcome too.
+    #: Folders that system.replicas has listed last.
     folders: list[str] = field(default_factory=list)
 
 
@@ -43,12 +43,12 @@ class Definitions:
     """Changes of definitions, one after the other."""
 
     messages: Messages
-    #: None: no topic is made anew.
+    #: Topic that is deleted and created anew; None: there is none.
     renewed: RenewedTopic | None
     replicas: Replicas | None
     _columns: int = 0
     _partition: int = 0
-    #: Partitions that are filled, and those that are dropped.
+    #: Partitions with rows.
     _filled: list[int] = field(default_factory=list)
     _dropped: list[int] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ class Definitions:
         step(client)
 
     def _alter(self, client: Client) -> None:
-        """Columns come and go; INSERTs name theirs."""
+        """Add or drop a column that no INSERT names."""
         table = client.rng.choice(("s", "s2", "t"))
         name = f"x{self._columns % COLUMNS_MAX}"
         self._columns += 1
@@ -107,7 +107,7 @@ class Definitions:
     def _add_partition(self, client: Client) -> None:
         messages = self.messages
         if messages.partitions < PARTITIONS_MAX:
-            # The broker may be away.
+            # A blow may have struck the broker.
             with suppress(BrokerError, KafkaException):
                 messages.add_partition()
                 client.history.note(f"the topic has {messages.partitions} partitions")
@@ -129,7 +129,7 @@ class Definitions:
                 client.history.note("the other topic was made anew")
 
     def _decide(self, client: Client) -> None:
-        """Read the topic that was made anew from its beginning, as an operator decides who knows that all was read."""
+        """Reset the offsets to the first message of the new topic, as an operator does who knows that all was read."""
         renewed = self.renewed
         found = client.send(
             Op(kind="probe", table="system.ingest_gaps"),
@@ -139,7 +139,7 @@ class Definitions:
             return
         op = Op(kind="define", table="d.ko")
         if client.send(op, "SYSTEM RESET CONSUME OFFSET d.ko TO BEGIN") is None and op.outcome is Outcome.UNKNOWN:
-            # A reset that comes late lets messages be read again, as it says.
+            # A reset that takes effect late makes the consumer read messages twice, which is what it says.
             renewed.may_repeat = True
 
     def _change_replicas(self, client: Client) -> None:

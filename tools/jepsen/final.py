@@ -1,7 +1,7 @@
-"""Final state of a subject, read when everything is mended and nothing more is written.
+"""Final state of a subject, read when all blows are mended and all clients have stopped.
 
 Covers: waiting until services have caught up, reading rows, offsets, files and logs, comparing them with the history.
-Does not cover: the comparisons themselves (checkers.py).
+Does not cover: the comparisons (checkers.py).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _wait_consumed(subject: Subject, sent: Sent, faults: Faults) -> None:
     if sent.renewed is not None:
         wanted["ko"] = len(sent.renewed.acknowledged)
         if subject.sql("SELECT table FROM system.ingest_gaps WHERE table = 'ko' AND resolution IS NULL").rows:
-            # Made anew when all of it had been read: its messages are read from the first one.
+            # The topic was made anew when all of its messages had been read: the new ones begin at the first offset.
             subject.sql("SYSTEM RESET CONSUME OFFSET d.ko TO BEGIN")
 
     def missing() -> dict[str, int]:
@@ -130,7 +130,7 @@ def _judge_verify(subject: Subject, faults: Faults) -> None:
 
 
 def _judge_files(subject: Subject, faults: Faults) -> None:
-    """Wait until files that nobody needs are gone, and all copies are made; what is wrong then is a fault."""
+    """Wait until all copies are made and files without use are removed; count what is still wrong as faults."""
     for store in subject.stores():
         if store.storage:
             query = f"SELECT sum(queue_size) FROM system.replicas WHERE storage = '{store.storage}'"
@@ -143,7 +143,7 @@ def _judge_files(subject: Subject, faults: Faults) -> None:
 
 
 def _why_files_stay(subject: Subject) -> list[str]:
-    """Return what the system itself says about files that it does not remove."""
+    """Return rows of system tables that explain why files are not removed."""
     queries = (
         "SELECT database, table, holder, snapshot, opened FROM system.readers",
         "SELECT * FROM system.transactions LIMIT 10",
@@ -163,7 +163,7 @@ def _files(subject: Subject, store: Store) -> Faults:
         for table, file in subject.sql(f"SELECT table, file FROM system.{kind}").rows:
             if table in uuids and file:
                 named[uuids[table]].add(file)
-    # Read last: what was named before and is gone now was removed meanwhile, and the next try sees it.
+    # The copies are read after the catalog, so a file that was removed in between looks missing until the next try.
     return check_files(named, store.copies(), store.quorum)
 
 
@@ -172,7 +172,7 @@ def _counted(result: Result, column: str) -> Mapping[int, int]:
 
 
 def _logged(logs: Mapping[str, Path]) -> Sequence[Hosting]:
-    """Return what servers have logged about what they host."""
+    """Return the tables and consumers that servers host by their logs."""
     found = []
     for server, path in logs.items():
         holder = server

@@ -1,8 +1,8 @@
-"""Ways to hurt processes, links, clocks and disks: what blows are made of.
+"""Ways to hurt processes, links, clocks and disks: the kinds of blows.
 
-Covers: signals to a process and those below it, links, a clock set wrong, folders that vanish, disks that are full,
-read-only or hang, bytes that change. Does not cover: which of them a subject offers (servers.py, single.py).
-Always holds: each has an end that undoes it, which may be called twice.
+Covers: signals to a process and its children, links, a clock set wrong, folders that vanish, disks that are full,
+read-only or hang, bytes that change. Does not cover: the blows that a subject offers (servers.py, single.py).
+Always holds: each blow has a mending that undoes it, and that may be called twice.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tools.tcp_link import TcpLink, Way
 
 CLOCK_VARIABLE = "TILTH_TEST_CLOCK"
 SITE = Path(__file__).parent / "site"
-#: Blows last so long; each draws its own time.
+#: Least and most seconds of a blow, of which each draws its own time.
 SHORT = (0.1, 3.0)
-#: A server may be silent for three seconds: some blows end before, some behind that.
+#: Least and most seconds around the three after which a silent server is ended.
 MIDDLE = (0.5, 7.0)
 DELAY_SECONDS = (0.05, 0.6)
-#: From less than servers bear of one another to days.
+#: Sizes of wrong clocks, from less than `server.clock-bound` to days.
 CLOCK_SECONDS = (0.3, 2.0, 60.0, 3600.0, 3 * 86400.0)
 DISK_MIB = 96
 FLIPPED_FILES_MAX = 3
@@ -39,29 +39,29 @@ FLIPPED_FILES_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blow:
-    """One way to hurt the whole, and to mend it."""
+    """One way to hurt the system under test, and to mend it."""
 
     name: str
-    #: What is hurt; two blows on one thing are not struck together.
-    place: str
+    #: Name of the component that is hurt; two blows on the same one are not struck together.
+    target: str
     strike: Callable[[], object]
     mend: Callable[[], object]
-    #: Least and most seconds between the two.
+    #: Least and most seconds from strike to mending.
     seconds: tuple[float, float] = MIDDLE
     weight: float = 1.0
-    #: Whether it may last for longer now and then.
+    #: `True` where the blow may last much longer than `seconds` now and then.
     may_last: bool = False
 
 
 class HasPid(Protocol):
-    """A process, which has a new id after each start."""
+    """A process that has a new id after each start."""
 
     @property
     def pid(self) -> int | None: ...
 
 
-def crowd() -> float:
-    """Return how many times slower a machine is on which so many others work."""
+def load_factor() -> float:
+    """Return the factor, 1 or more, by which time limits grow on a machine with other work."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 4)
 
 
@@ -69,7 +69,7 @@ def crowd() -> float:
 
 
 def send(number: signal.Signals, process: HasPid, *, alone: bool = False) -> None:
-    """Signal a process with all that it has started, or alone. A process that has ended is left."""
+    """Send a signal to a process and all its children, or to it alone; none to a process that has ended."""
     pid = process.pid
     if pid is None:
         return
@@ -81,12 +81,12 @@ def send(number: signal.Signals, process: HasPid, *, alone: bool = False) -> Non
 
 
 def pauses(name: str, process: HasPid) -> list[Blow]:
-    """Return the pause of a process with all that it has started, of it alone, and of its children alone."""
+    """Return the pause of a process with all its children, and of the process alone."""
     return [
         _pause(name, [process]),
         Blow(
             name=f"{name} paused but for its JVM",
-            place=name,
+            target=name,
             strike=partial(send, signal.SIGSTOP, process, alone=True),
             mend=partial(send, signal.SIGCONT, process),
             may_last=True,
@@ -94,18 +94,18 @@ def pauses(name: str, process: HasPid) -> list[Blow]:
     ]
 
 
-def pause_of_group(name: str, processes: Sequence[HasPid], place: str) -> Blow:
-    return _pause(name, processes, place=place)
+def pause_of_group(name: str, processes: Sequence[HasPid], target: str) -> Blow:
+    return _pause(name, processes, target=target)
 
 
-def _pause(name: str, processes: Sequence[HasPid], *, place: str = "") -> Blow:
+def _pause(name: str, processes: Sequence[HasPid], *, target: str = "") -> Blow:
     def signal_all(number: signal.Signals) -> None:
         for process in processes:
             send(number, process)
 
     return Blow(
         name=f"{name} paused",
-        place=place or name,
+        target=target or name,
         strike=partial(signal_all, signal.SIGSTOP),
         mend=partial(signal_all, signal.SIGCONT),
         may_last=True,
@@ -113,7 +113,7 @@ def _pause(name: str, processes: Sequence[HasPid], *, place: str = "") -> Blow:
 
 
 def jvm_killed(name: str, process: HasPid, rng: random.Random) -> Blow:
-    """Return the end of the Java below a process, which starts another."""
+    """Return the end of the JVM of a process, which starts another one."""
 
     def strike() -> None:
         pid = process.pid
@@ -124,25 +124,25 @@ def jvm_killed(name: str, process: HasPid, rng: random.Random) -> Blow:
             if java:
                 rng.choice(java).kill()
 
-    return Blow(name=f"JVM of {name} killed", place=name, strike=strike, mend=lambda: None, seconds=SHORT, weight=0.5)
+    return Blow(name=f"JVM of {name} killed", target=name, strike=strike, mend=lambda: None, seconds=SHORT, weight=0.5)
 
 
 # --- links -----------------------------------------------------------------------------------------------------------
 
 
 def link_blows(name: str, link: TcpLink, rng: random.Random) -> list[Blow]:
-    """Return what may happen to a link: cut, dead in both directions or in one, slow."""
+    """Return the blows on a link: cut, dead in both directions or in one, slow."""
 
     def delay() -> None:
         link.delay(rng.uniform(*DELAY_SECONDS))
 
-    place = f"link {name}"
+    target = f"link {name}"
     return [
-        Blow(name=f"{place} cut", place=place, strike=link.cut, mend=link.mend),
-        Blow(name=f"{place} swallows", place=place, strike=link.swallow, mend=link.mend, may_last=True),
-        Blow(name=f"{place} loses answers", place=place, strike=partial(link.swallow, Way.BACK), mend=link.mend),
-        Blow(name=f"{place} loses calls", place=place, strike=partial(link.swallow, Way.THERE), mend=link.mend),
-        Blow(name=f"{place} delivers late", place=place, strike=delay, mend=link.mend, weight=0.7),
+        Blow(name=f"{target} cut", target=target, strike=link.cut, mend=link.mend),
+        Blow(name=f"{target} swallows", target=target, strike=link.swallow, mend=link.mend, may_last=True),
+        Blow(name=f"{target} loses answers", target=target, strike=partial(link.swallow, Way.BACK), mend=link.mend),
+        Blow(name=f"{target} loses calls", target=target, strike=partial(link.swallow, Way.THERE), mend=link.mend),
+        Blow(name=f"{target} delivers late", target=target, strike=delay, mend=link.mend, weight=0.7),
     ]
 
 
@@ -150,7 +150,7 @@ def link_blows(name: str, link: TcpLink, rng: random.Random) -> list[Blow]:
 
 
 class Clock:
-    """The wall clock of a process, which this one sets wrong (site/sitecustomize.py)."""
+    """The wall clock of another process, which can be set wrong (site/sitecustomize.py)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -162,31 +162,31 @@ class Clock:
         return {CLOCK_VARIABLE: str(self._path)}
 
     def set(self, seconds: float) -> None:
-        """Let it be so far ahead of the truth."""
+        """Set it to this many seconds ahead of the machine's clock."""
         data = struct.pack("<q", round(seconds * 1e9))
         if not self._path.exists():
             self._path.write_bytes(data)
-        # In place: the process has the file mapped.
+        # The process has the file mapped, so the bytes change in it.
         with self._path.open("r+b") as file:
             file.write(data)
 
 
 def clock_blows(name: str, clock: Clock, rng: random.Random, *, sizes: Sequence[float] = CLOCK_SECONDS) -> list[Blow]:
-    """Return a clock that is wrong by about one of the sizes, ahead or behind, and one that jumps."""
+    """Return the blows on a clock: wrong by about one of the sizes, ahead or behind, and jumping."""
 
     def bump() -> None:
         clock.set(rng.choice((-1, 1)) * rng.choice(sizes) * rng.uniform(0.5, 1.5))
 
     strobe = _Strobe(clock, rng, sizes)
-    place = f"clock of {name}"
+    target = f"clock of {name}"
     return [
-        Blow(name=f"{place} wrong", place=place, strike=bump, mend=partial(clock.set, 0.0)),
-        Blow(name=f"{place} strobes", place=place, strike=strobe.start, mend=strobe.stop, weight=0.5),
+        Blow(name=f"{target} wrong", target=target, strike=bump, mend=partial(clock.set, 0.0)),
+        Blow(name=f"{target} strobes", target=target, strike=strobe.start, mend=strobe.stop, weight=0.5),
     ]
 
 
 class _Strobe:
-    """A clock that jumps between the truth and another time several times a second."""
+    """Jumps of a clock between the right time and a wrong one, several times a second."""
 
     def __init__(self, clock: Clock, rng: random.Random, sizes: Sequence[float]) -> None:
         self._clock = clock
@@ -218,17 +218,17 @@ class _Strobe:
 
 
 class Disk:
-    """A small file system of its own in a file, where this machine allows it; else a plain folder."""
+    """A folder on a small file system of its own in a file; a plain folder where this process may not mount one."""
 
     def __init__(self, folder: Path, *, mib: int = DISK_MIB, content: Path | None = None) -> None:
-        """`content`: a folder whose files are moved there."""
+        """`content`: folder whose files are moved to the disk."""
         self.folder = folder
         self._image = folder.with_name(folder.name + ".img")
         folder.mkdir(parents=True, exist_ok=True)
         self.is_mounted = _can_mount() and self._mount(mib)
         if content is not None:
             for each in content.iterdir():
-                # With owners and rights.
+                # Unlike Python's own means, `mv` keeps owners and rights on another file system.
                 subprocess.run(["mv", str(each), str(folder)], check=True)
             content.rmdir()
 
@@ -242,7 +242,7 @@ class Disk:
         return True
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Fill the disk."""
         with suppress(OSError), (self.folder / ".filler").open("wb") as file:
             while True:
                 file.write(bytes(1 << 20))
@@ -256,7 +256,7 @@ class Disk:
             (self.folder / name).unlink(missing_ok=True)
 
     def freeze(self) -> None:
-        """Let writes hang."""
+        """Make writes hang."""
         _run_quietly("fsfreeze", "-f", str(self.folder))
 
     def thaw(self) -> None:
@@ -269,24 +269,24 @@ class Disk:
         _run_quietly("mount", "-o", "remount,rw", str(self.folder))
 
     def close(self) -> None:
-        """Unmount it, also with files open."""
+        """Unmount the disk, also with open files."""
         if self.is_mounted:
             self.thaw()
             _run_quietly("umount", "-l", str(self.folder))
 
-    def blows(self, name: str, place: str) -> list[Blow]:
-        """Return what may happen to it; nothing where it is a plain folder."""
+    def blows(self, name: str, target: str) -> list[Blow]:
+        """Return the blows on the disk; none where it is a plain folder."""
         if not self.is_mounted:
             return []
         return [
-            Blow(name=f"{name} full", place=place, strike=self.fill, mend=self.free),
-            Blow(name=f"{name} hangs", place=place, strike=self.freeze, mend=self.thaw),
-            Blow(name=f"{name} read-only", place=place, strike=self.make_read_only, mend=self.make_writable),
+            Blow(name=f"{name} full", target=target, strike=self.fill, mend=self.free),
+            Blow(name=f"{name} hangs", target=target, strike=self.freeze, mend=self.thaw),
+            Blow(name=f"{name} read-only", target=target, strike=self.make_read_only, mend=self.make_writable),
         ]
 
 
 def moved_to_disk(folder: Path, *, mib: int) -> Disk | None:
-    """Move what is in the folder to a small disk that is mounted there; None: this machine lets us make none."""
+    """Move the content of the folder to a small disk mounted there; None: this process may not mount one."""
     state = folder.stat()
     disk = Disk(folder, mib=mib, content=folder.rename(folder.with_name(folder.name + ".moving")))
     os.chown(folder, state.st_uid, state.st_gid)
@@ -294,7 +294,7 @@ def moved_to_disk(folder: Path, *, mib: int) -> Disk | None:
     return disk if disk.is_mounted else None
 
 
-def vanishing(name: str, folder: Path, place: str) -> Blow:
+def vanishing(name: str, folder: Path, target: str) -> Blow:
     """Return the loss of a folder, which comes back as it was."""
     hidden = folder.with_name(folder.name + ".away")
 
@@ -306,15 +306,15 @@ def vanishing(name: str, folder: Path, place: str) -> Blow:
         if not hidden.exists():
             return
         if folder.exists():
-            # Made anew meanwhile, which would be a fault of its own: what is in it stays to be seen.
+            # Somebody has made the folder anew, which is a defect: its content is kept for whoever looks for it.
             folder.rename(folder.with_name(folder.name + ".meanwhile"))
         hidden.rename(folder)
 
-    return Blow(name=f"{name} gone", place=place, strike=strike, mend=mend)
+    return Blow(name=f"{name} gone", target=target, strike=strike, mend=mend)
 
 
-def flipping(name: str, folder: Path, place: str, rng: random.Random) -> Blow:
-    """Return bytes that change in some files of one replica."""
+def flipping(name: str, folder: Path, target: str, rng: random.Random) -> Blow:
+    """Return the change of single bytes in some files of one replica."""
 
     def strike() -> None:
         files = [path for path in sorted(folder.glob("*/data/*")) if path.suffix in (".parquet", ".arrow", "")]
@@ -327,7 +327,7 @@ def flipping(name: str, folder: Path, place: str, rng: random.Random) -> Blow:
                     file.seek(-1, os.SEEK_CUR)
                     file.write(bytes([byte[0] ^ 0x55]))
 
-    return Blow(name=f"{name} has wrong bytes", place=place, strike=strike, mend=lambda: None, seconds=SHORT)
+    return Blow(name=f"{name} has wrong bytes", target=target, strike=strike, mend=lambda: None, seconds=SHORT)
 
 
 def _can_mount() -> bool:

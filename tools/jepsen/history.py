@@ -1,7 +1,7 @@
 """Operations of a run with their times and outcomes.
 
 Covers: recording them from many threads, in memory and as lines of JSON. Does not cover: judging them (checkers.py).
-Always holds: an operation is recorded before it is sent, so that one which never ended is known.
+Always holds: an operation is recorded before it is sent, so that the history also has those that never ended.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import IO
 
 
 class Outcome(StrEnum):
-    """Result of an operation, as far as its client knows."""
+    """Result of an operation by the answer that its client got."""
 
     OK = "ok"
-    #: It has not happened, and will not.
+    #: The operation has had no effect, and will have none.
     REFUSED = "refused"
-    #: It may have happened, or happen yet.
+    #: The operation may have taken effect, or may do so later.
     UNKNOWN = "unknown"
 
 
@@ -38,21 +38,21 @@ class Op:
     server: str = ""
     client: str = ""
     round: int = 0
-    #: Rows that an INSERT brings, or keys that a statement writes.
+    #: Ids of the rows of an INSERT, or keys that a statement writes.
     keys: tuple[int, ...] = ()
-    #: The value that it writes; it grows with each operation of a client.
+    #: Value that the operation writes; it grows with each operation of a client.
     number: int = 0
-    #: By the clock of the harness, in seconds.
+    #: Time at which it was sent, in seconds of the harness's monotonic clock.
     invoked: float = 0.0
-    #: None while it runs.
+    #: Time of the answer by the same clock; None while it runs.
     completed: float | None = None
     outcome: Outcome = Outcome.UNKNOWN
     error: str = ""
-    #: Short text for people: the statement or what was read.
+    #: Statement or other short text for people.
     about: str = ""
 
     def was_settled(self, at: float | None) -> bool:
-        """Return whether it had ended with a known outcome at that time; None: in the end."""
+        """Return whether it had ended with a known outcome by that time; `None` stands for the end of the run."""
         if self.outcome is Outcome.UNKNOWN or self.completed is None:
             return False
         return at is None or self.completed < at
@@ -60,7 +60,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that the harness did."""
+    """A blow, its mending, or another act of the harness."""
 
     at: float
     round: int
@@ -69,7 +69,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time in which acknowledged commits may have been lost, for a database without its tail took over."""
+    """Time in which acknowledged commits may have been lost, because a standby without the end of the log took over."""
 
     start: float
     end: float
@@ -80,7 +80,7 @@ class Window:
 
 @dataclass(slots=True)
 class History:
-    """All operations and events of a run; lines of JSON go to the file as they end."""
+    """All operations and events of a run; each is appended to the file as a line of JSON when it ends."""
 
     path: Path
     ops: list[Op] = field(default_factory=list)
@@ -122,17 +122,17 @@ class History:
         self._write({"at": round(event.at, 3), "round": event.round, "event": what})
 
     def of(self, *kinds: str, table: str = "") -> list[Op]:
-        """Return a copy of the operations of these kinds."""
+        """Return the operations of these kinds, of one table if it is given."""
         with self._lock:
             ops = [*self.ops]
         return [op for op in ops if op.kind in kinds and (not table or op.table == table)]
 
     def recent(self, since: float) -> list[Op]:
-        """Return the operations that were sent from then on."""
+        """Return the operations that were sent at this time or later."""
         found = []
         with self._lock:
             for op in reversed(self.ops):
-                # They are appended in order but for moments.
+                # Threads append operations up to moments later than they read the clock.
                 if op.invoked < since - 1.0:
                     break
                 if op.invoked >= since:
@@ -140,7 +140,7 @@ class History:
         return found[::-1]
 
     def lines_around(self, number: int) -> list[str]:
-        """Return the blows of a round and of the one before, and what went wrong meanwhile, for a failure."""
+        """Return the blows and the failed operations of a round and of the one before, as lines for people."""
         found = []
         for text in self.path.read_text().splitlines():
             line = json.loads(text)

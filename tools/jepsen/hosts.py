@@ -1,11 +1,11 @@
 """Hosts of their own on one machine: network namespaces on a bridge, from and to which packets can be lost.
 
     with Hosts(2) as hosts:
-        hosts.address(0)            where the first one is reached
-        hosts.command(0)            what a command begins with that runs on it
+        hosts.address(0)            address of the first host
+        hosts.command(0)            first words of a command that runs on it
         hosts.cut(0); hosts.heal(0)
 
-Covers: making and removing them, losing all packets of one in both directions or in one. Does not cover: slow links
+Covers: making and removing hosts, losing all packets of one in both directions or in one. Does not cover: slow links
 (TcpLink.delay). It needs root and iproute2: `can_make_hosts`.
 Always holds: a lost packet is lost without an answer, as in a broken network, and not refused.
 """
@@ -22,14 +22,14 @@ from typing import Self
 
 from tools.jepsen.harm import Blow
 
-#: Nobody has this address on the wire.
+#: Link-layer address that no interface has: packets to it are lost.
 NOBODY = "02:00:00:00:00:99"
 COMMAND_SECONDS_MAX = 20.0
 _numbers = itertools.count()
 
 
 def can_make_hosts() -> bool:
-    """Return whether this machine lets us."""
+    """Return whether this process may make network namespaces."""
     if os.geteuid() != 0:
         return False
     name = f"tjx{os.getpid()}"
@@ -42,11 +42,11 @@ def can_make_hosts() -> bool:
 
 
 class Hosts:
-    """So many hosts, and the machine itself, at `here`."""
+    """A number of hosts, and the machine itself, at the address `here`."""
 
     def __init__(self, count: int) -> None:
         self._count = count
-        # Two runs beside each other share nothing.
+        # Names and addresses are different in runs at the same time.
         self._name = f"tj{os.getpid() % 100_000}{next(_numbers) % 10}"
         self._net = f"10.{128 + os.getpid() % 120}.{next(_numbers) % 250}"
         self.here = f"{self._net}.254"
@@ -69,16 +69,16 @@ class Hosts:
         return ["nsenter", f"--net=/run/netns/{self._space(host)}"]
 
     def cut(self, host: int) -> None:
-        """Lose all packets from and to it."""
+        """Lose all packets from and to the host."""
         _ip("link", "set", f"{self._space(host)}a", "down")
 
     def lose_sent(self, host: int) -> None:
-        """Lose the packets that it sends."""
+        """Lose the packets that the host sends."""
         inside = ("-n", self._space(host))
         _ip(*inside, "neigh", "replace", self.here, "lladdr", NOBODY, "dev", self._inside(host), "nud", "permanent")
 
     def lose_received(self, host: int) -> None:
-        """Lose the packets that are sent to it."""
+        """Lose the packets that are sent to the host."""
         _ip("neigh", "replace", self.address(host), "lladdr", NOBODY, "dev", self._name, "nud", "permanent")
 
     def heal(self, host: int) -> None:
@@ -89,11 +89,11 @@ class Hosts:
             _ip("neigh", "del", self.address(host), "dev", self._name)
 
     def blows(self, host: int, name: str) -> list[Blow]:
-        place, heal = f"host of {name}", partial(self.heal, host)
+        target, heal = f"host of {name}", partial(self.heal, host)
         return [
-            Blow(name=f"{place} cut off", place=place, strike=partial(self.cut, host), mend=heal, may_last=True),
-            Blow(name=f"{place} cannot send", place=place, strike=partial(self.lose_sent, host), mend=heal),
-            Blow(name=f"{place} cannot receive", place=place, strike=partial(self.lose_received, host), mend=heal),
+            Blow(name=f"{target} cut off", target=target, strike=partial(self.cut, host), mend=heal, may_last=True),
+            Blow(name=f"{target} cannot send", target=target, strike=partial(self.lose_sent, host), mend=heal),
+            Blow(name=f"{target} cannot receive", target=target, strike=partial(self.lose_received, host), mend=heal),
         ]
 
     def _make(self) -> None:

@@ -1,6 +1,6 @@
 """Messages of the two topics: one that grows, one that is deleted and made anew.
 
-Covers: sending, which messages the broker has acknowledged. Does not cover: what becomes of them.
+Covers: sending, the messages that the broker has acknowledged. Does not cover: their rows (checkers.py).
 Always holds: messages are numbered from 0; an acknowledged one is in the topic once (the producer is idempotent).
 """
 
@@ -20,13 +20,13 @@ PERIOD_SECONDS = 0.2
 MESSAGES_EACH = 10
 FLUSH_SECONDS_MAX = 60.0
 OTHER_SECONDS_MAX = 5.0
-#: The broker has not stored the message.
+#: Errors after which the broker has not stored the message.
 _NO_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 @dataclass
 class Messages:
-    """Sends a few messages several times a second until it is stopped."""
+    """A producer that sends a few messages several times a second until it is stopped."""
 
     broker: Broker
     partitions: int = 2
@@ -40,7 +40,7 @@ class Messages:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the broker has all messages, or has not acknowledged the rest for long."""
+        """Return when the broker has acknowledged all messages, or FLUSH_SECONDS_MAX have passed."""
         self._over.set()
         if self._thread is not None:
             self._thread.join(FLUSH_SECONDS_MAX + PERIOD_SECONDS)
@@ -72,7 +72,7 @@ class Messages:
             if error is None:
                 self.acknowledged.add(number)
 
-        # A full queue: the broker is away.
+        # The producer's queue is full while the broker is away.
         with suppress(BufferError, KafkaException):
             producer.produce(TOPIC, message(number), partition=number % self.partitions, on_delivery=delivered)
             self.sent += 1
@@ -85,13 +85,13 @@ class RenewedTopic:
     broker: Broker
     sent: int = 0
     acknowledged: set[int] = field(default_factory=set)
-    #: Whether the topic of now may hold a message that was not acknowledged: nobody knows then when all is consumed.
+    #: `True` where the current topic may hold a message that was not acknowledged: its end is not known then.
     is_doubtful: bool = False
-    #: Whether a reset of offsets may come late, and bring messages again.
+    #: `True` where a reset of offsets may take effect late, so that messages are read twice.
     may_repeat: bool = False
 
     def send(self) -> None:
-        """Send a few messages, and return when they are acknowledged or given up."""
+        """Send a few messages, and return when each is acknowledged or has timed out."""
         producer = Producer(
             {
                 "bootstrap.servers": self.broker.bootstrap,
@@ -107,7 +107,7 @@ class RenewedTopic:
             self.is_doubtful = True
 
     def renew(self) -> None:
-        """Delete the topic and make it anew. Raises BrokerError, also where only half of it was done."""
+        """Delete the topic and create it anew. Raises BrokerError, also where it was deleted and not created."""
         with suppress(BrokerError):
             self.broker.delete_topic(OTHER_TOPIC)
         self.broker.create_topic(OTHER_TOPIC, 1)
@@ -124,7 +124,7 @@ class RenewedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Everything that is sent in a run."""
+    """All messages that a run sends."""
 
     messages: Messages
     renewed: RenewedTopic | None

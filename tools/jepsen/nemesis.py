@@ -1,6 +1,6 @@
 """Blows drawn from a seed, struck together and mended.
 
-Always holds: what was struck is mended, also when the run is broken off; two blows of a round do not hurt one thing.
+Always holds: what was struck is mended, also when the run is broken off; two blows of a round have different targets.
 """
 
 from __future__ import annotations
@@ -12,33 +12,32 @@ from dataclasses import dataclass
 
 from tools.jepsen.harm import Blow
 
-#: Chances of one, two and three blows at a time.
+#: Probabilities of one, two and three blows in a round.
 TOGETHER = (0.15, 0.55, 0.3)
-#: Blows of a round begin within this.
+#: Latest begin of a blow, in seconds after the round's.
 BEGIN_SECONDS_MAX = 0.8
-#: One of so many blows that may last does.
+#: Of the blows that may last longer, one in this many does.
 LASTING_ONE_OF = 25
 LASTING_SECONDS = (20.0, 90.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """A blow of a round, with its times."""
+    """A blow of a round, with its times in seconds after the round's begin."""
 
     blow: Blow
-    #: After the round's beginning.
     begin: float
     end: float
 
 
 def draw_round(blows: Sequence[Blow], rng: random.Random, *, seconds_max: float) -> list[Strike]:
-    """Return blows that overlap, on different things."""
+    """Return blows that overlap, on different targets."""
     [count] = rng.choices((1, 2, 3), TOGETHER)
     strikes: list[Strike] = []
     left = list(blows)
     while left and len(strikes) < count:
         [blow] = rng.choices(left, [each.weight for each in left])
-        left = [each for each in left if each.place != blow.place]
+        left = [each for each in left if each.target != blow.target]
         least, most = blow.seconds
         seconds = least * (max(most, least) / least) ** rng.random()
         if blow.may_last and rng.randrange(LASTING_ONE_OF) == 0:
@@ -49,7 +48,7 @@ def draw_round(blows: Sequence[Blow], rng: random.Random, *, seconds_max: float)
 
 
 def perform(strikes: Sequence[Strike], note: Callable[[str], None]) -> None:
-    """Strike and mend at their times; return when all is mended."""
+    """Strike and mend each blow at its times; return when all are mended."""
     steps = sorted(
         [(each.begin, 0, index) for index, each in enumerate(strikes)]
         + [(each.end, 1, index) for index, each in enumerate(strikes)]

@@ -1,4 +1,4 @@
-"""Report of a run: numbers as one line of JSON, and for people what was wrong."""
+"""Report of a run: its numbers and sentences about faults, as one line of JSON."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ SHOWN_MAX = 30
 
 @dataclass(slots=True)
 class Report:
-    """What one or several runs have found."""
+    """Results of one or several runs."""
 
     seed: int
     rounds: int = 0
     faults: Faults = field(default_factory=Faults)
-    #: By kind of work: seconds from the mending of a round's blows until it went on.
+    #: Seconds from the mending of a round's blows until work went on, by kind of work.
     go_on_s: dict[str, list[float]] = field(default_factory=dict)
-    #: By kind and outcome: operations.
+    #: Number of operations by kind and outcome.
     operations: Counter[str] = field(default_factory=Counter)
-    #: By subject and round: what ended by itself.
+    #: Sentences about processes that ended by themselves.
     ended: list[str] = field(default_factory=list)
+    #: Rounds by subject.
     by_subject: dict[str, int] = field(default_factory=dict)
 
     @property

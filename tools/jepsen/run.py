@@ -1,6 +1,7 @@
 """One run: a started subject, clients, rounds of blows, the final state; all of it from one seed.
 
-Covers: order and bounds. Does not cover: what is started, struck or compared.
+Covers: the order of these steps, their time limits. Does not cover: starting a subject (servers.py, single.py), blows
+(nemesis.py), the checks of the final state (final.py).
 Always holds: a failing run prints its seed, the round and the lines of the history around it.
 """
 
@@ -19,7 +20,7 @@ from tools.jepsen import tables
 from tools.jepsen.clients import Client, PastReader, Probe, Reader, Seen, inserting, update, upsert
 from tools.jepsen.definitions import Definitions
 from tools.jepsen.final import judge
-from tools.jepsen.harm import Blow, crowd
+from tools.jepsen.harm import Blow, load_factor
 from tools.jepsen.history import History, Outcome
 from tools.jepsen.messages import Messages, RenewedTopic, Sent
 from tools.jepsen.nemesis import draw_round, perform
@@ -28,7 +29,7 @@ from tools.jepsen.servers import asynchronous, synchronous
 from tools.jepsen.single import hdfs, rocksdb, s3
 from tools.jepsen.subjects import Subject
 
-#: Kinds of work that must go on after each round, with operations that count as a sign of it.
+#: Kinds of work that must go on after each round, with the kinds of operations that show it.
 WORK = {
     "insert": ("insert",),
     "upsert": ("upsert", "delete"),
@@ -39,20 +40,20 @@ WORK = {
     "define": ("define", "fill_partition", "drop_partition", "undrop_partition"),
 }
 GO_ON_SECONDS_MAX = 120.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 LINES_SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is asked of a run."""
+    """Subject, length and seed of a run."""
 
     subject: str
     rounds: int
     seed: int
-    #: No blow of a round is longer.
+    #: Longest time from a blow to its mending.
     blow_seconds_max: float = 100.0
-    #: Parts of names of blows, of which only matching ones are struck; empty: all.
+    #: Parts of names: only blows with one of them are struck; empty: all.
     only: Sequence[str] = ()
 
 
@@ -68,7 +69,7 @@ SUBJECTS: dict[str, Maker] = {
 
 @dataclass
 class Run:
-    """A run under way."""
+    """A run in progress."""
 
     order: Order
     subject: Subject
@@ -78,7 +79,7 @@ class Run:
     seen: Seen
     report: Report
     rng: random.Random
-    about_rounds: dict[int, str] = field(default_factory=dict)
+    blows_by_round: dict[int, str] = field(default_factory=dict)
 
     def rounds(self) -> None:
         blows = [blow for blow in self.subject.blows() if _is_wanted(blow, self.order.only)]
@@ -91,7 +92,7 @@ class Run:
     def _round(self, blows: Sequence[Blow]) -> None:
         strikes = draw_round(blows, self.rng, seconds_max=self.order.blow_seconds_max)
         names = " + ".join(each.blow.name for each in strikes)
-        self.about_rounds[self.history.round] = names
+        self.blows_by_round[self.history.round] = names
         began = time.monotonic()
         perform(strikes, self.history.note)
         self.report.ended += self.subject.recover()
@@ -101,12 +102,12 @@ class Run:
         )
 
     def _go_on(self, after: str) -> float:
-        """Wait until each kind of work has gone on, and keep how long that took."""
+        """Wait until each kind of work has gone on, add the seconds of each to the report, and return the total."""
         began = time.monotonic()
         missing = dict(WORK)
         while missing and self._is_right():
             now = time.monotonic()
-            if now - began > GO_ON_SECONDS_MAX * crowd():
+            if now - began > GO_ON_SECONDS_MAX * load_factor():
                 last = {op.kind: op.error[:150] or "no answer" for op in self.history.recent(began)}
                 why = {kind: last.get(kinds[0], "nothing sent") for kind, kinds in missing.items()}
                 self.report.faults.found(f"did not go on after: {after}; last: {why}")
@@ -121,7 +122,7 @@ class Run:
                     del missing[kind]
                     self.report.go_on_s.setdefault(kind, []).append(min(done) - began)
             self.report.ended += self.subject.recover()
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         return time.monotonic() - began
 
     def _is_right(self) -> bool:
@@ -129,7 +130,7 @@ class Run:
 
 
 def run_jepsen(folder: Path, order: Order) -> Report:
-    """Return what the run has found."""
+    """Make a run and return its report."""
     rng = random.Random(f"{order.seed} {order.subject}")
     history, seen, report = History(folder / "history.jsonl"), Seen(), Report(order.seed)
     with ExitStack() as stack:
@@ -172,7 +173,7 @@ def _end(run: Run) -> None:
 
 def _print_failure(run: Run) -> None:
     order, number = run.order, run.history.round
-    say(f"FAILED: subject {order.subject} seed {order.seed} round {number}: {run.about_rounds.get(number, '-')}")
+    say(f"FAILED: subject {order.subject} seed {order.seed} round {number}: {run.blows_by_round.get(number, '-')}")
     for line in run.report.faults.about:
         say(f"  {line}")
     for line in run.history.lines_around(number)[-LINES_SHOWN:]:

@@ -1,8 +1,8 @@
 """Three servers over one database, workers, a broker, a storage with three replicas: the subject `servers`.
 
-Covers: starting all of it with links between the parts, and the blows on each. Does not cover: blows on the database
-(database.py).
-Always holds: clients reach a server directly; whoever else talks to another process does so over a link.
+Covers: starting all processes with links between them, and the blows on servers, workers and replicas. Does not cover:
+blows on the database (database.py), on broker and bucket (services.py).
+Always holds: clients reach a server directly; all other connections between processes go through a link.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 
 from tilth import Result
-from tools.broker import Broker
 from tools.ha_stage import ONE_CORE, HaStage
 from tools.jepsen.database import Database
 from tools.jepsen.definitions import Replicas
@@ -36,8 +35,8 @@ from tools.jepsen.harm import (
 )
 from tools.jepsen.history import History
 from tools.jepsen.hosts import Hosts, can_make_hosts
+from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
-from tools.jepsen.tables import OTHER_TOPIC, TOPIC
 from tools.node_process import NodeProcess
 from tools.stage import BUCKET, wait
 from tools.tcp_link import TcpLink
@@ -46,7 +45,6 @@ NAMES = ("a", "b", "c")
 WORKED = ("a", "b")
 STORAGE = "safe"
 QUORUM = 2
-KILLED_SECONDS = (0.3, 3.0)
 PATCHED = "0.1.1"
 
 
@@ -68,27 +66,21 @@ class Servers(HaStage):
         self._clocks = {name: Clock(folder / "clocks" / name) for name in names}
         self._disks: list[Disk] = []
         self._needs_scrub = False
-        #: Processes that a blow has ended and whose mending starts again.
+        #: Names of processes that a blow has ended, to be started again by its mending.
         self._down = set[str]()
         self._patched = _patched_package(folder / "patched")
         self._number = itertools.count()
-        #: None where this machine lets us make none: packets are not lost then, links swallow.
+        #: None where this process may not make any: then no blow loses packets, and links swallow bytes instead.
         self._hosts = Hosts(len(names)) if can_make_hosts() else None
         self._here = "127.0.0.1" if self._hosts is None else self._hosts.here
 
     # --- start -------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Return when all servers and workers take work."""
+        """Start every process, and return when all servers and workers take work."""
         if self._hosts is not None:
             self._parts.enter_context(self._hosts)
-        self.broker = Broker(self._folder / "broker")
-        to_broker = self._link("broker")
-        self.broker.start(proxy_port=to_broker.port, proxy_host=self._here)
-        self._parts.callback(self.broker.stop)
-        to_broker.connect(self.broker.proxied_port)
-        self.broker.create_topic(TOPIC, 2)
-        self.broker.create_topic(OTHER_TOPIC, 1)
+        self.broker = start_broker(self._folder / "broker", self._link("broker"), self._parts)
         bucket = self._start_bucket()
         self._start_disks()
         settings = {
@@ -108,7 +100,7 @@ class Servers(HaStage):
         roots = ", ".join(f"'{root}'" for root in (*map(str, self._replica_folders), bucket["root"]))
         self.sql(f"CREATE STORAGE {STORAGE} REPLICAS ({roots}) QUORUM {QUORUM}")
         folders = [*map(str, self._replica_folders)]
-        # The second one may be replaced, for its bytes may be wrong; the first one stays.
+        # The second folder may be replaced, for a blow changes bytes in it; the first one stays.
         self.replicas = Replicas(storage=STORAGE, new=self._new_folder, folders=folders, kept=folders[0])
 
     def _start_bucket(self) -> dict[str, str]:
@@ -117,7 +109,7 @@ class Servers(HaStage):
         secrets.mkdir()
         for name in ("key", "secret"):
             (self._folder / name).rename(secrets / name)
-        to_store, port = self._link("bucket"), int(self.store.endpoint.rpartition(":")[2])
+        to_store, port = self._link("bucket"), self.store.port
         to_store.connect(port)
         root = settings["storage.root"].replace(f"127.0.0.1:{port}", f"{self._here}:{to_store.port}")
         root = root.replace(f"file:{self._folder}/", f"file:{secrets}/").replace("/tables?", "/copies?")
@@ -191,7 +183,7 @@ class Servers(HaStage):
         wait(lambda: set(self.workers) <= {name for (name,) in self.sql(workers).rows}, "all workers to be alive")
 
     def recover(self) -> list[str]:
-        """A supervisor: what ended by itself is started again; copies with wrong bytes are found."""
+        """Restart processes that ended by themselves, as a supervisor does, and scrub copies with wrong bytes."""
         found = self._database.recover()
         for name, node in self.nodes.items():
             if node.has_ended and name not in self._down:
@@ -232,23 +224,23 @@ class Servers(HaStage):
     def blows(self) -> list[Blow]:
         found: list[Blow] = []
         for name, node in self.nodes.items():
-            place = f"server {name}"
-            found += [self._killed(place, name, node.kill, node.start), *pauses(place, node)]
-            found += [jvm_killed(place, node, self._rng), *clock_blows(place, self._clocks[name], self._rng)]
+            target = f"server {name}"
+            found += [self._killed(target, name, node.kill, node.start), *pauses(target, node)]
+            found += [jvm_killed(target, node, self._rng), *clock_blows(target, self._clocks[name], self._rng)]
             found.append(self._upgraded(name, node))
         if self._hosts is not None:
             for number, name in enumerate(self._names):
                 found += self._hosts.blows(number, name)
         for name, worker in self.workers.items():
-            place = f"worker {name}"
-            found += [self._killed(place, name, worker.kill, worker.start), *pauses(place, worker)]
-            found.append(jvm_killed(place, worker, self._rng))
+            target = f"worker {name}"
+            found += [self._killed(target, name, worker.kill, worker.start), *pauses(target, worker)]
+            found.append(jvm_killed(target, worker, self._rng))
         for name, link in self._links.items():
-            found += [self._scaled(blow, 0.4) for blow in link_blows(name, link, self._rng)]
+            found += [_scaled(blow, 0.4) for blow in link_blows(name, link, self._rng)]
         found += [*self._group_blows(), *self._service_blows(), *self._replica_blows(), *self._database.blows()]
         return found
 
-    def _killed(self, place: str, name: str, kill: Callable[[], None], start: Callable[[], None]) -> Blow:
+    def _killed(self, target: str, name: str, kill: Callable[[], None], start: Callable[[], None]) -> Blow:
         def strike() -> None:
             self._down.add(name)
             kill()
@@ -258,10 +250,12 @@ class Servers(HaStage):
             with suppress(AssertionError):
                 start()
 
-        return Blow(name=f"{place} killed", place=place, strike=strike, mend=mend, seconds=KILLED_SECONDS, weight=1.5)
+        return Blow(
+            name=f"{target} killed", target=target, strike=strike, mend=mend, seconds=KILLED_SECONDS, weight=1.5
+        )
 
     def _upgraded(self, name: str, node: NodeProcess) -> Blow:
-        """Return the end of a server in order, and its start with another patch version."""
+        """Return the orderly stop of a server, and its start with another patch version."""
 
         def strike() -> None:
             self._down.add(name)
@@ -274,19 +268,18 @@ class Servers(HaStage):
             with suppress(AssertionError):
                 node.start()
 
-        place = f"server {name}"
-        return Blow(name=f"{place} upgraded", place=place, strike=strike, mend=mend, seconds=SHORT, weight=0.6)
+        target = f"server {name}"
+        return Blow(name=f"{target} upgraded", target=target, strike=strike, mend=mend, seconds=SHORT, weight=0.6)
 
     def _group_blows(self) -> list[Blow]:
         """Return blows on several servers at once, and on one while another is being ended."""
-        nodes, names = list(self.nodes.values()), list(self.nodes)
+        nodes = list(self.nodes.values())
         groups: list[Blow] = []
-        for name in names:
-            place = f"server {name}"
+        for name in self.nodes:
             others = [node for other, node in self.nodes.items() if other != name]
-            groups.append(pause_of_group(f"servers other than {name}", others, place="servers"))
-            # One is silent for so long that it is ended, and another starts meanwhile.
-            groups.append(self._restarted_while_another_ends(name, place))
+            groups.append(pause_of_group(f"servers other than {name}", others, target="servers"))
+            # One server is silent for so long that the others end it, while another one restarts.
+            groups.append(self._restarted_while_another_ends(name))
 
         def kill_all() -> None:
             for name, node in self.nodes.items():
@@ -300,16 +293,18 @@ class Servers(HaStage):
                     node.start()
 
         groups.append(
-            Blow(name="all servers killed", place="servers", strike=kill_all, mend=start_all, seconds=SHORT, weight=0.5)
+            Blow(
+                name="all servers killed", target="servers", strike=kill_all, mend=start_all, seconds=SHORT, weight=0.5
+            )
         )
-        groups.append(pause_of_group("all servers", nodes, place="servers"))
-        return [self._scaled(each, 0.5) for each in groups]
+        groups.append(pause_of_group("all servers", nodes, target="servers"))
+        return [_scaled(each, 0.5) for each in groups]
 
-    def _restarted_while_another_ends(self, name: str, place: str) -> Blow:
-        names = list(self.nodes)
+    def _restarted_while_another_ends(self, name: str) -> Blow:
+        names, target = list(self.nodes), f"server {name}"
         other = names[(names.index(name) + 1) % len(names)]
         silent, restarted = self.nodes[name], self.nodes[other]
-        [pause, _] = pauses(place, silent)
+        [pause, _] = pauses(target, silent)
 
         def strike() -> None:
             pause.strike()
@@ -320,8 +315,8 @@ class Servers(HaStage):
             self._down.discard(other)
 
         return Blow(
-            name=f"{place} silent while {other} restarts",
-            place=place,
+            name=f"{target} silent while {other} restarts",
+            target=target,
             strike=strike,
             mend=pause.mend,
             seconds=(2.5, 8.0),
@@ -329,24 +324,11 @@ class Servers(HaStage):
 
     def _service_blows(self) -> list[Blow]:
         broker, store = self.broker, self.store
-        port = int(store.endpoint.rpartition(":")[2])
-
-        def restart_broker() -> None:
-            broker.restart()
-            # Its listener behind the link has a new port.
-            self._links["broker"].connect(broker.proxied_port)
-
         return [
             pauses("broker", broker)[0],
-            Blow(name="broker killed", place="broker", strike=broker.kill, mend=restart_broker, seconds=KILLED_SECONDS),
-            Blow(
-                name="bucket killed",
-                place="replica",
-                strike=store.kill,
-                mend=partial(store.start, port),
-                seconds=KILLED_SECONDS,
-            ),
-            Blow(name="bucket hangs", place="replica", strike=store.pause, mend=store.go_on),
+            broker_killed(broker, self._links["broker"]),
+            bucket_killed(store, "replica"),
+            Blow(name="bucket hangs", target="replica", strike=store.pause, mend=store.go_on),
         ]
 
     def _replica_blows(self) -> list[Blow]:
@@ -360,27 +342,16 @@ class Servers(HaStage):
 
         flip = flipping("replica two", second, "replica", self._rng)
         found.append(vanishing("replica two", second, "replica"))
-        found.append(
-            Blow(name=flip.name, place=flip.place, strike=flip.strike, mend=flipped, seconds=flip.seconds, weight=0.7)
-        )
+        found.append(replace(flip, mend=flipped, weight=0.7))
         return found
 
-    @staticmethod
-    def _scaled(blow: Blow, factor: float) -> Blow:
-        return Blow(
-            name=blow.name,
-            place=blow.place,
-            strike=blow.strike,
-            mend=blow.mend,
-            seconds=blow.seconds,
-            weight=blow.weight * factor,
-            may_last=blow.may_last,
-        )
+
+def _scaled(blow: Blow, factor: float) -> Blow:
+    return replace(blow, weight=blow.weight * factor)
 
 
 def python_path(*folders: Path) -> str:
     """Return the folders before those in which this process finds its packages."""
-
     return os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get("PYTHONPATH", "")])])
 
 

@@ -1,6 +1,7 @@
 """One node with its catalog in RocksDB: its files on a local disk, in a bucket, or in HDFS.
 
-Covers: starting node and broker, the blows on them and on what is below. Does not cover: several servers (servers.py).
+Covers: starting node and broker, the blows on them and on the disk, the bucket or HDFS. Does not cover: several servers
+(servers.py).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from pathlib import Path
 from hdfs_native import Client as HdfsClient
 
 from tilth import Result
-from tools.broker import Broker
 from tools.hdfs_cluster import HdfsCluster
 from tools.jepsen.definitions import Replicas
 from tools.jepsen.harm import (
@@ -29,21 +29,21 @@ from tools.jepsen.harm import (
     pauses,
 )
 from tools.jepsen.history import History
-from tools.jepsen.servers import KILLED_SECONDS, python_path
+from tools.jepsen.servers import python_path
+from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
-from tools.jepsen.tables import OTHER_TOPIC, TOPIC
 from tools.node_process import NodeProcess
 from tools.own_process import OwnProcess
 from tools.stage import BUCKET, Stage
 from tools.tcp_link import TcpLink
 
 DISK_MIB = 2048
-#: Files that ended in a time to come stay until then: nothing but its own clock says what the time is.
+#: Sizes of wrong clocks. They are small, since a node alone keeps files whose use ended in the future until that time.
 CLOCK_SECONDS = (0.3, 2.0, 20.0)
 
 
 class Single(Stage):
-    """A node, its broker behind a link; what keeps its files is a subclass's."""
+    """A node and its broker behind a link; subclasses say where its files are."""
 
     storage = ""
     replicas: Replicas | None = None
@@ -57,13 +57,7 @@ class Single(Stage):
         self._is_down = False
 
     def start_all(self) -> None:
-        to_broker = self._link("broker")
-        self.broker = Broker(self._folder / "broker")
-        self.broker.start(proxy_port=to_broker.port)
-        self._parts.callback(self.broker.stop)
-        to_broker.connect(self.broker.proxied_port)
-        self.broker.create_topic(TOPIC, 2)
-        self.broker.create_topic(OTHER_TOPIC, 1)
+        self.broker = start_broker(self._folder / "broker", self._link("broker"), self._parts)
         settings = {"warehouse.driver-memory": "1g", "warehouse.master": "local[2]", **self._start_files()}
         environment = self._clock.environment | {"PYTHONPATH": python_path(SITE)}
         self.node = NodeProcess(self._node_folder, settings=settings, environment=environment)
@@ -78,7 +72,7 @@ class Single(Stage):
         return self._folder / "node"
 
     def _start_files(self) -> dict[str, str]:
-        """Start what keeps the files, and return the settings of the node for it."""
+        """Start the store of the files, and return the settings of the node for it."""
         return {}
 
     def _link(self, name: str) -> TcpLink:
@@ -126,24 +120,13 @@ class Single(Stage):
             with suppress(AssertionError):
                 self.node.start()
 
-        def restart_broker() -> None:
-            self.broker.restart()
-            self._links["broker"].connect(self.broker.proxied_port)
-
         found = [
-            Blow(name="node killed", place="node", strike=kill, mend=start, seconds=KILLED_SECONDS, weight=1.5),
-            Blow(name="node stopped", place="node", strike=stop, mend=start, seconds=SHORT, weight=0.5),
+            Blow(name="node killed", target="node", strike=kill, mend=start, seconds=KILLED_SECONDS, weight=1.5),
+            Blow(name="node stopped", target="node", strike=stop, mend=start, seconds=SHORT, weight=0.5),
             *pauses("node", self.node),
             jvm_killed("node", self.node, self._rng),
             *clock_blows("node", self._clock, self._rng, sizes=CLOCK_SECONDS),
-            Blow(
-                name="broker killed",
-                place="broker",
-                strike=self.broker.kill,
-                mend=restart_broker,
-                seconds=KILLED_SECONDS,
-                weight=0.5,
-            ),
+            broker_killed(self.broker, self._links["broker"], weight=0.5),
             pauses("broker", self.broker)[0],
         ]
         for name, link in self._links.items():
@@ -152,7 +135,7 @@ class Single(Stage):
 
 
 class OnDisk(Single):
-    """Catalog and files on a small disk of the node's own."""
+    """A node with catalog and files on a small disk."""
 
     def _start_files(self) -> dict[str, str]:
         self._disk = Disk(self._folder / "disk", mib=DISK_MIB)
@@ -171,13 +154,13 @@ class OnDisk(Single):
 
 
 class OnBucket(Single):
-    """Files in a bucket behind a link."""
+    """A node with its files in a bucket behind a link."""
 
     def _start_files(self) -> dict[str, str]:
         settings = self.start_store()
-        to_store, self._port = self._link("bucket"), int(self.store.endpoint.rpartition(":")[2])
-        to_store.connect(self._port)
-        root = settings["storage.root"].replace(f":{self._port}", f":{to_store.port}")
+        to_store, port = self._link("bucket"), self.store.port
+        to_store.connect(port)
+        root = settings["storage.root"].replace(f":{port}", f":{to_store.port}")
         return settings | {"storage.root": root}
 
     def _copies(self) -> Sequence[Copies]:
@@ -185,22 +168,15 @@ class OnBucket(Single):
 
     def blows(self) -> list[Blow]:
         store = self.store
-        killed = Blow(
-            name="bucket killed",
-            place="bucket",
-            strike=store.kill,
-            mend=partial(store.start, self._port),
-            seconds=KILLED_SECONDS,
-        )
         return [
             *super().blows(),
-            killed,
-            Blow(name="bucket hangs", place="bucket", strike=store.pause, mend=store.go_on, may_last=True),
+            bucket_killed(store, "bucket"),
+            Blow(name="bucket hangs", target="bucket", strike=store.pause, mend=store.go_on, may_last=True),
         ]
 
 
 class OnHdfs(Single):
-    """Files in an HDFS of one NameNode and one DataNode."""
+    """A node with its files in an HDFS of one NameNode and one DataNode."""
 
     def _start_files(self) -> dict[str, str]:
         self._hdfs = HdfsCluster(self._folder / "hdfs")
@@ -208,7 +184,7 @@ class OnHdfs(Single):
         return {"storage.root": f"{self._hdfs.start()}/tables"}
 
     def _copies(self) -> Sequence[Copies]:
-        """Read names and lengths: HDFS keeps checksums itself."""
+        """Return names and lengths, for HDFS checks its own checksums."""
         client = HdfsClient(self._hdfs.address)
         found: dict[str, dict[str, str]] = {}
         for status in client.list_status("/tables", recursive=True):
@@ -226,14 +202,14 @@ class OnHdfs(Single):
         }
         for name, (process, start) in starts.items():
             found.append(
-                Blow(name=f"{name} killed", place=name, strike=process.kill, mend=start, seconds=KILLED_SECONDS)
+                Blow(name=f"{name} killed", target=name, strike=process.kill, mend=start, seconds=KILLED_SECONDS)
             )
             found.append(pauses(name, _Running(process))[0])
         return found
 
 
 class _Running:
-    """A process of a cluster, by its id of now."""
+    """Process id of a daemon of the cluster, current after each restart."""
 
     def __init__(self, process: OwnProcess) -> None:
         self._process = process

@@ -1,7 +1,7 @@
-"""What a run is made against: processes, the blows that they offer, where their files are.
+"""Systems under test: their processes, the blows that they offer, their files.
 
-Covers: the protocol of subjects, and what all of them do: ask until there is an answer, start again what ended.
-Does not cover: which processes there are (servers.py, single.py).
+Covers: the protocol of subjects, statements that are retried until there is an answer, lists of files.
+Does not cover: the subjects themselves (servers.py, single.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tools.stage import wait
 
 ASK_SECONDS_MAX = 180.0
 ANSWER_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
-#: Files of one replica: by table's uuid, then by name, their checksums.
+#: Checksums of the files of one replica, by the uuid of their table and by name.
 Copies = Mapping[str, Mapping[str, str]]
 
 
@@ -44,11 +44,11 @@ class Process(Protocol):
 class Store:
     """The replicas of one storage."""
 
-    #: Its tables; empty: all that are in no other storage.
+    #: Name of the storage; empty: the default one.
     storage: str
-    #: Copies that each named file must have.
+    #: Number of replicas that must have each file that the catalog names.
     quorum: int
-    #: Reads all replicas.
+    #: Function that lists all replicas.
     copies: Callable[[], Sequence[Copies]]
 
 
@@ -56,40 +56,40 @@ class Subject(Protocol):
     """A started system under test."""
 
     broker: Broker
-    #: Storage of the tables that have replicas; empty: none.
+    #: Name of the storage with replicas; empty: there is none.
     storage: str
     replicas: Replicas | None
-    #: Whether each acknowledged commit stays: False where a database without its tail may take over.
+    #: `False` where a standby without the end of the log may take over, so that acknowledged commits may be lost.
     keeps_commits: bool
 
     @property
     def urls_by_name(self) -> Mapping[str, str]:
-        """Where clients find each server."""
+        """Addresses of the servers for clients, by name."""
 
     def start_all(self) -> None:
-        """Return when every process takes work."""
+        """Start every process, and return when all take work."""
 
     def blows(self) -> list[Blow]:
         """Return all ways to hurt it."""
 
     def recover(self) -> list[str]:
-        """Start again what ended by itself, and mend what needs an operator; return what that was."""
+        """Restart processes that ended by themselves, do the work of an operator, and return sentences about it."""
 
     def wait_all_there(self) -> None:
         """Return when every process takes work."""
 
     def sql(self, statement: str) -> Result:
-        """Run a statement at any server, again and again until there is an answer."""
+        """Return the answer of any server to a statement, which is retried until there is one."""
 
     def stores(self) -> list[Store]:
-        """Return where the files are."""
+        """Return the storages whose files are checked."""
 
     def logs(self) -> dict[str, Path]:
         """Return the logs of servers, by name."""
 
 
 class Asking:
-    """Statements of the harness itself, sent to whichever server answers."""
+    """Connection of the harness itself to whichever server answers."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._connection = tilth.connect(",".join(urls), timeout_seconds=ANSWER_SECONDS_MAX)
@@ -102,7 +102,7 @@ class Asking:
             except TilthError as error:
                 if error.kind is ErrorKind.INVALID or time.monotonic() > deadline:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
 
     def once(self, statement: str) -> Result | None:
         with suppress(TilthError):
@@ -124,7 +124,7 @@ def folder_copies(folder: Path) -> dict[str, dict[str, str]]:
 
 
 def wait_until(is_done: Callable[[], bool], what: str, seconds_max: float) -> bool:
-    """Return whether it came true in time."""
+    """Return whether the condition came true in time."""
     with suppress(RuntimeError):
         wait(is_done, what, seconds_max=seconds_max)
         return True

@@ -1,21 +1,21 @@
-"""Tables of the work: the statements that make them, and their settings while a run goes on and in its end."""
+"""Tables of the workload: the statements that create them, their settings during a run and at its end."""
 
 from __future__ import annotations
 
 TOPIC = "events"
-#: Made anew now and then.
+#: Topic that is deleted and created anew now and then.
 OTHER_TOPIC = "anew"
 UPDATED_IDS = 48
 #: Distinct keys of the view with a unique key.
 VIEW_KEYS = 32
-#: Rows of one partition that is filled, dropped and brought back.
+#: Rows of each partition that is filled, dropped and brought back.
 PARTITION_ROWS = 6
-#: Merged and replaced files go soon; what UNDROP and AS OF need stays for some rounds.
+#: Settings by which replaced files are removed soon, and those that UNDROP and AS OF need stay for some rounds.
 WHILE_RUNNING = (
     "old_parts_lifetime = 5, ttl_for_trash_items = 90, tablet_history_max_age_sec = 120, cleanup_delay_period = 1, "
     "cleanup_delay_period_random_add = 1"
 )
-#: In the end everything goes that nobody needs.
+#: Settings by which all files that the tables do not need are removed.
 IN_THE_END = (
     "old_parts_lifetime = 2, ttl_for_trash_items = 2, tablet_history_max_age_sec = 2, cleanup_delay_period = 1, "
     "cleanup_delay_period_random_add = 0"
@@ -26,7 +26,7 @@ KAFKA = ("k", "ko")
 
 
 def statements(storage: str) -> list[str]:
-    """Return what makes all tables; some of them are in this storage, all where it is empty in the default one."""
+    """Return the statements that create all tables, some of them in this storage; empty: all in the default one."""
     policy = f", storage_policy = '{storage}'" if storage else ""
     kept, plain = f"SETTINGS {WHILE_RUNNING}{policy}", f"SETTINGS {WHILE_RUNNING}"
     return [

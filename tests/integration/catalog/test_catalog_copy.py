@@ -75,7 +75,7 @@ def test_there_and_back_it_is_the_same(postgres: Postgres, tmp_path: Path) -> No
 
 
 def test_a_lost_database_is_filled_again_from_the_files_of_its_tables(postgres: Postgres, tmp_path: Path) -> None:
-    """Without a journal, as a catalog in a database has none: by a folder on the way."""
+    """A catalog in a database has no journal, so it is rebuilt in a folder and copied from there."""
     root = tmp_path / "tables"
     with closing(PostgresKV(SystemClock(), parse_postgres(postgres.address(schema="lost")))) as shared:
         world = SqlWorld(root, kv=shared)
@@ -174,7 +174,7 @@ def test_the_command_line_says_what_it_did_and_no_password(postgres: Postgres, t
 def test_a_server_that_lives_unseen_commits_nothing_more_once_its_catalog_moves(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    """One whose proofs come seldom, as with a long server.gone-bound: a commit that was under way is in the copy."""
+    """A server with a long server.gone-bound proves that it lives seldom; a commit that it had begun is in the copy."""
     address = postgres.address(schema="moves")
     with (
         closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared,

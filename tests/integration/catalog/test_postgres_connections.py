@@ -1,4 +1,4 @@
-"""Connections to a real PostgreSQL: reserved ones, a first host that is off, what the database ends by itself."""
+"""Connections to a real PostgreSQL: reserved ones, a first host that is off, sessions that the database ends itself."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(address: str) -> PostgresKV:
 
 
 def holders(postgres: Postgres) -> list[tuple[object, ...]]:
-    """The backends that hold a lock of a process."""
+    """Return the backends that hold the advisory lock of a server's process."""
     with closing(postgres.connect()) as connection:
         return connection.execute(_BACKENDS).fetchall()
 
@@ -57,7 +57,7 @@ def test_a_proof_of_life_does_not_wait_for_readers_that_hold_all_connections(pos
 
 
 class Shifted(SystemClock):
-    """A clock that a test moves on."""
+    """A clock that a test advances."""
 
     shift = 0.0
 
@@ -66,7 +66,7 @@ class Shifted(SystemClock):
 
 
 def test_listings_leave_connections_to_commits_and_brief_reads(postgres: Postgres) -> None:
-    """As many readers as there are connections: those without a permit hold none while they wait."""
+    """With more readers than connections, those without a permit hold no connection while they wait."""
     with closing(opened(postgres.address(schema="lists"))) as kv:
         assert isinstance(kv.commit([], {b"k": b"1"}, []), Landed)
         kv._listings = Listings(LISTINGS_MAX, 60)
@@ -104,12 +104,12 @@ def test_a_view_that_lasts_too_long_is_given_up_and_one_of_all_keys_later(postgr
                 with pytest.raises(ViewTooLongError, match="seconds_max=60"):
                     ask()
             assert len(list(export.scan(b"k", None))) == 1
-            # It has read what it needs, and holds up nothing.
+            # A view of known keys has read them at its begin, and holds up nothing.
             assert known.get(b"k") is not None
             clock.shift = 1000.0
             with pytest.raises(ViewTooLongError):
                 export.get(b"k")
-        # The database ends one whose reader stands still.
+        # The database ends a view whose reader stands still.
         with kv.view() as view:
             connection = view._connection  # type: ignore[attr-defined]
             shown = connection.execute("SHOW idle_in_transaction_session_timeout").fetchone()
@@ -150,7 +150,7 @@ def test_presence_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: P
             )
         deadline = time.monotonic() + 20
         while not holders(postgres) and time.monotonic() < deadline:
-            # The proof finds that its connection is gone, and makes another one.
+            # The proof of life finds that its connection is gone, and makes another one.
             presence.proving.get(b"k")
             presence.show("a#2")
         assert len(holders(postgres)) == 1
@@ -161,7 +161,7 @@ def test_presence_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: P
 
 
 def knocks(server: socket.socket) -> int:
-    """Number of connections that were tried at a host that takes them and says nothing."""
+    """Return the number of connections to a host that accepts them and does not answer."""
     server.setblocking(False)
     tried = 0
     with suppress(BlockingIOError):
@@ -195,14 +195,14 @@ def test_the_database_ends_sessions_whose_client_has_vanished(postgres: Postgres
             checked = connection.execute("SHOW client_connection_check_interval").fetchone()
         finally:
             kv._pool.putconn(connection)
-    # As the socket has them, not as they were given.
+    # SHOW reads these values from the socket.
     assert shown == [("5",), ("2",), ("3",), ("10000",)]
     assert checked == ("2s",)
 
 
 @contextmanager
 def slow_disk(postgres: Postgres) -> Iterator[float]:
-    """Each flush takes 50 ms, whatever it flushes."""
+    """Make each flush of the log take 50 ms, however many commits it has."""
     with closing(postgres.connect()) as connection:
         connection.execute("ALTER SYSTEM SET commit_delay = 50000")
         connection.execute("ALTER SYSTEM SET commit_siblings = 0")
@@ -231,7 +231,7 @@ def test_commits_with_news_flush_together_and_all_news_are_heard(postgres: Postg
         began = time.monotonic()
         with ThreadPoolExecutor(writers) as pool:
             list(pool.map(write, range(writers)))
-        # Flushing one after the other takes longer.
+        # Commits that flushed one after the other would take longer.
         assert time.monotonic() - began < writers * rounds * flush_seconds * 0.7
         expected = {f"k{writer}-{number}" for writer in range(writers) for number in range(rounds)}
         heard: set[str] = set()

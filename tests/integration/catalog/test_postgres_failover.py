@@ -1,5 +1,5 @@
-"""The catalog's database fails over to a standby that lacks the end of the log, comes back as a former primary, or is
-set back to an earlier state: real PostgreSQL, one address that follows the primary.
+"""Failovers of the catalog's database to a standby that lacks the end of the log, former primaries, and states restored
+from a snapshot: real PostgreSQL behind one address that follows the primary.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_no_version_is_given_out_twice_after_a_failover_without_the_tail(pair: P
         pair.cut_replication()
         lost = {put(one, b"a", b"lost %d" % number) for number in range(100)}
         pair.fail_over()
-        # Both at once: one of them opens the history.
+        # Both connect at the same time, and only one of them can open the history.
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda each: wait(lambda: _answers(each), "it does not answer"), (one, other)))
         assert version(one, b"a") == version(other, b"a") == kept
@@ -116,7 +116,7 @@ def test_a_former_primary_is_refused_by_who_knows_the_later_one(
         wait(lambda: _answers(kv), "it does not answer")
         put(kv, b"a", b"2")
         pair.return_to_former()
-        # A connection that is open still, as of a process that was not cut off, ends as soon as the history is known.
+        # Also a connection that has stayed open is refused as soon as its process knows the later history.
         with pytest.raises(FormerPrimaryError, match=r"found=1 .*timeline 1.* known=2 .*timeline 2"):
             _until_refused(lambda: kv.get(b"a"))
         with pytest.raises((FormerPrimaryError, CatalogAwayError)):
@@ -131,7 +131,7 @@ def test_a_former_primary_is_refused_by_who_knows_the_later_one(
 
 
 def test_a_commit_whose_answer_was_lost_in_a_failover_is_decided_by_the_new_primary(pair: PostgresPair) -> None:
-    """It waits for a row that somebody holds when the primary dies: no standby has it."""
+    """The commit waits for a locked row when the primary dies, so that no standby has it."""
     with closing(opened(pair)) as kv, closing(pair.connect()) as holder:
         put(kv, b"a", b"1")
         holder.execute("BEGIN")
@@ -192,7 +192,7 @@ def test_commits_wait_for_the_disk_whatever_the_role_says(pair: PostgresPair) ->
 def test_a_commit_is_landed_only_when_the_standby_has_it(
     synchronous: PostgresPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its connection breaks while the standby is away."""
+    """The connection of the commit breaks while the standby is away."""
     monkeypatch.setattr(postgres, "LIMITS", dataclasses.replace(postgres.LIMITS, decide=3.0))
     monkeypatch.setattr(postgres, "CONFIRM_SECONDS", 1.0)
     with closing(opened(synchronous)) as kv:
@@ -202,14 +202,14 @@ def test_a_commit_is_landed_only_when_the_standby_has_it(
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(kv.commit, [], {b"a": b"2"}, [])
             wait(lambda: _waiting(synchronous) >= 1, "it does not wait for the standby")
-            # Reads go on, and do not show it.
+            # Reads go on, and do not show the waiting commit.
             assert (kv.get(b"a") or pytest.fail("gone")).value == b"1"
             synchronous.front.cut()
             synchronous.front.mend()
             outcomes.append(waiting.result())
         assert isinstance(outcomes[0], Unknown), outcomes
         assert "synchronous standby" in outcomes[0].reason
-        # Nobody has shown what no standby has.
+        # No read shows a commit that no standby has.
         assert (kv.get(b"a") or pytest.fail("gone")).value == b"1"
         with pytest.raises(CatalogAwayError, match="may not be durable yet"):
             kv.confirm()
@@ -254,7 +254,7 @@ def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: Post
                 return True
             return False
 
-        # The database takes its settings in a little later.
+        # The database applies changed settings a little later.
         wait(refused, "it commits without a standby")
         assert kv.get(b"a") is not None
 

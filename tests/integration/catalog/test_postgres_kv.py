@@ -147,7 +147,7 @@ def test_a_commit_whose_answer_was_lost_is_decided(postgres: Postgres) -> None:
 def test_a_commit_whose_backend_cannot_be_ended_stays_unknown(
     postgres: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It stands still with the commit in its hands: nobody may say that nothing was applied."""
+    """The backend is stopped in the middle of the commit, so that the commit may still be applied."""
     monkeypatch.setattr(postgres_kv, "LIMITS", dataclasses.replace(postgres_kv.LIMITS, decide=0.5))
     with TcpLink() as link, closing(postgres.connect()) as other:
         link.connect(postgres.port)

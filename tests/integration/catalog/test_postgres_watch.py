@@ -1,4 +1,4 @@
-"""What a server finds out of a real PostgreSQL about what holds up its clean-up."""
+"""The watch on a real PostgreSQL finds old snapshots and dead rows that hold up its clean-up."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(postgres: Postgres, schema: str) -> PostgresKV:
 
 
 def wait(watch: PostgresWatch, is_so: Callable[[], bool]) -> None:
-    """A backend reports its numbers a little later."""
+    """Wait for a condition of the watch: a backend reports its numbers a little late."""
     deadline = time.monotonic() + SECONDS_MAX
     watch.step()
     while not is_so():
@@ -50,14 +50,14 @@ def test_an_old_snapshot_is_a_note_and_dead_rows_behind_it_are_trouble(
                 who = f"process {report.info.backend_pid} of a report"
                 wait(watch, lambda: who in notes_of(watch, 0).get("catalog database", ""))
                 assert watch.trouble == ""
-                # The numbers of a connection that ends are reported at once.
+                # A connection that ends reports its numbers at once.
                 with closing(opened(postgres, "order")) as writer:
                     for number in range(2 * DEAD_ROWS_MAX):
                         assert isinstance(writer.commit([], {b"a": b"%d" % number}, []), Landed)
                 wait(watch, lambda: "dead rows of the catalog" in watch.trouble)
                 assert who in watch.trouble
                 assert "end it" in watch.trouble
-                # Of the catalog's own table.
+                # Dead rows count in the catalog's own schema only.
                 beside.step()
                 assert beside.trouble == ""
                 assert who in notes_of(beside, 0)["catalog database"]

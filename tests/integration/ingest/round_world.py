@@ -212,7 +212,7 @@ class RoundWorld:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def _positions(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        """Return where to begin, stored as the service stores first positions."""
+        """Return the positions at which to begin, stored as the service stores first positions."""
         assert self.kafka is not None
         uuid = self.kafka.uuid
         stored = self.catalog.offsets.stored(uuid)

@@ -138,7 +138,7 @@ class World:
         alive = "SELECT count() FROM system.servers WHERE state = 'alive' AND url IS NOT NULL"
         for node in self.nodes.values():
             self.wait(lambda node=node: node.value(alive) == 2, "a server is not alive")  # type: ignore[misc]
-        # A server that has just joined or was resumed takes its tables a little later.
+        # A server that has just joined or was resumed acquires the leases of its tables a little later.
         [(source,)] = self.sql("a", "SELECT uuid FROM system.tables WHERE name = 'source'").rows
         self.wait(lambda: self.hosts() == [host_of(source, NAMES)], "the tables are not where they belong")
 

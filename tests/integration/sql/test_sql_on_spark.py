@@ -217,7 +217,7 @@ def test_system_tables_join_tables_of_rows(world: SparkWorld) -> None:
     ],
 )
 def test_rows_of_system_tables_are_sorted_as_spark_sorts(world: SparkWorld, text: str) -> None:
-    """This holds for NULLs too. Spark answers statements that read a table, and none that read only system tables."""
+    """Spark answers the statement that reads a table, DataFusion the one that reads a system table only."""
     names = "SELECT CASE WHEN name LIKE 'o%' THEN NULL ELSE name END AS n FROM system.tables WHERE database <> 'x'"
     here = world.rows(text.format(rows=f"({names})"))
     spark = world.rows(text.format(rows=f"({names} AND EXISTS (SELECT 1 FROM customers))"))

@@ -217,7 +217,7 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
 
 
 def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(bucket: FakeBucket, place: Place) -> None:
-    """A task that had written 20 files goes on with the next number."""
+    """A task that has written 20 files goes on with the next number."""
 
     def write_late(*numbers: int) -> None:
         for n in numbers:
@@ -231,7 +231,7 @@ def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(bu
     verbs(bucket)
     again = count_left(place.root, txn_of(1), runs=first.runs)
     again.remove()
-    # As often as for the first time.
+    # The second removal sends as many requests as the first.
     assert (verbs(bucket), bucket.objects, again.runs) == ({"HEAD": 24, "REMOVE": 1}, {}, first.runs)
     write_late(*range(22, 40))
     last = count_left(place.root, txn_of(1), runs=again.runs)

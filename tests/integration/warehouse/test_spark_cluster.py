@@ -26,7 +26,7 @@ from tools.spark_cluster import SparkCluster
 
 pytestmark = pytest.mark.integration
 SECONDS_MAX = 120.0
-#: How a worker of Spark gives the secret to the executors that it starts.
+#: Environment variable by which a worker of Spark gives the secret to its executors.
 SECRET_VARIABLE = "_SPARK_AUTH_SECRET"
 REGISTERED = "Successfully registered with driver"
 ROUNDS = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
@@ -213,12 +213,12 @@ def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
 def test_an_executor_without_the_secret_is_not_heard(
     cluster: SparkCluster, node: NodeProcess, tables: str, tmp_path: Path
 ) -> None:
-    """The command of a real executor under other numbers: with the secret the driver takes it, otherwise not."""
+    """Start the command of a real executor under other ids: the driver registers only the one with the secret."""
     wait(lambda: len(cluster.executors()) == 2, "two executors")
     real = cluster.executors()[0]
     command, environment = real.cmdline(), real.environ()
     assert environment.pop(SECRET_VARIABLE) == cluster.secret
-    # With the worker's address it would end with that worker, which does not know this executor.
+    # With the worker's address the executor would end when that worker, which does not know it, is asked.
     worker = command.index("--worker-url")
     del command[worker : worker + 2]
     silent = [word for word in command if not word.startswith(("-Dspark.authenticate", "-Dspark.network"))]

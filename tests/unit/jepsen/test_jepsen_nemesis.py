@@ -10,10 +10,10 @@ from tools.jepsen.harm import Blow
 from tools.jepsen.nemesis import LASTING_SECONDS, Strike, draw_round, perform
 
 
-def blow(name: str, place: str, done: list[str], **options: bool) -> Blow:
+def blow(name: str, target: str, done: list[str], **options: bool) -> Blow:
     return Blow(
         name=name,
-        place=place,
+        target=target,
         strike=lambda: done.append(f"strike {name}"),
         mend=lambda: done.append(f"mend {name}"),
         seconds=(0.001, 0.002),
@@ -22,13 +22,13 @@ def blow(name: str, place: str, done: list[str], **options: bool) -> Blow:
 
 
 def test_a_seed_gives_the_same_rounds_of_blows_on_different_things() -> None:
-    blows = [blow(f"{name}{place}", place, []) for place in "xyz" for name in "ab"]
+    blows = [blow(f"{name}{target}", target, []) for target in "xyz" for name in "ab"]
     rounds = [draw_round(blows, random.Random(seed), seconds_max=100) for seed in range(50)]
     assert rounds == [draw_round(blows, random.Random(seed), seconds_max=100) for seed in range(50)]
     assert {len(each) for each in rounds} == {1, 2, 3}
     for each in rounds:
-        places = [strike.blow.place for strike in each]
-        assert len(places) == len(set(places))
+        targets = [strike.blow.target for strike in each]
+        assert len(targets) == len(set(targets))
         assert all(0 < strike.end - strike.begin <= 0.0021 for strike in each)
 
 
@@ -56,7 +56,7 @@ def test_what_was_struck_is_mended_when_a_strike_fails() -> None:
     def fail() -> None:
         raise RuntimeError("a defect")
 
-    broken = Blow(name="b", place="y", strike=fail, mend=lambda: done.append("mend b"))
+    broken = Blow(name="b", target="y", strike=fail, mend=lambda: done.append("mend b"))
     with pytest.raises(RuntimeError):
         perform([Strike(blow("a", "x", done), 0.0, 9.0), Strike(broken, 0.0, 9.0)], lambda what: None)
     assert done == ["strike a", "mend a", "mend b"]

@@ -1,7 +1,7 @@
 """Wall clock of a Python process that a test may set wrong; Python imports this by its name when it starts.
 
-Covers: `time.time` and `time.time_ns`, ahead of the truth by the nanoseconds that stand in the file which the
-environment names. Does not cover: the steady clock, which no setting of a machine's time changes, and Java's.
+Covers: `time.time` and `time.time_ns`, ahead of the machine's clock by the nanoseconds in the file that the environment
+names. Does not cover: the monotonic clock, which no setting of a machine's time changes, and Java's.
 """
 
 from __future__ import annotations
