@@ -1,8 +1,7 @@
 """The mutants of the project: patches of its source, each of which breaks a promise, with the tests that fail then.
 
-Covers: the patches, a file for each room. Does not cover: running them (mutants.py). A tidy test checks that each still
-fits its file exactly once: who changes such a line writes the patch anew, and sees to it that its tests still fail with
-it.
+Covers: the patches, in a file for each room. Does not cover: running them (mutants.py). A tidy test checks that each
+patch still fits its file exactly once: a change of such a line comes with a new patch, with which the tests fail.
 """
 
 from tools.mutant_list.every import MUTANTS

@@ -98,7 +98,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="landed-swept",
-        breaks="files of work that landed unheard are removed",
+        breaks="files of work are removed whose commit succeeded without an answer",
         path="src/tilth/catalog/commit/work.py",
         old="        if is_aborted and is_settled and self._remove_files",
         new="        if is_settled and self._remove_files",
@@ -106,7 +106,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="refused-tries-left",
-        breaks="files of tries that were refused stay behind the commit that lands",
+        breaks="files of tries that were refused stay after the commit that succeeds",
         path="src/tilth/catalog/commit/work.py",
         old="(self._may_retry or self._is_refused or is_retried)",
         new="(self._may_retry or is_retried)",
@@ -114,7 +114,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="earlier-attempts-left",
-        breaks="what an attempt left that was lost on a cluster stays where a later attempt lands",
+        breaks="files of an attempt that was lost on a cluster stay where a later attempt is committed",
         path="src/tilth/catalog/commit/work.py",
         old="(self._may_retry or self._is_refused or is_retried)",
         new="(self._may_retry or self._is_refused)",
@@ -143,7 +143,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="sweep-of-what-landed",
-        breaks="a removal trusts whoever asks for it, not the record that says that the transaction has landed",
+        breaks="a removal trusts its caller, not the record that says that the transaction is committed",
         path="src/tilth/catalog/commit/tombstones.py",
         old="if trace.is_running or (trace.finished is not None and trace.note is None):",
         new="if trace.is_running:",
@@ -170,7 +170,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="outage-after-a-lost-answer",
-        breaks="after a lost answer an outage counts as a refusal, and files go of a commit that may still land",
+        breaks="after a lost answer an outage counts as a refusal, and files go of a commit that may still succeed",
         path="src/tilth/catalog/commit/commit.py",
         old="                in_doubt = in_doubt if is_lost else None\n",
         new="                in_doubt = None\n",
@@ -178,7 +178,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="aborted-while-it-commits",
-        breaks="a transaction that is aborted between the view and the write of its commit lands",
+        breaks="a transaction that is aborted between the view and the write of its commit is committed",
         path="src/tilth/catalog/commit/commit.py",
         old="Batch(preconditions=[unchanged(key, found), ",
         new="Batch(preconditions=[",
@@ -271,7 +271,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="storage-not-pinned",
-        breaks="a storage changes between the look of a commit and its landing",
+        breaks="a storage changes between the read and the write of a commit",
         path="src/tilth/catalog/commit/storages.py",
         old="        batch.preconditions.append(Pinned(key, found.version))\n",
         new="",
@@ -421,7 +421,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="commit-ahead-of-the-database",
-        breaks="a commit lands with a time far ahead of the database's clock",
+        breaks="a commit has a time far ahead of the database's clock",
         path="src/tilth/catalog/commit/commit.py",
         old="        batch.preconditions += self._clock_check.reached(commit_ts)\n",
         new="",
@@ -461,39 +461,6 @@ CATALOG: tuple[Mutant, ...] = (
         tests=(
             "tests/unit/membership/test_ended_servers.py::"
             "test_a_server_whose_clock_was_wrong_before_it_joined_begins_with_times_of_the_catalog",
-        ),
-    ),
-    Mutant(
-        name="files-of-the-landed",
-        breaks="files go of a transaction that has landed and has no note",
-        path="src/tilth/catalog/commit/tombstones.py",
-        old="if trace.is_running or (trace.finished is not None and trace.note is None):",
-        new="if trace.is_running:",
-        tests=(
-            "tests/unit/maintenance/test_late_files.py::"
-            "test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed",
-        ),
-    ),
-    Mutant(
-        name="not-found-is-landed",
-        breaks="files of a transaction that others have aborted and forgotten stay for ever",
-        path="src/tilth/catalog/commit/work.py",
-        old="            if not self._may_have_landed:\n                self._bury()\n            self._end()\n"
-        "            return not self._may_have_landed",
-        new="            self._end()\n            return False",
-        tests=(
-            "tests/unit/catalog/test_work.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
-        ),
-    ),
-    Mutant(
-        name="not-found-is-aborted",
-        breaks="files go of a commit that may have landed so long ago that its record was trimmed",
-        path="src/tilth/catalog/commit/work.py",
-        old="            return not self._may_have_landed",
-        new="            return True",
-        tests=(
-            "tests/unit/catalog/test_work.py::"
-            "test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed",
         ),
     ),
     Mutant(
@@ -562,30 +529,10 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="landed-in-the-history-before",
-        breaks="a commit counts as landed that went to the former primary",
+        breaks="a commit to the former primary counts as committed",
         path="src/tilth/catalog/kv/postgres_introduction.py",
         old="            if incarnation != known.incarnation:\n                return False\n",
         new="",
         tests=("tests/unit/catalog/test_incarnations.py::test_a_commit_of_the_history_before_has_not_landed",),
-    ),
-    Mutant(
-        name="commit-without-its-storage",
-        breaks="a commit does not pin the definition of its storage",
-        path="src/tilth/catalog/commit/storages.py",
-        old="        batch.preconditions.append(Pinned(key, found.version))\n",
-        new="",
-        tests=(
-            "tests/unit/catalog/test_commits_and_replicas.py::test_a_storage_that_changes_while_a_commit_is_on_its_way",
-        ),
-    ),
-    Mutant(
-        name="copies-of-replicas-of-before",
-        breaks="a file is committed whose copies are in replicas of before",
-        path="src/tilth/catalog/rules/copies.py",
-        old="    if found < copies.quorum:",
-        new="    if found < 0:",
-        tests=(
-            "tests/unit/catalog/test_commits_and_replicas.py::test_what_was_written_to_replicas_of_before_is_refused",
-        ),
     ),
 )

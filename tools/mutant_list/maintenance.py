@@ -228,7 +228,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="failure-outlives-a-late-answer",
-        breaks="a failure stands although the next try has landed, because its answer came late",
+        breaks="a failure stands although the next try is committed, because its answer came late",
         path="src/tilth/maintenance/work/op.py",
         old="        for work, error in self._attempts.resolve():\n            self._judge(work, error)\n",
         new="        for work, error in self._attempts.resolve():\n",

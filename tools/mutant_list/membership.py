@@ -53,7 +53,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="news-lost-when-not-sent",
-        breaks="news of a commit are lost when the database does not take them at once",
+        breaks="news of a commit are lost when the database does not accept them at once",
         path="src/tilth/catalog/kv/postgres_news.py",
         old="            self._pending |= pending\n",
         new="            pass\n",
@@ -82,14 +82,6 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         old="return silent > GONE_SECONDS and self._presence",
         new="return self._presence",
         tests=("tests/unit/membership/test_member.py::test_a_missing_sign_alone_ends_nobody",),
-    ),
-    Mutant(
-        name="proofs-on-the-pool",
-        breaks="proofs of life wait for a connection of the pool",
-        path="src/tilth/membership/member.py",
-        old="self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)",
-        new="self._proofs = catalog.servers",
-        tests=("tests/unit/membership/test_member_threads.py::test_nothing_that_is_slow_delays_a_proof_of_life",),
     ),
     Mutant(
         name="watch-on-the-pool",

@@ -10,10 +10,10 @@ class Mutant:
     """A patch of one file that breaks a promise."""
 
     name: str
-    #: What is wrong with the patch applied.
+    #: Defect of the source with the patch.
     breaks: str
     path: str
-    #: Is there exactly once.
+    #: Text that the file has exactly once.
     old: str
     new: str
     #: Ids of tests, as pytest takes them: each fails with the patch, for one of its parameters at least.
@@ -21,7 +21,7 @@ class Mutant:
 
 
 def mutated(text: str, mutant: Mutant) -> str:
-    """The file's text with the patch; raises ValueError where it does not fit exactly once."""
+    """Return the file's text with the patch; raises ValueError where it does not fit exactly once."""
     count = text.count(mutant.old)
     if count != 1:
         raise ValueError(f"{mutant.name}: {mutant.path} has {count} places instead of 1 for:\n{mutant.old}")

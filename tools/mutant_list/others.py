@@ -15,7 +15,7 @@ OTHERS: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="landing-taken-for-an-orphan",
-        breaks="SYSTEM CHECK FILES takes a file for an orphan whose transaction landed while the store was listed",
+        breaks="SYSTEM CHECK FILES takes a file for an orphan whose transaction is committed while the store is listed",
         path="src/tilth/verify/stored.py",
         old="    if landed is not None and landed.commit_ts > settled_ts:",
         new="    if landed is not None and landed.commit_ts > began_ts + (1 << 62):",
