@@ -38,6 +38,7 @@ class WorkerRun:
         self._arguments += ["--listen", f"{host}:0"]
         self._settings = CLASS_DATA | dict(settings or {})
         self._token = token
+        self._environment: dict[str, str] = {}
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         self.name = name
@@ -47,6 +48,10 @@ class WorkerRun:
         """Of the process that was started last."""
         assert self._process is not None
         return self._process.pid
+
+    def change_environment(self, environment: Mapping[str, str]) -> None:
+        """Set variables for the next start, beside those of this process."""
+        self._environment |= environment
 
     def start(self) -> None:
         """Start the process and return at once."""
@@ -62,7 +67,7 @@ class WorkerRun:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=others | {"TILTH_SERVICE_TOKEN": self._token},
+                env=others | self._environment | {"TILTH_SERVICE_TOKEN": self._token},
             )
 
     def wait_ready(self) -> None:

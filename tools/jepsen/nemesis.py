@@ -6,8 +6,10 @@ Always holds: what was struck is mended, also when the run is broken off; two bl
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from tools.jepsen.harm import Blow
@@ -48,25 +50,35 @@ def draw_round(blows: Sequence[Blow], rng: random.Random, *, seconds_max: float)
 
 
 def perform(strikes: Sequence[Strike], note: Callable[[str], None]) -> None:
-    """Strike and mend each blow at its times; return when all are mended."""
-    steps = sorted(
-        [(each.begin, 0, index) for index, each in enumerate(strikes)]
-        + [(each.end, 1, index) for index, each in enumerate(strikes)]
-    )
+    """Strike and mend each blow at its times; return when all are mended.
+
+    Each blow has a thread of its own: a process that is killed while its disk hangs ends only when the disk is mended.
+    """
     began = time.monotonic()
-    struck = set[int]()
-    try:
-        for at, is_end, index in steps:
-            time.sleep(max(0.0, began + at - time.monotonic()))
-            blow = strikes[index].blow
-            if is_end:
-                struck.discard(index)
-                blow.mend()
-                note(f"mended: {blow.name}")
-            else:
-                struck.add(index)
-                note(f"struck: {blow.name}, {strikes[index].end - at:.1f} s")
-                blow.strike()
-    finally:
-        for index in struck:
-            strikes[index].blow.mend()
+    is_over = threading.Event()
+
+    def wait_until(seconds: float) -> bool:
+        return is_over.wait(max(0.0, began + seconds - time.monotonic()))
+
+    def run(each: Strike) -> None:
+        if wait_until(each.begin):
+            return
+        try:
+            note(f"struck: {each.blow.name}, {each.end - each.begin:.1f} s")
+            each.blow.strike()
+            wait_until(each.end)
+        except BaseException:
+            is_over.set()
+            raise
+        finally:
+            each.blow.mend()
+            note(f"mended: {each.blow.name}")
+
+    with ThreadPoolExecutor(max(1, len(strikes))) as pool:
+        running = [pool.submit(run, each) for each in strikes]
+        try:
+            wait(running)
+        finally:
+            is_over.set()
+    for each in running:
+        each.result()

@@ -25,7 +25,7 @@ class Report:
     #: Sentences about processes that ended by themselves.
     ended: list[str] = field(default_factory=list)
     #: Rounds by subject.
-    by_subject: dict[str, int] = field(default_factory=dict)
+    by_subject: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_right(self) -> bool:
@@ -38,7 +38,7 @@ class Report:
             self.go_on_s.setdefault(kind, []).extend(seconds)
         self.operations += other.operations
         self.ended += other.ended
-        self.by_subject |= other.by_subject
+        self.by_subject += other.by_subject
 
     def line(self) -> str:
         """Return one line of JSON."""

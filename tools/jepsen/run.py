@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -88,6 +89,7 @@ class Run:
             self.history.round += 1
             self._round(blows)
             self.report.rounds += 1
+            self.report.by_subject[self.order.subject] += 1
 
     def _round(self, blows: Sequence[Blow]) -> None:
         strikes = draw_round(blows, self.rng, seconds_max=self.order.blow_seconds_max)
@@ -130,9 +132,19 @@ class Run:
 
 
 def run_jepsen(folder: Path, order: Order) -> Report:
-    """Make a run and return its report."""
+    """Make a run and return its report; an error that breaks the run off is a fault of its own."""
+    report = Report(order.seed)
+    try:
+        _run(folder, order, report)
+    except Exception as error:
+        traceback.print_exc()
+        report.faults.found(f"{order.subject} seed {order.seed}: the run ended: {type(error).__name__}: {error}")
+    return report
+
+
+def _run(folder: Path, order: Order, report: Report) -> None:
     rng = random.Random(f"{order.seed} {order.subject}")
-    history, seen, report = History(folder / "history.jsonl"), Seen(), Report(order.seed)
+    history, seen = History(folder / "history.jsonl"), Seen()
     with ExitStack() as stack:
         stack.enter_context(history.open())
         subject = SUBJECTS[order.subject](folder, rng, stack, history)
@@ -155,12 +167,10 @@ def run_jepsen(folder: Path, order: Order) -> Report:
                 client.stop()
             sent.messages.stop()
         _end(run)
-    return report
 
 
 def _end(run: Run) -> None:
     report, subject, history = run.report, run.subject, run.history
-    report.by_subject[run.order.subject] = report.rounds
     report.ended += subject.recover()
     subject.wait_all_there()
     for client in run.clients:

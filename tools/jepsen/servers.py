@@ -263,7 +263,12 @@ class Servers(HaStage):
 
         def mend() -> None:
             package = self._patched if self._rng.random() < 0.5 else None
-            node.change_environment({"PYTHONPATH": python_path(SITE, *([package] if package else []))})
+            packages = [package] if package else []
+            node.change_environment({"PYTHONPATH": python_path(SITE, *packages)})
+            worker = self.workers.get(f"w{name}")
+            if worker is not None:
+                # A server refuses a worker of another version, which ends then and is started again by `recover`.
+                worker.change_environment({"PYTHONPATH": python_path(*packages)})
             self._down.discard(name)
             with suppress(AssertionError):
                 node.start()
