@@ -15,7 +15,7 @@ from tilth.base.units import KIB
 #: Pattern of a reference, and its description for messages.
 REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:/.+")
 REFERENCE_FORM = "env:NAME or file:/path"
-#: Most bytes that are read of a file with a secret, which is one line.
+#: Greatest size of a file with a secret, which is one line.
 SECRET_BYTES_MAX = 16 * KIB
 
 
@@ -30,11 +30,15 @@ def read_secret(reference: str, environment: Mapping[str, str], *, of: str, erro
         return value
     try:
         with open(name, "rb") as file:
-            value = file.read(SECRET_BYTES_MAX).decode().strip()
+            found = file.read(SECRET_BYTES_MAX + 1)
+        value = found.decode().strip()
     except (OSError, UnicodeDecodeError) as failed:
         reason = failed.strerror if isinstance(failed, OSError) else "it is not text"
         message = f"a file with a secret of {of} cannot be read"
         raise error(message, file=name, reason=reason, hint="check its path and mode") from None
     if not value:
         raise error(f"a file with a secret of {of} is empty", file=name, hint="write the secret into it")
+    if len(found) > SECRET_BYTES_MAX:
+        message = f"a file with a secret of {of} is too long for one"
+        raise error(message, file=name, bytes_max=SECRET_BYTES_MAX, hint="check its path: a secret is one line")
     return value

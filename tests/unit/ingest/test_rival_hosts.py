@@ -286,7 +286,9 @@ def test_a_service_waits_for_the_server_that_has_not_let_go(world: World, servic
     uuid = world.catalog.tables.get("default", "k").uuid
     lease = other.leases.take(f"table/{uuid}", other.server)
     now_ms = world.clock.now_ms()
+    service._suspects = {A0}
     service._looked(service._look(), 1)
+    assert service._suspects == {A0}
     assert (service.stats().state, service.stats().failures) == ("waiting", 0)
     assert "holder=old" in service.stats().reason
     # The next look is due soon, not after the interval.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
@@ -44,7 +44,7 @@ from tilth.ingest.kafka.gaps import is_other_topic
 from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
-from tilth.ingest.service.activity import ActivityKind, describe
+from tilth.ingest.service.activity import ActivityKind, Doing, describe
 from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
@@ -187,10 +187,11 @@ class KafkaService:
         """The row of `system.bg_threads`."""
         switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
         failures = self._reporter.failures(list(self._lifecycle.consumers))
-        reason = self._reason()
         with self._lock:
             dispatched = [i for i, each in self._lifecycle.consumers.items() if each.state is ConsumerState.RUNNING]
-        running = sum(self._consumers.doing(index).kind is not ActivityKind.WAITING for index in dispatched)
+        doings = [self._consumers.doing(index) for index in dispatched]
+        reason = self._reason(doings)
+        running = sum(each.kind is not ActivityKind.WAITING for each in doings)
         with self._lock:
             state = self._lifecycle.state
             if state is ServiceState.RUNNING and dispatched and not running:
@@ -252,12 +253,11 @@ class KafkaService:
             is_of_other_topic=stored is not None and bool(topic_id) and is_other_topic(stored, topic_id),
         )
 
-    def _reason(self) -> str:
+    def _reason(self, doings: Sequence[Doing]) -> str:
         """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
         with self._lock:
             said = self._lifecycle.reason
-            running = [each.index for each in self._lifecycle.consumers.values() if each.state is ConsumerState.RUNNING]
-        doing = self._described(running) if self._lifecycle.state is ServiceState.RUNNING else ""
+        doing = self._described(doings) if self._lifecycle.state is ServiceState.RUNNING else ""
         broken = self._consumers.broken()
         going_on = f"{said}, {doing}" if doing else said
         parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
@@ -266,7 +266,8 @@ class KafkaService:
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
         """Return the reason why one consumer waits, or the activity of one that runs."""
         if state is ConsumerState.RUNNING:
-            return "; ".join(filter(None, (self._described([index]), self._consumers.broken([index]))))
+            doing = self._described([self._consumers.doing(index)])
+            return "; ".join(filter(None, (doing, self._consumers.broken([index]))))
         if gaps:
             return missing_in(min(gaps))
         with self._lock:
@@ -274,10 +275,10 @@ class KafkaService:
             own = self._lifecycle.consumers.get(index)
             return (own.why if own is not None else "") or self._lifecycle.reason
 
-    def _described(self, running: Iterable[int]) -> str:
+    def _described(self, doings: Sequence[Doing]) -> str:
         seen = self._definitions
         interval_ms = 0 if seen is None else seen.config.flush_interval_ms
-        return describe([self._consumers.doing(index) for index in running], flush_interval_ms=interval_ms)
+        return describe(doings, flush_interval_ms=interval_ms)
 
     # --- for the consumers -------------------------------------------------------------------------------------------
 
@@ -438,18 +439,10 @@ class KafkaService:
             # All at once, before any consumer starts: the first offsets of a topic are found for all its partitions.
             self._positions.settle(seen.kafka, seen.config, broker, topics)
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
-        except GroupInUseError as error:
-            return TableObservation(is_wanted=True, missing=error_text(error))
-        except LeaseHeldError as error:
-            self._look_again_ms = now_ms + HELD_RETRY_MS
-            return TableObservation(is_wanted=True, missing=error_text(error))
-        except (BrokerUnavailableError, UnknownTopicError) as error:
+        except TilthError as error:
+            # They were not checked: the next look does it.
             self._suspects |= suspects
-            self._reporter.failed(error)
-            return TableObservation(is_wanted=True, trouble=str(error))
-        except TilthError:
-            self._suspects |= suspects
-            raise
+            return self._unseen(error, now_ms)
         self._reporter.succeeded()
         self._reaches, self._topic_ids = ends, topics.ids
         return TableObservation(
@@ -459,6 +452,17 @@ class KafkaService:
             partitions=topics.partitions,
             gaps=self._positions.open_gaps(),
         )
+
+    def _unseen(self, error: TilthError, now_ms: int) -> TableObservation:
+        """Return the observation after a look that failed; an error that nobody else has to end is raised."""
+        if isinstance(error, BrokerUnavailableError | UnknownTopicError):
+            self._reporter.failed(error)
+            return TableObservation(is_wanted=True, trouble=str(error))
+        if not isinstance(error, GroupInUseError | LeaseHeldError):
+            raise error
+        if isinstance(error, LeaseHeldError):
+            self._look_again_ms = now_ms + HELD_RETRY_MS
+        return TableObservation(is_wanted=True, missing=error_text(error))
 
     def _switches(self) -> list[Switch]:
         """Return the switches of this table and of all tables."""
