@@ -535,4 +535,33 @@ CATALOG: tuple[Mutant, ...] = (
         new="",
         tests=("tests/unit/catalog/test_incarnations.py::test_a_commit_of_the_history_before_has_not_landed",),
     ),
+    Mutant(
+        name="cache-of-a-lost-history",
+        breaks="visible parts of commits that a failover has lost stay in the cache",
+        path="src/tilth/catalog/commit/shown.py",
+        old="        if now != self._known_history:\n",
+        new="        if now is None:\n",
+        tests=(
+            "tests/unit/catalog/test_catalog_shown.py::test_nothing_of_a_lost_history_is_found_or_keeps_others_out",
+        ),
+    ),
+    Mutant(
+        name="dead-host-at-each-connection",
+        breaks="each connection waits for a first host that is off",
+        path="src/tilth/catalog/kv/postgres_connect.py",
+        old='            self._answered = each["host"], each["hostaddr"]\n',
+        new="",
+        tests=("tests/unit/catalog/test_database_watch.py::test_the_host_that_answered_is_tried_first_the_next_time",),
+    ),
+    Mutant(
+        name="commit-after-a-move",
+        breaks="a commit is applied to a catalog that has moved",
+        path="src/tilth/catalog/kv/postgres_schema.py",
+        old="    IF conflict IS NOT NULL THEN\n        outcome := 'moved';",
+        new="    IF false THEN\n        outcome := 'moved';",
+        tests=(
+            "tests/integration/catalog/test_catalog_copy.py::"
+            "test_a_move_that_fails_leaves_the_catalog_in_use_and_one_that_was_killed_can_begin_again",
+        ),
+    ),
 )

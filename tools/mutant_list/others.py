@@ -327,4 +327,44 @@ OTHERS: tuple[Mutant, ...] = (
         new="        moved = set(update.before)",
         tests=("tests/unit/ingest/test_rival_hosts.py::test_first_offsets_are_written_where_there_are_none",),
     ),
+    Mutant(
+        name="offsets-without-a-lease",
+        breaks="a server that has joined anew moves offsets that another server hosts by now",
+        path="src/tilth/ingest/offsets/positions.py",
+        old=", fences=[self._fence]) as work:",
+        new=") as work:",
+        tests=(
+            "tests/unit/ingest/test_rival_hosts.py::"
+            "test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused",
+        ),
+    ),
+    Mutant(
+        name="repair-of-young-files",
+        breaks="REPAIR removes files that are younger than the given age",
+        path="src/tilth/verify/stored.py",
+        old="        return self._clock.now_ms() - newest_ms >= self._age_ms\n",
+        new="        return newest_ms > 0\n",
+        tests=(
+            "tests/unit/sql/test_check_files.py::"
+            "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
+        ),
+    ),
+    Mutant(
+        name="repair-by-the-first-look",
+        breaks="REPAIR removes a file that was named while the store was listed",
+        path="src/tilth/verify/stored.py",
+        old="                if owner < 0 and self._may_go(each.row.txn, name)\n",
+        new="                if self._may_go(each.row.txn, name)\n",
+        tests=("tests/unit/sql/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",),
+    ),
+    Mutant(
+        name="repair-of-a-lost-commit",
+        breaks="REPAIR removes files of an acknowledged transaction that the database has lost",
+        path="src/tilth/verify/stored.py",
+        old="        return kept is not None and (part_of_sidecar(name) or name) not in kept\n",
+        new="        return kept is not None\n",
+        tests=(
+            "tests/unit/sql/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
+        ),
+    ),
 )

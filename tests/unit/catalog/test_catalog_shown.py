@@ -96,3 +96,14 @@ def test_every_commit_is_seen_at_once_and_by_all() -> None:
     check()
     worlds[0].collect()
     check()
+
+
+def test_nothing_of_a_lost_history_is_found_or_keeps_others_out() -> None:
+    histories = [1]
+    shown = ShownParts(history=lambda: histories[-1])
+    shown.keep("t", "a", (part(1),), stored=5)
+    histories.append(2)
+    assert shown.find("t", "a", stored=5) is None
+    # The database has failed over to a standby with an earlier version of the table.
+    shown.keep("t", "a", (), stored=3)
+    assert shown.find("t", "a", stored=3) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,6 +12,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 
 from tilth.catalog import parse_postgres
+from tilth.catalog.kv.postgres import LIMITS
 from tilth.catalog.kv.postgres_connect import Connector, PoolerError
 from tilth.catalog.kv.postgres_watch import DatabaseLook, notes_of, trouble_of
 
@@ -51,3 +53,26 @@ def test_a_pooler_that_refuses_our_options_is_named() -> None:
         [("a", psycopg.OperationalError("off")), ("b", psycopg.OperationalError("no"))]
     )
     assert str(both) == "a: off; b: no"
+
+
+def test_the_host_that_answered_is_tried_first_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that is off delays a process once, not at each connection."""
+    asked: list[str] = []
+    off = {"127.0.0.1", "127.0.0.3"}
+
+    def connected(kind: object, parameters: Mapping[str, str], seconds: float) -> str:
+        asked.append(parameters["hostaddr"])
+        if asked[-1] in off:
+            raise psycopg.OperationalError("off")
+        return asked[-1]
+
+    monkeypatch.setattr("tilth.catalog.kv.postgres_connect._connected", connected)
+    connector = Connector(parse_postgres("postgresql://tilth@127.0.0.1,127.0.0.2,127.0.0.3/tilth"), {})
+    for _ in range(2):
+        assert cast("object", connector.connect(Connection, LIMITS)) == "127.0.0.2"
+    assert asked == ["127.0.0.1", "127.0.0.2", "127.0.0.2"]
+    # After a failover the host of now is found, and tried first from then on.
+    off ^= {"127.0.0.2", "127.0.0.3"}
+    for _ in range(2):
+        assert cast("object", connector.connect(Connection, LIMITS)) == "127.0.0.3"
+    assert asked[3:] == ["127.0.0.2", "127.0.0.1", "127.0.0.3", "127.0.0.3"]
