@@ -1,8 +1,8 @@
 """Verification: a table's ledgers, counts and files, compared with each other.
 
-Covers: SYSTEM VERIFY, a list of checks that hold or do not; SYSTEM CHECK FILES, the files of a store that nobody knows.
+Covers: SYSTEM VERIFY, a list of checks that hold or do not; SYSTEM CHECK FILES, stored files that the catalog lacks.
 Does not cover: mending; damage that queries and merges meet on their way (tilth.maintenance).
-Always holds: reads only, but for orphans that CHECK FILES .. REPAIR removes; each check is reported, those that hold
+Always holds: reads only, except that CHECK FILES .. REPAIR removes orphans; each check is reported, those that hold
 too; what merges and rounds do meanwhile is no fault.
 See also: docs/policies/consumers.md, docs/operate/recovery.md.
 """

@@ -1,13 +1,13 @@
-"""SYSTEM CHECK FILES: all files of a table's store against all that the catalog knows, in every replica.
+"""SYSTEM CHECK FILES: a comparison of a table's stored files with the catalog, in every replica.
 
-Covers: files that nobody knows, files that are missing or cut, removing orphans. Does not cover: what is in the files
+Covers: unknown files, missing files, files of the wrong size, removing orphans. Does not cover: the content of files
 (files.py), making copies (tilth.maintenance).
-Always holds: reads only, but for orphans that are to be removed: files with the name of a transaction that can never
-commit any more, older than the given age, which the catalog does not name when they go, and of which it has no
-record of a loss. Memory holds some twenty bytes for each file that the catalog names, and one batch of the listing.
+Always holds: reads only, except that orphans may be removed: files with the name of a transaction that can never commit
+any more, older than the given age, which the catalog does not name at the time of the removal, and of whose loss it has
+no record. Memory holds some twenty bytes for each file that the catalog names, and one batch of the listing.
 
-The catalog is read first, then the store is listed: what a listing shows and the catalog did not name is of a
-transaction that runs or has landed since, which its record says, or it is an orphan.
+The catalog is read before the store is listed: a listed file that the catalog did not name belongs to a transaction
+that runs or has committed since, which its record says, or it is an orphan.
 """
 
 from __future__ import annotations
@@ -45,49 +45,49 @@ from tilth.storage import (
     remove_listed,
 )
 
-#: Rows of one state; others are counted.
+#: Number of rows of one state; further files are only counted.
 ROWS_MAX = 2_000
-#: Orphans that one statement removes.
+#: Number of orphans that one statement removes.
 REMOVED_MAX = 100_000
 #: Files of a listing that are looked up together.
 BATCH = 10_000
-#: Names of a request.
+#: Names in one request.
 NAMES_AT_ONCE = 1_000
-#: What has landed so shortly before the catalog was read, by clocks that differ, may have landed after it.
+#: Allowance for clocks that differ: a commit this shortly before the catalog was read may have come after it.
 SETTLING_MS = 60_000
-#: Transactions of which it is remembered what the catalog says.
+#: Number of transactions whose traces are cached.
 TRACES_MAX = 10_000
 
 T = TypeVar("T")
 
 
 class FileState(StrEnum):
-    """A file as CHECK FILES finds it."""
+    """State in which CHECK FILES finds a file."""
 
-    #: A summary: files that are as the catalog names them.
+    #: Summary of the files that match the catalog.
     KNOWN = "known"
-    #: Its transaction runs, or has landed a moment ago.
+    #: Its transaction runs, or has committed a moment ago.
     RUNNING = "running"
-    #: It is being collected; UNDROP may bring it back.
+    #: Garbage collection is going to remove it; UNDROP may bring it back.
     TRASH = "in trash"
-    #: Nobody will ever name it.
+    #: No commit will ever name it.
     ORPHAN = "orphan"
-    #: An orphan that belongs beside a part's file, which is not there.
+    #: An orphan that is the sidecar of a part's file which the catalog does not name.
     SIDECAR = "sidecar without file"
     #: Its transaction was acknowledged, and the catalog's database has lost it.
     LOST = "lost"
-    #: Its name is none that a transaction gives.
+    #: Its name is not one that a transaction gives.
     FOREIGN = "foreign"
-    #: The catalog names it, and it is not there.
+    #: The catalog names it, and it does not exist.
     MISSING = "missing"
-    #: As missing, and it is noted that the copy is to be made.
+    #: It is missing, and the catalog has a note that the copy is to be made.
     COPYING = "copy to be made"
     WRONG_SIZE = "wrong size"
     #: The replica does not answer.
     AWAY = "away"
 
 
-#: What somebody has to look at.
+#: States that an operator has to look at.
 TROUBLES = (
     FileState.ORPHAN,
     FileState.SIDECAR,
@@ -100,18 +100,18 @@ TROUBLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRow:
-    """A file, or a summary of a replica."""
+    """Row of a file, or summary of a replica."""
 
     state: FileState
     replica: int
-    #: Below the table's folder; empty: a summary.
+    #: Path relative to the table's folder; empty: a summary.
     file: str = ""
     bytes: int = 0
-    #: By the store's clock; 0: it is not there.
+    #: Time of the last write, by the store's clock; 0: it does not exist.
     modified_ms: int = 0
-    #: The transaction in its name; 0: there is none.
+    #: Transaction in its name; 0: there is none.
     txn: int = 0
-    #: Since when nobody needs it, as far as the catalog knows; 0: it does not.
+    #: Time since which it is in this state, according to the catalog, or of its last write; 0: not known.
     since_ms: int = 0
     is_removed: bool = False
     detail: str = ""
@@ -119,7 +119,7 @@ class FileRow:
 
 @dataclass(slots=True)
 class StoredReport:
-    """Rows by replica, and how many there are of each state, those without a row too."""
+    """Rows by replica, and the number of files in each state, including those without a row."""
 
     rows: list[FileRow] = field(default_factory=list)
     counts: Counter[tuple[int, FileState]] = field(default_factory=Counter)
@@ -136,7 +136,7 @@ class StoredReport:
 
 
 class NamedFiles:
-    """Files that the catalog names, by hashes of their names: one that is named is never taken for one that is not."""
+    """Files that the catalog names, by hashes of their names: each of them is found, and rarely another name too."""
 
     def __init__(self, stored: Iterable[tuple[Part | Delta, bool]]) -> None:
         hashes, sizes, leaving = array("Q"), array("q"), bytearray()
@@ -152,8 +152,8 @@ class NamedFiles:
     def __len__(self) -> int:
         return len(self._hashes)
 
-    def places(self, names: list[str]) -> list[int]:
-        """Return for each name its place among the files; -1: it is not named."""
+    def indexes(self, names: list[str]) -> list[int]:
+        """Return for each name the index of its file; -1: the catalog does not name it."""
         if not len(self):
             return [-1] * len(names)
         wanted = np.array([_hash(name) for name in names], np.uint64)
@@ -164,10 +164,10 @@ class NamedFiles:
 def check_stored(
     catalog: Catalog, roots: Roots, clock: Clock, table: TableDef, *, repair_age_ms: int | None = None
 ) -> StoredReport:
-    """Compare what is stored of a table with the catalog; with an age, remove orphans that are older.
+    """Compare the stored files of a table with the catalog; with an age, remove orphans that are older.
 
-    Raises what the stores say, but where the table's storage has replicas: one that is away has a row; and with an age
-    what `catalog.clock_check` says of a clock in doubt.
+    Raises the store's errors, but in a storage with replicas a replica that is away gets a row. With an age, also
+    raises the error of `catalog.clock_check` while the clock is in doubt.
     """
     if repair_age_ms is not None:
         catalog.clock_check.check_removal()
@@ -186,7 +186,7 @@ class _Check:
         self._clock = clock
         self._table = table
         self._root = roots.of(table.uuid)
-        #: Before the catalog is read.
+        #: Time before the catalog was read.
         self._began_ts = catalog.clock.now()
         self._named = NamedFiles(catalog.stored_files(table.uuid))
         self._traces: dict[int, TxnTrace] = {}
@@ -214,8 +214,8 @@ class _Check:
         for batch in _batches(list_files(folder), BATCH):
             raise_if_cancelled()
             names = [each.path.removeprefix("data/") for each in batch]
-            # What lies beside a part's file is named by it.
-            owners = self._named.places([part_of_sidecar(name) or name for name in names])
+            # A sidecar counts as named if its part's file is.
+            owners = self._named.indexes([part_of_sidecar(name) or name for name in names])
             for found, name, owner in zip(batch, names, owners, strict=True):
                 if found.path == ".tilth":
                     continue
@@ -258,7 +258,7 @@ class _Check:
             self._report.add(row)
 
     def _is_old(self, row: FileRow) -> bool:
-        """Return whether it may go by its age: of the file, by the store's clock, and of its transaction."""
+        """Return whether the file, by the store's clock, and its transaction are old enough for a removal."""
         if self._age_ms is None:
             return False
         newest_ms = max(row.modified_ms, milliseconds(row.txn))
@@ -272,7 +272,7 @@ class _Check:
         return self._traces[txn]
 
     def _add_missing(self, replica: int, folder: Folder, places: set[int]) -> None:
-        """Add what the catalog names and the listing has not shown, if that is so still."""
+        """Add the files that the catalog still names and that are still missing after the listing."""
         if not places:
             return
         notes = self._catalog.copies.of(self._table.uuid, replica=replica)
@@ -280,7 +280,7 @@ class _Check:
         stored = (thing for thing, is_leaving in self._catalog.stored_files(self._table.uuid) if not is_leaving)
         for batch in _batches(stored, NAMES_AT_ONCE):
             raise_if_cancelled()
-            owners = self._named.places([thing.file.name for thing in batch])
+            owners = self._named.indexes([thing.file.name for thing in batch])
             gone = [thing for thing, owner in zip(batch, owners, strict=True) if owner in places]
             there = are_there(folder, [f"data/{thing.file.name}" for thing in gone])
             for thing in (each for each, is_there in zip(gone, there, strict=True) if not is_there):
@@ -308,26 +308,26 @@ class _Check:
         return FileRow(state=FileState.KNOWN, replica=replica, bytes=size, detail=detail)
 
     def _remove_orphans(self) -> None:
-        """Remove those of which the catalog, read once more, still says nothing."""
+        """Remove the orphans that the catalog, read once more, still does not name."""
         named = NamedFiles(self._catalog.stored_files(self._table.uuid)) if self._orphans else self._named
         for batch in _batches(self._orphans, NAMES_AT_ONCE):
             raise_if_cancelled()
             names = [each.row.file.removeprefix("data/") for each in batch]
-            owners = named.places([part_of_sidecar(name) or name for name in names])
-            going = [
-                each
-                for each, name, owner in zip(batch, names, owners, strict=True)
-                if owner < 0 and self._may_go(each.row.txn, name)
-            ]
-            failed: dict[tuple[StoreRoot, str], str] = {}
-            for place in {each.place for each in going}:
-                folder = Folder(place, self._table.uuid)
-                paths = [each.row.file for each in going if each.place == place]
-                for path, error in remove_listed(folder, paths).items():
-                    failed[place, path] = str(error)
+            owners = named.indexes([part_of_sidecar(name) or name for name in names])
+            going: dict[StoreRoot, list[str]] = {}
+            for each, name, owner in zip(batch, names, owners, strict=True):
+                if owner < 0 and self._may_go(each.row.txn, name):
+                    going.setdefault(each.place, []).append(each.row.file)
+            tried = {(place, path) for place, paths in going.items() for path in paths}
+            failed = {
+                (place, path): str(error)
+                for place, paths in going.items()
+                for path, error in remove_listed(Folder(place, self._table.uuid), paths).items()
+            }
             for each in batch:
-                why = failed.get((each.place, each.row.file), "")
-                is_removed = each in going and not why
+                key = each.place, each.row.file
+                why = failed.get(key, "")
+                is_removed = key in tried and not why
                 self._report.removed += is_removed
                 row = replace(each.row, is_removed=is_removed, detail=f"{each.row.detail}{why and f'; {why}'}")
                 self._report.add(row)
@@ -338,7 +338,7 @@ class _Check:
 
 
 def _judged(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[FileRow, bool]:
-    """Return what a file is that the catalog did not name, and whether its transaction can never name it."""
+    """Return the row of an unnamed file with its state, and whether its transaction can never commit any more."""
     txn = row.txn
     if (lost := trace.lost) is not None:
         detail = (
@@ -349,9 +349,9 @@ def _judged(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[Fi
     if trace.is_running:
         begun_ms = milliseconds(txn)
         return replace(row, state=FileState.RUNNING, since_ms=begun_ms, detail=f"transaction {txn} runs"), False
-    landed = trace.finished
+    finished = trace.finished
     settled_ts = began_ts - pack(SETTLING_MS)
-    if landed is not None and landed.commit_ts > settled_ts:
+    if finished is not None and finished.commit_ts > settled_ts:
         return replace(row, state=FileState.RUNNING, detail=f"transaction {txn} has landed a moment ago"), False
     row = replace(row, state=FileState.ORPHAN)
     since_ms = trace.note.since_ms if isinstance(trace.note, Tombstone) else row.modified_ms
