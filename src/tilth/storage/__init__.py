@@ -105,7 +105,7 @@ if TYPE_CHECKING:
         tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
-    from tilth.storage.store.replica import Replica, claimed, replicas_of, waited, with_sign
+    from tilth.storage.store.replica import Replica, call_replica, claim_replica, replicas_of, replicas_with_sign
     from tilth.storage.store.replica_health import health_of, note_unanswered
     from tilth.storage.store.replicated import away_reason, begin_table
     from tilth.storage.store.root import (
@@ -237,6 +237,7 @@ __all__ = [
     "away_reason",
     "begin_table",
     "bound_of",
+    "call_replica",
     "can_filter",
     "candidates",
     "check_copies",
@@ -247,7 +248,7 @@ __all__ = [
     "check_size",
     "checksum_of",
     "claim_place",
-    "claimed",
+    "claim_replica",
     "clean_transaction",
     "compact_changes",
     "compact_major",
@@ -309,6 +310,7 @@ __all__ = [
     "remove_scratch",
     "repeated_keys",
     "replicas_of",
+    "replicas_with_sign",
     "replicated_root",
     "resolve_all",
     "resolve_upserts",
@@ -333,8 +335,6 @@ __all__ = [
     "upsert_lookup",
     "valid_texts",
     "value_name",
-    "waited",
-    "with_sign",
     "write_filter",
     "write_parts",
     "write_probe",

@@ -1,4 +1,4 @@
-"""Replicas that hang in the middle of a file, or are slow: over folders of the local disk, some of whose calls wait."""
+"""Replicas that hang in the middle of a file, or are slow: folders of the local disk, some of whose calls wait."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.storage.test_replicated import Places, lacking
 from tilth.base.clock import SystemClock
-from tilth.storage import check_copies, check_file, claimed, local_root, make_copy, with_sign
+from tilth.storage import check_copies, check_file, claim_replica, local_root, make_copy, replicas_with_sign
 from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store import new_copies, read_on, replica, replica_health
 from tilth.storage.store.files import mapped, new_file, open_sized
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Whatever hangs goes on when this is set; the times of replicas are short."""
+    """Event that lets hanging calls continue; the time limits of replicas are short."""
     monkeypatch.setattr(replica, "STRAGGLER_SECONDS", 1.0)
     monkeypatch.setattr(new_copies, "BEHIND_BYTES_MAX", 4 * MIB)
     monkeypatch.setattr(replica, "SLOW_SECONDS", 0.1)
@@ -45,7 +45,7 @@ def places(tmp_path: Path) -> Places:
 
 
 class Disk:
-    """A folder whose calls wait from some moment on."""
+    """A folder whose calls wait while `hangs` is set."""
 
     def __init__(self, places: Places, number: int, over: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = number
@@ -69,7 +69,7 @@ class Disk:
         opened = read_on._Reader._opened
 
         def reading(reader: read_on._Reader) -> pa.NativeFile:
-            # Before each read, of a file that has been open for long too.
+            # Each read waits, also one of a file that was opened long before.
             if reader.replica.root.uri == str(folder):
                 self.wait()
             return opened(reader)
@@ -201,7 +201,7 @@ def test_a_name_that_is_taken_in_one_replica_is_said(places: Places, disk: Disk)
 def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(
     places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As soon as the replica is found to be away, and not only when its whole time is over."""
+    """The reader switches as soon as the replica is found to be away, not only at the end of its time limit."""
     monkeypatch.setattr(read_on, "HUNG_SECONDS", 12.0)
     data = content(3)
     file = places.write("a", data)
@@ -250,16 +250,16 @@ def test_statements_about_storages_wait_for_no_replica_that_hangs(
 ) -> None:
     monkeypatch.setattr(replica, "CLAIM_SECONDS", 0.2)
     disk.hangs = True
-    there = with_sign(replicas_of(places.root), "t")
+    there = replicas_with_sign(replicas_of(places.root), "t")
     assert [each.number for each in there] == sorted({0, 1, 2} - {disk.number})
     with pytest.raises(StoreAwayError):
-        claimed(local_root(disk.folder / "new"), "owner")
+        claim_replica(local_root(disk.folder / "new"), "owner")
 
 
 def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A resident task keeps its root for long; and what the server says again and again is no news."""
+    """A resident task keeps its root for a long time, and a repeated report is no news."""
     now = [1000.0]
 
     class Steady(SystemClock):

@@ -23,7 +23,7 @@ from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
-from tilth.storage import Folder, Replica, StoreRoot, missing_copies, remove_copies, replicas_of, waited
+from tilth.storage import Folder, Replica, StoreRoot, call_replica, missing_copies, remove_copies, replicas_of
 
 #: Between two looks at a table in a storage with replicas, when nothing is reported of it.
 LOOK_MS = 5_000
@@ -133,7 +133,7 @@ class ReplicateDuty:
         now_ms, found = self._table.clock.now_ms(), []
         for each in replicas:
             failures, failed_ms, _ = self._refused.get(each.root, _NEVER)
-            is_early = bool(failures) and _waits(failed_ms, failures, now_ms)
+            is_early = bool(failures) and _is_too_early(failed_ms, failures, now_ms)
             if not each.health.trouble and not is_early and self._seen.get(each.root) != each.health.returns:
                 found.append(each)
         return found
@@ -144,10 +144,10 @@ class ReplicateDuty:
     def _look_for_sign(self, replica: Replica) -> None:
         returns = replica.health.returns
         try:
-            if not waited(replica, lambda: replica.looks_for_sign(self._table.uuid)):
+            if not call_replica(replica, lambda: replica.looks_for_sign(self._table.uuid)):
                 # First what is known, then the sign: whoever writes relies on it.
                 self._table.catalog.copies.note([self._table.note(None, replica.number, _ANEW)])
-                waited(replica, lambda: replica.give_sign(self._table.uuid))
+                call_replica(replica, lambda: replica.give_sign(self._table.uuid))
         except (TilthError, OSError) as error:
             replica.health.failed(error)
             failures = self._refused.get(replica.root, _NEVER)[0] + 1
@@ -206,7 +206,7 @@ class ReplicateDuty:
         """Return whether its replica answers and no wait holds it up. What is leaving is left alone."""
         if _name(note) in self._leaving or (note.file is None and self._is_early(note)):
             return False
-        is_early = bool(note.failures) and _waits(note.failed_ms, note.failures, now_ms)
+        is_early = bool(note.failures) and _is_too_early(note.failed_ms, note.failures, now_ms)
         return note.replica in usable and not is_early
 
     def _is_early(self, whole: CopyNote) -> bool:
@@ -214,12 +214,12 @@ class ReplicateDuty:
         oldest = self._table.catalog.transactions.oldest_running()
         now_ms = self._table.clock.now_ms()
         begun_ms = now_ms if oldest is None else milliseconds(oldest)
-        # A time to come is of a clock that was wrong: what commits meanwhile notes itself what the replica lacks.
+        # A time in the future comes from a clock that was wrong; commits note themselves what the replica lacks.
         return whole.since_ms <= now_ms + KNOWN_MS and begun_ms < whole.since_ms + KNOWN_MS
 
 
-def _waits(failed_ms: int, failures: int, now_ms: int) -> bool:
-    """Return whether it is too early for another try; a failure in the time to come is of a clock that was wrong."""
+def _is_too_early(failed_ms: int, failures: int, now_ms: int) -> bool:
+    """Return whether it is too early for another attempt; a failure in the future comes from a clock that was wrong."""
     return 0 <= now_ms - failed_ms < backoff_ms(failures - 1, base_ms=1000, doublings_max=_DOUBLINGS_MAX)
 
 

@@ -41,13 +41,13 @@ from tilth.storage import (
     StorageSettings,
     StoreRoot,
     check_from_sql,
-    claimed,
+    claim_replica,
     defined_root,
     parse_root,
     place_text,
     replicas_of,
+    replicas_with_sign,
     replicated_root,
-    with_sign,
 )
 
 _USERS_SHOWN_MAX = 10
@@ -128,7 +128,7 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
     for each in root.places:
         _check_apart(services, each)
     for each in root.places:
-        claimed(each, _owner(services))
+        claim_replica(each, _owner(services))
     replica_ids = tuple(services.ids() for _ in root.replicas)
     storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
     if not services.catalog.storages.create(storage):
@@ -154,7 +154,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
     if statement.change is ReplicaChange.REPLACE:
         return _changed(services, root, statement, number=number, address=statement.substitute)
     # Whether it is empty or not mounted, only its owner knows.
-    claimed(root.replicas[number], _owner(services))
+    claim_replica(root.replicas[number], _owner(services))
     services.maintenance.wake()
     return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
 
@@ -169,7 +169,7 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
     _check_apart(services, place)
     tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
     others = _complete_others(services, name, tables, besides=number)
-    claimed(place, _owner(services))
+    claim_replica(place, _owner(services))
     places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
     replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
     text = replicated_root(name, places, root.quorum).text
@@ -195,7 +195,7 @@ def _complete_others(
     copies, found = services.catalog.copies, {}
     for table in tables:
         whole = [each for each in others if not copies.of(table, replica=each.number, limit=1)]
-        found[table] = tuple(each.number for each in with_sign(whole, table))
+        found[table] = tuple(each.number for each in replicas_with_sign(whole, table))
         if not found[table]:
             hint = f"wait until another replica that answers lacks nothing: {_LOOK}"
             raise ReplicaNeededError(storage=storage, table=table, hint=hint)

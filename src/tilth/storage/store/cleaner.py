@@ -1,8 +1,8 @@
 """Removing files: of transactions that did not land, of parts and deltas that left their table, of dropped tables.
 
 Covers: removal by name. Does not cover: when something may be removed (catalog, maintenance).
-Always holds: no folder of part files is ever listed to decide what goes; removing twice is no error; what lies
-beside a part's file goes before it. Of a storage with replicas the files by which others are found go last.
+Always holds: no folder of part files is ever listed to decide what is removed; removing twice is no error; a part's
+sidecars are removed before its file. In a storage with replicas, the files by which others are found are removed last.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _Run = tuple[int, int, str]
 class LeftNames:
     """Files that a transaction's tasks may have left, by name."""
 
-    #: Names of the files that are found no more by counting once others are gone, and how far each run goes.
+    #: Runs with more files than are removed unchecked: counting no longer finds the last ones once the first are gone.
     runs: tuple[FileRun, ...]
     paths: Sequence[_Paths]
 
     def remove(self) -> int:
-        """Remove these; return how many, as far as the store knows. Raises FilesLeftError where some stay."""
+        """Remove the files; return how many the store has found. Raises FilesLeftError if some could not be removed."""
         removals = [(each.root, *removal) for each in self.paths for removal in each.remove()]
         failed = [removal for removal in removals if removal[2].failed]
         if failed:
@@ -62,11 +62,12 @@ class _Paths:
     """Files to be removed below one root, from the last one of each run to its first."""
 
     root: StoreRoot
-    #: Numbers of the replicas in which a file is found from when it was begun. Their files go last: while a file is in
-    #: another replica, its name leads there.
+    #: Numbers of the replicas in which a file has its name as soon as it is begun. Their files are removed last: their
+    #: names lead to the files of the other replicas.
     leading: tuple[int, ...] = ()
-    #: In these replicas, and in the others; of a root without replicas all are others.
+    #: Paths to remove in the other replicas; in a root without replicas, all paths.
     first: list[str] = field(default_factory=list)
+    #: Paths to remove in the leading replicas.
     last: list[str] = field(default_factory=list)
 
     def remove(self) -> list[tuple[Sequence[str], Removal]]:
@@ -81,9 +82,9 @@ class _Paths:
 
 
 def clean_transaction(root: Roots, txn: Txn, *, keep: Collection[str] = (), also: Sequence[str] = ()) -> int:
-    """Remove what `count_left` finds; return how many files, as far as the store knows.
+    """Remove the files that `count_left` finds; return how many the store has found.
 
-    Raises FilesLeftError where some could not be removed.
+    Raises FilesLeftError if some could not be removed.
     """
     return count_left(root, txn, keep=keep, also=also).remove()
 
@@ -96,12 +97,12 @@ def count_left(
     also: Sequence[str] = (),
     runs: Sequence[FileRun] = (),
 ) -> LeftNames:
-    """Find the files that the transaction's tasks may have left, but for those named in `keep`.
+    """Find the files that the transaction's tasks may have left, except those named in `keep`.
 
-    For a transaction that did not land: without `keep`. For one that did: with the names of the files that it
-    committed, to rid the table of what failed attempts left. `also`: what an earlier FilesLeftError named; `runs`: what
-    an earlier count found, for files that came since have higher numbers than those that are gone.
-    Raises StoreAwayError: what is not counted in all replicas may be forgotten.
+    `keep`: names of the files that the transaction has committed, so that only files of failed attempts are found;
+    empty if it has not committed. `also`: paths that an earlier FilesLeftError named. `runs`: runs that an earlier
+    count has found; files written since have higher numbers than the removed ones.
+    Raises StoreAwayError if a replica is away: files that are not counted in all replicas may be forgotten.
     """
     lefts: dict[tuple[StoreRoot, tuple[int, ...]], _Paths] = {}
     found: list[FileRun] = []
@@ -110,7 +111,7 @@ def count_left(
         lefts.setdefault((place, ()), _Paths(place)).first.append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
-        each_run = [
+        all_runs = [
             (task, attempt, extension)
             for task in range(output.tasks)
             for attempt in range(ATTEMPTS_MAX)
@@ -118,17 +119,17 @@ def count_left(
         ]
         known = {(run.task, run.attempt, run.extension): run.files for run in runs if run.table == output.table}
         witnesses = _witnesses(folder.root, txn, output)
-        least = _least(folder, each_run, _kept(txn.id, keep), has_witnesses=bool(witnesses))
-        counts = _counts(folder, txn.id, each_run, least, known, witnesses)
+        least = _least(folder, all_runs, _kept(txn.id, keep), has_witnesses=bool(witnesses))
+        counts = _counts(folder, txn.id, all_runs, least, known, witnesses)
         leading = witnesses or named_at_once(folder.root)
         left = lefts.setdefault((folder.root, leading), _Paths(folder.root, leading))
-        for run, count in zip(each_run, counts, strict=True):
+        for run, count in zip(all_runs, counts, strict=True):
             if count > least[run]:
                 task, attempt, extension = run
                 found.append(FileRun(table=output.table, task=task, attempt=attempt, extension=extension, files=count))
             names = [folder.key(name) for name in _names(txn.id, run, count, keep)]
             left.last.extend(names)
-            # A file that no quorum has begun is its attempt's last one.
+            # After the last file of an attempt that a quorum has begun, the other replicas may have one more.
             left.first.extend([folder.key(_name(txn.id, run, count))] if witnesses else ())
             left.first.extend(names)
     for place in {each.root for each in lefts.values()}:
@@ -139,7 +140,7 @@ def count_left(
 
 
 def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
-    """Return the replicas whose files say how many an attempt of a task has begun; none: all have to be looked for."""
+    """Return the replicas whose names show how many files an attempt has begun; none: all replicas are searched."""
     if not root.replicas:
         return ()
     return witnesses_of(root, output.table, begun_ms=milliseconds(txn.id), quorum=output.quorum)
@@ -198,12 +199,12 @@ def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
 
 
 def _least(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int], *, has_witnesses: bool) -> dict[_Run, int]:
-    """Return for each run how many names are removed whether they are there or not.
+    """Return for each run how many names are removed without a check whether they exist.
 
-    Files that are kept may have left their table since: a hole that one of them has left hides nothing behind it.
+    A kept file may have been removed from its table since: the gap that it leaves must not hide the files after it.
     """
     blind = 0 if has_witnesses else store_of(folder.root).blind_names
-    # Of a transaction that landed: its tasks wrote what is kept, and what failed attempts wrote is about as much.
+    # After a commit, failed attempts have written about as many files as those whose files are kept.
     above = max(kept.values(), default=0) if blind else 0
     return {run: max(above + blind, kept.get(run, 0)) for run in runs}
 
@@ -216,10 +217,10 @@ def _counts(
     known: Mapping[_Run, int],
     witnesses: tuple[int, ...],
 ) -> list[int]:
-    """Return for each run a number that none of its files has or exceeds.
+    """Return for each run a number that is greater than those of all its files.
 
-    On a disk a question is free, and its answer exact; where it costs a request, none is asked beyond what is removed
-    in any case, if that follows from files that are kept.
+    On a disk a check is free and exact. Where it costs a request, runs whose number follows from kept files are not
+    checked beyond the names that are removed in any case.
     """
     store = store_of(folder.root)
     blind = 0 if witnesses else store.blind_names
@@ -248,7 +249,7 @@ def _names(txn: int, run: _Run, count: int, keep: Collection[str]) -> Iterator[s
 
 
 def _attempt(path: str) -> str:
-    """Return what the names of all files of the same attempt begin with."""
+    """Return the common beginning of the names of all files of an attempt."""
     return path.rpartition("-")[0]
 
 

@@ -18,8 +18,8 @@ from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.files import check_bytes, corrupt
 from tilth.storage.store.new_copies import NewCopies
 from tilth.storage.store.paths import beside
-from tilth.storage.store.read_on import ReadOn
-from tilth.storage.store.replica import Replica, replicas_of, waited
+from tilth.storage.store.read_on import FailoverReader
+from tilth.storage.store.replica import Replica, call_replica, replicas_of
 from tilth.storage.store.root import Folder, StoreRoot
 from tilth.storage.store.store import FileSizeError
 from tilth.storage.store.stores import store_of
@@ -79,10 +79,10 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
         if source is target:
             continue
         try:
-            # In whole, before anything is touched.
+            # The whole source is checked before the target is changed.
             _read(source, folder, file)
         except (TilthError, OSError) as found:
-            # That one does not answer says nothing about the file.
+            # A replica that does not answer says nothing about the file.
             error = found if isinstance(error, CorruptError) else error
             continue
         _copy(source, target, folder, file)
@@ -94,28 +94,28 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
 
 
 def remove_copies(folder: Folder, replica: int, names: Sequence[str]) -> None:
-    """Remove files and what lies beside them from one replica. Raises why one may be there still."""
+    """Remove files and their sidecars from one replica. Raises the error of a file that may still exist."""
     one = replicas_of(folder.root)[replica]
     paths = [folder.key(each) for name in names for each in (*beside(name), name)]
-    waited(one, lambda: one.store.remove(paths)).check()
+    call_replica(one, lambda: one.store.remove(paths)).check()
 
 
 def missing_copies(folder: Folder, replica: int, files: Sequence[DataFile]) -> list[DataFile]:
     """Return those of the files that a replica does not have at all."""
     one = replicas_of(folder.root)[replica]
-    there = waited(one, lambda: one.store.exist([folder.key(file.name) for file in files]))
+    there = call_replica(one, lambda: one.store.exist([folder.key(file.name) for file in files]))
     return [file for file, is_there in zip(files, there, strict=True) if not is_there]
 
 
 def _read(replica: Replica, folder: Folder, file: DataFile) -> None:
-    """Read all of one copy; raises what `check_bytes` does, and why the replica is away."""
-    waited(replica, lambda: check_bytes(replica.store, Folder(replica.root, folder.path), file))
+    """Read one copy completely. Raises the errors of `check_bytes`, and StoreAwayError if the replica is away."""
+    call_replica(replica, lambda: check_bytes(replica.store, Folder(replica.root, folder.path), file))
 
 
 def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
     key, place = folder.key(file.name), Folder(target.root, folder.path)
-    waited(target, lambda: target.store.prepare(folder.path, fsync=True))
-    waited(target, lambda: target.store.remove([key])).check()
+    call_replica(target, lambda: target.store.prepare(folder.path, fsync=True))
+    call_replica(target, lambda: target.store.remove([key])).check()
     new = NewCopies(folder.root.with_quorum(1), [target], key, is_made_again=True)
     try:
         for piece in _pieces(source, key, file.size):
@@ -123,22 +123,22 @@ def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> N
         written = new.finish(fsync=True)
     except BaseException:
         new.give_up()
-        waited(target, lambda: target.store.remove([key]))
+        call_replica(target, lambda: target.store.remove([key]))
         raise
     if (written.size, written.checksum) != (file.size, file.checksum):
-        waited(target, lambda: target.store.remove([key])).check()
+        call_replica(target, lambda: target.store.remove([key])).check()
         raise corrupt(place, file.name, because="its source changed while it was copied")
 
 
 def _copy_beside(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
-    """Copy what lies beside a file, as far as it is there: nobody is lost without it."""
+    """Copy the sidecars of a file that exist; none of them is indispensable."""
     for name in beside(file.name):
         with suppress(TilthError, OSError, FileSizeError):
-            content = waited(source, partial(source.store.read, folder.key(name)))
-            waited(target, partial(target.store.put, folder.key(name), content.to_pybytes()))
+            content = call_replica(source, partial(source.store.read, folder.key(name)))
+            call_replica(target, partial(target.store.put, folder.key(name), content.to_pybytes()))
 
 
 def _pieces(source: Replica, key: str, size: int) -> Iterator[bytes]:
-    with closing(ReadOn([source], key, size=size)) as file:
+    with closing(FailoverReader([source], key, size=size)) as file:
         while piece := file.read(_PIECE_BYTES):
             yield piece

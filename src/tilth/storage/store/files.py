@@ -148,14 +148,14 @@ def remove_files(folder: Folder, names: Sequence[str]) -> None:
 
 
 def list_files(folder: Folder) -> Iterator[StoredFile]:
-    """Yield each file in the folder, by its path below it. No query and no write needs this."""
+    """Yield each file in the folder, with its path relative to the folder. No query and no write needs this."""
     above = f"{folder.path}/" if folder.path else ""
     for found in store_of(folder.root).files(folder.path):
         yield found._replace(path=found.path.removeprefix(above))
 
 
 def remove_listed(folder: Folder, paths: Sequence[str]) -> dict[str, TilthError | OSError]:
-    """Remove files by their paths below the folder; return why some may be there still."""
+    """Remove files by their paths relative to the folder; return the errors of those that may still exist."""
     keys = {folder.key(path): path for path in paths}
     return {keys[key]: error for key, error in store_of(folder.root).remove(list(keys)).failed.items()}
 
@@ -233,9 +233,9 @@ def of_a_good_copy(folder: Folder, ask: Callable[[Store], T]) -> T:
     nothing of the file, and counts before all that others say.
     """
     errors: list[TilthError | OSError] = []
-    for asked in store_of(folder.root).copies:
+    for call_copy in store_of(folder.root).copies:
         try:
-            return asked(ask)
+            return call_copy(ask)
         except (TilthError, OSError) as error:
             errors.append(error)
     raise next((error for error in errors if not isinstance(error, CorruptError | OSError)), errors[0])

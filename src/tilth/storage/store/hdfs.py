@@ -37,7 +37,7 @@ WRITE_TRIES_MAX = 2
 ASKING_MAX = 16
 #: Files that are ended at a time: the client takes half a second for each.
 ENDING_MAX = 16
-#: Files of a folder that one question lists.
+#: Entries of a folder that one request lists.
 LISTED_AT_ONCE = 1000
 _FOLDER_MODE = 0o755
 
@@ -197,7 +197,7 @@ class HdfsStore:
                     yield StoredFile(each.path.removeprefix(above), each.length, each.modification_time)
 
     def _children(self, folder: str, place: str) -> Iterator[FileStatus]:
-        """Yield what is in a folder, with a question for so many at a time; nothing where there is none."""
+        """Yield the entries of a folder, LISTED_AT_ONCE in each request; none if there is no such folder."""
         left: AsyncIterator[FileStatus] | None = None
 
         async def some(client: AsyncClient) -> list[FileStatus]:
@@ -390,7 +390,7 @@ class _NewFile(HeldFile):
         finally:
             self._store.note(self.path, is_begun=False)
 
-    def let_go(self) -> None:
+    def forget(self) -> None:
         self._store.note(self.path, is_begun=False)
 
     def end_empty(self) -> None:

@@ -31,7 +31,9 @@ class LocalStore:
     ending_max = 1
 
     def __init__(self, folder: str, *, is_mapped: bool = True) -> None:
-        """`is_mapped`: what is read stays the kernel's; else it is copied, and reading waits in the kernel alone."""
+        """`is_mapped`: files are mapped into memory; if `False`, their bytes are copied, and a read that hangs blocks
+        its own thread alone.
+        """
         self._folder = folder
         self._is_mapped = is_mapped
 
@@ -58,7 +60,7 @@ class LocalStore:
             target.write(data)
 
     def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
-        """Return the bytes as the kernel's: nothing is copied where files are mapped."""
+        """Return the bytes; they are not copied if files are mapped."""
         with self.open(path, size=size) as source:
             return source.read_buffer()
 
@@ -115,7 +117,7 @@ class LocalStore:
             for name in names:
                 whole = os.path.join(above, name)
                 try:
-                    # Of a link its own size: a store has none.
+                    # The size of a link itself: a store contains no links.
                     status = os.lstat(whole)
                 except FileNotFoundError:
                     # It was removed since the folder was read.
@@ -190,7 +192,7 @@ class SummingFile:
                 self._file.close()
 
     def abandon(self) -> None:
-        # It ends the file that this object has made, whatever is under its name now.
+        # `give_up` ends the open file itself, whichever file has its name now.
         self.give_up()
 
 

@@ -1,11 +1,10 @@
-"""A new file in several replicas at once, each written by a thread of its own.
+"""A new file in several replicas at once, each copy written by a thread of its own.
 
-Covers: handing bytes over, waiting for a quorum, leaving out one that fails, hangs or is too slow. Does not cover:
-which replicas there are (replicated.py), what one of them lacks (tilth.catalog).
-Always holds: a file is written when a quorum of copies is safe, name and all; whoever writes it waits for a quorum, and
-for another replica some seconds at most; of the bytes that a replica has not taken yet a bounded part is kept. Where
-the file goes on without a copy, its thread does nothing by the name any more, however late it goes on: somebody else
-may have made the copy.
+Covers: passing bytes to the threads, waiting for a quorum, dropping a copy that fails, hangs or is too slow. Does not
+cover: which replicas there are (replicated.py), which files one of them lacks (tilth.catalog).
+Always holds: a file is written when a quorum of copies is durable, names included; the writer waits for a quorum, and
+for the other replicas STRAGGLER_SECONDS at most; the bytes queued for a replica are bounded. The thread of a dropped
+copy does nothing more under the file's name, however late it continues: the copy may have been made again meanwhile.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ from tilth.storage.store.replica_health import trouble_of
 from tilth.storage.store.root import StoreRoot
 from tilth.storage.store.store import NewFile
 
-#: Bytes that are handed over at a time.
+#: Size of the pieces that are passed to the threads.
 PIECE_BYTES = 1 << 20
-#: A replica that has so much more to take than it should gets no more until it has taken half of it, and is left out
-#: where that takes long.
+#: Bytes queued for a replica beyond which the writer waits until the queue is down to half of this; the copy is dropped
+#: if that takes too long.
 BEHIND_BYTES_MAX = 16 << 20
 HINT = "see system.replicas; ALTER STORAGE .. RESTORE REPLICA fills one that has lost its files"
 
@@ -44,8 +43,8 @@ class NewCopies:
     """A new file in several replicas at once."""
 
     def __init__(self, root: StoreRoot, replicas: Sequence[Replica], path: str, *, is_made_again: bool = False) -> None:
-        """`is_made_again`: others may write the file under this name when it fails here. Raises FileExistsError,
-        QuorumError.
+        """`is_made_again`: if this write fails, another one may write the file under the same name. Raises
+        FileExistsError and QuorumError.
         """
         self._root = root
         self._is_made_again = is_made_again
@@ -96,7 +95,7 @@ class NewCopies:
         """Do nothing; finish and give_up close."""
 
     def finish(self, *, fsync: bool) -> DataFile:
-        """End all copies; a replica that takes long after a quorum has its own is not waited for."""
+        """End all copies. Once a quorum has ended, the others are waited for STRAGGLER_SECONDS at most."""
         if self._why is not None:
             raise self._why
         self._hand_over()
@@ -131,7 +130,7 @@ class NewCopies:
                 self._changed.wait_for(lambda: all(each.is_over for each in self._copies), timeout=seconds)
 
     def __del__(self) -> None:
-        # Of a file that nobody ended: its threads end with it.
+        # The threads of a file that was neither finished nor given up end with it.
         for each in getattr(self, "_copies", ()):
             each.settle(takes_name=False)
 
@@ -163,7 +162,7 @@ class NewCopies:
                 self._await_room()
 
     def _await_room(self) -> None:
-        """Wait until a quorum has room for more, and some seconds for each other that has not."""
+        """Wait until the queues of a quorum have room, and STRAGGLER_SECONDS at most for the others."""
         room = BEHIND_BYTES_MAX // 2
         self._wait(lambda copy: copy.queued <= room)
         seconds = replica_times.STRAGGLER_SECONDS
@@ -174,20 +173,20 @@ class NewCopies:
         self._check()
 
     def _wait(self, is_done: Callable[[_Copy], bool]) -> None:
-        """Wait until a quorum is done; raises QuorumError where too few are left, and FileExistsError."""
-        # Each piece that a copy takes ends a wait: waits cannot be counted.
+        """Wait until a quorum is done. Raises QuorumError if too few copies are left, and FileExistsError."""
+        # Each piece that a copy has written ends a wait, so the number of waits does not measure the time.
         began = _clock.monotonic()
         while (seconds := _clock.monotonic() - began) < replica_times.HUNG_SECONDS:
             self._check()
-            waited = [each for each in self._going if not is_done(each)]
-            if len(self._going) - len(waited) >= self._root.quorum:
+            pending = [each for each in self._going if not is_done(each)]
+            if len(self._going) - len(pending) >= self._root.quorum:
                 return
-            for each in waited:
+            for each in pending:
                 if seconds >= replica_times.SLOW_SECONDS:
                     each.replica.health.check()
                 if each.replica.trouble:
                     each.drop(each.replica.trouble)
-            if not any(each.error for each in waited):
+            if not any(each.error for each in pending):
                 self._changed.wait(replica_times.LOOK_SECONDS)
         for each in self._going:
             if not is_done(each):
@@ -195,7 +194,7 @@ class NewCopies:
         self._check()
 
     def _check(self) -> None:
-        """Go on without those that failed; raises what ends all of them."""
+        """Drop the copies that have failed. Raises the error that ends the whole file."""
         for each in self._copies:
             if each.error is None or each.is_noted:
                 continue
@@ -218,26 +217,27 @@ class NewCopies:
 
 
 class _Copy:
-    """A copy of a new file in one replica. All but what the thread does alone under the lock of `changed`."""
+    """A copy of a new file in one replica. The state that its thread shares is guarded by the lock of `changed`."""
 
     def __init__(self, replica: Replica, path: str, changed: threading.Condition) -> None:
         self.replica = replica
-        #: Whether the file was begun; whether the thread has ended.
+        #: `is_open`: the file was created in the store. `is_over`: the thread has ended.
         self.is_open = self.is_over = False
-        #: Why there is no copy; None: none yet. Whether that was taken note of.
+        #: Error that ended the copy; None: it has not failed.
         self.error: Exception | None = None
+        #: `True` once the writer has handled the error.
         self.is_noted = False
-        #: Whether the replica answers, and is not known to have what the table's files were.
+        #: `True` if the replica answers but lacks the table's sign: it may have lost the table's files.
         self.has_no_sign = False
-        #: Bytes that it has not taken yet.
+        #: Bytes that are not written yet.
         self.queued = 0
         self._path = path
         self._changed = changed
         self._pieces: deque[bytes] = deque()
         self._is_given_up = False
-        #: Whether a copy that does not end well keeps its name taken; None: it is not known yet.
+        #: `True`: a failed copy keeps its name occupied; `False`: nothing more is done under the name; None: undecided.
         self._takes_name: bool | None = None
-        #: Whether the file ends behind the pieces, and waits for the disk; None: more may come.
+        #: Set when the file ends after the queued pieces: whether the end waits for the disk. None: more may follow.
         self._fsync: bool | None = None
         self._file: NewFile | None = None
         threading.Thread(target=self._run, name="tilth-replica-copy", daemon=True).start()
@@ -257,12 +257,12 @@ class _Copy:
         self._changed.notify_all()
 
     def drop(self, reason: str) -> None:
-        """Go on without this copy. What its thread is at may happen later."""
+        """Drop this copy. The call that its thread has begun may still take effect later."""
         self.error = StoreAwayError(reason, file=str(self.replica.root))
         self._stop()
 
     def settle(self, *, takes_name: bool) -> None:
-        """Say what becomes of a copy that does not end well: its name stays taken, or nothing is done by it."""
+        """Decide how a failed copy ends: its name stays occupied, or nothing more is done under it."""
         with self._changed:
             if self._takes_name is None:
                 self._takes_name = takes_name
@@ -279,19 +279,19 @@ class _Copy:
         is_well = False
         try:
             is_well = self._make()
-        # A defect too: it is raised where somebody sees it.
+        # Defects are caught too: they are raised again on the writer's thread.
         except BaseException as raised:
             with self._changed:
                 self.error = self.error or as_exception(raised)
                 self._changed.notify_all()
         if not is_well:
-            self._let_go()
+            self._end_failed()
         with self._changed:
             self.is_over = True
             self._changed.notify_all()
 
     def _make(self) -> bool:
-        """Write the copy; return whether it was ended, and not given up."""
+        """Write the copy; return `True` if it was finished, `False` if it was given up."""
         table = table_of(self._path) if "/" in self._path else ""
         if table and not self.replica.has_sign(table):
             self.has_no_sign = True
@@ -317,13 +317,13 @@ class _Copy:
         return True
 
     def _next(self) -> bytes | None:
-        """Return the next piece, which stays in the queue until it is written; None: no more comes."""
+        """Return the next piece, which stays in the queue until it is written; None: there are no more."""
         with self._changed:
             self._changed.wait_for(lambda: self._pieces or self._is_given_up or self._fsync is not None)
             return None if self._is_given_up or not self._pieces else self._pieces[0]
 
-    def _let_go(self) -> None:
-        """Wait for what becomes of the whole file, and end this copy of it."""
+    def _end_failed(self) -> None:
+        """Wait for the decision of `settle`, and end the failed copy accordingly."""
         if self._file is None:
             return
         with self._changed:

@@ -356,8 +356,8 @@ class _Upload(HeldFile):
             self._store.asked(self.path, self._writer.close)
             self._writer = None
 
-    def let_go(self) -> None:
-        # Without `close` it never becomes an object.
+    def forget(self) -> None:
+        # Without `close` the upload never becomes an object.
         self._writer = None
 
     def end_empty(self) -> None:

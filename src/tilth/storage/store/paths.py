@@ -95,7 +95,7 @@ def sidecar_name(file: str, extension: str) -> str:
 
 
 def part_of_sidecar(name: str) -> str | None:
-    """Return the name of the part's file beside which a file lies; None: it lies beside none."""
+    """Return the name of the part's file that a sidecar belongs to; None: the name is not that of a sidecar."""
     stem, _, extension = name.rpartition(".")
     return f"{stem}.{PART_EXTENSION}" if extension in SIDECAR_EXTENSIONS else None
 
@@ -137,7 +137,10 @@ def layout_of(
 
 
 def output_of(table: TableDef, root: Roots, *, tasks: int, quorum: int = 0) -> TxnOutput:
-    """Return the files that tasks may write with the table's layout; with a quorum, so many copies of each."""
+    """Return the output of tasks that write files of a table.
+
+    `quorum`: number of copies of each file; 0: as the settings of the table or its storage say.
+    """
     copies = quorum or storage_settings(table).insert_quorum or root.of(table.uuid).quorum
     return TxnOutput(table=table.uuid, tasks=tasks, quorum=max(1, copies))
 

@@ -1,9 +1,9 @@
 """A file that is read in parts, each from a replica that answers.
 
-Covers: reading on from another replica where one fails or hangs, in the middle of a file too. Does not cover: bytes
-that are wrong (files.py).
-Always holds: a part comes from one replica whose file has the right size; a replica that has failed is not asked again
-by the same reader.
+Covers: switching to another replica when one fails or hangs, also in the middle of a file. Does not cover: bytes that
+are wrong (files.py).
+Always holds: each part comes from one replica whose file has the right size; a reader does not use a replica again that
+has failed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ T = TypeVar("T")
 _Failures = (TilthError, OSError, FileSizeError)
 
 
-class ReadOn(io.RawIOBase):
-    """A file in several replicas, in the shape that Arrow reads from."""
+class FailoverReader(io.RawIOBase):
+    """A file in several replicas, with the interface that Arrow reads from."""
 
     def __init__(self, replicas: Sequence[Replica], path: str, *, size: int | None) -> None:
-        """`replicas`: those to read from first. Raises why none has the file, an absence last."""
+        """`replicas`: in the order in which they are tried. Raises FileNotFoundError only if all of them lack the file;
+        else the error of one that could not be read.
+        """
         super().__init__()
         self._left = list(replicas)
         self._path = path
@@ -53,7 +55,7 @@ class ReadOn(io.RawIOBase):
         self._offset = max(0, base + offset)
         return self._offset
 
-    # Arrow takes whatever has bytes, and nothing is copied then.
+    # Arrow accepts any buffer in place of bytes, and nothing is copied then.
     def read(self, size: int = -1) -> bytes:
         assert self._size is not None
         start = min(self._offset, self._size)
@@ -92,48 +94,48 @@ class _Reader:
         self._path = path
         self._expected = size
         self._changed = threading.Condition()
-        self._questions: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._source: pa.NativeFile | None = None
         threading.Thread(target=self._run, name="tilth-replica-read", daemon=True).start()
 
     @property
     def size(self) -> int:
-        return self._asked(lambda: int(self._opened().size()))
+        return self._call(lambda: int(self._opened().size()))
 
     def read(self, start: int, count: int) -> bytes:
         def read() -> bytes:
             source = self._opened()
             source.seek(start)
-            # Any bytes are as good as bytes to Arrow.
+            # It is a buffer, not bytes: see FailoverReader.read.
             data: bytes = source.read_buffer(count)
             if len(data) < count:
                 raise FileSizeError(start + len(data))
             return data
 
-        return self._asked(read)
+        return self._call(read)
 
     def end(self) -> None:
-        self._questions.put(None)
+        self._calls.put(None)
 
     def _opened(self) -> pa.NativeFile:
         if self._source is None:
             self._source = self.replica.store.open(self._path, size=self._expected)
         return self._source
 
-    def _asked(self, act: Callable[[], T]) -> T:
+    def _call(self, act: Callable[[], T]) -> T:
         answers: list[T] = []
         errors: list[Exception] = []
 
         def run() -> None:
             try:
                 answers.append(act())
-            # A defect too: it is raised where somebody sees it.
+            # Defects are caught too: they are raised again on the reader's thread.
             except BaseException as error:
                 errors.append(as_exception(error))
             with self._changed:
                 self._changed.notify_all()
 
-        self._questions.put(run)
+        self._calls.put(run)
         with self._changed:
             wait_for_replica(self.replica, self._changed, lambda: bool(answers or errors), HUNG_SECONDS)
         for error in errors:
@@ -141,14 +143,14 @@ class _Reader:
         return answers[0]
 
     def _run(self) -> None:
-        while (question := self._questions.get()) is not None:
-            question()
+        while (call := self._calls.get()) is not None:
+            call()
         if self._source is not None:
             self._source.close()
 
 
 def weight(error: Exception) -> int:
-    """Order errors by what they say: one that says nothing of the file counts before one that says it is not there."""
+    """Return the rank of an error: one that says nothing about the file comes before one that says it is missing."""
     if isinstance(error, FileNotFoundError):
         return 2
     return 1 if isinstance(error, FileSizeError) else 0

@@ -1,9 +1,9 @@
-"""One replica of a root, and questions to several of them that nobody waits for too long.
+"""One replica of a root, and calls of one or several replicas with a bounded wait.
 
-Covers: the sign of a table, asking all replicas at once, waiting for the answer of one. Does not cover: what is known
-of a replica's state (replica_health.py), files (replicated.py, new_copies.py).
-Always holds: what a replica is asked runs on a thread of its own, so that one that hangs, as a disk of a network may
-for ever, holds up nobody.
+Covers: the sign of a table, calling several replicas at once, waiting for the result of one. Does not cover: the known
+state of a replica (replica_health.py), files (replicated.py, new_copies.py).
+Always holds: each call of a replica runs on a thread of its own, so that a replica that hangs, as a disk of a network
+may for ever, blocks no caller for ever.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tilth.storage.store.root import StoreRoot
 from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
 
-#: When a quorum has a file, the others have so long to end theirs.
+#: Time limit for the other replicas once a quorum has answered.
 STRAGGLER_SECONDS = 2.0
-#: Whoever does not answer at all for so long, and may not be known to be away, is not waited for.
+#: Time limit for the answer of a replica that is not known to be away.
 HUNG_SECONDS = 120.0
-#: Between two looks whether those that are waited for are away.
+#: Interval between two checks whether an awaited replica is away.
 LOOK_SECONDS = 0.25
-#: An answer that takes longer is reason to look whether the replica is away.
+#: Time after which a caller that waits for an answer has the replica checked.
 SLOW_SECONDS = 1.0
-#: A replica that answers other questions may read a whole file for so long.
+#: Time limit for a call such as reading a whole file, while the replica answers other calls.
 WHOLE_SECONDS = 3600.0
-#: A new replica shows in this time that it can be used.
+#: Time limit for claiming a new replica.
 CLAIM_SECONDS = 20.0
 _SIGN = "files of a table of Tilth, replica {id}, since {ms}\n"
 _READ_SIGN = re.compile(r"files of a table of Tilth, replica (.*), since (\d+)\n")
@@ -43,33 +43,33 @@ _clock = SystemClock()
 
 
 class Replica:
-    """One place of a storage that has several."""
+    """One location of a storage with replicas."""
 
     def __init__(self, number: int, root: StoreRoot, *, id: str = "", is_away: bool = False) -> None:
-        """`id`: in the definition of its storage; `is_away`: it did not answer the server that has sent this root."""
+        """`id`: id in the definition of the storage; `is_away`: it did not answer the server that sent this root."""
         self.number = number
         self.id = id
         self.root = root
         self.health = health_of(root)
         self._is_away = is_away
         if is_away:
-            self.health.reported_away()
+            self.health.note_reported_away()
 
     @property
     def trouble(self) -> str:
-        """Return why it cannot be used; empty: it can, as far as is known."""
+        """Return why the replica cannot be used; empty: no failure is known."""
         return self.health.trouble or (self.health.reported_trouble if self._is_away else "")
 
     @property
     def store(self) -> Store:
         """Raises StoreSecretError."""
-        # Nothing is mapped: a page that does not come would hold up more than the thread that asks for it.
+        # Files are not mapped: a page fault that hangs would block more than the thread that reads.
         return LocalStore(self.root.uri, is_mapped=False) if self.root.is_local else store_of(self.root)
 
     def has_sign(self, table: str) -> bool:
-        """Return whether the replica has the sign; where asking costs a request, an answer from before will do.
+        """Return whether the replica has the sign; where a check costs a request, an earlier answer is used.
 
-        It is for disks that are not mounted: what is written to a bucket is there.
+        The sign reveals a disk that is not mounted; a bucket keeps what was written to it.
         """
         if table in self.health.signs:
             return True
@@ -83,7 +83,9 @@ class Replica:
         return self.store.exist([sign_of(table)]) == [True]
 
     def sign_since_ms(self, table: str) -> int | None:
-        """Return when the replica got the sign; None: it has none, or one of another replica at the same address."""
+        """Return the time at which the replica got the sign; None: it has none, or that of another replica that had the
+        same address.
+        """
         try:
             text = self.store.read(sign_of(table)).to_pybytes().decode(errors="replace")
         except FileNotFoundError:
@@ -92,9 +94,9 @@ class Replica:
         return int(found[2]) if found is not None and found[1] == self.id else None
 
     def give_sign(self, table: str) -> None:
-        """Say that from now on it is known which files of the table it lacks.
+        """Write the sign of a table: from now on the catalog knows which of the table's files the replica lacks.
 
-        Raises StoreAwayError where the place itself is not there: it may be a disk that is not mounted.
+        Raises StoreAwayError if the location itself is missing: it may be a disk that is not mounted.
         """
         trouble = place_trouble(self.root)
         if trouble:
@@ -105,26 +107,26 @@ class Replica:
 
 
 def sign_of(table: str) -> str:
-    """Return the path of the file by which a replica is known to have a table's files."""
+    """Return the path of the marker file that shows that a replica has a table's files."""
     return f"{table}/{PLACE_FILE}"
 
 
 def replicas_of(root: StoreRoot) -> list[Replica]:
-    """Return the replicas of a root, by number; none where it has none."""
+    """Return the replicas of a root in the order of their numbers; empty if it has none."""
     return [
         Replica(number, each, id=id, is_away=number in root.away)
         for number, (each, id) in enumerate(zip(root.replicas, root.ids, strict=True))
     ]
 
 
-def with_sign(replicas: Sequence[Replica], table: str) -> list[Replica]:
-    """Return those that answer and have the sign of the table."""
+def replicas_with_sign(replicas: Sequence[Replica], table: str) -> list[Replica]:
+    """Return the replicas that answer and have the sign of the table."""
     usable = [each for each in replicas if not each.trouble]
-    answers = asked(usable, lambda each: each.looks_for_sign(table), enough=1)
+    answers = call_replicas(usable, lambda each: each.looks_for_sign(table), enough=1)
     return [each for each in usable if answers[each.number] is True]
 
 
-def asked(
+def call_replicas(
     replicas: Sequence[Replica],
     ask: Callable[[Replica], T],
     *,
@@ -132,23 +134,23 @@ def asked(
     seconds: float | None = None,
     hung_seconds: float | None = None,
 ) -> dict[int, T | TilthError | OSError]:
-    """Ask all at once; return the answer of each, or why there is none, by number.
+    """Call all replicas at once; return the result or the error of each, by number.
 
-    When so many have answered well, or the others are away, these have so many seconds; one that takes longer is not
-    waited for, and is not used until it answers again. What it was asked to do may happen later.
+    Once `enough` calls have succeeded, or the other replicas are away, the remaining ones get `seconds` more. A replica
+    that takes longer is not used until it answers again; its call may still take effect later.
     """
     limit = STRAGGLER_SECONDS if seconds is None else seconds
     changed = threading.Condition()
-    questions = {each.number: _Question(each, ask, changed) for each in replicas}
+    calls = {each.number: _Call(each, ask, changed) for each in replicas}
     with changed:
         for _ in range(round((HUNG_SECONDS if hung_seconds is None else hung_seconds) / LOOK_SECONDS)):
-            # One that was found to be away meanwhile is not waited for.
-            good = sum(each.is_answered and each.error is None for each in questions.values())
-            if good >= enough or all(questions[each.number].is_answered or each.trouble for each in replicas):
+            # A replica that was found to be away meanwhile is not waited for.
+            good = sum(each.has_ended and each.error is None for each in calls.values())
+            if good >= enough or all(calls[each.number].has_ended or each.trouble for each in replicas):
                 break
             changed.wait(LOOK_SECONDS)
-        changed.wait_for(lambda: all(each.is_answered for each in questions.values()), timeout=limit)
-        found = {number: each.answer() for number, each in questions.items() if each.is_answered}
+        changed.wait_for(lambda: all(each.has_ended for each in calls.values()), timeout=limit)
+        found = {number: each.outcome() for number, each in calls.items() if each.has_ended}
     for each in replicas:
         answer = found.get(each.number)
         if each.number not in found:
@@ -159,64 +161,64 @@ def asked(
     return {each.number: found[each.number] for each in replicas}
 
 
-def waited(replica: Replica, ask: Callable[[], T]) -> T:
-    """Return the answer of one replica; raises what it raises, and StoreAwayError as soon as the replica is found to be
-    away.
-    """
-    return _Question(replica, lambda _: ask(), threading.Condition()).waited()
+def call_replica(replica: Replica, ask: Callable[[], T]) -> T:
+    """Return the result of a call. Raises its errors, and StoreAwayError as soon as the replica is found to be away."""
+    return _Call(replica, lambda _: ask(), threading.Condition()).result()
 
 
-def claimed(root: StoreRoot, owner: str) -> None:
-    """Claim what becomes a replica; raises BadStoreError, what the store says, and StoreAwayError where it hangs."""
-    claims = asked([Replica(0, root)], lambda each: claim_place(each.root, owner), enough=1, hung_seconds=CLAIM_SECONDS)
+def claim_replica(root: StoreRoot, owner: str) -> None:
+    """Claim the location of a new replica. Raises BadStoreError, the store's errors, and StoreAwayError if it hangs."""
+    claims = call_replicas(
+        [Replica(0, root)], lambda each: claim_place(each.root, owner), enough=1, hung_seconds=CLAIM_SECONDS
+    )
     if isinstance(error := claims[0], Exception):
         raise error
 
 
-class _Question(Generic[T]):
-    """Something that a replica is asked, on a thread of its own."""
+class _Call(Generic[T]):
+    """A call of a replica, on a thread of its own."""
 
     def __init__(self, replica: Replica, ask: Callable[[Replica], T], changed: threading.Condition) -> None:
-        """`changed`: is notified when there is an answer."""
-        self.is_answered = False
+        """`changed` is notified when the call has ended."""
+        self.has_ended = False
         self.error: Exception | None = None
-        self._answer: T | None = None
+        self._result: T | None = None
         self._replica = replica
         self._ask = ask
         self._changed = changed
         threading.Thread(target=self._run, name="tilth-replica-asked", daemon=True).start()
 
-    def answer(self) -> T | TilthError | OSError:
-        """Return the answer, or why there is none; raises a defect."""
+    def outcome(self) -> T | TilthError | OSError:
+        """Return the result or the store's error; raises a defect."""
         if isinstance(self.error, TilthError | OSError):
             return self.error
         if self.error is not None:
             raise self.error
-        return self._answer  # type: ignore[return-value]  # it was answered
+        return self._result  # type: ignore[return-value]  # the call has ended
 
-    def waited(self) -> T:
+    def result(self) -> T:
         with self._changed:
-            wait_for_replica(self._replica, self._changed, lambda: self.is_answered, WHOLE_SECONDS)
+            wait_for_replica(self._replica, self._changed, lambda: self.has_ended, WHOLE_SECONDS)
         if self.error is not None:
             raise self.error
-        return self._answer  # type: ignore[return-value]
+        return self._result  # type: ignore[return-value]  # the call has ended
 
     def _run(self) -> None:
         try:
-            self._answer = self._ask(self._replica)
-        # A defect too: it is raised where somebody sees it.
+            self._result = self._ask(self._replica)
+        # Defects are caught too: they are raised again on the caller's thread.
         except BaseException as error:
             self.error = as_exception(error)
         with self._changed:
-            self.is_answered = True
+            self.has_ended = True
             self._changed.notify_all()
 
 
 def wait_for_replica(
     replica: Replica, changed: threading.Condition, is_done: Callable[[], bool], seconds: float
 ) -> None:
-    """Wait, `changed` held, until something is done; raises StoreAwayError as soon as the replica is found to be away,
-    and where it takes too long though the replica answers other questions.
+    """Wait until `is_done`, with `changed` held. Raises StoreAwayError as soon as the replica is found to be away, and
+    after `seconds` even if it answers other calls.
     """
     if changed.wait_for(is_done, timeout=SLOW_SECONDS):
         return

@@ -20,9 +20,9 @@ from tilth.storage.store.root import StoreRoot
 LOOK_SECONDS = 1.0
 #: A replica that does not answer for so long is away.
 ASK_SECONDS = 3.0
-#: That a server finds a replica away counts for so long; then this process's own sight does.
+#: Time for which a server's report that a replica is away counts; after it, this process's own checks do.
 REPORTED_SECONDS = 5.0
-#: What a server says again within so long is not new.
+#: Time within which a repeated report of a server is not a new one.
 REPORTED_AGAIN_SECONDS = 60.0
 #: Tables whose sign is remembered.
 SIGNS_MAX = 10_000
@@ -66,17 +66,17 @@ class ReplicaHealth:
         self._replica = replica
         self._lock = threading.Lock()
         self._is_looking = self._is_watched = False
-        #: On the steady clock: when a server first said that it is away, and last.
+        #: Monotonic times of a server's first and last report that the replica is away.
         self._reported_since = self._reported_last = -REPORTED_AGAIN_SECONDS
 
     @property
     def reported_trouble(self) -> str:
-        """Return what a server has found a moment ago; empty: nothing, or it is for this process to find out."""
+        """Return the trouble that a server has just reported; empty: none, or this process's own checks count."""
         is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS
         return "the server finds that it is away" if is_new else ""
 
-    def reported_away(self) -> None:
-        """Note that a server finds it away."""
+    def note_reported_away(self) -> None:
+        """Note a server's report that the replica is away."""
         now = _clock.monotonic()
         if now - self._reported_last >= REPORTED_AGAIN_SECONDS:
             self._reported_since = now
@@ -107,7 +107,7 @@ class ReplicaHealth:
         self._look()
 
     def check(self) -> None:
-        """Look at it now, on a thread of its own, for whoever waits for it longer than usual."""
+        """Check the replica now, on a thread of its own, for a caller that waits longer than usual."""
         self._look()
 
     def unwatch(self) -> None:

@@ -1,8 +1,9 @@
 """Files of a storage with replicas: written to all of them that answer, read from one that has a copy.
 
-Covers: the store of such a root; the sign of a new table. Does not cover: which copies are missing and how they come
-back (tilth.catalog, tilth.maintenance), writing several copies (new_copies.py), reading on elsewhere (read_on.py).
-Always holds: a file counts as written when a quorum of copies is safe, name and all, and says which replicas have it;
+Covers: the store of such a root; the sign of a new table. Does not cover: which copies are missing and how they are
+restored (tilth.catalog, tilth.maintenance), writing several copies (new_copies.py), reading from another replica when
+one fails (read_on.py).
+Always holds: a file counts as written when a quorum of copies is durable, names included, and names their replicas;
 a file counts as missing only when every replica has said so; a replica without the sign of a table has lost what it
 had, and takes no new files of that table until it is known what it lacks.
 """
@@ -24,11 +25,11 @@ from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.new_copies import HINT, NewCopies, too_few
 from tilth.storage.store.paths import table_of
 from tilth.storage.store.place import PLACE_FILE
-from tilth.storage.store.read_on import ReadOn, weight
-from tilth.storage.store.replica import Replica, asked, replicas_of, waited
+from tilth.storage.store.read_on import FailoverReader, weight
+from tilth.storage.store.replica import Replica, call_replica, call_replicas, replicas_of
 from tilth.storage.store.replica_health import trouble_of
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import AskCopy, FileSizeError, NewFile, Removal, Store, StoredFile
+from tilth.storage.store.store import CopyCall, FileSizeError, NewFile, Removal, Store, StoredFile
 from tilth.storage.store.streams import Stream
 
 #: Files that are removed by one step, or as many as one request of the replica's removes; a removal in which no step
@@ -54,7 +55,7 @@ def begin_table(root: StoreRoot, table: str) -> None:
     replicas = replicas_of(root)
     if not replicas:
         return
-    answers = asked(replicas, lambda each: each.give_sign(table), enough=root.quorum)
+    answers = call_replicas(replicas, lambda each: each.give_sign(table), enough=root.quorum)
     for each in replicas:
         if isinstance(error := answers[each.number], TilthError | OSError):
             _log.warning("replica_without_table", root=each.root, table=table, reason=trouble_of(error))
@@ -74,8 +75,8 @@ class ReplicatedStore:
         self._replicas = replicas_of(root)
 
     @property
-    def copies(self) -> tuple[AskCopy, ...]:
-        return tuple(partial(_asked_alone, each) for each in self._in_order())
+    def copies(self) -> tuple[CopyCall, ...]:
+        return tuple(partial(_call_one, each) for each in self._in_order())
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Do nothing but at the root: a replica has the folders of each table that it knows."""
@@ -99,7 +100,7 @@ class ReplicatedStore:
 
     def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
         """Open a file for reading parts of it, each from a replica that answers."""
-        return pa.PythonFile(ReadOn(self._in_order(), path, size=size), mode="r")
+        return pa.PythonFile(FailoverReader(self._in_order(), path, size=size), mode="r")
 
     def size(self, path: str) -> int:
         return self._first(path, lambda store: store.size(path))
@@ -125,7 +126,7 @@ class ReplicatedStore:
         return self.remove_from(range(len(self._replicas)), paths)
 
     def remove_from(self, numbers: Collection[int], paths: Sequence[str]) -> Removal:
-        """Remove the copies in these replicas; a file is gone when each of them has said so."""
+        """Remove the copies in these replicas; a file counts as removed when each of them has confirmed it."""
         whole = Removal()
         found: set[str] = set()
         replicas = [each for each in self._replicas if each.number in numbers]
@@ -182,7 +183,7 @@ class ReplicatedStore:
             StoreAwayError(each.trouble, file=str(each.root)) for each in self._replicas if each.trouble
         ]
         found: list[Replica] = []
-        answers = asked(usable, lambda each: not table or each.has_sign(table), enough=self._root.quorum)
+        answers = call_replicas(usable, lambda each: not table or each.has_sign(table), enough=self._root.quorum)
         for each in usable:
             match answers[each.number]:
                 case True:
@@ -197,7 +198,7 @@ class ReplicatedStore:
 
     def _on_all(self, act: Callable[[Store], None], path: str) -> None:
         """Do what is done to every replica that answers; raises QuorumError where they are too few."""
-        answers = asked(self._usable(path), lambda each: act(each.store), enough=self._root.quorum)
+        answers = call_replicas(self._usable(path), lambda each: act(each.store), enough=self._root.quorum)
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]
         if len(answers) - len(errors) < self._root.quorum:
             raise too_few(self._root, path, len(answers) - len(errors), errors)
@@ -207,7 +208,7 @@ class ReplicatedStore:
         errors: list[Exception] = []
         for each in self._in_order():
             try:
-                return _asked_alone(each, ask)
+                return _call_one(each, ask)
             except (TilthError, OSError, FileSizeError) as error:
                 errors.append(error)
         raise min(errors, key=weight)
@@ -215,7 +216,7 @@ class ReplicatedStore:
     def _answers(self, ask: Callable[[Store], T], seconds: float | None = None) -> list[T]:
         """Return the answers of the replicas that give one, in their order."""
         usable = [each for each in self._replicas if not each.trouble]
-        answers = asked(usable, lambda each: ask(each.store), enough=1, seconds=seconds)
+        answers = call_replicas(usable, lambda each: ask(each.store), enough=1, seconds=seconds)
         return [answer for answer in answers.values() if not isinstance(answer, TilthError | OSError)]
 
     def _away(self, path: str) -> StoreAwayError:
@@ -223,10 +224,10 @@ class ReplicatedStore:
         return StoreAwayError("replicas do not answer", file=f"{self._root.uri}/{path}", because=troubles, hint=HINT)
 
 
-def _asked_alone(replica: Replica, ask: Callable[[Store], T]) -> T:
-    """Return the answer of one replica, which is not waited for once it is found to be away."""
+def _call_one(replica: Replica, ask: Callable[[Store], T]) -> T:
+    """Return the result of a call of one replica's store; a failure is noted in the replica's health."""
     try:
-        return waited(replica, lambda: ask(replica.store))
+        return call_replica(replica, lambda: ask(replica.store))
     except (TilthError, OSError, FileSizeError) as error:
         replica.health.failed(error)
         raise

@@ -76,7 +76,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
     replicas: tuple[StoreRoot, ...] = ()
     #: Of a file so many copies are there before a commit names it.
     quorum: int = 0
-    #: Ids of the replicas in the definition of the storage that the root is of; none: it is of no definition.
+    #: Ids of the replicas in the storage's definition; empty: the root comes from no definition.
     replica_ids: tuple[str, ...] = ()
     #: Numbers of the replicas that lack a file of the table for which the root was asked.
     incomplete: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Return an id for each replica; of a root that is of no definition their numbers."""
+        """Return an id for each replica; without a definition, its number."""
         return self.replica_ids or tuple(str(number) for number in range(len(self.replicas)))
 
     @property

@@ -67,7 +67,9 @@ class NamedRoots:
             health_of(replica).watch()
 
     def follow(self, read: Callable[[], Iterable[Storage]]) -> None:
-        """Declare the storages as the catalog has them now; what was read later counts."""
+        """Declare the storages that `read` returns; calls run one after the other, so that an older reading never
+        replaces a newer one.
+        """
         with self._reading:
             self.declare({each.name: defined_root(each) for each in read()})
 

@@ -2,8 +2,8 @@
 
 Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
 what the bytes mean.
-Always holds: a file that `create` made is never written to again; nothing is listed but to remove all below a folder,
-to make a catalog of the files alone, and to compare a table's files with the catalog.
+Always holds: a file that `create` made is never written to again; files are listed only to remove a folder, to make a
+catalog from the files alone, and to compare a table's files with the catalog.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError that says so.
 """
@@ -34,10 +34,10 @@ class FileSizeError(Exception):
 class StoredFile(NamedTuple):
     """A file as a listing shows it."""
 
-    #: Below the root.
+    #: Path relative to the root.
     path: str
     size: int
-    #: When it was written, by the store's clock.
+    #: Time of the last write, by the store's clock.
     modified_ms: int
 
 
@@ -63,7 +63,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class OnlyCopy:
-    """The one copy of a file in a store without others."""
+    """Call of the store that has the only copy of each file."""
 
     store: Store
 
@@ -107,12 +107,12 @@ class NewFile(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Write no more, and do nothing by the name, under which somebody else may have written the file meanwhile."""
+        """Stop writing, and do nothing under the name: another writer may have made the file meanwhile."""
         ...
 
 
-class AskCopy(Protocol):
-    """Asks the store of one copy of a file, and answers as it does."""
+class CopyCall(Protocol):
+    """Calls a function with the store of one copy of a file, and returns its result."""
 
     def __call__(self, ask: Callable[[Store], T], /) -> T: ...
 
@@ -121,8 +121,8 @@ class Store(Protocol):
     """Files below one root, named by their paths below it. For any thread."""
 
     @property
-    def copies(self) -> tuple[AskCopy, ...]:
-        """Return how to ask for each copy of a file, those to read from first; most stores have one."""
+    def copies(self) -> tuple[CopyCall, ...]:
+        """Return a call for each copy of a file, in the order to read them; most stores have one copy."""
         ...
 
     #: So many names of a run of numbered files are removed without a question whether they are there.
@@ -186,7 +186,7 @@ class Store(Protocol):
         ...
 
     def files(self, folder: str) -> Iterator[StoredFile]:
-        """Yield each file below a folder; nothing where there is nothing."""
+        """Yield each file below a folder; none if there is no such folder."""
         ...
 
     def remove_folder(self, folder: str) -> None:

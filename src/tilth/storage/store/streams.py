@@ -71,7 +71,7 @@ class HeldFile(ABC):
         """End the file without bytes, so that its name is taken; raises nothing that the store says."""
 
     @abstractmethod
-    def let_go(self) -> None:
+    def forget(self) -> None:
         """Forget the file without a request to the store."""
 
     @property
@@ -116,7 +116,7 @@ class HeldFile(ABC):
     def abandon(self) -> None:
         self._is_over = True
         self._held.clear()
-        self.let_go()
+        self.forget()
 
     def _taken(self) -> bytes:
         held = bytes(self._held)
