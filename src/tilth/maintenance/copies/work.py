@@ -37,7 +37,7 @@ class TableCopies(DutyTable):
         return CopyNote(table=self.uuid, replica=replica, file=file, since_ms=now_ms, reason=reason)
 
     def settle(self, made: Iterable[CopyNote], folder: Folder) -> None:
-        """Forget notes for what was done or seen in this folder, as its root is."""
+        """Remove notes whose copies were made or found in this folder; those of replicas replaced since then stay."""
         root = folder.root
         self.catalog.copies.settle(made, storage=root.storage, replica_ids=root.replica_ids)
 

@@ -101,7 +101,8 @@ class GcOp(DutyOp):
 
     def _run(self, done: Round) -> str:
         if not done.is_command:
-            # Whoever gives a command has looked at the clock; that of the background may have jumped since its choice.
+            # A user who gives a command has checked the clock. A background round checks it again here, because it may
+            # have jumped since the round was chosen.
             self._table.catalog.clock_check.check_removal()
         try:
             with self._round, self._counters.run(self.kind):

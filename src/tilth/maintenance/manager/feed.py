@@ -2,7 +2,7 @@
 
 Always holds: an event is reported once at most. Events carry the time at which their commit was made ready and may land
 a little later than younger ones, so each read overlaps the one before; one that lands later still is never reported,
-which is why the ops look now and then without a report. Where the clock goes back, not all is said to be reported.
+which is why the ops look now and then without a report. After the clock has gone back, a read counts as incomplete.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PartFeed:
 
     def news(self, now_ms: int) -> tuple[list[PartEvent], bool]:
         """Return the events since the last call, oldest first, and whether they are all."""
-        # A clock that was ahead has gone back: what came meanwhile lies before the time that was read up to.
+        # A clock that was ahead has gone back: new events have earlier times than the last one that was read.
         is_back = self._since_ms is not None and self._since_ms > now_ms
         if is_back:
             self._since_ms = max(0, now_ms - LATE_MS)

@@ -213,10 +213,10 @@ class MaintenanceManager:
         self._refresh()
         self._take_news(now_ms)
         self._see_off()
-        # By the steady clock: a wall clock that was ahead for a moment would end all cleaning until it is there again.
-        steady = self._clock.monotonic()
-        if steady - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
-            self._cleaned_at = steady
+        # By the monotonic clock: a wall clock that was ahead for a moment would stop all cleaning until that time.
+        now = self._clock.monotonic()
+        if now - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
+            self._cleaned_at = now
             self._cleaner.tick()
             self.damage.look(now_ms)
         return self._start_one()

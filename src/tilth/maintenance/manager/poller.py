@@ -74,7 +74,9 @@ class Observations:
             return self._stats.get(op, _NOT_LOOKED_AT)
 
     def failure(self, op: Op) -> Failure | None:
-        """Return the last failure; none of a time to come, by a clock that was ahead: its wait would be as long."""
+        """Return the last failure. One in the future comes from a clock that was ahead and is ignored: its wait would
+        be as long as that.
+        """
         with self._lock:
             found = self._failures.get(op)
             return None if found is None or found.at_ms > self._clock.now_ms() else found

@@ -136,7 +136,7 @@ class MergeChooser(Chooser[Merge]):
             case PartLogged():
                 return event.event.event in _NEWS and self._heard(event.event.at_ms)
             case Renewed():
-                # Times to come are of a clock that was ahead.
+                # Times in the future come from a clock that was ahead.
                 self._news_ms = min(self._news_ms, now_ms)
                 past = now_ms / 1000
                 self._postponed = {name: each for name, each in self._postponed.items() if each.since <= past}
@@ -389,7 +389,7 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
         ttl = self._choice.ttl
         expired: Expiry | None = None
         has_ttl = ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns)
-        # By a clock in doubt no row is old: the merge leaves them all in.
+        # While the clock is in doubt no row counts as expired: the merge keeps all of them.
         if ttl is not None and has_ttl and self._clock_check.removal_error() is None:
             expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
         return MergeTask(

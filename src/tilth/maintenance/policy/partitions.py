@@ -264,7 +264,7 @@ def _rotation_cause(
         return "rotation: statistics are not ready"
     if not known:
         return "rotation: no partition is known"
-    # A rotation in the time to come was by a clock that was ahead.
+    # A rotation in the future comes from a clock that was ahead.
     if not 0 <= now - rotation.last_time <= settings.rotation_interval:
         return f"rotation: the last one is {now - rotation.last_time:.0f} s past"
     return None

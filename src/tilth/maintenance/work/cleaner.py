@@ -1,9 +1,9 @@
-"""Remover of what did not land: files of transactions without a commit, folders of dropped tables, old records.
+"""Removal of files of transactions without a commit, of folders of dropped tables, and of old records.
 
 Covers: tables past UNDROP, old records of finished transactions, part events, labels and ledgers. Does not cover:
 transactions and their files (ended.py), parts that were replaced (gc/part_gc.py).
-Always holds: a dropped table's record goes before its folder, and a note makes sure that the folder follows; while the
-clock is in doubt nothing goes for its age.
+Always holds: a dropped table's record is removed before its folder, and a note makes sure that the folder follows;
+while the clock is in doubt nothing is removed because of its age.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FORGET_BATCH = 10
 #: Between two rounds of trimming.
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
-#: So long it is known which acknowledged transactions the database has lost: until then nobody takes their files for
-#: orphans, and rows can be read from them (docs/operate/servers.md#a-failover-without-the-end-of-the-log).
+#: Time for which records of lost transactions are kept. Meanwhile their files do not count as orphans, and rows can be
+#: read from them (docs/operate/servers.md#a-failover-without-the-end-of-the-log).
 LOST_KEPT_MS = 30 * 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
 #: So long it is known that there was a server.
@@ -67,9 +67,9 @@ class Cleaner:
         self._hosts = hosts
         self._ended = EndedTxns(clock, catalog, root, grace_ms=grace_ms, hosts=hosts)
         self._dropped_kept_ms = dropped_kept_ms
-        #: By the steady clock.
+        #: Monotonic time of the last trimming.
         self._trimmed_at = -TRIM_PERIOD_MS / 1000
-        #: Why nothing goes for its age, as it was logged last.
+        #: Doubt about the clock that was logged last; empty: the clock is not in doubt.
         self._doubt = ""
         #: Dropped tables looked at so far.
         self._forgotten = 0
@@ -136,7 +136,7 @@ class Cleaner:
     def _remove_folder(self, uuid: str) -> None:
         folders = self._folders()
         if self._catalog.tables.by_id(uuid) is None:
-            # The note may be of a server that had not heard of a new replica.
+            # The note may come from a server that did not know of a new replica yet.
             drop_table_folder(current_root(self._catalog, parse_root(folders[uuid])), uuid)
             _log.info("table_folder_removed", cause_id=uuid)
         self._change_folders(lambda now: {each: root for each, root in now.items() if each != uuid})

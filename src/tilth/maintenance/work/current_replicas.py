@@ -1,8 +1,8 @@
-"""Removals in a storage whose replicas change meanwhile: made again by the definition that the catalog has afterwards.
+"""Removals in a storage whose replicas change meanwhile: repeated with the definition that the catalog has afterwards.
 
-Covers: which definition counts. Does not cover: what is removed (left_files.py, tilth.maintenance.gc).
-Always holds: when this returns, the files were removed from all replicas that the storage had when the removal ended. A
-server hears of a change a moment later than the catalog, and a writer that knows it already writes to the new replica.
+Covers: which definition counts. Does not cover: which files are removed (left_files.py, tilth.maintenance.gc).
+Always holds: after a return, the files are removed from all replicas that the storage had when the removal ended. A
+server learns of a change a moment after the catalog has it; meanwhile, writers that know it write to the new replica.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tilth.base.errors import UnavailableError
 from tilth.catalog import Catalog
 from tilth.storage import Roots, StoreRoot, TableRoots, defined_root
 
-#: Changes of storages during one removal.
+#: Times that a removal is made while the replicas change.
 CHANGES_MAX = 5
 
 T = TypeVar("T")
 
 
 def remove_from_current(catalog: Catalog, roots: Roots, tables: Collection[str], remove: Callable[[Roots], T]) -> T:
-    """Remove files of tables, and again where a storage of these has got another replica; return the last outcome.
+    """Remove files of tables, again if a storage of these has other replicas afterwards; return the last outcome.
 
-    Raises UnavailableError where the replicas change all the time.
+    Raises UnavailableError if the replicas keep changing.
     """
     used = {table: roots.of(table) for table in tables}
     for _ in range(CHANGES_MAX):
@@ -37,12 +37,12 @@ def remove_from_current(catalog: Catalog, roots: Roots, tables: Collection[str],
 
 
 def current_root(catalog: Catalog, root: StoreRoot) -> StoreRoot:
-    """Return the root of the same storage as the catalog defines it now; the given one where it does not."""
+    """Return the root of the same storage as the catalog defines it now; the given root if it does not define it."""
     if not root.replicas:
         return root
     return next((defined_root(each) for each in catalog.storages.all() if each.name == root.storage), root)
 
 
 def _current(catalog: Catalog, table: str, root: StoreRoot) -> StoreRoot:
-    """Return the root of a table; of one that is gone, or of a storage that no definition names, as it was."""
+    """Return the current root of a table; the given root if the table is gone or its storage has no definition."""
     return current_root(catalog, root) if root.replica_ids and catalog.storage_of(table) is not None else root

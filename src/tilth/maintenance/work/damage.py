@@ -139,7 +139,7 @@ class DamageBook:
 
     def look(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
-        # A look in the time to come was by a clock that was wrong.
+        # A look in the future comes from a clock that was wrong.
         is_early = self._looked_ms <= now_ms < self.next_look_ms
         if not self._files or is_early or (self._thread is not None and self._thread.is_alive()):
             return
@@ -242,7 +242,7 @@ class DamageBook:
             _log.info("file_not_damaged_any_more", table=each.table, file=each.file.name, reason=reason)
 
     def _keep(self, found: Sequence[DamagedFile], *, gone: Sequence[DamagedFile] = ()) -> None:
-        """Write these into the book, and strike these out; what other servers have written stays. Hold the lock."""
+        """Add files to the stored book and remove others; entries of other servers stay. The caller holds the lock."""
 
         def step(stored: bytes | None) -> bytes:
             known = {(each.table, each.file.name): each for each in _decoded(stored)}

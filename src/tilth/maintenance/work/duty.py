@@ -101,7 +101,7 @@ class DutyOp(ABC):
         """Do what comes before the first look."""
 
     def held_back(self) -> str:
-        """Return why no round of the background may run now, whatever is due; empty: one may."""
+        """Return why no background round may run now, even if one is due; empty: it may run."""
         return ""
 
     @abstractmethod
@@ -140,7 +140,7 @@ class DutyOp(ABC):
         self.duty.ask(now_ms)
         self._rests_until_ms = 0
         if self._failure is not None and self._failure.at_ms > now_ms:
-            # By a clock that was ahead: its wait would be as long.
+            # It comes from a clock that was ahead: its wait would be as long as that.
             self._failure = None
         self.context.watch.is_woken = True
 

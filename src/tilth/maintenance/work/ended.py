@@ -1,18 +1,18 @@
-"""Ends of transactions that nobody works on, and the files of those that ended: now, and when a task writes late.
+"""Aborts of transactions that nobody works on, and removal of the files of ended ones, also when a task writes late.
 
-Covers: aborting what is lost, removing files of aborted transactions and of attempts that failed, tombstones. Does not
+Covers: aborting lost transactions, removing files of aborted transactions and of failed attempts, tombstones. Does not
 cover: how files are found (storage/store/cleaner.py), tables and old records (cleaner.py).
-Always holds: a transaction's files go only after its record says that it can never commit, or landed without them, as
-the note that came with its commit says (`transactions.unswept`). A server leaves alone what another one that lives
-works on; one of them, the steward, cleans up after those that are gone.
+Always holds: a transaction's files are removed only after its record says that it can never commit, or that it has
+committed without them, as the note that came with its commit says (`transactions.unswept`). A server does not touch the
+transactions of another live server; one of them, the steward, cleans up after servers that are gone.
 
-A task may outlive its transaction: on a worker that stood still or was cut off, on an executor of a cluster that nobody
-reaches. What it writes then has the names that follow from the transaction, so they are removed again, in growing gaps,
-for a day: until then a *tombstone* is kept. There is none where all tasks have reported their end.
+A task may outlive its transaction: on a worker that was suspended or cut off, on an executor of an unreachable cluster.
+The names of the files that it writes then follow from the transaction, so they are removed again, at growing intervals,
+for a day; for that time a *tombstone* is kept. There is none if all tasks have reported their end.
 
-    aborted ---grace---.                     .--gap--.
-                       +--> files go, tombstone      |--all gaps--> forgotten
-    landed, noted -----'                     '-------'
+    aborted -----grace----.                        .--gap--.
+                          +--> files removed, tombstone    |--all gaps--> tombstone removed
+    committed, noted -----'                        '-------'
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from tilth.model.server import STEWARD, server_of
 from tilth.model.txn import FileRun, Tombstone, Txn, TxnState, UnsweptTxn
 from tilth.storage import Roots, away_reason
 
-#: A running transaction that nobody works on is lost after this.
+#: Time after which a running transaction that nobody works on is aborted.
 LOST_AFTER_MS = 600_000
-#: Between an abort and the first removal: a task that is being killed may still write.
+#: Time between an abort and the first removal: a task that is being killed may still write.
 GRACE_MS = 15_000
-#: Between a failover that may have lost commits and the first removal of files of transactions that other processes had
-#: begun before. These processes record meanwhile which of them had landed.
+#: Time between a failover that may have lost commits and the first removal of files of transactions that other
+#: processes had begun before it. These processes record meanwhile which of them had committed.
 HISTORY_GRACE_MS = 600_000
-#: Between the removals that follow; a day together.
+#: Intervals between the following removals; they add up to a day.
 GAPS_MS = (60_000, 240_000, 900_000, 2_700_000, 7_200_000, 21_600_000, 54_000_000)
-#: Between two looks at the tombstones.
+#: Interval between two reads of the tombstones.
 TOMBSTONES_PERIOD_MS = 60_000
-#: Removals of one look; the others are made by the next one.
+#: Removals of one round; the next round makes the others.
 LATE_SWEEPS_MAX = 200
-#: Beyond these the oldest tombstones are forgotten.
+#: Number of tombstones beyond which the oldest are removed.
 TOMBSTONES_MAX = 20_000
 
 _log = Log("maintenance")
 
 
 class EndedTxns:
-    """Transactions of one server's cleaner; `start` once, then `tick` now and then, from one thread."""
+    """Cleanup of ended transactions by one server; `start` once, then `tick` periodically, from one thread."""
 
     def __init__(
         self, clock: Clock, catalog: Catalog, root: Roots, *, grace_ms: int, hosts: Callable[[str], bool]
@@ -62,27 +62,28 @@ class EndedTxns:
         self._catalog = catalog
         self._root = root
         self._hosts = hosts
-        #: What was begun before is of an earlier process, unless it is of another server that lives.
+        #: Transactions begun before this belong to an earlier process or to another live server.
         self._began = catalog.clock.now()
         self._grace_ms = grace_ms
-        #: When an aborted transaction was first seen, by the monotonic clock as all waits of this process.
+        #: Monotonic times at which aborted transactions were first seen.
         self._aborted_seconds: dict[int, float] = {}
-        #: When one that landed was first seen with files that nobody removes.
+        #: Monotonic times at which committed transactions with files that nobody removes were first seen.
         self._unswept_seconds: dict[int, float] = {}
-        #: When the tombstones were last read; None: never.
+        #: Monotonic time at which the tombstones were last read; None: never.
         self._looked_seconds: float | None = None
         self._lock = threading.Lock()
 
     def start(self) -> int:
-        """End what an earlier run left; return how many transactions."""
-        # First, for a transaction that begins meanwhile is of one that lives.
+        """Abort the transactions that an earlier process left; return how many."""
+        # Read before the live servers: a transaction that begins meanwhile belongs to a live one.
         unfinished = self._catalog.transactions.unfinished()
         unswept = self._catalog.transactions.unswept()
         living = self._others()
         left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
-            # Where its storage is away, later. A worker may not know yet that the server has ended: hence a tombstone.
+            # If its storage is away, `tick` removes the files later. `_remove` keeps a tombstone, because a worker may
+            # not know yet that the server has ended.
             self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
         for each in unswept:
             if each.txn.id < self._began and each.txn.server not in living and not each.may_write_on:
@@ -90,11 +91,11 @@ class EndedTxns:
         return len(left)
 
     def tick(self, now_ms: int) -> None:
-        """One round; one that fails stops no other."""
+        """Run one round; a step that fails does not stop the others."""
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
         is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
-        # By a clock in doubt they would all be over at once.
+        # By a clock that is wrongly ahead all tombstones would be over at once.
         if is_due and self._catalog.clock_check.removal_error() is None:
             self._guarded("sweep_late_files", 0, partial(self._look_at_tombstones, now_ms))
 
@@ -134,18 +135,18 @@ class EndedTxns:
         try:
             self._catalog.transactions.abort(txn_id, reason)
         except (TxnFinishedError, TxnNotFoundError) as error:
-            # It was ended by its actor between the look and now.
+            # Its actor has ended it meanwhile.
             _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
 
-    def _may_have_landed(self, txn: Txn) -> bool:
-        """Return whether the process that had begun it may know of a commit that the catalog's database has lost."""
+    def _may_have_committed(self, txn: Txn) -> bool:
+        """Return whether the process that began it may know of a commit that the catalog's database has lost."""
         history = self._catalog.incarnation
         is_before = history.number > 1 and milliseconds(txn.id) < history.opened_ms + GRACE_MS
         is_fresh = self._clock.now_ms() < history.opened_ms + HISTORY_GRACE_MS
         return is_before and is_fresh and txn.server != self._catalog.server
 
     def _remove(self, txn: Txn) -> None:
-        if self._may_have_landed(txn):
+        if self._may_have_committed(txn):
             return
         transactions = self._catalog.transactions
         with self._lock:
@@ -153,17 +154,17 @@ class EndedTxns:
                 return
             files = 0
             if not transactions.is_cleaned(txn.id):
-                files = self._sweep_and_bury(txn, ())
+                files = self._sweep_with_tombstone(txn, ())
             transactions.forget(txn.id)
         _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
 
-    # --- landed ---
+    # --- committed ---
 
     def _sweep_transactions(self) -> None:
-        """Remove what failed tries have left of transactions that landed and that nobody else does it for."""
+        """Remove files of failed attempts of committed transactions, unless somebody else does."""
         transactions = self._catalog.transactions
         transactions.forget_swept()
-        # In this order: what has landed is live until it is swept.
+        # Read in this order: a committed transaction is live until it is swept.
         unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
         ids = {each.txn.id for each in unswept}
         self._unswept_seconds = {txn: seen for txn, seen in self._unswept_seconds.items() if txn in ids}
@@ -184,16 +185,16 @@ class EndedTxns:
         txn = unswept.txn
         with self._lock:
             if unswept.may_write_on:
-                files = self._sweep_and_bury(txn, unswept.keep)
+                files = self._sweep_with_tombstone(txn, unswept.keep)
             else:
                 files = sweep_again(self._catalog, self._root, txn, keep=unswept.keep)
             self._catalog.transactions.sweep_done(txn.id)
         _log.info("transaction_swept", cause_id=str(txn.id), actor=txn.actor, files=files)
 
-    # --- what tasks write later ---
+    # --- files that tasks write late ---
 
-    def _sweep_and_bury(self, txn: Txn, keep: tuple[str, ...]) -> int:
-        """Remove the files of a transaction whose tasks may write on, under a tombstone of it."""
+    def _sweep_with_tombstone(self, txn: Txn, keep: tuple[str, ...]) -> int:
+        """Write a tombstone of a transaction whose tasks may still write, and remove its files."""
         tombstones = self._catalog.transactions.tombstones
         found = tombstones.get(txn.id)
         now_ms = self._clock.now_ms()
@@ -224,14 +225,14 @@ class EndedTxns:
             self._looked_seconds = self._clock.monotonic()
 
     def _sweep_late(self, tombstone: Tombstone, now_ms: int, swept: list[Tombstone]) -> None:
-        """Remove what has come since the last removal; add what the tombstone is afterwards to `swept`."""
+        """Remove the files written since the last removal; append the updated tombstone to `swept`."""
         tombstones, txn = self._catalog.transactions.tombstones, tombstone.txn
         now = tombstone
 
         def counted(runs: tuple[FileRun, ...]) -> None:
             nonlocal now
             if runs != tombstone.runs:
-                # Before the files go that lead to those behind them.
+                # Kept before the removal: the removed names lead to the files after them.
                 now = replace(tombstone, runs=runs)
                 tombstones.put([now])
 
@@ -249,7 +250,7 @@ class EndedTxns:
     # --- shared ---
 
     def _away(self, txn: Txn, known: dict[str, str]) -> bool:
-        """Return whether a replica of its tables is away, for then no file of it is known to be gone; say so once."""
+        """Return whether a replica of its tables is away, so that no removal would be complete; log each table once."""
         for output in txn.outputs:
             if output.table not in known:
                 storage = self._catalog.storage_of(output.table)
@@ -262,7 +263,7 @@ class EndedTxns:
         return since is None or self._clock.monotonic() - since >= ms / 1000
 
     def _others(self) -> set[str]:
-        """Return the ids of other servers that live."""
+        """Return the ids of the other live servers."""
         return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
 
     def _guarded(self, action: str, txn_id: int, work: Callable[[], None]) -> None:
@@ -273,5 +274,5 @@ class EndedTxns:
 
 
 def _is_due(tombstone: Tombstone, now_ms: int) -> bool:
-    """Return whether the next removal is due; one that is farther away than any gap was set by a wrong clock."""
+    """Return whether the next removal is due; a time farther in the future than any gap comes from a wrong clock."""
     return not 0 < tombstone.due_ms - now_ms <= GAPS_MS[-1]

@@ -1,8 +1,8 @@
-"""Removing what transactions leave, and names of files that could not be removed while those counted before them could.
+"""Removal of the files that transactions leave, and a record of the names that could not be removed.
 
-Covers: removing files of a transaction, the names. Does not cover: when (ended.py, and the work itself).
-Always holds: nothing goes of a transaction that runs, or that has landed and has no note of what stays; a file that no
-count finds any more has its name in the catalog until it is gone.
+Covers: removing files of a transaction, the names. Does not cover: when that is done (ended.py, and the work itself).
+Always holds: no file is removed of a transaction that runs, or that has committed without a note of the files to keep;
+a file that a count can no longer find has its name in the catalog until it is removed.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _log = Log("maintenance")
 
 
 def sweep_transaction(catalog: Catalog, root: Roots, txn: Txn, *, keep: Collection[str] = ()) -> int:
-    """Remove what the transaction may have left for the first time, but for files in `keep`; return how many files.
+    """Remove the files that a transaction may have left, except those in `keep`, for the first time; return how many.
 
-    `keep` is what its commit named; none: it was aborted, which is looked up. Raises FilesLeftError.
+    `keep`: names of the files that it has committed; empty: it was aborted, which is checked. Raises FilesLeftError.
     """
     kept = keep or _kept(catalog, txn, keep)
     if kept is None:
@@ -47,15 +47,15 @@ def sweep_again(
     runs: Sequence[FileRun] = (),
     counted: Callable[[tuple[FileRun, ...]], None] | None = None,
 ) -> int:
-    """Remove what the transaction may have left, also where an earlier sweep failed; return how many files.
+    """Remove the files that a transaction may have left, also those that an earlier sweep could not; return how many.
 
-    `runs`: what earlier sweeps have found; `counted` gets what this one finds, before anything is removed.
+    `runs`: runs that earlier sweeps have found; `counted` is called with those of this one, before anything is removed.
     Raises FilesLeftError.
     """
     kept = _kept(catalog, txn, keep)
     if kept is None:
         return 0
-    # The files of a table that is gone for good go with its folder, and nobody finds its storage any more.
+    # The files of a table that is gone for good are removed with its folder, and its storage is no longer known.
     outputs = tuple(each for each in txn.outputs if catalog.storage_of(each.table) is not None)
     left = _decoded(catalog.state.get(_LEFT)).get(txn.id, ())
     also = [path for path in left if catalog.storage_of(table_of(path)) is not None]
@@ -81,7 +81,7 @@ def _removed(
     def remove(roots: Roots) -> int:
         nonlocal known
         names = count_left(roots, txn, keep=keep, also=also, runs=known)
-        # The names that lead to files of another replica may be gone after the first time.
+        # After the first removal, the names that lead to files in another replica may be gone.
         known = names.runs
         if counted is not None:
             counted(names.runs)
