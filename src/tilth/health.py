@@ -1,6 +1,6 @@
-"""States of a node's components, known within a bounded time, whatever hangs.
+"""States of a node's components, read within a bounded time even if a component hangs.
 
-Covers: reading the states, the room on the node's disk. Does not cover: which components a node has (node.py).
+Covers: reading the states, free space on the node's disk. Does not cover: which components a node has (node.py).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from tilth.base.units import KIB, show_time
 from tilth.catalog import PostgresWatch
 from tilth.model.service import ServiceStats
 
-#: Time that health, readiness and failing services are waited for: they are answered within a second.
+#: Time limit for reading states, in seconds: health, readiness and failing services are answered within a second.
 HEALTH_SECONDS_MAX = 0.7
-#: Services that fail, in one answer.
+#: Number of failing services that one answer names.
 FAILED_SHOWN_MAX = 20
-#: Written to see whether there is room.
+#: Size of the file that is written to check for free space.
 PROBE_BYTES = 64 * KIB
 
-#: By component: `ok`, or what is wrong with it.
+#: State of each component: `ok`, or what is wrong with it.
 States = dict[str, str]
 
 _log = Log("node")
 
 
 def known_states(
-    bounded: BoundedCalls[dict[str, str]],
-    calls: Mapping[str, Callable[[], dict[str, str]]],
+    bounded: BoundedCalls[States],
+    calls: Mapping[str, Callable[[], States]],
     places: Mapping[str, str] | None = None,
-) -> dict[str, str]:
-    """Return the states that the calls return, by component; where one does not return in time, since when, and the
-    address or folder that it waits for, of `places`.
+) -> States:
+    """Return the states that the calls return. For a call that does not return in time: the time since when it has not
+    answered, and its address or folder in `places`.
     """
     found: States = {}
     for name, reading in bounded.read(calls).items():
@@ -64,7 +64,7 @@ def state_of(look: Callable[[], object]) -> str:
 
 
 def failures_of(services: Iterable[ServiceStats]) -> States:
-    """Return the services that fail, and why; of many, some and how many more there are."""
+    """Return the failing services with their reasons: FAILED_SHOWN_MAX of them, and the number of the others."""
     failed = [each for each in services if each.state == "failed"]
     shown = {f"{each.service} of {each.database}.{each.table}": each.reason for each in failed[:FAILED_SHOWN_MAX]}
     if len(failed) > FAILED_SHOWN_MAX:
@@ -73,7 +73,7 @@ def failures_of(services: Iterable[ServiceStats]) -> States:
 
 
 def check_room(folder: Path) -> None:
-    """Raises StoreFullError when there is no room for the next commit; quotas show only in a write."""
+    """Raise StoreFullError if there is no space for the next commit. A probe is written, as quotas show only then."""
     if free_bytes(str(folder)) < ROOM_BYTES_MIN:
         raise store_full(str(folder))
     try:
@@ -86,7 +86,7 @@ def check_room(folder: Path) -> None:
 
 
 def notes_of(watch: PostgresWatch | None, lost: int) -> dict[str, str]:
-    """Return what an operator should know though it works; `lost`: transactions that the database has lost."""
+    """Return notes for an operator about components that work; `lost`: transactions that the database has lost."""
     notes = {}
     if watch is not None and watch.notes:
         notes["catalog database"] = "; ".join(watch.notes)

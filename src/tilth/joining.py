@@ -42,22 +42,22 @@ class OpenStore:
     """The store of a catalog."""
 
     store: KeyValue
-    #: Its address or folder, as errors name it.
+    #: Address or folder of the catalog, as errors name it.
     place: str
     #: Its changes as they land; None: nobody follows them.
     followed: FollowedKV | None
     #: None: no other server can have it open.
     presence: Presence | None
-    #: Watch on the database; None: there is none.
+    #: Monitor of the database; None: the catalog is in no database.
     watch: PostgresWatch | None = None
 
 
 def open_store(
     clock: Clock, folder: Path, settings: CatalogSettings, *, version: str, gone_seconds: float
 ) -> OpenStore:
-    """Open the catalog's store for a server of this version, whose silence others bear for so long.
+    """Open the catalog's store for a server of this version.
 
-    Raises UnavailableError and its kind.
+    `gone_seconds`: time after which the other servers take a silent one for gone. Raises UnavailableError and its kind.
     """
     if settings.url:
         upgrade = partial(check_upgrade, version)
@@ -88,7 +88,7 @@ def open_store(
 
 
 def check_not_moved(catalog: Catalog) -> None:
-    """Raises CatalogMovedError; a database refuses it when it is opened."""
+    """Raise CatalogMovedError if the catalog of a folder was moved; `open_store` checks a database."""
     moved = catalog.state.get(MOVED)
     if moved:
         hint = "start the server with catalog.url where it was moved to, or copy it back from there"
@@ -96,8 +96,8 @@ def check_not_moved(catalog: Catalog) -> None:
 
 
 def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
-    """Refuse a catalog that is empty beside tables that have files: they would be nobody's, and a journal begun now
-    would take the place of the one that knows them. Raises CatalogLostError, and what the store says.
+    """Refuse an empty catalog beside files of tables: no catalog would know them, and a journal begun now would replace
+    the one that does. Raises CatalogLostError, and the store's errors.
     """
     if is_empty and has_tables(root):
         hint = (

@@ -1,9 +1,9 @@
 """Answers of tasks that run in other processes: a value of the type that the caller names, or an error. Pure.
 
-Covers: answers as bytes, the answers in a mailbox. Does not cover: the mailbox's files (base/mailbox.py), running tasks
-(warehouse/session/spark.py).
-Always holds: whatever the bytes are, reading them runs no code: they are a value of the expected type or an error of
-their task. An answer counts once, however often its task was tried; an error of one try is not forgotten.
+Covers: encoding answers, reading the answers in a mailbox. Does not cover: the mailbox's files (base/mailbox.py),
+running tasks (warehouse/session/spark.py).
+Always holds: reading runs no code, whatever the bytes are: the result is a value of the expected type or an error of
+the task. One answer of each task counts, however often it was attempted; an error of any attempt is raised.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ class _Error(msgspec.Struct, frozen=True, tag="error", forbid_unknown_fields=Tru
 
 
 def pack(answer: object) -> bytes:
-    """Encode the answer, or the TilthError in its place. Raises TypeError for what is no value."""
+    """Encode an answer or a TilthError. Raises TypeError for an answer that is no value."""
     if isinstance(answer, TilthError):
         return msgspec.msgpack.encode(_Error(failure_of(answer)))
     return msgspec.msgpack.encode(_Value(answer))
 
 
 def unpack(packed: bytes, answer: type[T], *, task: int, attempt: int | None = None) -> T:
-    """Return the answer of a task; raises the TilthError that was packed in its place, and AnswerUnreadableError.
+    """Return the answer of a task. Raises the TilthError that was packed in its place, and AnswerUnreadableError.
 
-    `answer`: the type of what was packed.
+    `answer`: type of the packed value.
     """
     try:
-        # mypy takes no type for hashable.
+        # To mypy a type is not hashable.
         found = _decoder(answer).decode(packed)  # type: ignore[arg-type]
-    # The message quotes no value; what is nested too deeply is a RecursionError.
+    # The messages of these errors quote no value; bytes that are nested too deeply raise RecursionError.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         tried = {} if attempt is None else {"attempt": str(attempt)}
         raise AnswerUnreadableError(task=task, **tried, reason=error, hint=_HINT) from None
@@ -62,8 +62,8 @@ def _decoder(answer: Any) -> msgspec.msgpack.Decoder[Any]:
 
 
 def answers_in(mailbox: Mailbox, answer: type[T]) -> list[T]:
-    """Return one answer for each key, in the keys' order, of its last attempt; raises the TilthError of any attempt,
-    and AnswerUnreadableError.
+    """Return the answer of the last attempt for each key, in the order of the keys. Raises the TilthError of any
+    attempt, and AnswerUnreadableError.
     """
     letters = mailbox.letters()
     answers = {each.key: unpack(each.packed, answer, task=each.key, attempt=each.attempt) for each in letters}
@@ -71,7 +71,7 @@ def answers_in(mailbox: Mailbox, answer: type[T]) -> list[T]:
 
 
 def error_in(mailbox: Mailbox) -> TilthError | None:
-    """Return the first error that a task sent, of tasks that send nothing else."""
+    """Return the first error in the mailbox of tasks that send nothing but errors; None: there is none."""
     try:
         answers_in(mailbox, type(None))
     except TilthError as error:

@@ -1,8 +1,8 @@
-"""Errors as values, for whoever is in another process: kind, code, message, facts and hint. Pure.
+"""Errors as values that can be sent to another process: kind, code, message, facts and hint. Pure.
 
-Covers: the value, an error to and from it. Does not cover: how it is sent (warehouse/remote, model/answer.py).
-Always holds: an error comes out as the class that went in, or as one of the same kind and code; nothing that is read
-names a class or a function to call.
+Covers: the value, conversions of errors. Does not cover: sending it (warehouse/remote, model/answer.py).
+Always holds: an error is restored as the class that it had, or as one of the same kind and code; the value names no
+class and no function to call.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ def failure_of(error: TilthError) -> CallFailure:
 
 
 def error_of(failure: CallFailure) -> TilthError:
-    """Return the error as the class that it was, where that is known here; else as the general class of its kind, with
+    """Return the error as the class that it had if this process knows it; else as the general class of its kind, with
     its code.
     """
     classes = [each for each in _classes() if each.kind == failure.kind]
     found = next((each for each in classes if each.code == failure.code), None)
-    # Those that others are made of come first.
+    # Base classes come first.
     cls = found or next(iter(classes), TilthError)
     error = cls.__new__(cls)
     Exception.__init__(error, failure.message)
     error.message, error.hint, error.facts = failure.message, failure.hint, dict(failure.facts)
     if found is None:
         kinds = {kind.value: kind for kind in ErrorKind}
-        error.kind = kinds.get(failure.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # this error's alone
+        error.kind = kinds.get(failure.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # on this error alone
         error.code = failure.code  # type: ignore[misc]  # likewise
     return error
 
 
 def _classes() -> Iterator[type[TilthError]]:
-    """Yield each class with a code of its own, those first that others are made of."""
+    """Yield each class with a code of its own, base classes first."""
     waiting: list[type[TilthError]] = [TilthError]
     while waiting:
         one = waiting.pop(0)

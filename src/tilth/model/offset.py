@@ -36,7 +36,7 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
-    #: The topic that `start` is an offset of; empty: as in StoredOffset.
+    #: Id of the topic that `start` is an offset of; empty: as in StoredOffset.
     topic_id: str = ""
     #: Leader epochs of the log at `start` and at `end`; -1: not known.
     epoch: int = -1

@@ -50,11 +50,11 @@ def parse_part_name(text: str) -> PartName:
 
 
 class FileCopies(msgspec.Struct, frozen=True, array_like=True):
-    """The replicas that have a file, as its writer knows them."""
+    """Replicas that have a file, according to its writer."""
 
-    #: By their ids, which nobody uses again (model/storage.py).
+    #: Ids of the replicas; an id is never used again (model/storage.py).
     replicas: tuple[str, ...]
-    #: Copies of the file that the commit which names it needs.
+    #: Number of copies that the commit of the file requires.
     quorum: int
 
 
@@ -69,7 +69,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: Of a part's Parquet file: whether a scan that skips rows by its statistics, page index and dictionaries finds
     #: every row that Spark's comparisons match. False: not known, as for files of older versions.
     is_filterable: bool = False
-    #: From the writer to the commit, which notes what replicas lack; None in the catalog, and where there are no
+    #: Set by the writer for the commit, which notes the missing copies; None in the catalog and in a storage without
     #: replicas.
     copies: FileCopies | None = None
 

@@ -10,7 +10,8 @@ import msgspec
 
 #: Servers of one catalog that may live at once.
 SERVERS_MAX = 64
-#: Each process that joins a catalog gets the next number below this, and the first again after the last.
+#: Bound of the numbers of servers: each process that joins a catalog gets the next free one, and after the last the
+#: first again.
 NUMBERS = 1024
 #: Hosted like a table by one of the servers: what is to be done once for all of them.
 STEWARD = "steward"
@@ -24,7 +25,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     #: Drawn by the process.
     run: str
-    #: Below NUMBERS: processes that join one after the other draw distinct transaction ids.
+    #: Number below NUMBERS, by which processes that join one after the other draw distinct transaction ids.
     number: int = 0
     #: Its HTTP door; empty: it has none yet.
     url: str = ""

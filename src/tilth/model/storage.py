@@ -17,6 +17,6 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     #: With references to secrets, without secrets.
     root: str
     created_ms: int = 0
-    #: Of a storage with replicas an id for each, drawn when its address became a replica: an address that comes back
-    #: has another one.
+    #: Id of each replica, drawn when its address became a replica: an address that is added again gets a new one. Empty
+    #: in a storage without replicas.
     replica_ids: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ class TxnOutput(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     #: Tasks are numbered from 0; each may be tried several times.
     tasks: int
-    #: So many replicas at least have begun a file before the next one is begun.
+    #: Minimum number of replicas that have begun a file before the next one is begun.
     quorum: int = 1
 
 
@@ -58,53 +58,55 @@ class UnsweptTxn(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostTxn(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that had landed, and that the catalog's database has lost with the end of its log."""
+    """A committed transaction that the catalog's database has lost with the end of its log."""
 
-    #: As it was begun.
+    #: The transaction as it was begun.
     txn: Txn
     commit_ts: int
     #: Uuids of the tables that it changed.
     tables: tuple[str, ...]
-    #: Names of the files that its commit made true; nothing removes them for the loss.
+    #: Names of the files that it had committed; they are not removed because of the loss.
     files: tuple[str, ...]
-    #: The process that had seen it land, and when it found that it is missing.
+    #: Process that had seen the commit.
     server: str
+    #: Time at which that process found the transaction missing.
     found_ms: int
-    #: The histories of the database, before and after.
+    #: History of the database before the loss.
     before: str
+    #: History of the database after the loss.
     now: str
 
 
 class FileRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that one attempt of a task has written with one extension: numbered from 0 without a hole."""
+    """Files that one attempt of a task has written with one extension: numbered from 0 without a gap."""
 
     table: str
     task: int
     attempt: int
     extension: str
-    #: A number that none of those seen so far has or exceeds; one that the attempt writes later may.
+    #: Number greater than those of all files found so far; files that the attempt writes later may reach it.
     files: int
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that has ended, for as long as a task of it may still write a file that nobody will name."""
+    """An ended transaction, recorded as long as one of its tasks may still write a file that no commit will name."""
 
-    #: As it was begun.
+    #: The transaction as it was begun.
     txn: Txn
-    #: Names of the files that its commit made true; none where it was aborted.
+    #: Names of the files that it has committed; empty if it was aborted.
     keep: tuple[str, ...] = ()
     #: Time of the first removal of its files.
     since_ms: int
-    #: Removals since.
+    #: Number of removals since then.
     sweeps: int = 0
-    #: Time of the next one.
+    #: Time of the next removal.
     due_ms: int
-    #: What was found so far: a file that is written later has a higher number, and no file below it leads there.
+    #: Runs found so far: files written later have higher numbers, and no earlier file is left from which to count on.
     runs: tuple[FileRun, ...] = ()
 
 
 class FileName(NamedTuple):
-    """Facts in the name of a file of a table."""
+    """Parts of the name of a table's file."""
 
     txn: int
     task: int
@@ -114,7 +116,7 @@ class FileName(NamedTuple):
 
 
 def read_file_name(name: str) -> FileName | None:
-    """Return what a name says; None: it is not the name of a file that a transaction writes."""
+    """Return the parts of a name; None: it is not the name of a file that a transaction writes."""
     found = _FILE_NAME.fullmatch(name)
     if found is None:
         return None

@@ -48,7 +48,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     #: By component: `ok` or what is wrong with it.
     components: dict[str, str]
-    #: By component: what an operator should know of it though it works.
+    #: Notes for an operator about components that work, by component.
     notes: dict[str, str] = {}
     #: Background services that fail, `merge of db.t`, and why; only where they are asked for.
     failed_services: dict[str, str] = {}

@@ -95,8 +95,8 @@ def _opened(clock: Clock, place: str) -> PostgresKV | RocksKV:
 
 @contextmanager
 def _moving(store: PostgresKV | RocksKV, catalog: Catalog, to: str) -> Iterator[None]:
-    """Mark the source as moved if what happens within is well. In a database nothing is committed from the beginning:
-    a server that lives unseen would go on with what the copy does not have.
+    """Mark the source as moved if the body succeeds. A database refuses commits from the beginning: a live server that
+    was not noticed would otherwise commit records that the copy lacks.
     """
     if isinstance(store, PostgresKV):
         with store.moves().moving(to):

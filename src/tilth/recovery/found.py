@@ -1,7 +1,7 @@
 """Files below the roots of a node, as a listing shows them.
 
-Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: nobody
-lists while a node works, but SYSTEM CHECK FILES (tilth.verify).
+Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: while a
+node works, only SYSTEM CHECK FILES (tilth.verify) lists.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class FoundFiles:
 
 
 def has_tables(root: StoreRoot) -> bool:
-    """Return whether files of tables, or the journal of a catalog, lie below the root; the listing ends at the first.
+    """Return whether there are files of tables or a catalog's journal below the root; the listing ends at the first.
 
-    Raises what a store says that does not answer.
+    Raises the error of a store that does not answer.
     """
     journal = f"{journal_folder(root).path}/"
     return any(path.startswith(journal) or _PLACE.fullmatch(path) for path, *_ in list_files(Folder(root)))
