@@ -33,9 +33,10 @@ from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, ServiceStats
-from tilth.model.table import Schema, TableDef
+from tilth.model.table import Column, Schema, TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.model.txn import TxnState
+from tilth.model.types import Kind, Simple
 from tilth.storage import file_name, local_root
 from tilth.warehouse import Dispatcher, TaskCancelledError, TaskResult, WorkerReports
 
@@ -282,6 +283,19 @@ class MaintenanceWorld(World):
             settings,
             stand_ins=StandIns(rng=new_rng(7), new_rebaser=self.worker.new_rebaser),
         )
+
+    def aging_table(self) -> str:
+        """Create a table whose rows expire a day after the date in their column `d`."""
+        columns = (Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=Simple(Kind.DATE)))
+        definition = TableDef(
+            uuid=self.new_id(),
+            database="default",
+            name="aged",
+            schema=Schema(columns=columns),
+            next_column_id=3,
+            ttl="d + INTERVAL 1 DAY",
+        )
+        return self.catalog.tables.create(definition).uuid
 
     def turn(self) -> bool:
         """One turn and the end of what it started; True if it started something."""

@@ -1,25 +1,15 @@
-"""Maintenance by a clock that has jumped ahead: nothing goes for its age until somebody had time to set it right."""
+"""Maintenance by a clock that has jumped ahead: nothing is removed because of its age until an operator had time to
+correct the clock.
+"""
 
 from __future__ import annotations
 
-import pytest
-
 from tests.maintenance_world import MaintenanceWorld
-from tests.unit.maintenance.test_maintenance_gc import entries, trash
-from tests.unit.maintenance.test_maintenance_merges import DATE, merged_tasks
+from tests.unit.maintenance.test_maintenance_gc import entries, trash, world
+from tests.unit.maintenance.test_maintenance_merges import merged_tasks
 from tilth.model.service import ServiceKind
-from tilth.model.table import Column, Schema, TableDef
-from tilth.model.types import Kind, Simple
 
-
-@pytest.fixture
-def world() -> MaintenanceWorld:
-    world = MaintenanceWorld()
-    for _ in range(10):
-        world.insert("a")
-    world.work()
-    assert world.visible_count() == 1
-    return world
+__all__ = ["world"]
 
 
 def test_a_clock_that_jumps_ahead_moves_and_removes_nothing(world: MaintenanceWorld) -> None:
@@ -29,9 +19,9 @@ def test_a_clock_that_jumps_ahead_moves_and_removes_nothing(world: MaintenanceWo
     assert (entries(world), trash(world)) == (21, 0)
     service = world.service(ServiceKind.GC)
     assert "2592000 s ahead" in service.reason
-    # A command is given by somebody who has looked at the clock.
+    # A user who gives a command has checked the clock.
     assert world.manager.gc_now(world.t).moved == 20
-    # Nobody has set it right in an hour: it is the time.
+    # A clock that was not corrected in an hour counts as right.
     for _ in range(20):
         world.work(600)
     assert world.service(ServiceKind.GC).state == "idle"
@@ -39,11 +29,7 @@ def test_a_clock_that_jumps_ahead_moves_and_removes_nothing(world: MaintenanceWo
 
 
 def test_no_row_expires_by_a_clock_that_has_jumped_ahead(world: MaintenanceWorld) -> None:
-    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=DATE)))
-    definition = TableDef(
-        uuid=world.new_id(), database="default", name="aged", schema=schema, next_column_id=3, ttl="d + INTERVAL 1 DAY"
-    )
-    aged = world.catalog.tables.create(definition).uuid
+    aged = world.aging_table()
     world.manager.wake()
     tasks = merged_tasks(world)
     for _ in range(10):
@@ -65,7 +51,7 @@ def test_all_goes_on_when_a_clock_that_was_ahead_is_right_again(world: Maintenan
         world.insert("c")
     for _ in range(20):
         world.work(30)
-    # Merges, and the cleaner.
+    # Merges and the cleaner have run again.
     parts = world.catalog.parts.snapshot(world.t).parts
     assert len([part for part in parts if part.name.partition == "c"]) == 1
     assert world.catalog.transactions.unfinished() == []

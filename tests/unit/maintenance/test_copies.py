@@ -217,7 +217,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
     assert part.file.copies == FileCopies(replicas=("i", "ii"), quorum=2)
     for _ in range(2):
         ReplicateDuty(world.copies).run()
-        # The note that was found again is newer by a millisecond.
+        # The second note is a millisecond newer.
         world.clock.advance((KNOWN_MS + 1) / 1000)
     ReplicateDuty(world.copies).run()
     assert all(world.where(part.file))
@@ -225,7 +225,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
 
 
 def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: CopiesWorld) -> None:
-    """Another disk may be mounted there by now."""
+    """Another disk may be mounted there meanwhile."""
     part = world.add(1)
     duty = ReplicateDuty(world.copies)
     duty.look(world.clock.now_ms())

@@ -1,6 +1,6 @@
-"""A server that has not heard of a new replica removes files: they go from the new replica, too.
+"""Removals by a server that does not know of a new replica yet: the files are removed from the new replica too.
 
-The roots of that server are read before ALTER STORAGE; whoever writes afterwards knows the new replica.
+The roots of that server are read before ALTER STORAGE; writers after it know the new replica.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Storage:
         self.world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}', '{three}')")
         self.world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'")
         self.table = table_of(self.world)
-        # Of another server.
+        # The roots as another server knows them.
         self.stale = NamedRoots(self.world.clock, local_root(folder), self.catalog.storage_of)
         self.stale.follow(self.catalog.storages.all)
         self.world.run(f"ALTER STORAGE r REPLACE REPLICA '{three}' WITH '{four}'")
@@ -69,7 +69,7 @@ def test_the_file_of_a_part_goes_from_the_replica_that_the_collecting_server_doe
         clock=storage.world.clock,
     )
     item = SimpleNamespace(item=SimpleNamespace(part=part))
-    # Any: what the phase uses of a table and an item.
+    # Any: stand-ins with what the phase uses of a table and an item.
     phase, items = TrashPhase(cast(Any, table)), cast(Any, [item])
     assert phase._remove(Round(settings=GcSettings()), items) == items
     assert [storage.files(number) for number in (0, 1, 3)] == [[], [], []]
@@ -93,7 +93,7 @@ def test_the_folder_of_a_dropped_table_goes_from_it(storage: Storage) -> None:
     storage.world.run("DROP TABLE t")
     cleaner = Cleaner(storage.world.clock, storage.catalog, storage.stale, dropped_kept_ms=1)
     cleaner.forget_table(storage.table.uuid)
-    # What the former replica has stays where it is.
+    # The files of the former replica stay.
     assert [(place / storage.table.uuid).exists() for place in storage.places] == [False, False, True, False]
 
 

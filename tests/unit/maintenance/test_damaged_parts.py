@@ -22,8 +22,6 @@ from tilth.model.types import Kind, Simple
 from tilth.storage import PartFileCorruptError, data_folder, local_root
 from tilth.testing.clock import ManualClock
 
-DATE = Simple(Kind.DATE)
-
 
 @pytest.fixture
 def world() -> MaintenanceWorld:
@@ -127,11 +125,7 @@ def test_optimize_final_leaves_expired_rows_out_of_a_part_that_is_alone(
     world: MaintenanceWorld, days: int, merges: int
 ) -> None:
     """A part says by its range whether rows of it have expired; it is written anew once, however the clock goes on."""
-    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=DATE)))
-    definition = TableDef(
-        uuid=world.new_id(), database="default", name="aged", schema=schema, next_column_id=3, ttl="d + INTERVAL 1 DAY"
-    )
-    aged = world.catalog.tables.create(definition).uuid
+    aged = world.aging_table()
     today = world.clock.now_ms() // 86_400_000
     ranges = {"d": ColumnRange(today + days, today, 0)}
     world.commit(InsertPart(table=aged, written=msgspec.structs.replace(world.written("a"), ranges=ranges)))

@@ -1,6 +1,6 @@
-"""Tasks that write files when their transaction has ended: these go too, and nothing that a commit has named.
+"""Files that tasks write after their transaction has ended: they are removed too, and no file that a commit has named.
 
-The world is that of test_unswept.py: a real folder, a catalog in memory, a clock that is moved.
+The world is that of test_unswept.py: a real folder, a catalog in memory, a clock that the tests move.
 """
 
 from __future__ import annotations
@@ -47,12 +47,31 @@ def begin(server: Server, *, may_retry: bool = True) -> Work:
     return server.catalog.transactions.work("merge", outputs=[TxnOutput(table=server.t, tasks=2)], may_retry=may_retry)
 
 
+def cancel(work: Work) -> None:
+    """End the work as a cancelled one ends: its tasks may still write."""
+    with pytest.raises(RuntimeError), work:
+        raise RuntimeError("it was cancelled")
+
+
+def begin_and_cancel(server: Server) -> Work:
+    work = begin(server)
+    cancel(work)
+    return work
+
+
+def pass_grace(server: Server) -> None:
+    """Let the cleaner see what has ended, and let it remove the files after the grace period."""
+    server.tick()
+    server.tick(GRACE_MS / 1000)
+
+
 def write(server: Server, txn: object, *names: str) -> None:
     for name in names:
         (server.folder / f"{txn}-{name}").touch()
 
 
-def buried(server: Server) -> list[str]:
+def tombstones_of(server: Server) -> list[str]:
+    """Return the ids of the transactions that have a tombstone."""
     return [str(each.txn.id) for each in server.catalog.transactions.tombstones.all()]
 
 
@@ -62,7 +81,7 @@ def pass_time(server: Server, seconds: float, *, steps: int = 20) -> None:
 
 
 def removals(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Transactions whose files the cleaner removes from now on."""
+    """Return a list that grows by each transaction whose files the cleaner removes from now on."""
     found: list[int] = []
 
     def counting(*given: Any, **named: Any) -> int:
@@ -77,8 +96,7 @@ def removals(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_what_a_task_writes_after_its_server_was_ended_goes(server: Server, other: Server, late_seconds: int) -> None:
     work = begin(other)
     server.catalog.servers.end(other.record)
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    pass_grace(server)
     pass_time(server, late_seconds)
     write(server, work.id, "0.0-0.parquet", "0.0-0.filter", "1.0-0.arrow")
     # Its process is back under another name.
@@ -86,11 +104,11 @@ def test_what_a_task_writes_after_its_server_was_ended_goes(server: Server, othe
     with pytest.raises((TxnAbortedError, TxnNotFoundError)), work:
         work.commit([InsertPart(table=server.t, written=server.written())])
     pass_time(server, 2 * DAY_SECONDS, steps=200)
-    assert (server.files_of(str(work.id)), buried(server)) == ([], [])
+    assert (server.files_of(str(work.id)), tombstones_of(server)) == ([], [])
 
 
 def test_what_comes_after_a_start_goes(server: Server) -> None:
-    """The worker of a server that died hears of it a moment later than the next process removes its files."""
+    """The worker of a server that died learns of it a moment after the next process has removed its files."""
     work = begin(server)
     server.catalog.servers.end(server.record)
     server.open("s1")
@@ -99,20 +117,18 @@ def test_what_comes_after_a_start_goes(server: Server) -> None:
     write(server, work.id, "0.0-0.parquet")
     pass_time(server, 2 * GAPS_MS[0] / 1000)
     assert server.files_of(str(work.id)) == []
-    assert buried(server) == [str(work.id)]
+    assert tombstones_of(server) == [str(work.id)]
 
 
 def test_late_files_are_removed_with_growing_gaps_and_then_nothing_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
+    begin_and_cancel(server)
     found = removals(server, monkeypatch)
     pass_time(server, 3 * DAY_SECONDS, steps=3000)
     assert len(found) == 1 + len(GAPS_MS)
     assert DAY_SECONDS * 1000 <= sum(GAPS_MS) <= 1.1 * DAY_SECONDS * 1000
-    assert (buried(server), server.catalog.transactions.unfinished()) == ([], [])
+    assert (tombstones_of(server), server.catalog.transactions.unfinished()) == ([], [])
 
 
 def test_tasks_that_have_all_ended_need_no_tombstone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,20 +139,17 @@ def test_tasks_that_have_all_ended_need_no_tombstone(server: Server, monkeypatch
     with pytest.raises(RuntimeError), work:
         raise RuntimeError("refused")
     landed = server.land("0.1-0.parquet")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    pass_grace(server)
     assert (server.files_of(str(work.id)), server.files_of(landed)) == ([], ["0.0-0.parquet"])
-    assert (found, buried(server), server.catalog.transactions.unfinished()) == ([], [], [])
+    assert (found, tombstones_of(server), server.catalog.transactions.unfinished()) == ([], [], [])
 
 
 def test_files_behind_those_that_are_gone_are_found(server: Server) -> None:
-    """The task had written three when they were removed, and goes on behind them."""
+    """The task had written three files when they were removed, and continues with the next number."""
     work = begin(server)
     write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    cancel(work)
+    pass_grace(server)
     assert server.files_of(str(work.id)) == []
     for start, end in ((3, 40), (40, 60)):
         write(server, work.id, *(f"0.0-{n}.parquet" for n in range(start, end)))
@@ -147,20 +160,17 @@ def test_files_behind_those_that_are_gone_are_found(server: Server) -> None:
 def test_files_behind_those_that_are_gone_are_found_after_a_death_in_between(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The count is kept before the first file goes."""
+    """The count is stored before the first file is removed."""
 
     def away(txn: int) -> None:
         raise UnavailableError("the catalog is away")
 
     work = begin(server)
     write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
+    cancel(work)
     server.tick()
     with monkeypatch.context() as patched:
-        patched.setattr(
-            server.catalog.transactions, "forget", lambda _: (_ for _ in ()).throw(UnavailableError("gone"))
-        )
+        patched.setattr(server.catalog.transactions, "forget", away)
         server.tick(GRACE_MS / 1000)
     assert [each.state for each in server.catalog.transactions.unfinished()] == [TxnState.ABORTED]
     write(server, work.id, "0.0-3.parquet")
@@ -174,7 +184,7 @@ def test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_betwee
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Death(BaseException):
-        """Nobody catches it."""
+        """End of the process, which no handler catches."""
 
     remove = LeftNames.remove
 
@@ -182,11 +192,8 @@ def test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_betwee
         remove(names)
         raise Death
 
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    work = begin_and_cancel(server)
+    pass_grace(server)
     write(server, work.id, *(f"0.0-{n}.parquet" for n in range(3)))
     with monkeypatch.context() as patched:
         patched.setattr(LeftNames, "remove", removed_and_dead)
@@ -203,9 +210,8 @@ def test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_betwee
 
 def test_late_files_of_one_that_landed_go_and_what_it_named_stays(server: Server) -> None:
     txn = server.land("0.1-0.parquet", may_write_on=True)
-    server.tick()
-    server.tick(GRACE_MS / 1000)
-    assert (server.files_of(txn), buried(server)) == (["0.0-0.parquet"], [txn])
+    pass_grace(server)
+    assert (server.files_of(txn), tombstones_of(server)) == (["0.0-0.parquet"], [txn])
     server.tick()
     assert server.notes() == []
     write(server, txn, "0.1-1.parquet", "1.1-0.arrow")
@@ -215,11 +221,11 @@ def test_late_files_of_one_that_landed_go_and_what_it_named_stays(server: Server
     pass_time(server, 2 * GAPS_MS[0] / 1000)
     assert server.files_of(txn) == ["0.0-0.parquet"]
     pass_time(server, 3 * DAY_SECONDS, steps=200)
-    assert (server.files_of(txn), buried(server)) == (["0.0-0.parquet"], [])
+    assert (server.files_of(txn), tombstones_of(server)) == (["0.0-0.parquet"], [])
 
 
 def test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed(server: Server) -> None:
-    """Whoever takes it for aborted: the record says what it is."""
+    """Its record counts, even if the caller takes it for aborted."""
     running = begin(server)
     write(server, running.id, "0.0-0.parquet")
     txn = int(server.land())
@@ -239,41 +245,32 @@ def test_the_note_says_what_stays_whoever_removes(server: Server) -> None:
 def test_a_storage_that_is_away_takes_no_removal_from_the_tombstone(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    work = begin_and_cancel(server)
+    pass_grace(server)
     write(server, work.id, "0.0-0.parquet")
     with monkeypatch.context() as patched:
         patched.setattr("tilth.maintenance.work.ended.away_reason", lambda _: "a replica is away")
         pass_time(server, 3 * DAY_SECONDS)
-    assert (server.files_of(str(work.id)), buried(server)) == (["0.0-0.parquet"], [str(work.id)])
+    assert (server.files_of(str(work.id)), tombstones_of(server)) == (["0.0-0.parquet"], [str(work.id)])
     pass_time(server, 120)
     assert server.files_of(str(work.id)) == []
 
 
 def test_the_tombstone_of_a_table_that_is_gone_goes_too(server: Server) -> None:
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
-    assert buried(server) == [str(work.id)]
+    work = begin_and_cancel(server)
+    pass_grace(server)
+    assert tombstones_of(server) == [str(work.id)]
     server.cleaner = Cleaner(server.clock, server.catalog, NoStorage(), dropped_kept_ms=86_400_000)
     server.catalog.tables.drop(server.t)
     server.catalog.tables.forget(server.t)
     pass_time(server, 3 * DAY_SECONDS, steps=200)
-    assert buried(server) == []
+    assert tombstones_of(server) == []
 
 
 def test_a_tombstone_that_a_clock_ahead_has_written_is_due_now(server: Server) -> None:
     server.clock.advance(400 * DAY_SECONDS)
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
+    work = begin_and_cancel(server)
+    pass_grace(server)
     write(server, work.id, "0.0-0.parquet")
     server.clock.set_now_ms(server.clock.now_ms() - 400_000 * DAY_SECONDS)
     server.clock.advance(60)
@@ -286,25 +283,21 @@ def test_the_oldest_tombstones_are_forgotten_beyond_a_bound(server: Server, monk
     monkeypatch.setattr("tilth.maintenance.work.ended.LATE_SWEEPS_MAX", 2)
     works = [begin(server) for _ in range(5)]
     for work in works:
-        with pytest.raises(RuntimeError), work:
-            raise RuntimeError("it was cancelled")
-    server.tick()
-    server.tick(GRACE_MS / 1000)
-    assert len(buried(server)) == 5
+        cancel(work)
+    pass_grace(server)
+    assert len(tombstones_of(server)) == 5
     for work in works[2:]:
         write(server, work.id, "0.0-0.parquet")
     server.tick(60)
-    assert buried(server) == [str(work.id) for work in works[2:]]
-    # All of them are due, and each round removes the files of some.
+    assert tombstones_of(server) == [str(work.id) for work in works[2:]]
+    # All of them are due, and each round removes the files of two.
     server.tick(1)
     assert [server.files_of(str(work.id)) for work in works] == [[]] * 5
 
 
 def test_answers_that_are_lost_leave_no_file(server: Server) -> None:
     """Each commit of the cleaner loses its answer once."""
-    work = begin(server)
-    with pytest.raises(RuntimeError), work:
-        raise RuntimeError("it was cancelled")
+    work = begin_and_cancel(server)
     write(server, work.id, "0.0-0.parquet")
     faulty = FaultyKV(server.kv, new_rng(1))
     server.kv = faulty
@@ -316,11 +309,11 @@ def test_answers_that_are_lost_leave_no_file(server: Server) -> None:
         write(server, work.id, "1.0-0.parquet")
         pass_time(server, 400)
     pass_time(server, 2 * DAY_SECONDS, steps=200)
-    assert (server.files_of(str(work.id)), buried(server)) == ([], [])
+    assert (server.files_of(str(work.id)), tombstones_of(server)) == ([], [])
 
 
 def test_the_world_sees_a_removal_of_what_the_catalog_names(server: Server) -> None:
-    """The check that all these tests stand on (tests/removals.py)."""
+    """The check that all these tests rely on (tests/removals.py)."""
     txn = int(server.land())
     folder = data_folder(local_root(server.root), server.t)
     with pytest.raises(AssertionError, match="the catalog names what is to be removed"):

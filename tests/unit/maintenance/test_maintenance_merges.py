@@ -494,11 +494,7 @@ def test_merges_of_a_partition_can_be_cancelled(world: MaintenanceWorld) -> None
 
 
 def test_rows_that_have_expired_are_left_out(world: MaintenanceWorld) -> None:
-    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)), Column(id=2, name="d", type=DATE)))
-    definition = TableDef(
-        uuid=world.new_id(), database="default", name="aged", schema=schema, next_column_id=3, ttl="d + INTERVAL 1 DAY"
-    )
-    aged = world.catalog.tables.create(definition).uuid
+    aged = world.aging_table()
     world.manager.wake()
     world.clock.advance(3600)
     tasks = merged_tasks(world)

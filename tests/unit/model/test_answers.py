@@ -1,4 +1,4 @@
-"""Answers of tasks in other processes: what comes back as it was, and what hostile bytes can do, which is nothing."""
+"""Answers of tasks in other processes: values and errors come back as they were, and hostile bytes run no code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OddError(TilthError):
 
 
 class CodeOnReading:
-    """Once unpickled, it runs."""
+    """Object that runs code when it is unpickled."""
 
     def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
         return pytest.fail, ("the driver has run code of a task",)
@@ -86,7 +86,7 @@ def test_an_error_comes_back_with_type_kind_code_facts_and_hint() -> None:
 
 
 def test_an_error_of_a_class_that_is_not_known_here_is_one_of_its_kind() -> None:
-    """Whoever catches all errors of a kind catches it."""
+    """A handler of all errors of that kind catches it."""
     body = {"kind": "retry", "code": "NEWER", "message": "m", "hint": "h"}
     with pytest.raises(RetryError) as caught:
         unpack(msgspec.msgpack.encode({"type": "error", "error": body}), int, task=0)

@@ -455,7 +455,7 @@ def test_a_drop_of_the_past_stays_hidden(world: World) -> None:
 
 def test_an_empty_catalog_beside_files_of_tables_is_refused(world: World, tmp_path: Path) -> None:
     root, empty = world.root, local_root(tmp_path / "empty")
-    # A place that was claimed, and that workers have looked at, is new.
+    # A location that was claimed, and that workers have probed, counts as new.
     claim_place(empty)
     write_probe(empty, b"probe", server="s")
     check_not_lost(empty, is_empty=True)

@@ -1,4 +1,4 @@
-"""Copies of single files that are made while their source goes bad; over folders of the local disk."""
+"""Copies of single files whose source changes while they are made, in folders of the local disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["places"]
 def test_a_copy_whose_source_changed_while_it_was_read_is_not_left(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The source was right when it was checked; the bytes that came were others."""
+    """The source was right when it was checked, but other bytes are read for the copy."""
     file = places.write("a", b"abc")
     places.copy(2, "a").unlink()
 

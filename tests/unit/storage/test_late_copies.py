@@ -1,5 +1,6 @@
-"""Copies whose writer is not waited for any more, in a bucket that answers late: whatever their threads still do, it
-does nothing to the copy that somebody else has made meanwhile."""
+"""Dropped copies in a bucket that answers late: nothing that their threads still do affects the copy that was made
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +12,25 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.unit.storage.bucket_replicas import IN_BUCKET, root_with_bucket
 from tilth.model.part import DataFile
 from tilth.storage import Folder, check_copies, make_copy
 from tilth.storage.errors import QuorumError, StoreBusyError
 from tilth.storage.store import objects
 from tilth.storage.store import replica as replica_times
-from tilth.storage.store.place import claim_place
-from tilth.storage.store.replica import replicas_of
-from tilth.storage.store.root import StoreRoot, parse_root, replicated_root
+from tilth.storage.store.root import StoreRoot
 from tilth.storage.store.stores import store_of
 from tilth.testing.bucket import FakeBucket
 
 TABLE = "t0"
 NAME = "1-0.0-0.parquet"
-IN_BUCKET = 2
 #: More than an object store sends in one piece.
 BYTES = 20 << 20
 SECONDS_MAX = 30.0
 
 
 class Late:
-    """The second piece of the first upload waits until it is let go, and fails."""
+    """Patch by which the second piece of the first upload waits for `go_on`, and then fails."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_reached, self.may_go_on = threading.Event(), threading.Event()
@@ -51,7 +50,7 @@ class Late:
         monkeypatch.setattr(objects._Upload, "send", late)
 
     def go_on(self) -> None:
-        """Let the piece go on, and wait for the end of its thread."""
+        """Let the piece continue, and wait for the end of its thread."""
         self.may_go_on.set()
         for thread in self._threads:
             thread.join(SECONDS_MAX)
@@ -64,19 +63,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StoreRoot]
     monkeypatch.setattr(replica_times, "STRAGGLER_SECONDS", 0.2)
     monkeypatch.setenv("TILTH_TEST_KEY", "tilthkey")
     with FakeBucket() as bucket:
-        options = f"endpoint={bucket.endpoint}&region=eu-west-1&key=env:TILTH_TEST_KEY&secret=env:TILTH_TEST_KEY"
-        places = [parse_root(f"{tmp_path}/{name}") for name in ("one", "two")]
-        places.append(parse_root(f"s3://tilth/p?{options}"))
-        for each in places:
-            claim_place(each, "owner")
-        root = msgspec.structs.replace(replicated_root("r", places, 2), replica_ids=("a", "b", "c"))
-        for replica in replicas_of(root):
-            replica.give_sign(TABLE)
-        yield root
+        yield root_with_bucket(tmp_path, bucket, TABLE)
 
 
 def written(root: StoreRoot) -> DataFile:
-    """Write a file in a quorum, as its commit keeps it."""
+    """Write a file to a quorum of replicas; return it as its commit stores it."""
     file = store_of(root).create(f"{TABLE}/data/{NAME}")
     content = os.urandom(BYTES)
     for start in range(0, BYTES, 1 << 20):
@@ -113,7 +104,7 @@ def test_a_copy_that_is_made_again_is_not_given_up_by_the_first_attempt(
 
 
 def test_the_name_of_a_file_that_is_given_up_as_a_whole_stays_taken(root: StoreRoot) -> None:
-    """Whoever removes what an attempt has left goes through its numbers up to the first that is free."""
+    """The removal of an attempt's files goes through their numbers up to the first that is free."""
     file = store_of(root).create(f"{TABLE}/data/{NAME}")
     file.write(os.urandom(BYTES))
     file.give_up()

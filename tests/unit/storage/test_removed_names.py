@@ -1,6 +1,7 @@
 """Names that the removal of a transaction's files tries in each replica of a storage: two folders and a bucket.
 
-Counted where the stores remove. The sign of the table is older than the transaction, but where a test says otherwise.
+They are counted in the removals of the stores. The sign of the table is older than the transaction, unless a test says
+otherwise.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.unit.storage.bucket_replicas import IN_BUCKET, root_with_bucket
 from tilth.base.clock import SystemClock
 from tilth.base.hybrid import pack
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.storage import (
-    claim_place,
     clean_transaction,
     count_left,
     data_folder,
-    parse_root,
     replicas_of,
-    replicated_root,
 )
 from tilth.storage.errors import FilesLeftError
 from tilth.storage.store.files import new_file
@@ -41,15 +40,8 @@ class Storage:
     """A storage with a table `t`, and the names that are removed in each replica."""
 
     def __init__(self, folder: Path, bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> None:
-        options = f"endpoint={bucket.endpoint}&region=eu-west-1&key=env:TILTH_TEST_KEY&secret=env:TILTH_TEST_KEY"
-        places = [parse_root(f"{folder}/{name}") for name in ("one", "two")]
-        places.append(parse_root(f"s3://tilth/p?{options}"))
-        for each in places:
-            claim_place(each)
         self.bucket = bucket
-        self.root = msgspec.structs.replace(replicated_root("r", places, 2), replica_ids=("a", "b", "c"))
-        for replica in replicas_of(self.root):
-            replica.give_sign("t")
+        self.root = root_with_bucket(folder, bucket, "t")
         self.tried: Counter[str] = Counter()
         self._watch(monkeypatch)
 
@@ -80,7 +72,7 @@ class Storage:
                 assert not store_of(self.root.replicas[without]).remove([f"t/data/{txn.id}-{name}"]).failed
 
     def left(self) -> list[int]:
-        """How many files each replica has."""
+        """Return the number of files in each replica."""
         return [sum("/data/" in each.path for each in store_of(place).files("t")) for place in self.root.replicas]
 
 
@@ -92,7 +84,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage
 
 
 def test_a_transaction_of_fifty_tasks_tries_few_names(storage: Storage) -> None:
-    """Of each attempt what lies beside the next part, and in the bucket the next file, which no quorum has begun."""
+    """For each attempt: the sidecars of the next part, and in the bucket the next file, which no quorum has begun."""
     txn = storage.txn()
     storage.write(txn, *(f"{task}.0-0.parquet" for task in range(TASKS)))
     storage.tried.clear()
@@ -107,7 +99,7 @@ def test_a_transaction_of_fifty_tasks_tries_few_names(storage: Storage) -> None:
     verbs = Counter(each.verb for each in storage.bucket.requests())
     assert verbs == {"REMOVE": 3}
     assert storage.left() == [0, 0, 0]
-    # Where the folders may not know all files: 16 names of each kind in all replicas.
+    # If the folders may not know all files, 16 names of each kind are tried in all replicas.
     storage.tried.clear()
     assert clean_transaction(storage.root, storage.txn(quorum=1)) == 0
     assert set(storage.tried.values()) == {attempts * (2 + 16 * 5)} == {32_800}
@@ -127,7 +119,7 @@ def test_the_one_file_that_no_quorum_has_begun_goes_from_the_bucket(storage: Sto
     txn = storage.txn()
     storage.write(txn, "3.0-0.parquet")
     for name in ("3.0-1.parquet", "5.7-0.arrow", "3.0-1.map"):
-        store_of(storage.root.replicas[2]).put(f"t/data/{txn.id}-{name}", b"x")
+        store_of(storage.root.replicas[IN_BUCKET]).put(f"t/data/{txn.id}-{name}", b"x")
     clean_transaction(storage.root, txn)
     assert storage.left() == [0, 0, 0]
 
@@ -138,7 +130,7 @@ def test_where_the_folders_may_not_know_all_files_sixteen_names_are_tried(storag
     folder = storage.root.replicas[0]
     match why:
         case "a new folder":
-            # Of a transaction that had begun before.
+            # The transaction had begun before the folder was made.
             txn = storage.txn(begun_ms=SystemClock().now_ms() - HOUR_MS)
         case "another replica's folder":
             storage.root = msgspec.structs.replace(storage.root, replica_ids=("d", "b", "c"))
@@ -147,9 +139,9 @@ def test_where_the_folders_may_not_know_all_files_sixteen_names_are_tried(storag
             replicas_of(storage.root)[0].health.signs.clear()
         case _:
             pass
-    # The other folder was away meanwhile, and the first one is empty.
+    # The other folder was away while these were written, and the first one is empty.
     for number in range(12):
-        store_of(storage.root.replicas[2]).put(f"t/data/{txn.id}-3.0-{number}.arrow", b"x")
+        store_of(storage.root.replicas[IN_BUCKET]).put(f"t/data/{txn.id}-3.0-{number}.arrow", b"x")
     clean_transaction(storage.root, txn)
     assert storage.left() == [0, 0, 0]
 
@@ -157,7 +149,7 @@ def test_where_the_folders_may_not_know_all_files_sixteen_names_are_tried(storag
 def test_where_the_bucket_refuses_the_names_in_the_folders_stay_for_the_next_removal(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else nobody would find the bucket's files any more."""
+    """The bucket's files could not be found otherwise."""
     txn = storage.txn()
     storage.write(txn, *(f"3.0-{number}.arrow" for number in range(40)))
     storage.write(txn, "4.0-0.arrow")
@@ -173,7 +165,7 @@ def test_where_the_bucket_refuses_the_names_in_the_folders_stay_for_the_next_rem
         patched.setattr(ObjectStore, "remove", failing)
         with pytest.raises(FilesLeftError):
             clean_transaction(storage.root, txn)
-    # The other attempt's went: one that is refused stops no other.
+    # The other attempt's file was removed: a refusal stops no other attempt.
     assert storage.left()[:2] == [40, 40]
     clean_transaction(storage.root, txn)
     assert storage.left() == [0, 0, 0]

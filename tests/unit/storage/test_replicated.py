@@ -154,7 +154,7 @@ def test_too_few_copies_are_an_error_and_free_the_bytes_of_those_that_failed(pla
     file.write(b"x")
     with pytest.raises(QuorumError):
         file.finish(fsync=True)
-    # Parquet's writer goes on asking.
+    # Parquet's writer continues to write after an error.
     assert file.write(b"y") == 1
     assert [places.copy(replica, "a").stat().st_size for replica in (0, 2)] == [0, 0]
 
@@ -195,7 +195,7 @@ def test_a_file_is_missing_only_when_all_replicas_say_so(places: Places) -> None
 def test_a_file_that_is_missing_here_and_away_there_is_away(
     places: Places, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
-    """Whoever took it for missing would count it as lost."""
+    """A file that is taken for missing counts as lost."""
     file = places.write("a")
     for other in {0, 1, 2} - {away}:
         places.copy(other, "a").unlink()
