@@ -350,14 +350,6 @@ OTHERS: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="repair-by-the-first-look",
-        breaks="REPAIR removes a file that was named while the store was listed",
-        path="src/tilth/verify/stored.py",
-        old="                if owner < 0 and self._may_go(each.row.txn, name)\n",
-        new="                if self._may_go(each.row.txn, name)\n",
-        tests=("tests/unit/sql/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",),
-    ),
-    Mutant(
         name="repair-of-a-lost-commit",
         breaks="REPAIR removes files of an acknowledged transaction that the database has lost",
         path="src/tilth/verify/stored.py",
