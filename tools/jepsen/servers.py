@@ -11,6 +11,7 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,7 @@ class Servers(HaStage):
             self.add(f"w{name}", "write", ONE_CORE, server=door, host=self._here)
         for worker in self.workers.values():
             worker.wait_ready()
+        self._parts.callback(self._stop_processes)
         roots = ", ".join(f"'{root}'" for root in (*map(str, self._replica_folders), bucket["root"]))
         self.sql(f"CREATE STORAGE {STORAGE} REPLICAS ({roots}) QUORUM {QUORUM}")
         folders = [*map(str, self._replica_folders)]
@@ -149,6 +151,13 @@ class Servers(HaStage):
             self._parts.callback(node.stop)
         for node in self.nodes.values():
             node.wait_ready()
+
+    def _stop_processes(self) -> None:
+        """Stop servers and workers at the same time, for each takes seconds to end its Spark."""
+        stops = [*(worker.stop for worker in self.workers.values()), *(node.stop for node in self.nodes.values())]
+        with ThreadPoolExecutor(len(stops)) as pool:
+            for stopped in [pool.submit(stop) for stop in stops]:
+                stopped.result()
 
     def database_address(self, server: str) -> str:
         link = self._link(f"database of {server}")
