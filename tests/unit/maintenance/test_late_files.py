@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from tests.unit.maintenance.test_unswept import NoStorage, Server
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
-from tilth.catalog import InsertPart, TxnAbortedError, TxnNotFoundError, Work
+from tilth.catalog import Catalog, InsertPart, TxnAbortedError, TxnNotFoundError, Work
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
 from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
-from tilth.model.txn import TxnOutput, TxnState
+from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.storage import data_folder, local_root
 from tilth.storage.store.cleaner import LeftNames
 from tilth.storage.store.files import remove_files
@@ -291,6 +291,39 @@ def test_the_oldest_tombstones_are_forgotten_beyond_a_bound(server: Server, monk
     server.tick(60)
     assert tombstones_of(server) == [str(work.id) for work in works[2:]]
     # All of them are due, and each round removes the files of two.
+    server.tick(1)
+    assert [server.files_of(str(work.id)) for work in works] == [[]] * 5
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_tombstones_whose_files_cannot_be_removed_take_no_turn_from_others(
+    server: Server, monkeypatch: pytest.MonkeyPatch, is_away: bool
+) -> None:
+    monkeypatch.setattr("tilth.maintenance.work.ended.LATE_SWEEPS_MAX", 2)
+    works = [begin(server) for _ in range(5)]
+    for work in works:
+        cancel(work)
+    pass_grace(server)
+    for work in works:
+        write(server, work.id, "0.0-0.parquet")
+    first = {work.id for work in works[:3]}
+
+    def failing(catalog: Catalog, root: object, txn: Txn, **options: Any) -> int:
+        if txn.id in first:
+            raise UnavailableError("the store does not answer")
+        return sweep_again(catalog, root, txn, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched:
+        if is_away:
+            patched.setattr(server.cleaner._ended, "_away", lambda txn, known: txn.id in first)
+        else:
+            patched.setattr("tilth.maintenance.work.ended.sweep_again", failing)
+        server.tick(60)
+        server.tick(1)
+        server.tick(1)
+        assert [bool(server.files_of(str(work.id))) for work in works] == [True] * 3 + [False] * 2
+    # The next round over all tombstones comes after its period.
+    server.tick(60)
     server.tick(1)
     assert [server.files_of(str(work.id)) for work in works] == [[]] * 5
 

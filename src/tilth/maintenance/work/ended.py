@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -71,6 +72,8 @@ class EndedTxns:
         self._unswept_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
         self._looked_seconds: float | None = None
+        #: Id of the last tombstone that the present round over them has reached; 0: the next tick begins a round.
+        self._swept_up_to = 0
         self._lock = threading.Lock()
 
     def start(self) -> int:
@@ -213,16 +216,20 @@ class EndedTxns:
         if over:
             hint = "SYSTEM CHECK FILES finds what their tasks may still write"
             _log.warning("tombstones_forgotten", count=len(over), count_max=TOMBSTONES_MAX, hint=hint)
-        due = [each for each in known[len(over) :] if _is_due(each, now_ms)]
+        due = [each for each in known[len(over) :] if _is_due(each, now_ms) and each.txn.id > self._swept_up_to]
         waiting: dict[str, str] = {}
         swept: list[Tombstone] = []
-        for each in due[:LATE_SWEEPS_MAX]:
-            if not self._away(each.txn, waiting):
-                self._guarded("sweep_late_files", each.txn.id, partial(self._sweep_late, each, now_ms, swept))
+        ready = (each for each in due if not self._away(each.txn, waiting))
+        # In the order of ids: neither a storage that is away nor sweeps that fail keep the others from their turn.
+        turn = list(islice(ready, LATE_SWEEPS_MAX))
+        for each in turn:
+            self._guarded("sweep_late_files", each.txn.id, partial(self._sweep_late, each, now_ms, swept))
         over += [each.txn.id for each in swept if each.sweeps == len(GAPS_MS)]
         tombstones.put([each for each in swept if each.sweeps < len(GAPS_MS)], over=over)
-        if len(due) <= LATE_SWEEPS_MAX:
-            self._looked_seconds = self._clock.monotonic()
+        if len(turn) == LATE_SWEEPS_MAX:
+            self._swept_up_to = turn[-1].txn.id
+        else:
+            self._swept_up_to, self._looked_seconds = 0, self._clock.monotonic()
 
     def _sweep_late(self, tombstone: Tombstone, now_ms: int, swept: list[Tombstone]) -> None:
         """Remove the files written since the last removal; append the updated tombstone to `swept`."""
