@@ -37,11 +37,14 @@ _FILE_SYSTEM = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _PROVIDERS = "org.apache.hadoop.fs.s3a"
 _NO_ANSWER: Mapping[re.Pattern[str], type[TilthError]] = {
     re.compile(
-        r"AccessDenied|Forbidden|Status Code: 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId"
+        r"AccessDenied|AccessControlException|Forbidden|Status Code: 40[13]|SignatureDoesNotMatch|InvalidAccessKeyId"
     ): StoreRefusedError,
     re.compile(r"ConnectException|UnknownHost|NoRouteToHost|Connection refused"): StoreAwayError,
     re.compile(
-        r"SlowDown|Status Code: 5\d\d|Timeout|timed out|InterruptedIO|Connection reset|SdkClientException|AWSClientIO"
+        r"SlowDown|Status Code: 5\d\d|Timeout|timed out|InterruptedIO|Connection reset|SdkClientException|AWSClientIO|"
+        # Hadoop's calls of a NameNode that ends, starts or stands by, and a DataNode that ends or is away.
+        r"End of File Exception between local host|Failed on local exception|RetriableException|StandbyException|"
+        r"SafeModeException|BlockMissingException|Broken pipe|Premature EOF|ClosedChannelException|Filesystem closed"
     ): StoreBusyError,
 }
 #: By the JVM: the settings of buckets that were made.
@@ -67,11 +70,20 @@ def object_error(path: str, text: str, because: str) -> TilthError:
         return StoreAwayError("the bucket is not there", file=path, because=because)
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         return PartFileNotFoundError(file=path, because=because)
+    return store_error(path, text, because) or PartFileCorruptError(file=path, because=because)
+
+
+def store_error(path: str, text: str, because: str) -> TilthError | None:
+    """Return the error of a store that does not answer or refuses, by the words of its client in the JVM; None: it has
+    answered.
+    """
+    # Names of classes and methods in stack traces say nothing: a read has frames of sockets with timeouts.
+    said = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
     for words, kind in _NO_ANSWER.items():
-        if words.search(text):
+        if words.search(said):
             message = "the store does not answer" if kind is StoreAwayError else ""
             return kind(message, file=path, because=because)
-    return PartFileCorruptError(file=path, because=because)
+    return None
 
 
 def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:

@@ -41,7 +41,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.read.hadoop_spark import let_spark_reach, object_error, own_uri, spark_uri
+from tilth.storage.read.hadoop_spark import let_spark_reach, object_error, own_uri, spark_uri, store_error
 from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids, read_columns
 from tilth.storage.read.masks import IS_DELETED, KEY, PLACE, key_expression
 from tilth.storage.read.overlay_spark import (
@@ -155,6 +155,8 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     path = own_uri(unquote(found[1]))
     if path.startswith("s3://"):
         return object_error(path, text, because)
+    if not path.startswith("/") and (away := store_error(path, text, because)) is not None:
+        return away
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         folder, _, name = path.rpartition("/")
         return missing(local_folder(folder) if folder.startswith("/") else Folder(parse_root(folder)), name, because)
