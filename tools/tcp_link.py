@@ -32,7 +32,7 @@ END_SECONDS_MAX = 10.0
 class Way(Enum):
     """One of the two directions of a link."""
 
-    #: From clients to the server behind the link.
+    #: Direction from the clients to the server behind the link.
     THERE = "there"
     BACK = "back"
 

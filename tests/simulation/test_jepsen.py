@@ -19,15 +19,11 @@ ROUNDS = int(os.environ.get("TILTH_JEPSEN_ROUNDS", "2"))
 SEED = int(os.environ.get("TILTH_JEPSEN_SEED", "1"))
 #: Longest blow of a round, in seconds: longer than a server may be silent before the others end it.
 BLOW_SECONDS_MAX = 4.0
-#: A lane has one of two cores: with the pauses of long runs, updates would wait behind merges for most of the time.
-PAUSE_FACTOR = 2.0
 
 
 @pytest.mark.parametrize("subject", ["servers", "rocksdb", "s3", "hdfs"])
 def test_what_was_acknowledged_is_there_once(tmp_path: Path, java_home: object, subject: str) -> None:
-    order = Order(
-        subject=subject, rounds=ROUNDS, seed=SEED, blow_seconds_max=BLOW_SECONDS_MAX, pause_factor=PAUSE_FACTOR
-    )
+    order = Order(subject=subject, rounds=ROUNDS, seed=SEED, blow_seconds_max=BLOW_SECONDS_MAX)
     report = run_jepsen(tmp_path, order)
     assert report.is_right, report.line()
     assert report.rounds == ROUNDS

@@ -33,7 +33,7 @@ ROWS = 4
 KEYS = 30
 #: Distance of the first ids of two clients' INSERTs.
 CLIENT_IDS = 10_000_000
-#: Of the updates, one in this many changes all rows.
+#: Number of updates among which one changes all rows.
 ALL_EACH = 20
 #: Most versions that are read again and again.
 PINNED_MAX = 12

@@ -139,7 +139,7 @@ class Definitions:
             return
         op = Op(kind="define", table="d.ko")
         if client.send(op, "SYSTEM RESET CONSUME OFFSET d.ko TO BEGIN") is None and op.outcome is Outcome.UNKNOWN:
-            # A reset that takes effect late makes the consumer read messages twice, which is what it says.
+            # A reset that is applied late makes the consumer read messages twice, as documented.
             renewed.may_repeat = True
 
     def _change_replicas(self, client: Client) -> None:

@@ -18,7 +18,7 @@ from tools.jepsen.harm import Blow
 TOGETHER = (0.15, 0.55, 0.3)
 #: Latest begin of a blow, in seconds after the round's.
 BEGIN_SECONDS_MAX = 0.8
-#: Of the blows that may last longer, one in this many does.
+#: Number of blows that may last longer among which one does.
 LASTING_ONE_OF = 25
 LASTING_SECONDS = (20.0, 90.0)
 

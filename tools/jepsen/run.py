@@ -56,8 +56,6 @@ class Order:
     blow_seconds_max: float = 100.0
     #: Parts of names: only blows with one of them are struck; empty: all.
     only: Sequence[str] = ()
-    #: Factor of the clients' pauses: with more, fewer statements and less background work compete for the processor.
-    pause_factor: float = 1.0
 
 
 Maker = Callable[[Path, random.Random, ExitStack, History], Subject]
@@ -155,7 +153,7 @@ def _run(folder: Path, order: Order, report: Report) -> None:
             subject.sql(statement)
         renewed = RenewedTopic(subject.broker) if subject.keeps_commits else None
         sent = Sent(Messages(subject.broker), renewed)
-        clients = _clients(subject, history, sent, seen, order)
+        clients = _clients(subject, history, sent, seen, order.seed)
         run = Run(order, subject, history, sent, clients, seen, report, rng)
         sent.messages.start()
         for client in clients:
@@ -192,7 +190,7 @@ def _print_failure(run: Run) -> None:
         say(f"  {line}")
 
 
-def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, order: Order) -> list[Client]:
+def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: int) -> list[Client]:
     urls = subject.urls_by_name
     definitions = Definitions(sent.messages, sent.renewed, subject.replicas)
     steps: dict[str, tuple[Callable[[Client], None], float]] = {
@@ -206,14 +204,7 @@ def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, order: 
         "define": (definitions.step, 0.6),
     }
     return [
-        Client(
-            name,
-            history,
-            urls,
-            random.Random(f"{order.seed} {name}"),
-            step,
-            pause_seconds=pause * order.pause_factor,
-        )
+        Client(name, history, urls, random.Random(f"{seed} {name}"), step, pause_seconds=pause)
         for name, (step, pause) in steps.items()
     ]
 

@@ -71,7 +71,7 @@ class Servers(HaStage):
         self._down = set[str]()
         self._patched = _patched_package(folder / "patched")
         self._number = itertools.count()
-        #: None where this process may not make any: then no blow loses packets, and links swallow bytes instead.
+        #: Network hosts of the servers; None if this process cannot make them: links swallow bytes then.
         self._hosts = Hosts(len(names)) if can_make_hosts() else None
         self._here = "127.0.0.1" if self._hosts is None else self._hosts.here
 

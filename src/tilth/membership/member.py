@@ -309,7 +309,7 @@ class Member:
         if history == self._history:
             return
         _log.warning("history_changed", server=self._now.me, before=self._history, now=history)
-        # Before its record is ended: as long as that lives, no other server ends its transactions.
+        # Losses are recorded before the server's record ends: until then, no other server ends its transactions.
         self._catalog.transactions.find_lost(self._history)
         self._forget()
         own = self._proofs.get(self._joining.name)

@@ -38,12 +38,12 @@ def pack(answer: object) -> bytes:
 
 
 def unpack(packed: bytes, answer: type[T], *, task: int, attempt: int | None = None) -> T:
-    """Return the answer of a task. Raises the TilthError that was packed in its place, and AnswerUnreadableError.
+    """Return the answer of a task. Raises the TilthError with which the task failed, and AnswerUnreadableError.
 
     `answer`: type of the packed value.
     """
     try:
-        # To mypy a type is not hashable.
+        # mypy does not regard a type as hashable.
         found = _decoder(answer).decode(packed)  # type: ignore[arg-type]
     # The messages of these errors quote no value; bytes that are nested too deeply raise RecursionError.
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -84,7 +84,7 @@ class FileRun(msgspec.Struct, frozen=True, kw_only=True):
     task: int
     attempt: int
     extension: str
-    #: Number greater than those of all files found so far; files that the attempt writes later may reach it.
+    #: Number from which later files are searched; it is greater than those of all files that were found.
     files: int
 
 
@@ -101,7 +101,7 @@ class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
     sweeps: int = 0
     #: Time of the next removal.
     due_ms: int
-    #: Runs found so far: files written later have higher numbers, and no earlier file is left from which to count on.
+    #: Runs that earlier removals have found; later files are searched from their ends, because the first are removed.
     runs: tuple[FileRun, ...] = ()
 
 

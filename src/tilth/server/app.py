@@ -323,7 +323,7 @@ class _Api:
         """
         if "services" not in request.query_params:
             return _healthy(await self._run_status(self._doors.health))
-        # Concurrently: each of the two may take its full time limit.
+        # Both calls run concurrently: each may take its full time limit.
         health, failed = await asyncio.gather(
             self._run_status(self._doors.health), self._run_status(self._doors.failed_services)
         )

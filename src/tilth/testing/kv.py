@@ -13,10 +13,10 @@ from typing import TypeVar
 
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import Rng
+from tilth.catalog import DelegatingKV
 from tilth.catalog.kv import (
     Absent,
     Conflict,
-    Incarnation,
     KeyValue,
     KVOutcome,
     Landed,
@@ -41,14 +41,14 @@ class Fault(StrEnum):
     ANSWER_LOST = "answer_lost"
 
 
-class FaultyKV:
+class FaultyKV(DelegatingKV):
     """A store whose operations fail by chance, or by a plan.
 
     Each operation (get, scan, view, commit) first takes a fault from the plan, or else draws one.
     """
 
     def __init__(self, kv: KeyValue, rng: Rng, *, commit_rate: float = 0.0, read_rate: float = 0.0) -> None:
-        self._kv = kv
+        super().__init__(kv)
         self._rng = rng
         self._lock = threading.Lock()
         self._commit_plan: list[Fault | None] = []
@@ -68,24 +68,20 @@ class FaultyKV:
         with self._lock:
             self._read_plan.extend(faults)
 
-    @property
-    def incarnation(self) -> Incarnation:
-        return self._kv.incarnation
-
     def get(self, key: bytes) -> Versioned | None:
         self._meet_read("get")
-        return self._kv.get(key)
+        return self._inner.get(key)
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
         self._meet_read("scan")
-        return self._kv.scan(start, end, limit=limit, reverse=reverse)
+        return self._inner.scan(start, end, limit=limit, reverse=reverse)
 
     @contextmanager
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         self._meet_read("view")
-        with self._kv.view(keys, use) as view:
+        with self._inner.view(keys, use) as view:
             yield _FaultyView(self, view)
 
     def commit(
@@ -93,21 +89,18 @@ class FaultyKV:
     ) -> KVOutcome:
         match self._draw(self._commit_plan, self.commit_rate):
             case None:
-                return self._kv.commit(preconditions, puts, deletes)
+                return self._inner.commit(preconditions, puts, deletes)
             case Fault.REFUSED:
                 raise UnavailableError("planned fault", operation="commit")
             case Fault.REQUEST_LOST:
                 return Unknown("planned fault: the request was lost")
             case Fault.ANSWER_LOST:
-                self._kv.commit(preconditions, puts, deletes)
+                self._inner.commit(preconditions, puts, deletes)
                 return Unknown("planned fault: the answer was lost")
 
     def confirm(self) -> None:
         self._meet_read("confirm")
-        self._kv.confirm()
-
-    def close(self) -> None:
-        self._kv.close()
+        self._inner.confirm()
 
     def _meet_read(self, operation: str) -> None:
         if self._draw(self._read_plan, self.read_rate) is not None:
@@ -147,33 +140,29 @@ _MARKS = b"\xf0mark"
 _TRIES_MAX = 100
 
 
-class RetryingKV:
+class RetryingKV(DelegatingKV):
     """Makes a faulty store look like a sound one, in the way that the protocol prescribes.
 
     Each batch carries a key of its own; after an unknown outcome that key shows it.
     """
 
     def __init__(self, kv: KeyValue) -> None:
-        self._kv = kv
+        super().__init__(kv)
         self._lock = threading.Lock()
         self._batches = 0
 
-    @property
-    def incarnation(self) -> Incarnation:
-        return self._kv.incarnation
-
     def get(self, key: bytes) -> Versioned | None:
-        return _retried(lambda: self._kv.get(key))
+        return _retried(lambda: self._inner.get(key))
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
     ) -> Iterator[tuple[bytes, Versioned]]:
-        return _retried(lambda: self._kv.scan(start, end, limit=limit, reverse=reverse))
+        return _retried(lambda: self._inner.scan(start, end, limit=limit, reverse=reverse))
 
     @contextmanager
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         with ExitStack() as stack:
-            yield _RetryingView(_retried(lambda: stack.enter_context(self._kv.view(keys, use))))
+            yield _RetryingView(_retried(lambda: stack.enter_context(self._inner.view(keys, use))))
 
     def commit(
         self, preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
@@ -182,7 +171,7 @@ class RetryingKV:
             self._batches += 1
             mark = _MARKS + self._batches.to_bytes(8, "big")
         for _ in range(_TRIES_MAX):
-            outcome = _retried(lambda: self._kv.commit([*preconditions, Absent(mark)], {**puts, mark: b""}, deletes))
+            outcome = _retried(lambda: self._inner.commit([*preconditions, Absent(mark)], {**puts, mark: b""}, deletes))
             if isinstance(outcome, Landed):
                 return outcome
             landed = self.get(mark)
@@ -193,10 +182,7 @@ class RetryingKV:
         raise UnavailableError("still unknown", tries=_TRIES_MAX)
 
     def confirm(self) -> None:
-        _retried(self._kv.confirm)
-
-    def close(self) -> None:
-        self._kv.close()
+        _retried(self._inner.confirm)
 
 
 class _RetryingView:

@@ -80,7 +80,7 @@ class FileState(StrEnum):
     FOREIGN = "foreign"
     #: The catalog names it, and it does not exist.
     MISSING = "missing"
-    #: It is missing, and the catalog has a note that the copy is to be made.
+    #: Missing, with a note in the catalog that the copy has to be made.
     COPYING = "copy to be made"
     WRONG_SIZE = "wrong size"
     #: The replica does not answer.

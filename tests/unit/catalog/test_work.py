@@ -133,7 +133,7 @@ def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_
 
 
 def test_a_later_attempt_says_that_an_earlier_one_may_have_left_files(world: WorkWorld) -> None:
-    """As in a round on a cluster that has lost its first executor."""
+    """A round on a cluster that has lost its first executor commits a later attempt."""
     with world.work() as work:
         written = world.written()
         written = replace(written, file=replace(written.file, name=f"{work.id}-0.1-0.parquet"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.catalog import SetOffsets
-from tilth.ingest.consumer.calls import BeginRound, RoundDone, WrittenSchema
+from tilth.ingest.consumer.calls import BeginGranted, BeginRound, RoundDone, WrittenSchema
 from tilth.ingest.rounds.round import RoundFacts, WrittenTo
 from tilth.ingest.service.consumers import Consumers
 from tilth.ingest.service.definitions import Definitions
@@ -99,21 +99,21 @@ class Server:
         for handle in self.dispatcher.handles:
             handle.cancel()
 
-    def begin(self) -> tuple[int, float]:
+    def begin(self, read: OffsetRange | None = None, *, fence: Fence | None = None) -> BeginGranted:
+        """Begin a round that reads one message, or `read`."""
         call = BeginRound(
             kafka_table=self.kafka.uuid,
             consumer=0,
-            fence=self.fence,
+            fence=fence or self.fence,
             tasks=1,
             tables=(self.world.t,),
-            ranges=(OffsetRange(topic="topic", partition=0, start=self.offset, end=self.offset + 1),),
+            ranges=(read or OffsetRange(topic="topic", partition=0, start=self.offset, end=self.offset + 1),),
         )
-        granted = self.consumers.begin(call)
-        return granted.txn, granted.wait_ms
+        return self.consumers.begin(call)
 
     def round(self, partition: str, *, version: int | None = None) -> float:
         """Commit a round of one message and one part; return the time that it has to wait before it writes."""
-        txn, wait_ms = self.begin()
+        granted = self.begin()
         given = LedgerRange(
             topic="topic", partition=0, start=self.offset, end=self.offset + 1, messages=1, rows=10, dead=0
         )
@@ -121,7 +121,7 @@ class Server:
             kafka_table=self.kafka.uuid,
             consumer=0,
             fence=self.fence,
-            txn=txn,
+            txn=granted.txn,
             facts=RoundFacts(
                 ranges=(given,), parts=(WrittenTo(table=self.world.t, part=self.world.written(partition)),)
             ),
@@ -130,7 +130,7 @@ class Server:
         )
         self.consumers.commit(done)
         self.offset += 1
-        return wait_ms
+        return granted.wait_ms
 
     def stored(self) -> int:
         return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
@@ -148,16 +148,8 @@ def replaced(server: Server) -> Fence:
 
 
 def begin(server: Server, fence: Fence) -> int:
-    """Begin a round of one message; return its transaction."""
-    call = BeginRound(
-        kafka_table=server.kafka.uuid,
-        consumer=0,
-        fence=fence,
-        tasks=1,
-        tables=(server.world.t,),
-        ranges=(OffsetRange(topic="topic", partition=0, start=0, end=1),),
-    )
-    return server.consumers.begin(call).txn
+    """Begin a round of the first message; return its transaction."""
+    return server.begin(OffsetRange(topic="topic", partition=0, start=0, end=1), fence=fence).txn
 
 
 def done(server: Server, fence: Fence, txn: int) -> RoundDone:

@@ -195,9 +195,9 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
     told = server.consumers.stats(0, [], state=ConsumerState.RUNNING).last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
-    txn, wait_ms = server.begin()
-    assert wait_ms == pytest.approx(1000)
-    world.catalog.transactions.abort(txn, "a test")
+    granted = server.begin()
+    assert granted.wait_ms == pytest.approx(1000)
+    world.catalog.transactions.abort(granted.txn, "a test")
     world.merge(list(world.catalog.parts.snapshot(world.t).parts))
     server.round("a")
     assert server.stored() == 3

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from tests.unit.ingest.consume_world import PLACE, Server, begin, done
 from tilth.catalog import PartsChangedError, SetOffsets
-from tilth.ingest.consumer.calls import BeginRound
 from tilth.ingest.rounds.round import Scope, TableChanges
 from tilth.ingest.service.consumers import ConsumerEnded
 from tilth.model.offset import OffsetRange, StoredOffset
@@ -44,15 +43,7 @@ def test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_end
     before, known = {PLACE: StoredOffset(0)}, {PLACE: StoredOffset(0, "id", 4)}
     server.world.commit(SetOffsets(kafka_table=server.kafka.uuid, offsets=known, before=before))
     read = OffsetRange(topic="topic", partition=0, start=0, end=1, topic_id="id", epoch=4, end_epoch=5)
-    call = BeginRound(
-        kafka_table=server.kafka.uuid,
-        consumer=0,
-        fence=server.fence,
-        tasks=1,
-        tables=(server.world.t,),
-        ranges=(read,),
-    )
-    txn = server.consumers.begin(call).txn
+    txn = server.begin(read).txn
     server.consumers.commit(done(server, server.fence, txn))
     stored = server.world.catalog.offsets.stored(server.kafka.uuid)[PLACE]
     assert stored == StoredOffset(1, "id", 5)

@@ -104,7 +104,7 @@ def test_a_dropped_table_stays_while_the_stewards_clock_is_in_doubt(servers: Ser
     check.compared(0.0, doubt_ms=1.0, bound_ms=500.0)
     world.catalog.tables.drop(world.t)
     servers.clock.set_now_ms(servers.clock.now_ms() + 4 * 86_400_000)
-    # Before the clock was compared again, and after.
+    # One tick comes before the next comparison of the clock, one after it.
     cleaner.tick()
     check.compared(4 * 86_400_000.0, doubt_ms=1.0, bound_ms=500.0)
     cleaner.tick()

@@ -211,7 +211,7 @@ def test_a_server_alone_that_jumps_ahead_waits_before_it_removes_anything() -> N
     clock.advance(3 * 86_400)
     check.check_removal()
     clock.set_now_ms(clock.now_ms() + 2 * DAY_MS)
-    # A server alone has no other clock to compare with: it goes on, and removes nothing for a while.
+    # A single node has no other clock to compare with: it goes on, and removes nothing during the quarantine.
     assert check.error() is None
     for _ in range(3):
         with pytest.raises(ClockSkewError, match="172800 s ahead"):

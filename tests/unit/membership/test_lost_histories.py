@@ -129,7 +129,7 @@ def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> 
         assert each.commit_ts > txn
         assert each.before.startswith("1 ")
         assert each.now.startswith("2 ")
-        # It is not aborted, so that its files are not removed.
+        # The lost transaction is not aborted, so that its files are not removed.
         assert a.resolve(txn) is None
     # A transaction that could not commit any more is aborted, and its files are removed by name.
     assert a.resolve(under_way.id) is TxnState.ABORTED

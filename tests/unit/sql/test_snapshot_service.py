@@ -83,7 +83,7 @@ def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_betwe
 
 
 def test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused(world: SqlWorld) -> None:
-    """It was planned with the old columns: Spark would read files by a wrong schema."""
+    """The query was planned with the old columns: Spark would read files by a wrong schema."""
     service = world.engine.snapshots
     with service.opened("q", database="default", prune=True):
         service.resolve("q", [("t",)])

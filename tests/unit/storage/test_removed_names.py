@@ -84,7 +84,7 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage
 
 
 def test_a_transaction_of_fifty_tasks_tries_few_names(storage: Storage) -> None:
-    """For each attempt: the sidecars of the next part, and in the bucket the next file, which no quorum has begun."""
+    """The names of each attempt are the sidecars of the next part and, in the bucket, the next file."""
     txn = storage.txn()
     storage.write(txn, *(f"{task}.0-0.parquet" for task in range(TASKS)))
     storage.tried.clear()

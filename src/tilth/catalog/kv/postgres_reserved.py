@@ -1,8 +1,8 @@
 """A connection that is reserved for one use, and opened again after it broke.
 
 Covers: one user at a time, connecting on demand. Does not cover: hosts and time limits (postgres_connect.py), queries.
-Always holds: its user never waits behind other work of the server; it has the methods of a pool, so that a store can
-use it in place of one.
+Always holds: its user never waits behind other work of the server; it has the methods of a connection pool that a store
+calls.
 """
 
 from __future__ import annotations

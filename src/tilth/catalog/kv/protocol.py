@@ -153,10 +153,10 @@ class KeyValue(ReadView, Protocol):
         """
 
     def confirm(self) -> None:
-        """Return when all commits that views have shown so far are as durable as those that were answered.
+        """Return once every commit that a view has shown is durable, on the synchronous standby where there is one.
 
-        To be called before a view is used as proof that a commit is applied: after an unknown outcome, a view may show
-        a commit that no standby has yet. Raises UnavailableError while durability is not proved.
+        Callers that conclude from a view that a commit is applied call it first: after an unknown outcome, a view may
+        show a commit that no standby has yet. Raises UnavailableError if durability cannot be confirmed.
         """
 
     def close(self) -> None:

@@ -79,8 +79,8 @@ class Positions:
         #: When it was asked last whether the log of a gap holds its offset.
         self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
-    def of(self, places: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        return _offsets_at(places, self._catalog.offsets.stored(self._uuid))
+    def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
+        return _offsets_at(partitions, self._catalog.offsets.stored(self._uuid))
 
     def _acquire(self) -> None:
         """Acquire the lease of the Kafka table, unless this server has it: from then on no other server moves the
@@ -290,8 +290,8 @@ class Positions:
 
     def _passed_over(self, gap: IngestGap, begin: StoredOffset) -> list[Update]:
         """Return the updates that pass over a gap. `begin`: the stored offset, where the gap begins."""
-        place = TopicPartition(gap.topic, gap.partition)
-        before, wanted = {place: begin}, {place: msgspec.structs.replace(begin, offset=gap.end)}
+        partition = TopicPartition(gap.topic, gap.partition)
+        before, wanted = {partition: begin}, {partition: msgspec.structs.replace(begin, offset=gap.end)}
         line = moved(self._uuid, stored=before, wanted=wanted)
         assert line is not None, "a gap is not empty"
         return [
@@ -304,15 +304,15 @@ class Positions:
     def _begin_anew(self, kafka: KafkaDef, stored: Mapping[TopicPartition, StoredOffset], findings: Findings) -> None:
         """A topic made anew of which nothing had been read is the topic from now on."""
         line = moved(self._uuid, stored=stored, wanted=findings.anew, gone=findings.vanished)
-        places = frozenset((*findings.anew, *findings.vanished))
+        partitions = frozenset((*findings.anew, *findings.vanished))
         updates: list[Update] = [
             # What was missing is missing in the former topic: nobody can decide about it any more.
-            ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=places, known=tuple(self._open())),
+            ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=partitions, known=tuple(self._open())),
             SetOffsets(
                 kafka_table=self._uuid,
                 offsets=findings.anew,
                 forgotten=tuple(findings.vanished),
-                before=_offsets_at(places, stored),
+                before=_offsets_at(partitions, stored),
             ),
             *([] if line is None else [AddLedger(entry=line)]),
         ]
@@ -328,40 +328,40 @@ class Positions:
         """Close gaps that turned out to be none."""
         known = self._open()
         for gap in known:
-            place = TopicPartition(gap.topic, gap.partition)
-            verdict = closing(gap, stored.get(place), observed)
-            if verdict is Closing.IF_LOG_HOLDS and self._holds(broker, place, stored[place]):
+            partition = TopicPartition(gap.topic, gap.partition)
+            verdict = closing(gap, stored.get(partition), observed)
+            if verdict is Closing.IF_LOG_HOLDS and self._holds(broker, partition, stored[partition]):
                 verdict = Closing.CLOSES
             if verdict is Closing.CLOSES:
-                places = frozenset({place})
+                partitions = frozenset({partition})
                 update = ResolveGaps(
                     kafka_table=self._uuid,
                     resolution=CLOSED,
-                    partitions=places,
+                    partitions=partitions,
                     known=tuple(known),
-                    before=_offsets_at(places, stored),
+                    before=_offsets_at(partitions, stored),
                 )
                 self._apply(kafka, [update])
                 self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start} {CLOSED}")
                 _log.info("gap_closed", table=full_name(kafka), topic=gap.topic, partition=gap.partition)
 
-    def _holds(self, broker: BrokerClient, place: TopicPartition, stored: StoredOffset) -> bool:
+    def _holds(self, broker: BrokerClient, partition: TopicPartition, stored: StoredOffset) -> bool:
         """True if the log is known to be the one of the stored offset; asked now and then, for it may take seconds."""
         now_ms = self._clock.now_ms()
-        if now_ms - self._asked_ms.get((place, stored), -ASK_AGAIN_MS) < ASK_AGAIN_MS:
+        if now_ms - self._asked_ms.get((partition, stored), -ASK_AGAIN_MS) < ASK_AGAIN_MS:
             return False
         self._asked_ms = {key: at_ms for key, at_ms in self._asked_ms.items() if now_ms - at_ms < ASK_AGAIN_MS}
-        self._asked_ms[place, stored] = now_ms
-        return broker.holds(place, stored)[0] is Holds.YES
+        self._asked_ms[partition, stored] = now_ms
+        return broker.holds(partition, stored)[0] is Holds.YES
 
     def _open(self) -> list[IngestGap]:
         return [gap for gap in self._catalog.offsets.gaps(self._uuid) if not gap.resolution]
 
 
 def _offsets_at(
-    places: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset]
+    partitions: Collection[TopicPartition], stored: Mapping[TopicPartition, StoredOffset]
 ) -> dict[TopicPartition, StoredOffset]:
-    return {place: stored[place] for place in places if place in stored}
+    return {each: stored[each] for each in partitions if each in stored}
 
 
 def _observe(broker: BrokerClient, topics: Topics, places: Collection[TopicPartition]) -> Observed:

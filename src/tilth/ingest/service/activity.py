@@ -56,8 +56,9 @@ class Doing:
     heard_ms: int = 0
     #: For how long its present round has been under way; 0: between two rounds.
     round_seconds: float = 0.0
-    #: Name of the slow view that the round is in, as `database.view`, and its time so far; empty: none.
+    #: Name of the slow view that the round runs, as `database.view`; empty: none.
     view: str = ""
+    #: Elapsed time of that view.
     view_seconds: float = 0.0
     #: Reason why its task does not go on; empty: it does.
     waits_for: str = ""
@@ -87,8 +88,9 @@ class Activity:
     #: Beginning, end and messages of rounds that followed each other.
     _rounds: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=RATE_ROUNDS_MAX))
     _began_ms: int = 0
-    #: Name of the slow view that its round is in, and when that began; empty: none.
+    #: Name of the slow view that its round runs; empty: none.
     _view: str = ""
+    #: Start time of that view.
     _view_ms: int = 0
 
     def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:

@@ -440,7 +440,7 @@ class KafkaService:
             self._positions.settle(seen.kafka, seen.config, broker, topics)
             ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
         except TilthError as error:
-            # They were not checked: the next look does it.
+            # The suspected offsets were not checked: the next poll of the broker checks them.
             self._suspects |= suspects
             return self._unseen(error, now_ms)
         self._reporter.succeeded()
@@ -454,7 +454,9 @@ class KafkaService:
         )
 
     def _unseen(self, error: TilthError, now_ms: int) -> TableObservation:
-        """Return the observation after a look that failed; an error that nobody else has to end is raised."""
+        """Return the observation after a poll that failed because of the broker or of another host of the table; raise
+        any other error.
+        """
         if isinstance(error, BrokerUnavailableError | UnknownTopicError):
             self._reporter.failed(error)
             return TableObservation(is_wanted=True, trouble=str(error))

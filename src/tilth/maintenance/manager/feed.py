@@ -2,7 +2,7 @@
 
 Always holds: an event is reported once at most. Events carry the time at which their commit was made ready and may land
 a little later than younger ones, so each read overlaps the one before; one that lands later still is never reported,
-which is why the ops look now and then without a report. After the clock has gone back, a read counts as incomplete.
+so the ops also check tables periodically. After the clock has gone back, a read counts as incomplete.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ class MaintenanceManager:
         self._refresh()
         self._take_news(now_ms)
         self._see_off()
-        # By the monotonic clock: a wall clock that was ahead for a moment would stop all cleaning until that time.
+        # The monotonic clock measures the period: a wall clock that jumped ahead and back would stop cleaning for long.
         now = self._clock.monotonic()
         if now - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
             self._cleaned_at = now

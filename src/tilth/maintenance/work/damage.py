@@ -139,7 +139,7 @@ class DamageBook:
 
     def look(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
-        # A look in the future comes from a clock that was wrong.
+        # A check in the future comes from a clock that was ahead.
         is_early = self._looked_ms <= now_ms < self.next_look_ms
         if not self._files or is_early or (self._thread is not None and self._thread.is_alive()):
             return

@@ -140,7 +140,7 @@ class DutyOp(ABC):
         self.duty.ask(now_ms)
         self._rests_until_ms = 0
         if self._failure is not None and self._failure.at_ms > now_ms:
-            # It comes from a clock that was ahead: its wait would be as long as that.
+            # The failure was recorded by a clock that was ahead: its backoff would end only at that time.
             self._failure = None
         self.context.watch.is_woken = True
 

@@ -98,7 +98,7 @@ class EndedTxns:
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
         is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
-        # By a clock that is wrongly ahead all tombstones would be over at once.
+        # With a clock that is wrongly ahead, all tombstones would expire at once.
         if is_due and self._catalog.clock_check.removal_error() is None:
             self._guarded("sweep_late_files", 0, partial(self._look_at_tombstones, now_ms))
 
@@ -220,7 +220,7 @@ class EndedTxns:
         waiting: dict[str, str] = {}
         swept: list[Tombstone] = []
         ready = (each for each in due if not self._away(each.txn, waiting))
-        # In the order of ids: neither a storage that is away nor sweeps that fail keep the others from their turn.
+        # A round goes through the ids in order, so that sweeps that fail cannot starve the others.
         turn = list(islice(ready, LATE_SWEEPS_MAX))
         for each in turn:
             self._guarded("sweep_late_files", each.txn.id, partial(self._sweep_late, each, now_ms, swept))

@@ -115,7 +115,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         cancelled = self._attempts.cancel(self._chooser.is_outdated)
         if cancelled:
             _log.info(f"{self._recipe.noun}_tasks_cancelled", table=self._watch.name, tasks=cancelled)
-        # A look in the future comes from a clock that was ahead.
+        # A wake-up in the future comes from a clock that was ahead.
         self.last_wakeup_ms = min(self.last_wakeup_ms, self._clock.now_ms())
         self._hear(Renewed())
 

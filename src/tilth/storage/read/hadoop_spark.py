@@ -47,7 +47,7 @@ _NO_ANSWER: Mapping[re.Pattern[str], type[TilthError]] = {
         r"SafeModeException|BlockMissingException|Broken pipe|Premature EOF|ClosedChannelException|Filesystem closed"
     ): StoreBusyError,
 }
-#: By the JVM: the settings of buckets that were made.
+#: Settings of buckets that a JVM has, by its context.
 _made: WeakKeyDictionary[SparkContext, dict[str, Mapping[str, str]]] = WeakKeyDictionary()
 
 
@@ -77,10 +77,10 @@ def store_error(path: str, text: str, because: str) -> TilthError | None:
     """Return the error of a store that does not answer or refuses, by the words of its client in the JVM; None: it has
     answered.
     """
-    # Names of classes and methods in stack traces say nothing: a read has frames of sockets with timeouts.
-    said = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
+    # Stack frames are left out: any read has frames of sockets whose names contain `Timeout`.
+    messages = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("at "))
     for words, kind in _NO_ANSWER.items():
-        if words.search(said):
+        if words.search(messages):
             message = "the store does not answer" if kind is StoreAwayError else ""
             return kind(message, file=path, because=because)
     return None

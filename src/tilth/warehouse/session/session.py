@@ -372,7 +372,7 @@ class WorkerSession:
                     self._settings.nice,
                 )
                 self._jvm_process = gateway.proc
-                # Only after the launch: the launcher writes its properties into the command line of the JVM.
+                # Hidden properties are set after the launch: the launcher writes properties into Java's command line.
                 for key, value in hidden.items():
                     conf.set(key, value)
                 context = SparkContext(conf=conf, gateway=gateway)
@@ -388,7 +388,7 @@ class WorkerSession:
                 raise
             # Whatever Spark, py4j or the operating system raise here, the node cannot compute.
             except Exception as error:
-                # Before `_end`: the text of a Java error is read from the JVM.
+                # The error is converted before `_end`: the text of a Java error is in the JVM.
                 failure = self._start_error(error)
                 self._end()
                 raise failure from error
