@@ -142,11 +142,26 @@ def _judge_files(subject: Subject, faults: Faults) -> None:
         if store.storage:
             query = f"SELECT sum(queue_size) FROM system.replicas WHERE storage = '{store.storage}'"
             wait_until(lambda query=query: not subject.sql(query).rows[0][0], "all copies", SETTLE_SECONDS_MAX)  # type: ignore[misc]
-        wait_until(lambda store=store: _files(subject, store).is_none, "files", SETTLE_SECONDS_MAX)  # type: ignore[misc]
-        found = _files(subject, store)
+        found = _settled_files(subject, store)
         if not found.is_none:
             found.about += _why_files_stay(subject)
         faults.add(found)
+
+
+def _settled_files(subject: Subject, store: Store) -> Faults:
+    """Return the faults of the last check of a store's files, which is repeated until it has none, or for too long.
+
+    No check comes after one without faults: files that are removed while it reads would look missing.
+    """
+    found = Faults()
+
+    def is_right() -> bool:
+        nonlocal found
+        found = _files(subject, store)
+        return found.is_none
+
+    wait_until(is_right, "files", SETTLE_SECONDS_MAX)
+    return found
 
 
 def _why_files_stay(subject: Subject) -> list[str]:
