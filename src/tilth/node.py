@@ -45,6 +45,7 @@ from tilth.joining import check_not_lost, check_not_moved, check_place, open_sto
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
+    Sweeper,
     copy_runner,
     delta_runner,
     flush_runner,
@@ -295,7 +296,6 @@ class Node:
         if not settings.url:
             check_not_lost(self._roots.default, is_empty=not has_catalog(self._folder))
         opened = open_store(self._clock, self._folder, settings, version=version("tilth"), gone_seconds=bound)
-        #: What is true.
         self.catalog: Catalog = Catalog(
             opened.store,
             self._clock,
@@ -305,6 +305,9 @@ class Node:
             sweep=lambda txn, *, keep: sweep_transaction(self.catalog, self._roots, txn, keep=keep),
         )
         self._parts.callback(self.catalog.close)
+        sweeper = Sweeper()
+        self._start(sweeper.start, sweeper.stop)
+        self.catalog.sweep_on(sweeper.offer)
         #: Address or folder of the catalog, as errors name it.
         self._catalog_location = opened.place
         #: Watch on the catalog's database; None: the catalog is in a local folder.

@@ -100,9 +100,19 @@ CATALOG: tuple[Mutant, ...] = (
         name="landed-swept",
         breaks="files of work are removed whose commit succeeded without an answer",
         path="src/tilth/catalog/commit/work.py",
-        old="        if is_aborted and is_settled and self._remove_files",
-        new="        if is_settled and self._remove_files",
+        old="        if is_aborted and is_settled:",
+        new="        if is_settled:",
         tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
+    ),
+    Mutant(
+        name="answer-waits-for-removal",
+        breaks="answers of UPDATE and DELETE wait until a slow store has removed the files of failed attempts",
+        path="src/tilth/catalog/commit/work.py",
+        old="        if not self._later(sweep):",
+        new="        sweep()\n        if not self._later(sweep):",
+        tests=(
+            "tests/unit/catalog/test_work_removal.py::test_a_commit_is_answered_before_its_leftover_files_are_removed",
+        ),
     ),
     Mutant(
         name="refused-tries-left",

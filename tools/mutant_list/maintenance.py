@@ -219,8 +219,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="late-files-of-what-landed",
         breaks="what an attempt writes after the commit of its transaction stays for ever",
         path="src/tilth/catalog/commit/work.py",
-        old="            if unswept is not None and not unswept.may_write_on:",
-        new="            if unswept is not None:",
+        old="        if unswept is not None and not unswept.may_write_on:",
+        new="        if unswept is not None:",
         tests=(
             "tests/unit/catalog/test_work.py::"
             "test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands",

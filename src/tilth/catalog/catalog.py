@@ -12,7 +12,7 @@ from tilth.catalog.commit.commit import CommitChecks, Committer
 from tilth.catalog.commit.part_log import PartLog
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
-from tilth.catalog.commit.work import Sweep, keep_files
+from tilth.catalog.commit.work import Later, Sweep, keep_files
 from tilth.catalog.kv import Incarnation, KeyValue
 from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
@@ -130,6 +130,10 @@ class Catalog:
     def follow_storages(self, changed: Callable[[], None]) -> None:
         """Call `changed` when a commit finds that this process knows an outdated definition of a storage."""
         self._committer.when_storage_changed = changed
+
+    def sweep_on(self, later: Later) -> None:
+        """Let `later` run each removal of files that ended work leaves; before this call the work waits for it."""
+        self.transactions.later = later
 
     def is_unused(self) -> bool:
         """Return whether the catalog has never had a server, a table or a transaction."""

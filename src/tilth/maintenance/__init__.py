@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     )
     from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
     from tilth.maintenance.work.left_files import sweep_transaction
+    from tilth.maintenance.work.sweeper import Sweeper
     from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 else:
     __getattr__ = door(__name__)
@@ -64,6 +65,7 @@ __all__ = [
     "OpRun",
     "OptimizeReport",
     "ScrubRow",
+    "Sweeper",
     "copy_runner",
     "delta_runner",
     "flush_runner",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
 
-from tests.catalog_world import World
+from tests.work_world import WorkWorld, fail_in, noted
 from tilth.base.errors import ErrorKind, FencedError, RetryError, TilthError, UnavailableError, UnknownOutcomeError
-from tilth.base.rand import new_rng
 from tilth.catalog import (
-    Catalog,
     Committed,
     InsertPart,
-    MemoryKV,
     PartsChangedError,
     PartsGoneError,
     ReplaceParts,
@@ -32,49 +29,8 @@ from tilth.catalog import (
 )
 from tilth.catalog.commit.work import REASON_MAX
 from tilth.model.lease import Fence
-from tilth.model.part import WrittenPart
-from tilth.model.txn import Txn, TxnOutput, TxnState
-from tilth.testing import Fault, FaultyKV
-
-
-class Files:
-    """What the storage is asked to remove: by transaction the names that stay."""
-
-    def __init__(self) -> None:
-        self.swept: list[tuple[int, frozenset[str]]] = []
-        self.error: Exception | None = None
-
-    def sweep(self, txn: Txn, *, keep: Collection[str]) -> None:
-        self.swept.append((txn.id, frozenset(keep)))
-        if self.error is not None:
-            raise self.error
-
-
-class WorkWorld(World):
-    """A catalog whose store fails by plan, beside a storage that remembers what it is asked."""
-
-    def __init__(self) -> None:
-        self.faulty = FaultyKV(MemoryKV(), new_rng(1))
-        super().__init__(self.faulty)
-        self.disk = Files()
-        self.catalog = Catalog(self.faulty, self.clock, "s1", self.new_id, is_checking=True, sweep=self.disk.sweep)
-
-    def work(self, *, may_retry: bool = False, fences: Collection[Fence] = ()) -> Work:
-        outputs = [TxnOutput(table=self.t, tasks=2)]
-        return self.catalog.transactions.work("test", outputs=outputs, fences=tuple(fences), may_retry=may_retry)
-
-    def one_part(self) -> tuple[WrittenPart, list[Update]]:
-        written = self.written()
-        return written, [InsertPart(table=self.t, written=written)]
-
-    def state(self, work: Work) -> TxnState | None:
-        return self.catalog.transactions.resolve(work.id)
-
-    def live(self) -> set[int]:
-        return self.catalog.transactions.live()
-
-    def parts(self) -> int:
-        return len(self.catalog.parts.snapshot(self.t).parts)
+from tilth.model.txn import TxnState
+from tilth.testing import Fault
 
 
 @pytest.fixture
@@ -84,14 +40,6 @@ def world() -> WorkWorld:
 
 def lost(count: int, fault: Fault) -> list[Fault | None]:
     return [fault] * count
-
-
-def fail_in(work: Work, error: BaseException, updates: Sequence[Update] = ()) -> None:
-    """Ends the context with the error, behind a commit where there are updates."""
-    with work:
-        if updates:
-            work.commit(updates)
-        raise error
 
 
 def commit_in(work: Work, updates: Sequence[Update], *requirements: Requirement) -> None:
@@ -195,11 +143,6 @@ def test_updates_without_files_are_one_call(world: WorkWorld) -> None:
 
 
 # --- the note of files that failed tries may have left ---
-
-
-def noted(world: WorkWorld) -> list[int]:
-    """Transactions that have a note in the store, as another process finds them."""
-    return [each.txn.id for each in world.reopened().transactions.unswept()]
 
 
 def count_commits(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -167,6 +168,28 @@ def test_a_file_that_was_collected_since_hides_none_behind_it(server: Server) ->
     (server.folder / f"{txn}-0.0-0.parquet").unlink()
     server.tick()
     assert server.files_of(txn) == []
+
+
+def test_files_that_are_being_removed_after_an_abort_are_left_alone(server: Server) -> None:
+    steps: list[Callable[[], None]] = []
+
+    def offer(step: Callable[[], None], /) -> bool:
+        steps.append(step)
+        return True
+
+    server.catalog.sweep_on(offer)
+    server.is_away = False
+    server.folder.mkdir(parents=True, exist_ok=True)
+    outputs = [TxnOutput(table=server.t, tasks=1)]
+    with server.catalog.transactions.work("merge", outputs=outputs) as work:
+        (server.folder / f"{work.id}-0.0-0.parquet").touch()
+    server.tick()
+    server.tick(2 * GRACE_MS)
+    assert server.files_of(str(work.id)) == ["0.0-0.parquet"]
+    steps.pop()()
+    server.tick()
+    server.tick(2 * GRACE_MS)
+    assert (server.files_of(str(work.id)), server.catalog.transactions.unfinished()) == ([], [])
 
 
 def test_work_that_is_live_is_left_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.lost import TRIMMED, LostTxns, RecentTxns
 from tilth.catalog.commit.tombstones import Tombstones
-from tilth.catalog.commit.work import LiveWork, Sweep, Work
+from tilth.catalog.commit.work import Later, LiveWork, Sweep, Work, at_once
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Absent, Incarnation, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
@@ -74,6 +74,8 @@ class Transactions:
         #: Precondition that this server's life has not ended; None: this is no server, or the key has to be read.
         self._life: Pinned | None = None
         self._sweep = sweep
+        #: Runs the removal of files that ended work leaves.
+        self.later: Later = at_once
         self._live = LiveWork()
         self.tombstones = Tombstones(clock, kv)
         self._recent = RecentTxns()
@@ -93,7 +95,7 @@ class Transactions:
         """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
         self._recent.begun(txn)
-        return Work(self, self._live, self._sweep, txn, may_retry=may_retry)
+        return Work(self, self._live, self._sweep, txn, later=self.later, may_retry=may_retry)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
         """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""

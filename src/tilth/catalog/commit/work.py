@@ -60,6 +60,18 @@ def keep_files(txn: Txn, *, keep: Collection[str]) -> None:
     """Remove nothing."""
 
 
+class Later(Protocol):
+    """Runs a step soon, on another thread; returns False if nobody will run it."""
+
+    def __call__(self, step: Callable[[], None], /) -> bool: ...
+
+
+def at_once(step: Callable[[], None], /) -> bool:
+    """Run the step before returning."""
+    step()
+    return True
+
+
 class Committing(Protocol):
     """Methods of `Transactions` that work needs."""
 
@@ -153,12 +165,21 @@ class Work:
     """One transaction under way; made by `transactions.work`. A context, which ends it; or its owner settles it."""
 
     def __init__(
-        self, transactions: Committing, live: LiveWork, sweep: Sweep, txn: Txn, *, may_retry: bool = False
+        self,
+        transactions: Committing,
+        live: LiveWork,
+        sweep: Sweep,
+        txn: Txn,
+        *,
+        later: Later = at_once,
+        may_retry: bool = False,
     ) -> None:
-        """`may_retry`: tasks write files, which may be tried several times, and may write on after an error."""
+        """`later` runs the removal of files, which no answer waits for. `may_retry`: tasks write files, which may be
+        tried several times, and may write on after an error."""
         self._transactions = transactions
         self._live = live
         self._sweep = sweep
+        self._later = later
         self._may_retry = self._may_write_on = may_retry
         self.txn = txn
         self._is_refused = self._is_unknown = self._is_kept = self._is_over = False
@@ -171,7 +192,7 @@ class Work:
         return self.txn.id
 
     def commit(self, updates: Sequence[Update], requirements: Sequence[Requirement] = ()) -> Committed:
-        """Apply all updates at once, and remove the files that they do not name.
+        """Apply all updates at once; the files that they do not name are removed soon.
 
         Raises what refused it, after which it may be tried with other updates, or UnknownOutcomeError, after which the
         same commit may be asked for again.
@@ -245,7 +266,7 @@ class Work:
         return True
 
     def give_up(self, reason: str, *, is_settled: bool) -> None:
-        """Settle it, and remove its files at once if no task can write any more. What fails is left to the cleaner."""
+        """Settle it; its files are removed soon if no task can write any more. What fails is left to the cleaner."""
         try:
             is_aborted = self.settle(reason)
         except TilthError as error:
@@ -254,8 +275,8 @@ class Work:
             self._live.leave(self.id)
             self._end()
             return
-        if is_aborted and is_settled and self._remove_files(keep=frozenset()):
-            self._live.cleaned(self.id)
+        if is_aborted and is_settled:
+            self._sweep_soon(frozenset(), self._live.cleaned)
 
     def _bury(self) -> None:
         """Let the cleaner remove its files, also those that are written later: there is no other record of them."""
@@ -289,14 +310,27 @@ class Work:
     def _landed(self, unswept: UnsweptTxn | None) -> None:
         self._is_over = True
         self._transactions.end_turns(self.id)
-        try:
-            # The work is live until then, so that the cleaner does not look for the same files. Where a task may go on
-            # writing, only the cleaner sweeps: it records the files that it finds, and then looks behind them.
-            if unswept is not None and not unswept.may_write_on:
+        # Where a task may go on writing, only the cleaner sweeps: it records the files that it finds, and then looks
+        # behind them.
+        if unswept is not None and not unswept.may_write_on:
+            self._sweep_soon(frozenset(unswept.keep), self._live.sweep_done)
+        else:
+            self._live.discard(self)
+
+    def _sweep_soon(self, keep: Collection[str], done: Callable[[int], None]) -> None:
+        # The work is live until then, so that the cleaner does not look for the same files.
+        self._live.add(self)
+
+        def sweep() -> None:
+            try:
                 hit("work.before_sweep")
-                if self._remove_files(keep=frozenset(unswept.keep)):
-                    self._live.sweep_done(self.id)
-        finally:
+                if self._remove_files(keep=keep):
+                    done(self.id)
+            finally:
+                self._live.discard(self)
+
+        if not self._later(sweep):
+            _log.info("sweep_left_to_cleaner", cause_id=str(self.id))
             self._live.discard(self)
 
     def _end(self) -> None:

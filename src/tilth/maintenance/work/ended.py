@@ -130,6 +130,9 @@ class EndedTxns:
             elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
                 self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
             return
+        if txn.id in live:
+            # Its files are being removed.
+            return
         since = self._aborted_seconds.setdefault(txn.id, self._clock.monotonic())
         if self._have_passed(since, self._grace_ms):
             self._remove(txn)
