@@ -38,7 +38,8 @@ SETTLE_SECONDS_MAX = 120.0
 _OPEN_GAPS = "SELECT table FROM system.ingest_gaps WHERE table = 'ko' AND resolution IS NULL"
 _TAKEN = re.compile(r"action=table_taken cause_id=(\S+) epoch=(\d+)")
 _STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) epoch=(\d+)")
-_JOINED = re.compile(r"action=server_joined .*server=(\S+)")
+#: It hosts tables under its new id before it logs that it has joined.
+_JOINED = re.compile(r"action=(?:server_joined .*server|servers_changed .*me)=(\S+)")
 
 
 def judge(subject: Subject, history: History, sent: Sent, seen: Seen) -> Faults:
@@ -149,7 +150,8 @@ def _judge_files(subject: Subject, faults: Faults) -> None:
 
 
 def _settled_files(subject: Subject, store: Store) -> Faults:
-    """Return the faults of the last check of a store's files, which is repeated until it has none, or for too long.
+    """Return the faults of the last check of a store's files, which is repeated until it has none, or for too long
+    without fewer unknown files than before: after the last blow many transactions wait to be cleaned.
 
     No check comes after one without faults: files that are removed while it reads would look missing.
     """
@@ -160,7 +162,9 @@ def _settled_files(subject: Subject, store: Store) -> Faults:
         found = _files(subject, store)
         return found.is_none
 
-    wait_until(is_right, "files", SETTLE_SECONDS_MAX)
+    before: int | None = None
+    while not wait_until(is_right, "files", SETTLE_SECONDS_MAX) and (before is None or found.unknown_files < before):
+        before = found.unknown_files
     return found
 
 

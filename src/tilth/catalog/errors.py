@@ -80,6 +80,12 @@ class NotHostedError(RetryError):
     code = "NOT_HOSTED"
 
 
+class TableMovingError(RetryError):
+    """the table is this server's again, and what ran for it when it left has not ended yet"""
+
+    code = "TABLE_MOVING"
+
+
 class ServerNameTakenError(ConflictError):
     """another server of this catalog has this name, and lives"""
 

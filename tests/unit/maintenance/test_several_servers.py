@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.catalog_world import World
-from tilth.catalog import Catalog, Joining, NotHostedError
+from tilth.catalog import Catalog, Joining, NotHostedError, TableMovingError
 from tilth.maintenance.manager.registry import Registry
+from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
 from tilth.maintenance.work.watch import TableWatch
@@ -137,3 +138,19 @@ def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
     assert registry.refresh() == []
     with pytest.raises(NotHostedError, match=rf"uuid={world.t}"):
         registry.get(world.t)
+
+
+def test_a_table_that_comes_back_while_its_former_ops_end_is_not_said_to_be_missing(servers: Servers) -> None:
+    world = servers.worlds[0]
+    registry = Registry(
+        world.catalog,
+        lambda watch: TableOps(watch, ()),
+        refused=lambda table, reason: None,
+        woken=lambda uuid: None,
+    )
+    table = registry.get(world.t)
+    registry.leave(table)
+    with pytest.raises(TableMovingError, match="has not ended yet"):
+        registry.get(world.t)
+    registry.forget(world.t)
+    assert registry.get(world.t) is not table

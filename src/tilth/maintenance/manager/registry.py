@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from tilth.base.errors import TilthError
-from tilth.catalog import Catalog, NotHostedError, TableNotFoundError
+from tilth.catalog import Catalog, NotHostedError, TableMovingError, TableNotFoundError
 from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.mutation import Mutation, MutationState
@@ -59,8 +59,8 @@ class Registry:
             return self._tables.get(uuid)
 
     def get(self, uuid: str) -> TableOps:
-        """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError, and
-        NotHostedError where it is another server's.
+        """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError,
+        NotHostedError where it is another server's, and TableMovingError while its former ops are ending.
         """
         found = self.find(uuid)
         if found is not None:
@@ -72,9 +72,7 @@ class Registry:
             raise NotHostedError(table=full_name(relation), uuid=uuid)
         table = self._add(relation)
         if table is None:
-            raise TableNotFoundError(
-                table=full_name(relation), hint="the table is being dropped: try again in a moment"
-            )
+            raise TableMovingError(table=full_name(relation), hint="try again in a moment")
         self._look_at(table)
         return table
 
