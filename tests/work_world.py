@@ -35,9 +35,9 @@ class WorkWorld(World):
         self.disk = Files()
         self.catalog = Catalog(self.faulty, self.clock, "s1", self.new_id, is_checking=True, sweep=self.disk.sweep)
 
-    def work(self, *, may_retry: bool = False, fences: Collection[Fence] = ()) -> Work:
+    def work(self, *, has_tasks: bool = False, fences: Collection[Fence] = ()) -> Work:
         outputs = [TxnOutput(table=self.t, tasks=2)]
-        return self.catalog.transactions.work("test", outputs=outputs, fences=tuple(fences), may_retry=may_retry)
+        return self.catalog.transactions.work("test", outputs=outputs, fences=tuple(fences), has_tasks=has_tasks)
 
     def one_part(self) -> tuple[WrittenPart, list[Update]]:
         written = self.written()

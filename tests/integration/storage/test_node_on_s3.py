@@ -149,6 +149,30 @@ def test_a_round_asks_for_little_more_than_its_files(place: Place, broker: Broke
     assert sql("SELECT count(*), count(DISTINCT id) FROM d.r WHERE id >= 0").rows == [(400, 400)]
 
 
+def test_statements_of_one_row_ask_for_little_more_than_their_files(place: Place) -> None:
+    sql = place.node.connection.sql
+    sql("SYSTEM STOP MERGES")
+    sql("CREATE TABLE d.one (id BIGINT, a BIGINT) ENGINE = CnchMergeTree ORDER BY id UNIQUE KEY id")
+    statements = (
+        "INSERT INTO d.one VALUES (1, 5)",
+        "UPDATE d.one SET a = 6 WHERE id = 1",
+        "DELETE FROM d.one WHERE id = 2",
+        "INSERT INTO d.one SELECT id + 10, id FROM range(3)",
+        # Nothing to delete.
+        "DELETE FROM d.one WHERE id = 77",
+    )
+    sql("INSERT INTO d.one SELECT id, id FROM range(10)")
+    place.store.requests()
+    for text in statements:
+        sql(text)
+    assert sql("SELECT count(*), sum(a) FROM d.one").rows == [(12, 45 + 5 - 2 + 3)]
+    asked = place.store.requests()
+    others = [(verb, path) for verb, path in asked if verb != "PUT"]
+    assert len(others) <= 6 * len(statements), others
+    assert not [each for each in others if each[0] in ("POST", "DELETE")]
+    sql("SYSTEM START MERGES")
+
+
 def test_a_bucket_that_is_away_is_named_and_comes_back(place: Place) -> None:
     sql = place.node.connection.sql
     sql("CREATE TABLE d.away (id BIGINT) ENGINE = MergeTree ORDER BY id")

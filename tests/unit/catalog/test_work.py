@@ -63,7 +63,7 @@ def test_it_is_live_until_it_lands_and_nothing_is_swept_after_a_first_try(world:
 
 def test_files_that_a_commit_did_not_name_go_where_tasks_may_have_been_tried_again(world: WorkWorld) -> None:
     written, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(updates)
     assert world.disk.swept == [(work.id, frozenset({written.file.name}))]
@@ -71,7 +71,7 @@ def test_files_that_a_commit_did_not_name_go_where_tasks_may_have_been_tried_aga
 
 def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands(world: WorkWorld) -> None:
     _, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.tasks_began()
         work.commit(updates)
@@ -104,7 +104,7 @@ def test_an_error_aborts_it_with_its_reason_and_removes_its_files(world: WorkWor
 
 
 def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner(world: WorkWorld) -> None:
-    work = world.work(may_retry=True)
+    work = world.work(has_tasks=True)
     with pytest.raises(KeyboardInterrupt):
         fail_in(work, KeyboardInterrupt())
     assert (world.state(work), world.disk.swept) == (TxnState.ABORTED, [])
@@ -161,7 +161,7 @@ def count_commits(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> Counter[
 def test_a_commit_that_may_leave_files_says_which_ones_stay(world: WorkWorld) -> None:
     world.disk.error = OSError("away")
     written, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.commit(updates)
     [note] = world.reopened().transactions.unswept()
     assert (note.txn, note.keep, note.may_write_on) == (work.txn, (written.file.name,), True)
@@ -173,7 +173,7 @@ def test_a_commit_that_may_leave_files_says_which_ones_stay(world: WorkWorld) ->
 
 def test_the_note_says_that_no_task_writes_any_more(world: WorkWorld) -> None:
     _, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(updates)
     assert [each.may_write_on for each in world.catalog.transactions.unswept()] == [False]
@@ -188,7 +188,7 @@ def test_the_note_is_in_the_batch_of_the_commit(world: WorkWorld, monkeypatch: p
             raise Killed
 
     _, updates = world.one_part()
-    work = world.work(may_retry=True)
+    work = world.work(has_tasks=True)
     counts = count_commits(world, monkeypatch)
     monkeypatch.setattr("tilth.catalog.commit.transactions.hit", die)
     with pytest.raises(Killed):
@@ -211,7 +211,7 @@ def test_work_that_wrote_once_leaves_no_note_and_costs_no_commit_more(
 
 
 def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    works = [world.work(may_retry=True) for _ in range(5)]
+    works = [world.work(has_tasks=True) for _ in range(5)]
     for work in works:
         work.tasks_ended()
         work.commit(world.one_part()[1])
@@ -223,7 +223,7 @@ def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytes
 
 
 def test_notes_that_cannot_be_removed_go_later(world: WorkWorld) -> None:
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(world.one_part()[1])
     world.faulty.read_rate = 1.0
@@ -238,7 +238,7 @@ def test_notes_that_cannot_be_removed_go_later(world: WorkWorld) -> None:
 def test_it_is_live_while_it_sweeps(world: WorkWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[set[int]] = []
     monkeypatch.setattr("tilth.catalog.commit.work.hit", lambda _: seen.append(world.live()))
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(world.one_part()[1])
     assert (seen, world.live()) == ([{work.id}], set())
@@ -255,10 +255,10 @@ def test_an_answer_that_was_lost_once_is_found_out(world: WorkWorld) -> None:
     assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
 
 
-@pytest.mark.parametrize("may_retry", [False, True])
-def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, may_retry: bool) -> None:
+@pytest.mark.parametrize("has_tasks", [False, True])
+def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, has_tasks: bool) -> None:
     _, updates = world.one_part()
-    work = world.work(may_retry=may_retry)
+    work = world.work(has_tasks=has_tasks)
     cut_off(world, Fault.ANSWER_LOST)
     with pytest.raises(UnknownOutcomeError) as caught:
         commit_in(work, updates)
@@ -267,7 +267,7 @@ def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: WorkWorld, may_r
     # It had landed; had it been aborted or swept its part would be lost.
     assert (world.state(work), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
     # What its failed tries have left is the cleaner's.
-    assert noted(world) == [work.id] * may_retry
+    assert noted(world) == [work.id] * has_tasks
     # The cleaner may look at it from now on.
     assert world.live() == set()
 
@@ -327,14 +327,14 @@ def test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it(wor
     assert world.disk.swept == [(work.id, frozenset())]
 
 
-@pytest.mark.parametrize("may_retry", [False, True])
-def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: WorkWorld, may_retry: bool) -> None:
+@pytest.mark.parametrize("has_tasks", [False, True])
+def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: WorkWorld, has_tasks: bool) -> None:
     _, updates = world.one_part()
-    work = world.work(may_retry=may_retry)
+    work = world.work(has_tasks=has_tasks)
     clean_up(world, work)
     with pytest.raises(TxnAbortedError):
         commit_in(work, updates)
-    assert world.disk.swept == ([] if may_retry else [(work.id, frozenset())])
+    assert world.disk.swept == ([] if has_tasks else [(work.id, frozenset())])
     # Tasks may go on writing, and the server that removed the record has left no tombstone.
     assert [each.txn for each in world.catalog.transactions.tombstones.all()] == [work.txn]
 
@@ -384,7 +384,7 @@ def test_an_abort_that_fails_hides_no_error_and_removes_nothing(world: WorkWorld
 def test_files_that_cannot_be_removed_fail_nothing(world: WorkWorld, error: Exception) -> None:
     world.disk.error = error
     _, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(updates)
     assert (world.state(work), len(world.disk.swept)) == (TxnState.FINISHED, 1)

@@ -32,7 +32,7 @@ class Queue:
 
 def land_after_a_retry(world: WorkWorld) -> int:
     _, updates = world.one_part()
-    with world.work(may_retry=True) as work:
+    with world.work(has_tasks=True) as work:
         work.tasks_ended()
         work.commit(updates)
     return work.id
@@ -77,3 +77,44 @@ def test_a_removal_that_fails_later_is_left_to_the_cleaner(world: WorkWorld) -> 
     txn = land_after_a_retry(world)
     queue.steps.pop()()
     assert (world.live(), world.catalog.transactions.swept(), noted(world)) == (set(), set(), [txn])
+
+
+# --- nothing is looked for where nothing can be ---
+
+
+def test_tasks_that_were_tried_once_leave_nothing_to_look_for(world: WorkWorld) -> None:
+    """A DELETE of one row would ask a bucket to remove tens of thousands of names."""
+    _, updates = world.one_part()
+    with world.work() as work:
+        work.begin_try(0, [world.t])
+        work.tasks_began()
+        work.tasks_ended(may_have_retried=False)
+        work.commit(updates)
+    assert (world.disk.swept, noted(world)) == ([], [])
+
+
+def test_a_later_try_may_have_left_files_of_the_former_one(world: WorkWorld) -> None:
+    _, updates = world.one_part()
+    with world.work() as work:
+        for number in range(2):
+            work.begin_try(number, [world.t])
+            work.tasks_began()
+            work.tasks_ended(may_have_retried=False)
+        work.commit(updates)
+    assert [txn for txn, _ in world.disk.swept] == [work.id]
+
+
+def test_tasks_that_found_nothing_to_write_leave_nothing_to_look_for(world: WorkWorld) -> None:
+    with world.work() as work:
+        work.tasks_began()
+        work.tasks_ended(may_have_retried=False)
+        work.wrote_nothing()
+    assert (world.disk.swept, world.catalog.transactions.is_cleaned(work.id)) == ([], True)
+
+
+def test_failed_attempts_may_have_written_though_the_last_one_has_not(world: WorkWorld) -> None:
+    with world.work() as work:
+        work.tasks_began()
+        work.tasks_ended(may_have_retried=True)
+        work.wrote_nothing()
+    assert world.disk.swept == [(work.id, frozenset())]

@@ -43,8 +43,8 @@ def other(server: Server, tmp_path: Path) -> Server:
     return made
 
 
-def begin(server: Server, *, may_retry: bool = True) -> Work:
-    return server.catalog.transactions.work("merge", outputs=[TxnOutput(table=server.t, tasks=2)], may_retry=may_retry)
+def begin(server: Server, *, has_tasks: bool = True) -> Work:
+    return server.catalog.transactions.work("merge", outputs=[TxnOutput(table=server.t, tasks=2)], has_tasks=has_tasks)
 
 
 def cancel(work: Work) -> None:

@@ -64,7 +64,7 @@ class Server(World):
         """A transaction lands with one file, and leaves these: their names without the transaction; returns its id."""
         self.folder.mkdir(parents=True, exist_ok=True)
         outputs = [TxnOutput(table=self.t, tasks=2)]
-        with self.catalog.transactions.work("merge", outputs=outputs, may_retry=True) as work:
+        with self.catalog.transactions.work("merge", outputs=outputs, has_tasks=True) as work:
             if not may_write_on:
                 work.tasks_ended()
             written = self.written()
@@ -202,7 +202,7 @@ def test_work_that_is_live_is_left_alone(server: Server, monkeypatch: pytest.Mon
 
     server.folder.mkdir(parents=True, exist_ok=True)
     outputs = [TxnOutput(table=server.t, tasks=1)]
-    work = server.catalog.transactions.work("merge", outputs=outputs, may_retry=True)
+    work = server.catalog.transactions.work("merge", outputs=outputs, has_tasks=True)
     work.tasks_ended()
     (server.folder / f"{work.id}-0.1-0.parquet").touch()
     updates = [InsertPart(table=server.t, written=server.written())]

@@ -69,9 +69,9 @@ class Stored:
         path.write_bytes(content)
         os.utime(path, (self.now, self.now))
 
-    def begin(self, *, may_retry: bool = True) -> Work:
+    def begin(self, *, has_tasks: bool = True) -> Work:
         outputs = [TxnOutput(table=self.uuid, tasks=2)]
-        return self.world.catalog.transactions.work("merge", outputs=outputs, may_retry=may_retry)
+        return self.world.catalog.transactions.work("merge", outputs=outputs, has_tasks=has_tasks)
 
     def check(self, text: str = "", **settings: str) -> list[dict[str, Any]]:
         """The rows without the summaries."""

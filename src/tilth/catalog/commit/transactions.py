@@ -90,12 +90,12 @@ class Transactions:
         *,
         outputs: Sequence[TxnOutput] = (),
         fences: Sequence[Fence] = (),
-        may_retry: bool = False,
+        has_tasks: bool = False,
     ) -> Work:
         """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
         self._recent.begun(txn)
-        return Work(self, self._live, self._sweep, txn, later=self.later, may_retry=may_retry)
+        return Work(self, self._live, self._sweep, txn, later=self.later, has_tasks=has_tasks)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
         """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""

@@ -172,17 +172,21 @@ class Work:
         txn: Txn,
         *,
         later: Later = at_once,
-        may_retry: bool = False,
+        has_tasks: bool = False,
     ) -> None:
-        """`later` runs the removal of files, which no answer waits for. `may_retry`: tasks write files, which may be
-        tried several times, and may write on after an error."""
+        """`later` runs the removal of files, which no answer waits for. `has_tasks`: tasks write files from the
+        beginning, until `tasks_ended`."""
         self._transactions = transactions
         self._live = live
         self._sweep = sweep
         self._later = later
-        self._may_retry = self._may_write_on = may_retry
+        self._may_write_on = has_tasks
         self.txn = txn
-        self._is_refused = self._is_unknown = self._is_kept = self._is_over = False
+        #: `True` when files may be there that the next commit does not name: of failed attempts of tasks, or of a try
+        #: that was refused.
+        self._may_leave_files = False
+        self._has_written = True
+        self._is_unknown = self._is_kept = self._is_over = False
         #: `True` after a commit was sent, until its outcome is known.
         self._may_have_landed = False
         live.add(self)
@@ -208,7 +212,7 @@ class Work:
             case Conflicted(error=error):
                 # A refusal settles an earlier commit whose answer was lost, too, unless the record is gone.
                 self._may_have_landed = was_in_doubt and isinstance(error, TxnNotFoundError)
-                self._is_unknown, self._is_refused = False, True
+                self._is_unknown, self._may_leave_files = False, True
                 if isinstance(error, TxnNotFoundError) and not self._may_have_landed:
                     # Others have aborted it and cleaned up, or a failover of the database has lost it.
                     hint = "send the statement again"
@@ -223,6 +227,7 @@ class Work:
 
     def begin_try(self, number: int, tables: Iterable[str]) -> None:
         """Begin a try to commit to these tables; if others have been faster too often, wait until it has them alone."""
+        self._may_leave_files |= number > 0
         if number < TRIES_BESIDE:
             return
         for table in sorted(tables):
@@ -233,9 +238,17 @@ class Work:
         """Record that tasks write, until `tasks_ended`: after an error some of them may go on writing."""
         self._may_write_on = True
 
-    def tasks_ended(self) -> None:
-        """Note that no task writes any more: if it is aborted its files go at once."""
+    def tasks_ended(self, *, may_have_retried: bool = True) -> None:
+        """Record that no task writes any more: if it is aborted its files go at once.
+
+        `may_have_retried`: an attempt of a task may have failed and left files that its successor does not name.
+        """
         self._may_write_on = False
+        self._may_leave_files |= may_have_retried
+
+    def wrote_nothing(self) -> None:
+        """Record that the tasks of its first try have ended without a file: where it is aborted nothing is removed."""
+        self._has_written = self._may_leave_files
 
     def keep(self) -> None:
         """After an unknown outcome its owner asks for the same commit again: it stays live when the context ends."""
@@ -275,7 +288,9 @@ class Work:
             self._live.leave(self.id)
             self._end()
             return
-        if is_aborted and is_settled:
+        if is_aborted and is_settled and not self._has_written:
+            self._live.cleaned(self.id)
+        elif is_aborted and is_settled:
             self._sweep_soon(frozenset(), self._live.cleaned)
 
     def _bury(self) -> None:
@@ -303,7 +318,7 @@ class Work:
         keep = tuple(sorted(set(files_of(updates))))
         # A later attempt replaces one that its job gave up, which may go on writing on a host that cannot be reached.
         is_retried = any(name is not None and name.attempt > 0 for name in map(read_file_name, keep))
-        if not (self._may_retry or self._is_refused or is_retried):
+        if not (self._may_write_on or self._may_leave_files or is_retried):
             return None
         return UnsweptTxn(txn=self.txn, keep=keep, may_write_on=self._may_write_on or is_retried)
 

@@ -216,9 +216,9 @@ class Attempts(Generic[WorkT, FactsT]):
             if is_cancelled:
                 handle.cancel()
             with reaching(handle):
-                facts = self._recipe.facts(handle.wait().payload)
-            txn.tasks_ended()
-            return facts
+                result = handle.wait()
+            txn.tasks_ended(may_have_retried=result.may_have_retried)
+            return self._recipe.facts(result.payload)
         except TilthError as error:
             # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
             if job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON):

@@ -59,7 +59,7 @@ class TableContext:
             f"{verb} {self.watch.name}",
             outputs=(output_of(self.watch.definition, self.server.root, tasks=tasks),) if tasks else (),
             fences=(self.server.table_leases.fence(self.watch.uuid),),
-            may_retry=tasks > 0,
+            has_tasks=tasks > 0,
         )
 
     def switched_off_by(self, kind: OpKind) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tilth.base.cancel import raise_if_cancelled
-from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update
+from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update, Work
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
@@ -37,7 +37,7 @@ class Writing:
     #: Copies of each file before the commit; 0: as the table says.
     quorum: int = 0
     #: Whether a task of the writing may have had several attempts.
-    may_retry: bool = False
+    has_tasks: bool = False
 
 
 def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
@@ -53,24 +53,23 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     )
     layout = layout_of(table, services.root, quorum=quorum)
 
-    def write(txn: int) -> Sequence[WrittenPart]:
+    def write(work: Work) -> Sequence[WrittenPart]:
         if inserts[0].is_large and not table.unique_key:
             # It needs no neighbours to make a part that is worth its file: it is sorted at once.
-            return write_parts(layout, rows, txn=txn, task=0, attempt=0)
-        return write_rows(layout, rows, txn=txn, task=0, attempt=0)
+            return write_parts(layout, rows, txn=work.id, task=0, attempt=0)
+        return write_rows(layout, rows, txn=work.id, task=0, attempt=0)
 
     committed(services, writing, write)
 
 
-def committed(services: Services, writing: Writing, write: Callable[[int], Sequence[WrittenPart]]) -> int:
+def committed(services: Services, writing: Writing, write: Callable[[Work], Sequence[WrittenPart]]) -> int:
     """Begin a transaction, write, commit; return the number of rows."""
     table, transactions = writing.table, services.catalog.transactions
     has_key = bool(table.unique_key)
     tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
     outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
-    with transactions.work(writing.actor, outputs=outputs, may_retry=writing.may_retry or has_key) as work:
-        written = write(work.id)
-        work.tasks_ended()
+    with transactions.work(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as work:
+        written = write(work)
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
-from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, Work
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
@@ -259,7 +259,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             target.missing_value(column)
     tasks_max = call.settings.max_insert_tasks
 
-    def write(txn: int) -> Sequence[WrittenPart]:
+    def write(work: Work) -> Sequence[WrittenPart]:
         task = InsertTask(
             query_id=call.query_id,
             text=query_text,
@@ -268,7 +268,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             root=services.root.of(table.uuid),
             columns=tuple(column.name for column in columns),
             is_partial=target.is_partial,
-            txn=txn,
+            txn=work.id,
             tasks_max=tasks_max,
             quorum=call.settings.insert_quorum,
         )
@@ -277,9 +277,10 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             warehouse=warehouse_of_write(call, table),
             table=full_name(table),
             payload=msgspec.msgpack.encode(task),
-            txn=txn,
+            txn=work.id,
         )
         result = services.dispatcher.run(spec)
+        work.tasks_ended(may_have_retried=result.may_have_retried)
         return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
 
     label = call.settings.insertion_label
@@ -289,7 +290,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
         tasks=tasks_max,
         labels=((label, None),) if label else (),
         quorum=call.settings.insert_quorum,
-        may_retry=True,
+        has_tasks=True,
     )
     reading = QueryParts(services.damage, skips=False)
     with naming(reading.named), services.opened(call, seen=reading.seen) as query:

@@ -69,5 +69,5 @@ def _resolved(services: Services, table: TableDef, work: Work, lookup: UpsertLoo
     )
     work.tasks_began()
     result = services.dispatcher.run(spec)
-    work.tasks_ended()
+    work.tasks_ended(may_have_retried=result.may_have_retried)
     return msgspec.msgpack.decode(result.payload, type=ResolveResult).changes

@@ -188,7 +188,7 @@ class _Change:
         verb = "update" if self._checked.assignments else "delete"
         outputs = [output_of(table, self._services.root, tasks=TRIES_MAX * _TASKS_OF_TRY)]
         transactions = self._services.catalog.transactions
-        with transactions.work(f"{verb} {self._call.query_id}", outputs=outputs, may_retry=True) as work:
+        with transactions.work(f"{verb} {self._call.query_id}", outputs=outputs) as work:
             busy = RowsBusyError(table=full_name(table), tries=TRIES_MAX, hint="nothing was changed: try again")
             rebase(work.id, partial(self._attempt, work, snapshot), tries=TRIES_MAX, busy=busy)
         if self._written:
@@ -255,9 +255,12 @@ class _Change:
         )
         work.tasks_began()
         with naming(partial(named, self._services.damage, snapshot)):
-            payload = dispatcher.run(spec).payload
-        work.tasks_ended()
-        return list(msgspec.msgpack.decode(payload, type=ChangeResult).written)
+            result = dispatcher.run(spec)
+        work.tasks_ended(may_have_retried=result.may_have_retried)
+        written = msgspec.msgpack.decode(result.payload, type=ChangeResult).written
+        if not written:
+            work.wrote_nothing()
+        return list(written)
 
     def _updates(self, written: Sequence[WrittenDelta]) -> list[AddDelta]:
         return [

@@ -154,7 +154,14 @@ class WorkerLink:
     # --- what the worker says of its tasks ---------------------------------------------------------------------------
 
     def finished(self, task_id: str, result: TaskResult) -> None:
-        self._deliver(EndedTask(task_id=task_id, payload=result.payload, actual=result.actual))
+        self._deliver(
+            EndedTask(
+                task_id=task_id,
+                payload=result.payload,
+                actual=result.actual,
+                may_have_retried=result.may_have_retried,
+            )
+        )
 
     def failed(self, task_id: str, error: TilthError) -> None:
         self._deliver(EndedTask(task_id=task_id, failure=failure_of(error)))

@@ -86,6 +86,7 @@ class EndedTask(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str
     payload: bytes = b""
     actual: Cost = Cost()
+    may_have_retried: bool = True
     #: None: it ended well.
     failure: CallFailure | None = None
 

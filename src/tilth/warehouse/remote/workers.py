@@ -165,7 +165,8 @@ class RemoteWorker:
             self._unsettled.discard(ended.task_id)
         assert self._reports is not None, "join comes first"
         if ended.failure is None:
-            self._reports.finished(ended.task_id, TaskResult(payload=ended.payload, actual=ended.actual))
+            result = TaskResult(payload=ended.payload, actual=ended.actual, may_have_retried=ended.may_have_retried)
+            self._reports.finished(ended.task_id, result)
         else:
             self._reports.failed(ended.task_id, error_of(ended.failure))
 

@@ -204,6 +204,11 @@ class WorkerSession:
             self._launch()
             return True
 
+    @property
+    def tries_tasks_again(self) -> bool:
+        """Whether Spark tries a failed task again: only on a cluster, where executors may go at any time."""
+        return is_cluster(self._settings.master)
+
     def beat(self) -> Beat:
         """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
         spark = self._started().sparkContext._jsc.sc()

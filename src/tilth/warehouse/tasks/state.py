@@ -61,6 +61,9 @@ class TaskResult:
     payload: bytes = b""
     #: What was measured; the worker fills in the seconds if they are 0.
     actual: Cost = field(default_factory=Cost)
+    #: Whether an attempt of a Spark task may have failed and may have left files, though the task ended well. The
+    #: worker says so: outside a cluster, Spark tries no task again.
+    may_have_retried: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

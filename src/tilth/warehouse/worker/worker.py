@@ -256,7 +256,8 @@ class EmbeddedWorker:
         actual = outcome.actual
         if actual.seconds == 0:
             actual = msgspec.structs.replace(actual, seconds=seconds)
-        reports.finished(spec.id, TaskResult(payload=outcome.payload, actual=actual))
+        may_have_retried = self._session.tries_tasks_again
+        reports.finished(spec.id, TaskResult(payload=outcome.payload, actual=actual, may_have_retried=may_have_retried))
 
     def _cancel_jobs(self, task: _Running) -> None:
         try:
