@@ -100,8 +100,8 @@ CATALOG: tuple[Mutant, ...] = (
         name="landed-swept",
         breaks="files of work are removed whose commit succeeded without an answer",
         path="src/tilth/catalog/commit/work.py",
-        old="        if is_aborted and is_settled:",
-        new="        if is_settled:",
+        old="        elif is_aborted and is_settled:",
+        new="        elif is_settled:",
         tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
     ),
     Mutant(

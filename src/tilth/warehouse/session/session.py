@@ -206,7 +206,7 @@ class WorkerSession:
 
     @property
     def tries_tasks_again(self) -> bool:
-        """Whether Spark tries a failed task again: only on a cluster, where executors may go at any time."""
+        """True if Spark tries a failed task again: only on a cluster, where executors may go at any time."""
         return is_cluster(self._settings.master)
 
     def beat(self) -> Beat:
