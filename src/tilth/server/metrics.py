@@ -8,6 +8,7 @@ See also: docs/reference/metrics.md.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,7 +82,15 @@ SERVICE_WAKEUPS = Metric("tilth_service_wakeups_total", _COUNTER, _SERVICE, "How
 SERVICE_FAILURES = Metric("tilth_service_failures", _GAUGE, _SERVICE, "Failures, as in system.bg_threads.")
 SERVICE_TASKS = Metric("tilth_service_running_tasks", _GAUGE, _SERVICE, "Tasks of the service on workers now.")
 
-INGEST_LAG = Metric("tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset.")
+INGEST_LAG = Metric(
+    "tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset; NaN: the end is not known now."
+)
+INGEST_LAG_AGE = Metric(
+    "tilth_ingest_lag_age_seconds",
+    _GAUGE,
+    _PLACE,
+    "Time since the end of the topic partition was seen; NaN: never, as of a topic that was never found.",
+)
 INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _PLACE, "The stored offset: the next message to read.")
 TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
 TASKS = Metric("tilth_tasks", _GAUGE, ("kind", "state"), "Tasks known now: live ones and the last that ended.")
@@ -123,7 +132,7 @@ def _declared(*kinds: Any) -> tuple[Metric, ...]:
 METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
-    *(INGEST_LAG, INGEST_OFFSET),
+    *(INGEST_LAG, INGEST_LAG_AGE, INGEST_OFFSET),
     *_declared(ConsumerStats, CatalogStats, InsertStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
@@ -250,7 +259,8 @@ def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
         yield from _fields(one, labels)
         for partition in one.partitions:
             place = (one.database, one.table, partition.place.topic, str(partition.place.partition))
-            yield INGEST_LAG, place, partition.lag
+            yield INGEST_LAG, place, math.nan if partition.lag is None else partition.lag
+            yield INGEST_LAG_AGE, place, math.nan if partition.end_age is None else partition.end_age
             if partition.offset >= 0:
                 yield INGEST_OFFSET, place, partition.offset
 

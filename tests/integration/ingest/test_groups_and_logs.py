@@ -217,6 +217,27 @@ def test_messages_of_an_open_transaction_are_waited_for_and_counted(world: Inges
     assert world.manager.kafka_tables()[0].lag == 0
 
 
+def test_lag_is_known_while_consumption_is_stopped(world: IngestWorld, broker: Broker) -> None:
+    broker.create_topic("resting")
+    world.send("resting", events(0, 10))
+    target = made_over(world, "resting")
+    world.wait_rows(target, 10)
+    world.sql("SYSTEM STOP CONSUME k")
+    world.send("resting", events(10, 410))
+    world.wait(lambda: world.manager.kafka_tables()[0].lag == 400, "the lag")
+    (consumer,) = world.manager.kafka_tables()
+    assert (consumer.state, consumer.last_exception) == ("stopped", "")
+    assert world.ids(target) == list(range(10))
+
+
+def test_of_a_topic_that_was_never_found_no_lag_is_known(world: IngestWorld, broker: Broker) -> None:
+    made_over(world, "never-there")
+    world.wait(lambda: "never-there" in world.stats(kafka(world)).reason, "the topic is missed")
+    (consumer,) = world.manager.kafka_tables()
+    assert [each.place for each in consumer.partitions] == [TopicPartition("never-there", 0)]
+    assert (consumer.lag, consumer.uncommitted, consumer.lag_age) == (None, None, None)
+
+
 def test_lag_is_counted_behind_a_gap_and_failures_are_forgotten(world: IngestWorld, broker: Broker) -> None:
     broker.create_topic("behind")
     world.send("behind", [*events(0, 10), b"{broken"])

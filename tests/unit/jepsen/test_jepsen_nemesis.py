@@ -46,8 +46,24 @@ def test_some_blows_last_and_none_longer_than_asked() -> None:
 
 def test_blows_overlap_and_are_mended() -> None:
     done: list[str] = []
-    strikes = [Strike(blow("a", "x", done), 0.0, 0.02), Strike(blow("b", "y", done), 0.01, 0.03)]
-    perform(strikes, lambda what: None)
+    is_struck, is_mended = threading.Event(), threading.Event()
+
+    def mend_first() -> None:
+        assert is_struck.wait(10.0)
+        done.append("mend a")
+        is_mended.set()
+
+    def mend_second() -> None:
+        assert is_mended.wait(10.0)
+        done.append("mend b")
+
+    def strike_second() -> None:
+        done.append("strike b")
+        is_struck.set()
+
+    first = Blow(name="a", target="x", strike=lambda: done.append("strike a"), mend=mend_first)
+    second = Blow(name="b", target="y", strike=strike_second, mend=mend_second)
+    perform([Strike(first, 0.0, 0.0), Strike(second, 0.01, 0.0)], lambda what: None)
     assert done == ["strike a", "strike b", "mend a", "mend b"]
 
 

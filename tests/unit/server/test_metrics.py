@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 
@@ -160,6 +161,9 @@ def test_services(metrics: Metrics) -> None:
 def test_consumers(metrics: Metrics) -> None:
     place = {"database": "shop", "table": "topic", "topic": "orders"}
     assert value(metrics, "tilth_ingest_lag_messages", **place, partition="3") == 15
+    # Nothing is stored of it: nobody knows how much is left to read.
+    assert math.isnan(value(metrics, "tilth_ingest_lag_messages", **place, partition="4"))
+    assert value(metrics, "tilth_ingest_lag_age_seconds", **place, partition="4") == 0
     assert value(metrics, "tilth_ingest_offset", **place, partition="3") == 10
     assert value(metrics, "tilth_ingest_rows_total", database="shop", table="topic", consumer="1") == 39
     stored = [labels for name, labels in samples(metrics) if name == "tilth_ingest_offset"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import assert_never
@@ -40,8 +40,6 @@ from tilth.ingest.errors import (
     UnknownTopicError,
 )
 from tilth.ingest.kafka.broker import BrokerClient
-from tilth.ingest.kafka.gaps import is_other_topic
-from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.activity import ActivityKind, Doing, describe
@@ -49,8 +47,10 @@ from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
 from tilth.ingest.service.reporter import Reporter, error_text
+from tilth.ingest.service.seen_ends import SeenEnds
 from tilth.ingest.service.state import (
     HELD_RETRY_MS,
+    Consumer,
     ConsumerState,
     EndKind,
     Instruction,
@@ -60,9 +60,9 @@ from tilth.ingest.service.state import (
     TableObservation,
     missing_in,
 )
-from tilth.ingest.service.stats import ConsumerStats, EventLog, TopicPartitionStats
+from tilth.ingest.service.stats import ConsumerStats, EventLog
 from tilth.ingest.settings import KafkaConfig
-from tilth.model.offset import StoredOffset, TopicPartition
+from tilth.model.offset import TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
     ServiceKind,
@@ -117,9 +117,7 @@ class KafkaService:
         self._broker: BrokerClient | None = None
         self._broker_config: KafkaConfig | None = None
         self._ends: deque[ConsumerEnded] = deque()
-        #: How far the topics reach, and their ids, as heard last.
-        self._reaches: dict[TopicPartition, PartitionEnd] = {}
-        self._topic_ids: Mapping[str, str] = {}
+        self._ends_seen = SeenEnds(clock, interval_seconds=self._interval_seconds)
         #: Topic partitions where a consumer did not find its offset, since the last look.
         self._suspects: set[TopicPartition] = set()
         self._wake = threading.Event()
@@ -225,10 +223,15 @@ class KafkaService:
         with self._lock:
             known = list(map(replace, self._lifecycle.consumers.values()))
             next_attempt_ms = self._next_attempt_ms()
+        if not known:
+            # No consumer has been made: it was stopped since the start, or the topic was never found.
+            topics = () if self._definitions is None else self._definitions.config.topics
+            places = sorted(stored) or [TopicPartition(topic, 0) for topic in topics]
+            known = [Consumer(index=0, places=tuple(places))]
         return [
             self._consumers.stats(
                 each.index,
-                [self._partition(place, stored.get(place)) for place in each.places],
+                [self._ends_seen.stats(place, stored.get(place)) for place in each.places],
                 state=each.state,
                 reason=self._reason_of(each.index, each.state, gaps.intersection(each.places)),
                 next_attempt_ms=next_attempt_ms if each.state is ConsumerState.FAILED else 0,
@@ -243,15 +246,6 @@ class KafkaService:
         # A broker that does not answer is asked at each look.
         retry_ms = self._next_wakeup_ms if self._lifecycle.is_without_broker else self._lifecycle.next_retry_ms()
         return retry_ms or 0
-
-    def _partition(self, place: TopicPartition, stored: StoredOffset | None) -> TopicPartitionStats:
-        topic_id = self._topic_ids.get(place.topic, "")
-        return TopicPartitionStats(
-            place=place,
-            offset=-1 if stored is None else stored.offset,
-            end=self._reaches.get(place),
-            is_of_other_topic=stored is not None and bool(topic_id) and is_other_topic(stored, topic_id),
-        )
 
     def _reason(self, doings: Sequence[Doing]) -> str:
         """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
@@ -307,7 +301,7 @@ class KafkaService:
         self._consumers.heard(call)
         # The consumer is between two rounds and waits for no memory.
         self._pressed = ""
-        self._reaches.update({each.position: each.end for each in call.ends})
+        self._ends_seen.saw({each.position: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
         """Wait while memory is over its hard limit, and return the chance that other writers are refused now:
@@ -342,6 +336,9 @@ class KafkaService:
                     with self._lock:
                         self._looks_begun = number = self._looks_begun + 1
                     self._looked(self._look(), number)
+                    if self._lifecycle.state is ServiceState.STOPPED:
+                        # After the switch is obeyed: a broker that does not answer keeps nobody waiting.
+                        self._look_at_ends()
                 else:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
@@ -444,7 +441,7 @@ class KafkaService:
             self._suspects |= suspects
             return self._unseen(error, now_ms)
         self._reporter.succeeded()
-        self._reaches, self._topic_ids = ends, topics.ids
+        self._ends_seen.saw_all(ends, topics.ids)
         return TableObservation(
             is_wanted=True,
             definition=seen.fingerprint(),
@@ -452,6 +449,19 @@ class KafkaService:
             partitions=topics.partitions,
             gaps=self._positions.open_gaps(),
         )
+
+    def _look_at_ends(self) -> None:
+        """Look how far the topics reach while consumption is stopped, so that the lag is known nevertheless."""
+        try:
+            kafka = kafka_definition(self._catalog, self._kafka.uuid)
+            config = broker_config(self._catalog, kafka, self._certificates_folder)
+            places = [place for place in self._catalog.offsets.stored(self._kafka.uuid) if place.topic in config.topics]
+            if places:
+                self._ends_seen.saw(self._broker_for(config).ends(places))
+        except TilthError as error:
+            # Who has stopped it may have stopped the broker, too: the lag becomes unknown, and nothing has failed.
+            _log.debug("ends_not_seen", table=full_name(self._kafka), reason=error)
+            self._close_broker()
 
     def _unseen(self, error: TilthError, now_ms: int) -> TableObservation:
         """Return the observation after a poll that failed because of the broker or of another host of the table; raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -59,22 +59,28 @@ class TopicPartitionStats:
     place: TopicPartition
     #: The next one to read; -1: nothing stored yet.
     offset: int
-    #: None: not heard yet.
+    #: As it was seen last; None: never seen.
     end: PartitionEnd | None
+    #: Seconds since the end was seen; None: never.
+    end_age: float | None = 0.0
+    #: Whether the end was seen so lately that it stands for the present one.
+    is_end_known: bool = True
     #: Whether the offset is one of an earlier topic of the same name: nothing of this one has been read.
     is_of_other_topic: bool = False
 
     @property
-    def lag(self) -> int:
-        """Messages that were not read, those of open transactions and those behind a gap among them."""
-        if self.end is None or self.offset < 0:
-            return 0
+    def lag(self) -> int | None:
+        """Messages that were not read, those of open transactions and those behind a gap among them; None: not known,
+        because the end was not seen lately, or no offset is stored.
+        """
+        if self.end is None or self.offset < 0 or not self.is_end_known:
+            return None
         return max(0, self.end.high - (0 if self.is_of_other_topic else self.offset))
 
     @property
-    def uncommitted(self) -> int:
-        """Messages of the lag that are in transactions which are still open."""
-        return 0 if self.end is None else self.end.high - self.end.stable
+    def uncommitted(self) -> int | None:
+        """Messages of the lag that are in transactions which are still open; None: not known."""
+        return None if self.end is None or not self.is_end_known else self.end.high - self.end.stable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,12 +136,25 @@ class ConsumerStats:
         return view, min(1.0, self.view_seconds[view] / self.round_seconds)
 
     @property
-    def lag(self) -> int:
-        return sum(each.lag for each in self.partitions)
+    def lag(self) -> int | None:
+        """Messages that were not read in all its topic partitions; None: not known of one of them."""
+        return _total([each.lag for each in self.partitions])
 
     @property
-    def uncommitted(self) -> int:
-        return sum(each.uncommitted for each in self.partitions)
+    def uncommitted(self) -> int | None:
+        return _total([each.uncommitted for each in self.partitions])
+
+    @property
+    def lag_age(self) -> float | None:
+        """Seconds since the ends of all its topic partitions were seen; None: one was never seen."""
+        ages = [each.end_age for each in self.partitions]
+        known = [age for age in ages if age is not None]
+        return max(known, default=0.0) if len(known) == len(ages) else None
+
+
+def _total(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 class EventLog:

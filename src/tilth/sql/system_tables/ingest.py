@@ -89,9 +89,17 @@ KAFKA_TABLES = SystemTable(
         ColumnDoc(
             "lag",
             INTEGER,
-            "Messages that are not read yet, as far as is known: also those of open transactions and behind a gap.",
+            "Messages that are not read yet, also those of open transactions and behind a gap; NULL: not known, "
+            "because the ends of its topic partitions were not seen lately.",
         ),
-        ColumnDoc("uncommitted", INTEGER, "Messages of the lag that are in transactions which are still open."),
+        ColumnDoc(
+            "lag_age", NUMBER, "Seconds since the ends of all its topic partitions were seen; NULL: one was never seen."
+        ),
+        ColumnDoc(
+            "uncommitted",
+            INTEGER,
+            "Messages of the lag that are in transactions which are still open; NULL: not known.",
+        ),
         ColumnDoc("rounds", INTEGER, "Rounds that it has committed."),
         ColumnDoc("messages", INTEGER, "Messages in them."),
         ColumnDoc("rows", INTEGER, "Rows that they became."),
