@@ -182,7 +182,7 @@ class Node:
         return server
 
     def health(self) -> Health:
-        """The components, and the warehouses that have no worker."""
+        """The components, with a note for each warehouse that has no worker."""
         return self._health(self._components({"warehouses": self._empty_warehouses}))
 
     def _empty_warehouses(self) -> dict[str, str]:
@@ -239,21 +239,21 @@ class Node:
         return known_states(self._states, {"services": lambda: failures_of(self._services())})
 
     def _health(self, components: dict[str, str]) -> Health:
+        empty = {name: components.pop(name) for name in list(components) if name.startswith("warehouse ")}
         is_well = all(state == "ok" for state in components.values())
         return Health(
             status="ok" if is_well else "degraded",
             version=version("tilth"),
             server=self._server,
             components=components,
-            notes=notes_of(self._database_watch, self.catalog.transactions.lost.count),
+            notes=notes_of(self._database_watch, self.catalog.transactions.lost.count) | empty,
         )
 
     def _services(self) -> list[ServiceStats]:
         return [*_known(self._consume.stats), *_known(self._maintenance.stats)]
 
     def close(self) -> None:
-        """Stops the services, ends running tasks, closes Spark and the store. What does not end in time loses Java:
-        whatever a kill leaves undone, the next start cleans up."""
+        """Stop the services, end running tasks, close Spark and the store; Java is killed where that takes too long."""
         self._is_closing.set()
         # A JVM that hangs would keep everybody waiting who has to end a task.
         self._session.keep_ended()

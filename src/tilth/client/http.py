@@ -260,7 +260,7 @@ class Connection:
 
     def health(self) -> Health:
         """Return the state of the server's components, also when some of them are down. With the services that fail."""
-        return self._asked("/v1/health?services")
+        return self._asked("/v1/health")
 
     def ready(self) -> Health:
         """Return whether statements work; if not, what is missing is among the components."""

@@ -50,5 +50,5 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     components: dict[str, str]
     #: Notes for an operator about components that work, by component.
     notes: dict[str, str] = {}
-    #: Background services that fail, `merge of db.t`, and why; only where they are asked for.
+    #: Background services that fail, `merge of db.t`, and why; not among the answers of /v1/ready.
     failed_services: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""`tilth status`: is the server well, component by component, and do its services work. Exit code 0 if so, 1 if not."""
+"""`tilth status`: the state of a server, its components and its services. Exit code 0 if all work, else 1."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ def status(url: Annotated[str, typer.Option(help="The server's address.", envvar
     except TilthError as error:
         show_error(console_of(sys.stderr), error)
         raise typer.Exit(1) from error
-    console.print(Text(f"{shown_url}: {health.status} (tilth {health.version}, server {health.server})"))
+    failed = bool(health.failed_services)
+    status = f"{health.status}, background services fail" if failed else health.status
+    console.print(Text(f"{shown_url}: {status} (tilth {health.version}, server {health.server})"))
     for component, state in health.components.items():
         console.print(Text(f"  {component}: {state}"))
     for component, note in health.notes.items():
         console.print(Text(f"  note: {component}: {note}"))
     for service, reason in health.failed_services.items():
         console.print(Text(f"  failed: {service}: {reason}"))
-    is_well = health.status == "ok" and not health.failed_services
-    raise typer.Exit(0 if is_well else 1)
+    raise typer.Exit(0 if health.status == "ok" and not failed else 1)
