@@ -13,7 +13,10 @@ from tilth.base.hybrid import counter, milliseconds, pack
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SETTING = "tablet_history_max_age_sec"
-_HINT = "consider increasing tablet_history_max_age_sec, or history_max_age_sec of the table"
+_HINT = (
+    "no setting brings this past back, a backup may have it; to keep more from now on, consider increasing "
+    "tablet_history_max_age_sec, or history_max_age_sec of the table"
+)
 
 
 class SnapshotTooOldError(InvalidInputError):

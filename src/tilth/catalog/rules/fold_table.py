@@ -67,6 +67,10 @@ from tilth.model.part import (
 
 #: Undone drops whose times a table remembers.
 UNDONE_MAX = 32
+_UNDROP_HINT = (
+    "UNDROP restores the last DROP of a partition, within ttl_for_trash_items; rows that were deleted, replaced or "
+    "dropped otherwise are read with VERSION AS OF (system.table_versions) while history lasts: INSERT them from there"
+)
 
 
 class TableFold:
@@ -263,8 +267,7 @@ class TableFold:
         trash = self._state.trash.get(partition, ())
         drops = [each.commit_ts for each in ranges] + [item.end_ts for item in trash]
         if not drops:
-            hint = "the trash keeps dropped parts for ttl_for_trash_items"
-            raise NothingToUndropError(table=self._now.name, partition=partition, hint=hint)
+            raise NothingToUndropError(table=self._now.name, partition=partition, hint=_UNDROP_HINT)
         newest = max(drops)
         gone = [each for each in ranges if each.commit_ts == newest]
         items = [item for item in trash if item.end_ts == newest]
@@ -289,7 +292,7 @@ class TableFold:
                 partition=partition,
                 dropped=hidden,
                 left=len(back),
-                hint="the trash keeps dropped parts for ttl_for_trash_items",
+                hint=_UNDROP_HINT,
             )
         self._ask_again(back)
         self._now.count_parts(partition, added=back, values=back[0].values)
