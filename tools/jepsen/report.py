@@ -56,6 +56,7 @@ class Report:
                 "wrong": faults.wrong,
                 "about": faults.about[:SHOWN_MAX],
                 "ended_by_itself": len(self.ended),
+                "ended": self.ended[:SHOWN_MAX],
                 "go_on_s": {kind: _percentiles(seconds) for kind, seconds in sorted(self.go_on_s.items())},
                 "operations": dict(sorted(self.operations.items())),
                 "exit": int(not self.is_right),
