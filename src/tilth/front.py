@@ -19,7 +19,6 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.logs import Log
 from tilth.client.http import Connection, Result, connect
-from tilth.client.settings import DEFAULT_URL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,17 +77,18 @@ def read(
     spark: SparkSession,
     table: str,
     *,
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     database: str = "default",
     hold_seconds: float = HOLD_SECONDS,
     as_of: datetime | str | int | None = None,
 ) -> DataFrame:
     """A table as a DataFrame of your own Spark session: one consistent snapshot, read from the files directly.
 
-    The session's executors must see the files under the same path as the server does. The server keeps the snapshot's
-    files for `hold_seconds`, or until this process ends. `as_of`: a time (a datetime, or a text as in
-    `2026-01-31 12:00:00`; UTC where no zone is said) or the number of a version; none: the newest. Raises ServerError
-    when there is no such table, or when it cannot be read as of then, and InvalidInputError for what is no time.
+    `url`: address of the server; none: that of TILTH_URL, as `connect`. The session's executors must see the files
+    under the same path as the server does. The server keeps the snapshot's files for `hold_seconds`, or until this
+    process ends. `as_of`: a time (a datetime, or a text as in `2026-01-31 12:00:00`; UTC where no zone is said) or the
+    number of a version; none: the newest. Raises ServerError when there is no such table, or when it cannot be read as
+    of then, and InvalidInputError for what is no time.
     """
     from tilth.storage import parse_root
     from tilth.storage.read.spark import read_snapshot

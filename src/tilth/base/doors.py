@@ -13,13 +13,17 @@ Python worker of Spark needs a kernel and not the server's half of the room, and
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pkgutil import get_data
 
 
 def door(package: str) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package, by the imports that its file has under `if TYPE_CHECKING:`."""
+    """Return the `__getattr__` of a package, by the imports that its file has under `if TYPE_CHECKING:`.
+
+    `dir(package)` lists the same names from now on.
+    """
     # By its loader: on executors of a cluster the package is in a zip.
     offered = _offered(get_data(package, "__init__.py") or b"")
 
@@ -28,6 +32,7 @@ def door(package: str) -> Callable[[str], object]:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
         return getattr(import_module(offered[name]), name)
 
+    sys.modules[package].__dict__["__dir__"] = lambda: sorted(offered)
     return take
 
 

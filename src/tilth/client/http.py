@@ -29,7 +29,7 @@ from tilth.client.errors import (
 from tilth.client.far_times import python_values, readable
 from tilth.client.frames import arrow_table
 from tilth.client.servers import Failover
-from tilth.client.settings import DEFAULT_URL
+from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
@@ -381,8 +381,12 @@ def _check_url(url: str) -> None:
         raise BadUrlError(url=url, hint=hint)
 
 
-def connect(url: str = DEFAULT_URL, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:
-    """Connect to the server at this address. Nothing is sent before the first call."""
+def connect(url: str | None = None, *, database: str = "default", timeout_seconds: float | None = None) -> Connection:
+    """Connect to the server at this address; none: that of the environment variable TILTH_URL, or of this machine.
+
+    Nothing is sent before the first call.
+    """
+    url = url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
     return Connection(url, database=database, timeout_seconds=timeout_seconds)
 
 

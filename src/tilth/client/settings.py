@@ -8,6 +8,8 @@ from tilth.base.settings import TEXT, SettingCheck, SettingGroup, serve_setting,
 
 #: Where a server listens by default, as clients say it.
 DEFAULT_URL = "http://127.0.0.1:7411"
+#: Environment variable with the server's address, or with several of them.
+URL_VARIABLE = "TILTH_URL"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 

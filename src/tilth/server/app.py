@@ -1,16 +1,6 @@
 """The HTTP API: routes, and nothing that a route does.
 
-POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
-POST /v1/insert/{db}/{table}      rows as NDJSON, CSV or an Arrow stream
-POST /v1/snapshot/{db}/{table}    a pinned snapshot for a reader with its own Spark session
-POST /v1/readers/{id}             renews that reader's lease;  DELETE ends it
-POST /v1/worker/{call}            what workers in other processes call; only with the service token
-GET  /v1/health                   components and how they are
-GET  /v1/ready                    whether statements work
-GET  /metrics                     Prometheus
-GET  /maintenance-manager         what maintenance does, did and weighs, as a page; `?raw` as text
-
-No GET changes anything. origin.py refuses requests of other sites.
+Always holds: no GET changes anything. origin.py refuses requests of other sites.
 """
 
 from __future__ import annotations
@@ -21,6 +11,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import chain
 from typing import Protocol, TypeVar
 
@@ -85,6 +76,21 @@ _ROWS_TO_COME = -1
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
 _log = Log("server")
+
+_FRONT_PAGE = f"""Tilth {version("tilth")}, self-maintaining real-time tables for Spark
+
+POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
+POST /v1/insert/{{db}}/{{table}}      rows as NDJSON, CSV or an Arrow stream
+POST /v1/snapshot/{{db}}/{{table}}    a pinned snapshot for a reader with its own Spark session
+POST /v1/readers/{{id}}             renews that reader's lease; DELETE ends it
+POST /v1/worker/{{call}}            calls of workers in other processes, with the service token
+GET  /v1/health                   the components and their states, the services that fail
+GET  /v1/ready                    whether statements work
+GET  /metrics                     Prometheus
+GET  /maintenance-manager         a page about maintenance: what runs, ran and is weighed; `?raw` as text
+
+In a shell: tilth sql --url THIS_ADDRESS
+"""
 
 T = TypeVar("T")
 
@@ -348,7 +354,7 @@ class _Api:
 
     async def front_page(self, request: Request) -> Response:
         """Return an overview of the routes, as text."""
-        return PlainTextResponse(__doc__ or "")
+        return PlainTextResponse(_FRONT_PAGE)
 
     async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
         """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""

@@ -25,6 +25,10 @@ def test_each_name_is_there_and_no_module_hides_it(path: Path) -> None:
         assert name not in modules, f"{package.__name__}.{name} is a module as well, which would take its place"
 
 
+def test_the_public_names_can_be_listed() -> None:
+    assert {"connect", "open", "read"} <= set(dir(tilth))
+
+
 def test_a_name_that_is_not_offered_is_an_error() -> None:
     with pytest.raises(AttributeError, match=r"'tilth.sql' has no attribute 'Nothing'"):
         import_module("tilth.sql").Nothing  # noqa: B018

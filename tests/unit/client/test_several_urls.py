@@ -8,6 +8,7 @@ import pytest
 from tilth.client import connect
 from tilth.client.errors import AnswerLostError, BadUrlError, ServerUnreachableError
 from tilth.client.http import Connection
+from tilth.client.settings import DEFAULT_URL
 
 URLS = "http://a:1,b:2,http://c:3"
 
@@ -75,3 +76,11 @@ def test_each_is_asked_once_where_none_answers(net: Net) -> None:
 def test_each_address_is_checked(url: str) -> None:
     with pytest.raises(BadUrlError):
         connect(url)
+
+
+def test_the_address_comes_from_the_environment_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TILTH_URL", raising=False)
+    assert connect().url == DEFAULT_URL
+    monkeypatch.setenv("TILTH_URL", "http://a:1,b:2")
+    assert connect().url == "http://a:1"
+    assert connect("http://c:3").url == "http://c:3"

@@ -183,6 +183,7 @@ def test_health_tells_by_its_status(client: httpx.Client, rooms: FakeRooms) -> N
 
 def test_metrics_and_the_front_page(client: httpx.Client) -> None:
     assert client.get("/metrics").text == "tilth_up 1.0\n"
+    assert client.get("/").text.startswith("Tilth ")
     assert "POST /v1/sql" in client.get("/").text
 
 

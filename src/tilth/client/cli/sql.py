@@ -20,7 +20,7 @@ from tilth.client.cli.options import OutputFormat
 from tilth.client.errors import BadScriptError
 from tilth.client.output import console_of, show_error
 from tilth.client.script import statements
-from tilth.client.settings import DEFAULT_URL
+from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 
 if TYPE_CHECKING:
     from tilth.client.http import Connection
@@ -32,7 +32,7 @@ def sql(
         Path | None,
         typer.Option("-f", "--file", exists=True, dir_okay=False, help="Run the statements of a file and leave."),
     ] = None,
-    url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL,
+    url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL,
     database: Annotated[str, typer.Option("-d", "--database", help="The default database.")] = "default",
     output: Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.")] = OutputFormat.TABLE,
 ) -> None:

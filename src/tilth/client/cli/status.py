@@ -10,12 +10,12 @@ from rich.text import Text
 
 from tilth.base.errors import TilthError
 from tilth.client.output import console_of, show_error
-from tilth.client.settings import DEFAULT_URL
+from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 
 ANSWER_SECONDS_MAX = 10.0
 
 
-def status(url: Annotated[str, typer.Option(help="The server's address.", envvar="TILTH_URL")] = DEFAULT_URL) -> None:
+def status(url: Annotated[str, typer.Option(help="The server's address.", envvar=URL_VARIABLE)] = DEFAULT_URL) -> None:
     """Show a server, its components and its background services; the exit code is 1 if something is wrong."""
     from tilth.client.http import connect
 
