@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from tilth.warehouse import SparkStartError, warehouse_settings
-from tilth.warehouse.session.cluster import check_master, cluster_conf, is_cluster, pack
+from tilth.warehouse.session.cluster import check_master, cluster_conf, is_cluster, pack, tries_tasks_again
 from tilth.warehouse.session.conf import spark_conf
+
+
+def test_files_of_failed_attempts_are_looked_for_where_tasks_are_tried_again() -> None:
+    once = ("auto", "local", "local[8]", "local[*]")
+    again = ("local[4,3]", "local-cluster[2,1,1024]", "spark://a:7077", "yarn", "k8s://https://a")
+    assert [master for master in (*once, *again) if tries_tasks_again(master)] == [*again]
 
 
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443", "spark://a:7077,b:7077"])

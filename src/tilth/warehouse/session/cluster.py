@@ -37,6 +37,7 @@ CONNECT_SECONDS_MAX = 5.0
 #: The executors of a cluster take as long to come as it needs to give them cores.
 EXECUTOR_SECONDS_MAX = 60.0
 _ADDRESS = re.compile(r"(.+):(\d+)")
+_ONE_TRY = re.compile(r"local(\[(\d+|\*)\])?")
 #: Versions that tasks depend on.
 _LIBRARIES = ("pyspark", "pyarrow", "numpy", "pandas", "msgspec", "confluent-kafka")
 #: A fixed time in the zip's entries, so that the same code has the same name.
@@ -46,6 +47,11 @@ _ENTRY_TIME = (2020, 1, 1, 0, 0, 0)
 def is_cluster(master: str) -> bool:
     """Return whether Spark's tasks run in other processes than its driver."""
     return not (master == MASTER_AUTO or master.startswith("local"))
+
+
+def tries_tasks_again(master: str) -> bool:
+    """Return whether Spark may try a failed task again: not in one process, unless `local[N, tries]` says so."""
+    return master != MASTER_AUTO and not _ONE_TRY.fullmatch(master)
 
 
 def check_master(master: str) -> None:

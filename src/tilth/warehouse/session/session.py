@@ -29,7 +29,14 @@ from tilth.model.warehouse import QUERY_WAREHOUSE
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
-from tilth.warehouse.session.cluster import check_executors, check_master, cluster_conf, is_cluster, pack
+from tilth.warehouse.session.cluster import (
+    check_executors,
+    check_master,
+    cluster_conf,
+    is_cluster,
+    pack,
+    tries_tasks_again,
+)
 from tilth.warehouse.session.cluster_auth import REFUSED_HINT, cluster_secret, is_refused, split_secrets
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
@@ -206,8 +213,8 @@ class WorkerSession:
 
     @property
     def tries_tasks_again(self) -> bool:
-        """True if Spark tries a failed task again: only on a cluster, where executors may go at any time."""
-        return is_cluster(self._settings.master)
+        """True if Spark may try a failed task again, as on a cluster, where executors may go at any time."""
+        return tries_tasks_again(self._settings.master)
 
     def beat(self) -> Beat:
         """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
