@@ -10,7 +10,7 @@ to a standby without the end of the log may have lost is counted apart.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
@@ -341,21 +341,27 @@ def check_offsets(stretches: Iterable[Stretch]) -> Faults:
 
 
 def check_files(
-    named: Mapping[str, set[str]], copies: Sequence[Mapping[str, Mapping[str, str]]], quorum: int
+    named: Mapping[str, set[str]],
+    copies: Sequence[Mapping[str, Mapping[str, str]]],
+    quorum: int,
+    *,
+    lost: Collection[str] = (),
 ) -> Faults:
     """Compare the files that the catalog names, by table, with checksums of files by replica, table and name.
 
-    Each named file is in a quorum of replicas with equal checksums, and no other file is there. A row map or filter
-    beside a named file counts as named.
+    Each named file is in a quorum of replicas with equal checksums, and no other file is there, but for those of `lost`
+    commits. A row map or filter beside a named file counts as named.
     """
     faults = Faults()
     for table, names in named.items():
-        stems = {name.rpartition(".")[0] for name in names}
+        stems = {name.rpartition(".")[0] for name in (*names, *lost)}
         for number, replica in enumerate(copies):
             strange = [
                 name
                 for name in replica.get(table, {})
-                if name not in names and not (name.endswith((".map", ".filter")) and name.rpartition(".")[0] in stems)
+                if name not in names
+                and name not in lost
+                and not (name.endswith((".map", ".filter")) and name.rpartition(".")[0] in stems)
             ]
             if strange:
                 faults.unknown_files += len(strange)

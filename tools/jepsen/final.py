@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from tilth import Result
@@ -155,16 +156,15 @@ def _settled_files(subject: Subject, store: Store) -> Faults:
 
     No check comes after one without faults: files that are removed while it reads would look missing.
     """
-    found = Faults()
+    found = _files(subject, store)
 
-    def is_right() -> bool:
+    def has_fewer(before: int) -> bool:
         nonlocal found
         found = _files(subject, store)
-        return found.is_none
+        return found.is_none or found.unknown_files < before
 
-    before: int | None = None
-    while not wait_until(is_right, "files", SETTLE_SECONDS_MAX) and (before is None or found.unknown_files < before):
-        before = found.unknown_files
+    while not found.is_none and wait_until(partial(has_fewer, found.unknown_files), "files", SETTLE_SECONDS_MAX):
+        pass
     return found
 
 
@@ -189,8 +189,11 @@ def _files(subject: Subject, store: Store) -> Faults:
         for table, file in subject.sql(f"SELECT table, file FROM system.{kind}").rows:
             if table in uuids and file:
                 named[uuids[table]].add(file)
+    # The files of commits that a failover has lost are kept.
+    rows = subject.sql("SELECT files FROM system.lost_transactions").rows
+    lost = {name for [names] in rows for name in names}
     # The copies are read after the catalog, so a file that was removed in between looks missing until the next try.
-    return check_files(named, store.copies(), store.quorum)
+    return check_files(named, store.copies(), store.quorum, lost=lost)
 
 
 def _counted(result: Result, column: str) -> Mapping[int, int]:

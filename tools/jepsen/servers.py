@@ -36,6 +36,7 @@ from tools.jepsen.harm import (
 )
 from tools.jepsen.history import History
 from tools.jepsen.hosts import Hosts, can_make_hosts
+from tools.jepsen.nemesis import LASTING_SECONDS
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
 from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
 from tools.node_process import NodeProcess
@@ -89,6 +90,8 @@ class Servers(HaStage):
             "storage.local-folder": str(self._folder / "disks"),
             "storage.secrets-folder": str(self._folder / "secrets"),
             "warehouse.jars": bucket["warehouse.jars"],
+            # Longer than a blow lasts; the last check waits for the removal.
+            "failover_grace_seconds": str(LASTING_SECONDS[1] + 10),
         }
         self._start_nodes(settings)
         self.asking = Asking(self.urls_by_name.values())

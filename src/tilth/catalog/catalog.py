@@ -78,6 +78,8 @@ class Catalog:
         self._counters = Counters()
         #: Id of the server's process that has it open: its transactions, leases and holds are known by it.
         self.server = server
+        #: All ids that this process has had: it takes another when it joins anew.
+        self._own_ids = {server}
         #: Where transaction ids, block ids and commit timestamps come from.
         self.clock = HybridClock(clock)
         #: Check that this machine's clock agrees with the database's, or with the time that has passed.
@@ -125,7 +127,12 @@ class Catalog:
     def serve_as(self, record: ServerRecord) -> None:
         """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""
         self.server, self.clock.number = record.id, record.number
+        self._own_ids.add(record.id)
         self.transactions.serve_as(record.id)
+
+    def is_own(self, server: str) -> bool:
+        """Return whether this is the present id of this process, or a former one."""
+        return server in self._own_ids
 
     def follow_storages(self, changed: Callable[[], None]) -> None:
         """Call `changed` when a commit finds that this process knows an outdated definition of a storage."""

@@ -222,6 +222,15 @@ class ManagerSettings:
         "disk is free sooner.",
         unit="s",
     )
+    failover_grace: float = node_setting(
+        "failover_grace_seconds",
+        600.0,
+        within(parse_seconds, 0),
+        "How long after a failover of the catalog's database files of aborted transactions stay that other processes "
+        "had begun before it: these may know of commits that the failover has lost, and record them when they can. "
+        "Longer: a server that was paused or cut off has more time to do so. Shorter: the disk is free sooner.",
+        unit="s",
+    )
     memory_limit_hard: int = node_setting(
         "memory_limit_hard_bytes",
         0,

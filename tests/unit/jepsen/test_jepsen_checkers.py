@@ -151,6 +151,7 @@ def test_files() -> None:
     assert check_files(named, [whole, flipped, whole], 2).is_none
     unknown = {"t": {**whole["t"], "3.parquet": "w", "3.map": "m"}}
     assert check_files(named, [whole, unknown], 2).unknown_files == 2
+    assert check_files(named, [whole, unknown], 2, lost={"3.parquet", "4.parquet"}).is_none
     assert check_files(named, [{}], 1).wrong == 2
 
 

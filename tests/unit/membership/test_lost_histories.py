@@ -4,6 +4,8 @@ records which of its transactions are missing.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.unit.membership.test_member import THINGS, Cluster
@@ -12,11 +14,15 @@ from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, InsertPart, TxnAbortedError
 from tilth.catalog.kv import Incarnation, Unknown
 from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, KnownHistory, judge, next_number
+from tilth.maintenance.settings import ManagerSettings
+from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.work.ended import GRACE_MS
 from tilth.membership import Member
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.model.types import Kind, Simple
+from tilth.storage import local_root
 from tilth.testing import Fault, FaultyKV, LaggingStandbyKV
 
 TABLE = "0" * 31 + "1"
@@ -137,6 +143,35 @@ def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> 
         under_way.commit([part_of(under_way.id)])
     later = world.insert("a")
     assert later > max(*lost, under_way.id)
+
+
+def test_a_process_waits_for_what_others_may_know_and_not_for_itself(tmp_path: Path) -> None:
+    """The files of what it has begun before the failover go after the usual grace: it knows all of its commits."""
+    world = World()
+    (tmp_path / TABLE / "data").mkdir(parents=True)
+    catalog = world.catalogs["a"]
+    outputs = [TxnOutput(table=TABLE, tasks=1)]
+    own = catalog.transactions.work("merge", outputs=outputs)
+    own.tasks_began()
+    begun = catalog.transactions.begin("insert", outputs=outputs)
+    others = world.catalogs["b"].transactions.begin("insert", outputs=outputs)
+    world.store.replicate()
+    files = [tmp_path / TABLE / "data" / f"{each}-0.0-0.parquet" for each in (own.id, begun.id, others.id)]
+    for each in files:
+        each.touch()
+    cleaner = Cleaner(world.clock, catalog, local_root(tmp_path), dropped_kept_ms=1)
+    world.store.fail_over(opened_ms=world.clock.now_ms())
+    # The process of `b` is gone for good.
+    for _ in range(4):
+        world.run(1, world.members["a"])
+    assert catalog.server.startswith("a#")
+    with pytest.raises(ValueError, match="cancelled"), own:
+        raise ValueError("the task was cancelled")
+    for seconds, left in ((1.0, files), (GRACE_MS / 1000, files[2:]), (ManagerSettings().failover_grace, [])):
+        world.run(seconds, world.members["a"])
+        cleaner.tick()
+        cleaner.tick()
+        assert [each for each in files if each.exists()] == left
 
 
 def test_what_was_trimmed_before_a_failover_is_not_lost() -> None:

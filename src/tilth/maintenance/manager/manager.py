@@ -115,8 +115,14 @@ class MaintenanceManager:
         self.damage = DamageBook(clock, catalog, root)
         self._observations = Observations(clock)
         self._feed = PartFeed(catalog)
-        kept_ms = int(settings.dropped_table_keep * 1000)
-        self._cleaner = Cleaner(clock, catalog, root, dropped_kept_ms=kept_ms, hosts=hosts)
+        self._cleaner = Cleaner(
+            clock,
+            catalog,
+            root,
+            dropped_kept_ms=int(settings.dropped_table_keep * 1000),
+            failover_grace_ms=int(settings.failover_grace * 1000),
+            hosts=hosts,
+        )
         self._registry = Registry(
             catalog,
             stand_ins.build or self._build,

@@ -18,6 +18,7 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.work.current_replicas import current_root
 from tilth.maintenance.work.ended import GRACE_MS, EndedTxns
 from tilth.model.server import STEWARD, hosts_all
@@ -59,13 +60,16 @@ class Cleaner:
         *,
         dropped_kept_ms: int,
         grace_ms: int = GRACE_MS,
+        failover_grace_ms: int = int(ManagerSettings().failover_grace * 1000),
         hosts: Callable[[str], bool] = hosts_all,
     ) -> None:
         self._clock = clock
         self._catalog = catalog
         self._root = root
         self._hosts = hosts
-        self._ended = EndedTxns(clock, catalog, root, grace_ms=grace_ms, hosts=hosts)
+        self._ended = EndedTxns(
+            clock, catalog, root, grace_ms=grace_ms, failover_grace_ms=failover_grace_ms, hosts=hosts
+        )
         self._dropped_kept_ms = dropped_kept_ms
         #: Monotonic time of the last trimming.
         self._trimmed_at = -TRIM_PERIOD_MS / 1000

@@ -38,9 +38,6 @@ from tilth.storage import Roots, away_reason
 LOST_AFTER_MS = 600_000
 #: Time between an abort and the first removal: a task that is being killed may still write.
 GRACE_MS = 15_000
-#: Time between a failover that may have lost commits and the first removal of files of transactions that other
-#: processes had begun before it. These processes record meanwhile which of them had committed.
-HISTORY_GRACE_MS = 600_000
 #: Intervals between the following removals; they add up to a day.
 GAPS_MS = (60_000, 240_000, 900_000, 2_700_000, 7_200_000, 21_600_000, 54_000_000)
 #: Interval between two reads of the tombstones.
@@ -57,7 +54,14 @@ class EndedTxns:
     """Cleanup of ended transactions by one server; `start` once, then `tick` periodically, from one thread."""
 
     def __init__(
-        self, clock: Clock, catalog: Catalog, root: Roots, *, grace_ms: int, hosts: Callable[[str], bool]
+        self,
+        clock: Clock,
+        catalog: Catalog,
+        root: Roots,
+        *,
+        grace_ms: int,
+        failover_grace_ms: int,
+        hosts: Callable[[str], bool],
     ) -> None:
         self._clock = clock
         self._catalog = catalog
@@ -66,8 +70,13 @@ class EndedTxns:
         #: Transactions begun before this belong to an earlier process or to another live server.
         self._began = catalog.clock.now()
         self._grace_ms = grace_ms
+        #: Time between a failover that may have lost commits and the first removal of files of transactions that other
+        #: processes had begun before it.
+        self._failover_grace_ms = failover_grace_ms
         #: Monotonic times at which aborted transactions were first seen.
         self._aborted_seconds: dict[int, float] = {}
+        #: Aborted transactions whose files stay for a while after a failover.
+        self._held: set[int] = set()
         #: Monotonic times at which committed transactions with files that nobody removes were first seen.
         self._unswept_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
@@ -110,16 +119,18 @@ class EndedTxns:
         others = self._others() if unfinished else set()
         ids = {txn.id for txn in unfinished}
         self._aborted_seconds = {txn: seen for txn, seen in self._aborted_seconds.items() if txn in ids}
+        self._held &= ids
         for txn in unfinished:
             if txn.server in others:
                 continue
-            is_own = txn.server == self._catalog.server or txn.id in live
+            is_own = self._catalog.is_own(txn.server) or txn.id in live
             if not is_own and not self._hosts(STEWARD):
                 continue
             if txn.state is TxnState.ABORTED and self._away(txn, waiting):
                 continue
             work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
-            if not is_own and txn.state is TxnState.RUNNING and server_of(txn.server) is not None:
+            has_ended = txn.server != self._catalog.server and server_of(txn.server) is not None
+            if has_ended and txn.state is TxnState.RUNNING and txn.id not in live:
                 work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
             self._guarded("clean_transaction", txn.id, work)
 
@@ -145,14 +156,21 @@ class EndedTxns:
             _log.info("abort_not_needed", cause_id=str(txn_id), reason=error)
 
     def _may_have_committed(self, txn: Txn) -> bool:
-        """Return whether the process that began it may know of a commit that the catalog's database has lost."""
+        """Return whether another process that began it may know of a commit that the catalog's database has lost. This
+        process has recorded such commits before it joined anew.
+        """
         history = self._catalog.incarnation
         is_before = history.number > 1 and milliseconds(txn.id) < history.opened_ms + GRACE_MS
-        is_fresh = self._clock.now_ms() < history.opened_ms + HISTORY_GRACE_MS
-        return is_before and is_fresh and txn.server != self._catalog.server
+        is_fresh = self._clock.now_ms() < history.opened_ms + self._failover_grace_ms
+        return is_before and is_fresh and not self._catalog.is_own(txn.server)
 
     def _remove(self, txn: Txn) -> None:
         if self._may_have_committed(txn):
+            if txn.id not in self._held:
+                self._held.add(txn.id)
+                reason = f"{txn.server} may know of a commit that a failover of the database has lost"
+                seconds = self._failover_grace_ms // 1000
+                _log.info("files_stay", cause_id=str(txn.id), actor=txn.actor, reason=reason, seconds_max=seconds)
             return
         transactions = self._catalog.transactions
         with self._lock:
@@ -178,7 +196,7 @@ class EndedTxns:
         others = self._others() if left else set()
         waiting: dict[str, str] = {}
         for each in left:
-            is_own = each.txn.server == self._catalog.server
+            is_own = self._catalog.is_own(each.txn.server)
             if self._away(each.txn, waiting):
                 continue
             if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
