@@ -262,7 +262,8 @@ class _Handler(BaseHTTPRequestHandler):
         return 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(found)}"}, found[start:end]
 
     def _listed(self, query: dict[str, list[str]]) -> bytes:
-        prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
+        prefix = query.get("prefix", [""])[0]
+        after = query.get("continuation-token", query.get("start-after", [""]))[0]
         names = sorted(name for name in self.bucket.objects if name.startswith(prefix) and name > after)
         page, more = names[:_LIST_MAX], names[_LIST_MAX:]
         made = self.bucket.made.strftime("%Y-%m-%dT%H:%M:%S.000Z")

@@ -25,7 +25,6 @@ from tilth.model.part import DataFile
 from tilth.storage import (
     FilesLeftError,
     clean_transaction,
-    count_left,
     drop_table_folder,
     read_part,
     remove_data,
@@ -205,38 +204,36 @@ def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
         write_parts(layout, rows_of(10), txn=2, task=task, attempt=1)
     verbs(bucket)
     clean_transaction(place.root, txn_of(2, tasks=3))
-    asked = verbs(bucket)
-    # A question for each of eight attempts and three extensions, and a thousand names in each removal: no listing.
-    assert asked == {"HEAD": 72, "REMOVE": 2}
-    assert bucket.objects == {}
+    assert (verbs(bucket), bucket.objects) == ({"LIST": 1, "REMOVE": 1}, {})
     written = [write_parts(layout, rows_of(10), txn=3, task=0, attempt=attempt)[0].file.name for attempt in range(2)]
     verbs(bucket)
-    # Of one that landed nothing is asked.
     clean_transaction(place.root, txn_of(3), keep={written[1]})
-    assert (verbs(bucket), [name.rpartition("/")[2] for name in bucket.objects]) == ({"REMOVE": 1}, [written[1]])
+    left = [name.rpartition("/")[2] for name in bucket.objects]
+    assert (verbs(bucket), left) == ({"LIST": 1, "REMOVE": 1}, [written[1]])
 
 
 def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(bucket: FakeBucket, place: Place) -> None:
-    """A task that has written 20 files goes on with the next number."""
-
-    def write_late(*numbers: int) -> None:
+    """A task that has written 20 files goes on with any number."""
+    for numbers in (range(20), (20, 21), (57,)):
         for n in numbers:
             place.store.put(place.folder.key(f"1-0.0-{n}.arrow"), b"x")
+        verbs(bucket)
+        assert clean_transaction(place.root, txn_of(1)) == len(numbers)
+        assert (verbs(bucket), bucket.objects) == ({"LIST": 1, "REMOVE": 1}, {})
 
-    write_late(*range(20))
-    first = count_left(place.root, txn_of(1))
-    assert [(run.task, run.attempt, run.extension, run.files) for run in first.runs] == [(0, 0, "arrow", 32)]
-    first.remove()
-    write_late(20, 21)
-    verbs(bucket)
-    again = count_left(place.root, txn_of(1), runs=first.runs)
-    again.remove()
-    # The second removal sends as many requests as the first.
-    assert (verbs(bucket), bucket.objects, again.runs) == ({"HEAD": 24, "REMOVE": 1}, {}, first.runs)
-    write_late(*range(22, 40))
-    last = count_left(place.root, txn_of(1), runs=again.runs)
-    last.remove()
-    assert (bucket.objects, [run.files for run in last.runs]) == ({}, [48])
+
+def test_a_real_server_lists_the_names_of_one_transaction(s3_server: S3Server) -> None:
+    root = bucket_root(s3_server.endpoint)
+    store = ObjectStore(root)
+    folder = s3_server.folder / "buckets" / BUCKET / root.prefix / "t" / "data"
+    folder.mkdir(parents=True)
+    own = [f"7-0.0-{n}.parquet" for n in range(1500)]
+    for name in (*own, *(f"{txn}-0.0-{n}.parquet" for txn in (6, 70, 8) for n in range(700))):
+        (folder / name).write_bytes(b"x")
+    s3_server.requests()
+    assert sorted(store.beginning_with("t/data/7-")) == sorted(f"t/data/{name}" for name in own)
+    assert len(s3_server.requests()) == 2
+    assert store.beginning_with("t/data/9-") == store.beginning_with("t/none/7-") == []
 
 
 def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:
@@ -284,7 +281,7 @@ def test_what_nobody_may_remove_stays_with_its_reason_and_stops_no_other(bucket:
         assert "tilthkey" not in str(error)
 
 
-def test_what_nobody_finds_by_counting_any_more_is_named(bucket: FakeBucket, place: Place) -> None:
+def test_what_stays_in_a_bucket_is_found_by_the_next_removal(bucket: FakeBucket, place: Place) -> None:
     layout = layout_in(place)
     names = [write_parts(layout, rows_of(1), txn=1, task=0, attempt=0, first_n=n)[0].file.name for n in range(50)]
     kept = {f"{place.root.prefix}/{place.folder.key(names[n])}" for n in (3, 40)}
@@ -292,10 +289,9 @@ def test_what_nobody_finds_by_counting_any_more_is_named(bucket: FakeBucket, pla
     with pytest.raises(FilesLeftError) as caught:
         clean_transaction(place.root, txn_of(1))
     assert (caught.value.facts["files"], set(bucket.objects)) == ("2", kept)
-    left = caught.value.left
+    assert not caught.value.left
     bucket.kept.clear()
-    clean_transaction(place.root, txn_of(1))
-    clean_transaction(place.root, txn_of(1), also=left)
+    assert clean_transaction(place.root, txn_of(1)) == 2
     assert bucket.objects == {}
 
 

@@ -1,17 +1,20 @@
 """Removing files: of transactions that did not land, of parts and deltas that left their table, of dropped tables.
 
 Covers: removal by name. Does not cover: when something may be removed (catalog, maintenance).
-Always holds: no folder of part files is ever listed to decide what is removed; removing twice is no error; a part's
-sidecars are removed before its file. In a storage with replicas, the files by which others are found are removed last.
+Always holds: no table's folder is listed to decide what is removed; removing twice is no error; a part's sidecars are
+removed before its file. In a storage with replicas, the files by which others are found are removed last.
+
+In a bucket, the names that begin with the transaction's id are listed. Elsewhere names are tried: those of a task's
+attempt are numbered, so that one which is not there ends them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import chain, product
 
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds
@@ -24,6 +27,7 @@ from tilth.storage.store.paths import (
     beside,
     data_folder,
     file_name,
+    name_of,
     table_folder,
     table_of,
 )
@@ -31,10 +35,14 @@ from tilth.storage.store.replicated import ReplicatedStore, away_reason
 from tilth.storage.store.root import Folder, Roots, StoreRoot
 from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
-from tilth.storage.store.witnesses import have_begun, named_at_once, witnesses_of
+from tilth.storage.store.witnesses import have_begun, listed_by_buckets, named_at_once, witnesses_of
 
-#: Attempts of a task that are looked for; Spark gives up after fewer.
-ATTEMPTS_MAX = 8
+#: Attempts of a task that are looked for at least, and how many beyond the last one with files. Spark gives up after
+#: fewer, but does not count those that ended with an executor which was taken away.
+ATTEMPTS_MIN = 8
+ATTEMPTS_BEYOND = 4
+#: Names of a run that are removed without a question where no set of replicas shows all of them.
+BLIND_NAMES = 16
 #: The files that one attempt of a task wrote with one extension: named by a number, from 0 without a hole.
 _Run = tuple[int, int, str]
 
@@ -49,11 +57,15 @@ class LeftNames:
 
     def remove(self) -> int:
         """Remove the files; return how many the store has found. Raises FilesLeftError if some could not be removed."""
-        removals = [(each.root, *removal) for each in self.paths for removal in each.remove()]
+        removals = [(each, *removal) for each in self.paths for removal in each.remove()]
         failed = [removal for removal in removals if removal[2].failed]
         if failed:
             raise _left(failed)
-        found = {(place, path) for place, _, removal in removals for path in removal.found}
+        found = {
+            (each.root, path)
+            for each, _, removal in removals
+            for path in (removal.gone if each.is_listed else removal.found)
+        }
         return sum(not path.endswith(SIDECAR_EXTENSIONS) for _, path in found)
 
 
@@ -62,19 +74,23 @@ class _Paths:
     """Files to be removed below one root, from the last one of each run to its first."""
 
     root: StoreRoot
-    #: Numbers of the replicas in which a file has its name as soon as it is begun. Their files are removed last: their
-    #: names lead to the files of the other replicas.
+    #: Numbers of the replicas to remove them from; none in a root without replicas.
+    replicas: tuple[int, ...]
+    #: Those of them in which a file has its name as soon as it is begun. Their files are removed last: their names lead
+    #: to the files of the other replicas.
     leading: tuple[int, ...] = ()
     #: Paths to remove in the other replicas; in a root without replicas, all paths.
     first: list[str] = field(default_factory=list)
     #: Paths to remove in the leading replicas.
     last: list[str] = field(default_factory=list)
+    #: Whether the store has listed the paths, so that all of them are there, and what stays is found again.
+    is_listed: bool = False
 
     def remove(self) -> list[tuple[Sequence[str], Removal]]:
         if not self.root.replicas:
             return [(self.first, store_of(self.root).remove(self.first))]
         store = ReplicatedStore(self.root)
-        others = [number for number in range(len(self.root.replicas)) if number not in self.leading]
+        others = [number for number in self.replicas if number not in self.leading]
         first = store.remove_from(others, self.first)
         stuck = {_attempt(path) for path in first.failed}
         last = [path for path in self.last if _attempt(path) not in stuck]
@@ -106,25 +122,28 @@ def count_left(
     """
     lefts: dict[tuple[StoreRoot, tuple[int, ...]], _Paths] = {}
     found: list[FileRun] = []
+    listings: list[_Paths] = []
     for path in also:
         place = root.of(table_of(path))
-        lefts.setdefault((place, ()), _Paths(place)).first.append(path)
+        lefts.setdefault((place, ()), _Paths(place, tuple(range(len(place.replicas))))).first.append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
-        all_runs = [
-            (task, attempt, extension)
-            for task in range(output.tasks)
-            for attempt in range(ATTEMPTS_MAX)
-            for extension in EXTENSIONS
-        ]
+        listed = _listed(folder, txn.id, keep)
+        listings += listed
+        folders = named_at_once(folder.root)
+        if not folders and listed:
+            continue
         known = {(run.task, run.attempt, run.extension): run.files for run in runs if run.table == output.table}
         witnesses = _witnesses(folder.root, txn, output)
-        least = _least(folder, all_runs, _kept(txn.id, keep), has_witnesses=bool(witnesses))
-        counts = _counts(folder, txn.id, all_runs, least, known, witnesses)
-        leading = witnesses or named_at_once(folder.root)
-        left = lefts.setdefault((folder.root, leading), _Paths(folder.root, leading))
-        for run, count in zip(all_runs, counts, strict=True):
-            if count > least[run]:
+        if folders and not witnesses:
+            # Files whose names the folders lack may be in a bucket.
+            for run, count in _above(txn.id, [name_of(path) for each in listed for path in each.first]).items():
+                known[run] = max(known.get(run, 0), count)
+        counts = _counts(folder, txn.id, output.tasks, _above(txn.id, keep), known, witnesses)
+        leading = witnesses or folders
+        left = lefts.setdefault((folder.root, leading), _Paths(folder.root, folders, leading))
+        for run, (count, least) in counts.items():
+            if count > least:
                 task, attempt, extension = run
                 found.append(FileRun(table=output.table, task=task, attempt=attempt, extension=extension, files=count))
             names = [folder.key(name) for name in _names(txn.id, run, count, keep)]
@@ -132,11 +151,12 @@ def count_left(
             # After the last file of an attempt that a quorum has begun, the other replicas may have one more.
             left.first.extend([folder.key(_name(txn.id, run, count))] if witnesses else ())
             left.first.extend(names)
-    for place in {each.root for each in lefts.values()}:
+    paths = [*lefts.values(), *listings]
+    for place in {each.root for each in paths}:
         # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
         if reason := away_reason(place):
             raise StoreAwayError(reason, file=str(place))
-    return LeftNames(tuple(found), list(lefts.values()))
+    return LeftNames(tuple(found), paths)
 
 
 def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
@@ -146,17 +166,35 @@ def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
     return witnesses_of(root, output.table, begun_ms=milliseconds(txn.id), quorum=output.quorum)
 
 
-def _left(removals: Sequence[tuple[StoreRoot, Sequence[str], Removal]]) -> FilesLeftError:
+def _listed(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
+    """Return what buckets have listed, of each replica that is one; none: a root that is none, or no replica is.
+
+    Raises StoreAwayError if one does not answer.
+    """
+    kept = {name for each in keep for name in (*beside(each), each)}
+
+    def left(paths: Sequence[str]) -> list[str]:
+        return [path for path in paths if name_of(path) not in kept and read_file_name(name_of(path)) is not None]
+
+    if folder.root.replicas:
+        found = listed_by_buckets(folder.root, folder.key(f"{txn}-"))
+        return [_Paths(folder.root, (number,), first=left(paths), is_listed=True) for number, paths in found.items()]
+    paths = store_of(folder.root).beginning_with(folder.key(f"{txn}-"))
+    return [] if paths is None else [_Paths(folder.root, (), first=left(paths), is_listed=True)]
+
+
+def _left(removals: Sequence[tuple[_Paths, Sequence[str], Removal]]) -> FilesLeftError:
     """Return the error that names what nobody finds any more by counting: what stays above others that are gone."""
     lost: list[str] = []
-    for _, paths, removal in removals:
-        gone = set(removal.gone)
-        last = max((place for place, path in enumerate(paths) if path in gone), default=0)
-        lost += [path for path in paths[:last] if path in removal.failed]
-    root, _, removal = removals[0]
+    for each, paths, removal in removals:
+        if not each.is_listed:
+            gone = set(removal.gone)
+            last = max((place for place, path in enumerate(paths) if path in gone), default=0)
+            lost += [path for path in paths[:last] if path in removal.failed]
+    first, _, removal = removals[0]
     path, why = next(iter(removal.failed.items()))
     files = sum(len(each.failed) for _, _, each in removals)
-    return FilesLeftError(lost, file=Folder(root).uri(path), files=files, reason=why)
+    return FilesLeftError(lost, file=Folder(first.root).uri(path), files=files, reason=why)
 
 
 def remove_data(
@@ -187,10 +225,10 @@ def drop_table_folder(root: Roots, uuid: str) -> None:
     store_of(folder.root).remove_folder(folder.path)
 
 
-def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
-    """Return for each run with files that are kept a number that is greater than theirs."""
+def _above(txn: int, names: Iterable[str]) -> dict[_Run, int]:
+    """Return for each run of these files a number that is greater than theirs."""
     above: dict[_Run, int] = {}
-    for name in keep:
+    for name in names:
         found = read_file_name(name)
         if found is not None and found.txn == txn:
             run = found.task, found.attempt, found.extension
@@ -198,38 +236,43 @@ def _kept(txn: int, keep: Collection[str]) -> dict[_Run, int]:
     return above
 
 
-def _least(folder: Folder, runs: Sequence[_Run], kept: Mapping[_Run, int], *, has_witnesses: bool) -> dict[_Run, int]:
-    """Return for each run how many names are removed without a check whether they exist.
-
-    A kept file may have been removed from its table since: the gap that it leaves must not hide the files after it.
-    """
-    blind = 0 if has_witnesses else store_of(folder.root).blind_names
-    # After a commit, failed attempts have written about as many files as those whose files are kept.
-    above = max(kept.values(), default=0) if blind else 0
-    return {run: max(above + blind, kept.get(run, 0)) for run in runs}
-
-
 def _counts(
     folder: Folder,
     txn: int,
-    runs: Sequence[_Run],
-    least: Mapping[_Run, int],
+    tasks: int,
+    kept: Mapping[_Run, int],
     known: Mapping[_Run, int],
     witnesses: tuple[int, ...],
-) -> list[int]:
-    """Return for each run a number that is greater than those of all its files.
+) -> dict[_Run, tuple[int, int]]:
+    """Return for each run a number that is greater than those of all its files, and how many names of it are removed in
+    any case.
 
-    On a disk a check is free and exact. Where it costs a request, runs whose number follows from kept files are not
-    checked beyond the names that are removed in any case.
+    A kept file may have been removed from its table since: the gap that it leaves must not hide the files after it.
     """
-    store = store_of(folder.root)
-    blind = 0 if witnesses else store.blind_names
-    step = max(1, blind)
-    exist: Callable[[Sequence[str]], list[bool]] = store.exist
-    if witnesses:
-        exist = partial(have_begun, folder.root, witnesses)
-    counts = [max(least[run], known.get(run, 0)) for run in runs]
-    growing = [place for place, run in enumerate(runs) if not blind or least[run] == blind]
+    blind = BLIND_NAMES if folder.root.replicas and not witnesses else 0
+    # After a commit, failed attempts have written about as many files as those whose files are kept.
+    above = max(kept.values(), default=0) if blind else 0
+    counts: dict[_Run, tuple[int, int]] = {}
+    first, last = 0, ATTEMPTS_MIN + max((attempt for _, attempt, _ in (*kept, *known)), default=-1)
+    while first <= last:
+        runs = list(product(range(tasks), range(first, last + 1), EXTENSIONS))
+        least = [max(above + blind, kept.get(run, 0)) for run in runs]
+        floor = [max(known.get(run, 0), names) for run, names in zip(runs, least, strict=True)]
+        reached = _counted(folder, txn, runs, floor, step=max(1, blind), witnesses=witnesses)
+        counts |= dict(zip(runs, zip(reached, least, strict=True), strict=True))
+        with_files = [run[1] for run, count, names in zip(runs, reached, least, strict=True) if count > names]
+        first, last = last + 1, max(with_files, default=-1) + ATTEMPTS_BEYOND
+    return counts
+
+
+def _counted(
+    folder: Folder, txn: int, runs: Sequence[_Run], counts: list[int], *, step: int, witnesses: tuple[int, ...]
+) -> list[int]:
+    """Return for each run the first number, from the given one in steps, under which there is no file."""
+    exist: Callable[[Sequence[str]], list[bool]] = store_of(folder.root).exist
+    growing = list(range(len(runs)))
+    if folder.root.replicas:
+        exist = partial(have_begun, folder.root, witnesses or named_at_once(folder.root))
     while growing:
         paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
         growing = [place for place, is_there in zip(growing, exist(paths), strict=True) if is_there]

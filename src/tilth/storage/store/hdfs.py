@@ -74,8 +74,6 @@ class HdfsTimes:
 class HdfsStore:
     """The files below a folder of an HDFS."""
 
-    #: A look for a name is as quick as its removal.
-    blind_names = 0
     names_per_removal = 1
     ending_max = ENDING_MAX
 
@@ -179,6 +177,9 @@ class HdfsStore:
                 removal.fail(paths[place:], error)
                 break
         return removal
+
+    def beginning_with(self, path: str) -> None:
+        """Return None: a folder is read whole."""
 
     def has_folder(self, folder: str) -> bool:
         try:

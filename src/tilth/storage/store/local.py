@@ -25,8 +25,6 @@ _synced: set[str] = set()
 class LocalStore:
     """The files below a folder of the local disk."""
 
-    #: To look for a name costs nothing.
-    blind_names = 0
     names_per_removal = 1
     ending_max = 1
 
@@ -107,6 +105,9 @@ class LocalStore:
                 continue
             removal.gone.append(path)
         return removal
+
+    def beginning_with(self, path: str) -> None:
+        """Return None: a folder is read whole."""
 
     def has_folder(self, folder: str) -> bool:
         return os.path.isdir(self._path(folder))

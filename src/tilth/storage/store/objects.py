@@ -43,10 +43,12 @@ from tilth.storage.store.streams import (
 PUT_TRIES_MAX = 3
 #: Names in a request to remove them, by the kind of store.
 REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
+#: Names in a page of a listing.
+LIST_MAX = 1000
 #: Times that such a request is sent again without a name that was refused.
 REMOVE_TRIES_MAX = 8
-#: Where a question for a name costs as much as removing hundreds; on GCS each removal is a request too.
-BLIND_NAMES = 16
+#: New objects that are ended at a time.
+ENDING_MAX = 8
 #: Questions at a time.
 ASKING_MAX = 16
 
@@ -72,10 +74,8 @@ class ObjectStore:
         """Raises StoreSecretError; asks the store nothing yet."""
         self._root = root
         self._bucket = open_bucket(root, times or ObjectTimes())
-        self.blind_names = 0 if root.kind == "gs" else BLIND_NAMES
         self.names_per_removal = REMOVE_NAMES_MAX[root.kind]
-        # Not more than there may be holes in the names of a run that was killed.
-        self.ending_max = max(1, self.blind_names // 2)
+        self.ending_max = ENDING_MAX
 
     @property
     def copies(self) -> tuple[OnlyCopy, ...]:
@@ -154,6 +154,25 @@ class ObjectStore:
                 removal.fail(paths[start + self.names_per_removal :], error)
                 break
         return removal
+
+    def beginning_with(self, path: str) -> list[str]:
+        """List the names after `path` until others follow: on S3 and GCS one request for a thousand names, on Azure
+        those before `path` are read, too.
+        """
+        folder, after, found = path.rpartition("/")[0], path, list[str]()
+        while True:
+            with self._asking(path):
+                # Each page is a listing of its own: s3proxy refuses the second page of one that began at a name.
+                pages = obstore.list(self._bucket, f"{folder}/", offset=after, chunk_size=LIST_MAX)
+                page = [each["path"] for each in next(iter(pages), ())]
+            if page != sorted(page):
+                # A bucket that lists in another order is read whole.
+                return [each.path for each in self.files(folder) if each.path.startswith(path)]
+            own = [each for each in page if each.startswith(path)]
+            found += own
+            if len(own) < LIST_MAX:
+                return found
+            after = own[-1]
 
     def has_folder(self, folder: str) -> bool:
         """Return whether the bucket is there."""

@@ -83,6 +83,11 @@ def table_of(path: str) -> str:
     return path.partition("/")[0]
 
 
+def name_of(path: str) -> str:
+    """Return the name of a file in its folder."""
+    return path.rpartition("/")[2]
+
+
 def file_name(*, txn: int, task: int, attempt: int, n: int, extension: str = PART_EXTENSION) -> str:
     """`{txn}-{task}.{attempt}-{n}.{extension}`; n counts from 0 without holes within an attempt and an extension."""
     return f"{txn}-{task}.{attempt}-{n}.{extension}"

@@ -38,8 +38,6 @@ REMOVED_AT_ONCE = 50
 REMOVAL_SECONDS = 10.0
 #: Names below a folder are listed for a rebuild of the catalog alone.
 LISTING_SECONDS = 3600.0
-#: Names of a run of numbered files that are removed without a question: a replica that is away answers none.
-BLIND_NAMES = 16
 
 T = TypeVar("T")
 _log = Log("storage")
@@ -64,7 +62,6 @@ def begin_table(root: StoreRoot, table: str) -> None:
 class ReplicatedStore:
     """The files of a root with replicas."""
 
-    blind_names = BLIND_NAMES
     # Each replica makes its own requests of them.
     names_per_removal = 1000
     # A file says which replicas lack it when it is ended: it is not known before.
@@ -139,6 +136,9 @@ class ReplicatedStore:
         whole.gone = [path for path in paths if path not in whole.failed]
         whole.found = [path for path in paths if path in found]
         return whole
+
+    def beginning_with(self, path: str) -> None:
+        """Return None: some of the replicas may be folders."""
 
     def has_folder(self, folder: str) -> bool:
         """Return whether all replicas answer and one has it: what then has no copy is lost."""

@@ -3,7 +3,8 @@
 Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
 what the bytes mean.
 Always holds: a file that `create` made is never written to again; files are listed only to remove a folder, to make a
-catalog from the files alone, and to compare a table's files with the catalog.
+catalog from the files alone, and to compare a table's files with the catalog. Of a bucket, the names of one transaction
+are listed, too.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError that says so.
 """
@@ -125,8 +126,6 @@ class Store(Protocol):
         """Return a call for each copy of a file, in the order to read them; most stores have one copy."""
         ...
 
-    #: So many names of a run of numbered files are removed without a question whether they are there.
-    blind_names: int
     #: So many names are removed by one request.
     names_per_removal: int
     #: So many new files are ended at a time; 1 where that takes no time.
@@ -179,6 +178,12 @@ class Store(Protocol):
 
     def exist(self, paths: Sequence[str]) -> list[bool]:
         """Return for each path whether a file is there."""
+        ...
+
+    def beginning_with(self, path: str) -> list[str] | None:
+        """Return the paths of all files that begin so; None where the names of the whole folder would be read for it,
+        and a question for a name costs little.
+        """
         ...
 
     def has_folder(self, folder: str) -> bool:

@@ -11,7 +11,8 @@ folders.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError
@@ -23,6 +24,8 @@ from tilth.storage.store.root import StoreRoot
 SETTLING_MS = 60_000
 #: Kinds of stores in which a file has its name as soon as it is begun.
 NAMED_AT_ONCE = ("file", "hdfs")
+
+T = TypeVar("T")
 
 
 def named_at_once(root: StoreRoot) -> tuple[int, ...]:
@@ -51,12 +54,21 @@ def witnesses_of(root: StoreRoot, table: str, *, begun_ms: int, quorum: int) -> 
 def have_begun(root: StoreRoot, numbers: Sequence[int], paths: Sequence[str]) -> list[bool]:
     """Return for each path whether one of these replicas has it. Raises StoreAwayError if one does not answer."""
     replicas = [each for each in replicas_of(root) if each.number in numbers]
-    answers = call_replicas(replicas, lambda each: each.store.exist(paths), enough=len(replicas))
+    return [any(each) for each in zip(*_answers(replicas, lambda each: each.store.exist(paths)).values(), strict=True)]
+
+
+def listed_by_buckets(root: StoreRoot, path: str) -> dict[int, list[str]]:
+    """Return the paths that begin so in each replica that is a bucket. Raises StoreAwayError if one does not answer."""
+    replicas = [each for each in replicas_of(root) if each.root.kind not in NAMED_AT_ONCE]
+    return _answers(replicas, lambda each: each.store.beginning_with(path) or [])
+
+
+def _answers(replicas: Sequence[Replica], ask: Callable[[Replica], list[T]]) -> dict[int, list[T]]:
+    answers = call_replicas(replicas, ask, enough=len(replicas))
     for each in replicas:
         if isinstance(error := answers[each.number], TilthError | OSError):
             raise StoreAwayError(str(error), file=str(each.root), hint=HINT) from error
-    found = [answer for answer in answers.values() if isinstance(answer, list)]
-    return [any(each) for each in zip(*found, strict=True)]
+    return {number: answer for number, answer in answers.items() if isinstance(answer, list)}
 
 
 def _has_been_there(replica: Replica, table: str, begun_ms: int) -> bool:
