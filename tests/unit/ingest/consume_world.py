@@ -152,7 +152,7 @@ def begin(server: Server, fence: Fence) -> int:
     return server.begin(OffsetRange(topic="topic", partition=0, start=0, end=1), fence=fence).txn
 
 
-def done(server: Server, fence: Fence, txn: int) -> RoundDone:
+def done(server: Server, fence: Fence, txn: int, *, may_have_retried: bool = False) -> RoundDone:
     """Return the commit of this round, with one part."""
     read = LedgerRange(topic="topic", partition=0, start=0, end=1, messages=1, rows=10, dead=0)
     written = WrittenTo(table=server.world.t, part=server.world.written("a"))
@@ -164,4 +164,5 @@ def done(server: Server, fence: Fence, txn: int) -> RoundDone:
         facts=RoundFacts(ranges=(read,), parts=(written,)),
         schemas=(WrittenSchema(table=server.world.t, version=1),),
         seconds=0.1,
+        may_have_retried=may_have_retried,
     )

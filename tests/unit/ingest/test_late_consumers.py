@@ -122,6 +122,22 @@ def test_a_commit_that_is_asked_for_again_has_the_same_answer(server: Server) ->
     assert server.stored() == 1
 
 
+@pytest.mark.parametrize("may_have_retried", [False, True])
+def test_what_failed_attempts_of_a_round_left_goes_where_spark_tries_again(
+    server: Server, *, may_have_retried: bool
+) -> None:
+    """The files that the round names stay."""
+    swept: list[tuple[int, set[str]]] = []
+    catalog = server.world.catalog
+    catalog.transactions._sweep = lambda txn, *, keep: swept.append((txn.id, set(keep)))
+    txn = begin(server, server.fence)
+    call = done(server, server.fence, txn, may_have_retried=may_have_retried)
+    server.consumers.commit(call)
+    named = {each.part.file.name for each in call.facts.parts}
+    assert swept == ([(txn, named)] if may_have_retried else [])
+    assert catalog.transactions.unswept() == [] or catalog.transactions.swept() == {txn}
+
+
 # --- another server has replaced it, and this one does not know ---
 
 

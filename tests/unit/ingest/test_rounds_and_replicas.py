@@ -122,6 +122,7 @@ class Rounds(World):
             session=session,
             cancelled=self.over,
             retiring=threading.Event(),
+            tries_tasks_again=False,
             is_cancelled=self.over.is_set,
             raise_if_cancelled=lambda: None,
         )

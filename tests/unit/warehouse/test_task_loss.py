@@ -92,6 +92,7 @@ class FakeSession:
     session = None
     outage = None
     run = 1
+    tries_tasks_again = False
 
     def __init__(self) -> None:
         self.cancelled: list[str] = []

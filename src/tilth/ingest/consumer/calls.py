@@ -113,6 +113,8 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     #: Of tables with unique keys: what the new rows replace.
     changes: tuple[TableChanges, ...] = ()
+    #: Whether failed attempts of its tasks may have left files.
+    may_have_retried: bool = False
 
 
 class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):

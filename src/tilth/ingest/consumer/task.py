@@ -224,6 +224,7 @@ class ResidentConsumer:
             facts=facts,
             schemas=tuple(WrittenSchema(table=uuid, version=t.schema_version) for uuid, t in tables.items()),
             seconds=self._clock.monotonic() - started,
+            may_have_retried=self._context.tries_tasks_again,
         )
         self._commit(done, tables, granted.root, first_task=tasks)
         hit("round.after_commit")

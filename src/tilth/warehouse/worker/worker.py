@@ -194,7 +194,13 @@ class EmbeddedWorker:
         spec = task.spec
         session = self._session.new_session(pool=spec.warehouse)
         with self._session.tagged(tag_of(spec.id)):
-            context = TaskContext(spec=spec, session=session, cancelled=task.cancelled, retiring=task.retiring)
+            context = TaskContext(
+                spec=spec,
+                session=session,
+                cancelled=task.cancelled,
+                retiring=task.retiring,
+                tries_tasks_again=self._session.tries_tasks_again,
+            )
             context.raise_if_cancelled()
             return self._runners[spec.kind](context)
 
