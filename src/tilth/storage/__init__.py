@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.store import StoredFile
     from tilth.storage.store.stores import store_of
+    from tilth.storage.store.witnesses import may_list_late
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
     from tilth.storage.upsert.scopes import (
@@ -276,6 +277,7 @@ __all__ = [
     "local_root",
     "make_copy",
     "make_folder",
+    "may_list_late",
     "merge_parts",
     "misfits",
     "missing_copies",

@@ -62,6 +62,8 @@ class _State:
     key: str = "tilthkey"
     #: Objects that nobody may remove.
     kept: set[str] = field(default_factory=set)
+    #: Objects that no listing shows.
+    unlisted: set[str] = field(default_factory=set)
     #: Whether it speaks as GCS does, to anybody.
     is_gcs: bool = False
     #: Creation time of the bucket, which it also returns for each of its objects.
@@ -93,6 +95,11 @@ class FakeBucket:
     def objects(self) -> dict[str, bytes]:
         """Return the objects by name; a test may change them."""
         return self._state.objects
+
+    @property
+    def unlisted(self) -> set[str]:
+        """Return the names of objects that no listing shows; a test may change them."""
+        return self._state.unlisted
 
     @property
     def kept(self) -> set[str]:
@@ -264,7 +271,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _listed(self, query: dict[str, list[str]]) -> bytes:
         prefix = query.get("prefix", [""])[0]
         after = query.get("continuation-token", query.get("start-after", [""]))[0]
-        names = sorted(name for name in self.bucket.objects if name.startswith(prefix) and name > after)
+        shown = self.bucket.objects.keys() - self.bucket.unlisted
+        names = sorted(name for name in shown if name.startswith(prefix) and name > after)
         page, more = names[:_LIST_MAX], names[_LIST_MAX:]
         made = self.bucket.made.strftime("%Y-%m-%dT%H:%M:%S.000Z")
         contents = "".join(

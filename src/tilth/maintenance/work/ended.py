@@ -32,7 +32,7 @@ from tilth.catalog import Catalog, TxnFinishedError, TxnNotFoundError
 from tilth.maintenance.work.left_files import sweep_again
 from tilth.model.server import STEWARD, server_of
 from tilth.model.txn import FileRun, Tombstone, Txn, TxnState, UnsweptTxn
-from tilth.storage import Roots, away_reason
+from tilth.storage import Roots, away_reason, may_list_late
 
 #: Time after which a running transaction that nobody works on is aborted.
 LOST_AFTER_MS = 600_000
@@ -179,6 +179,8 @@ class EndedTxns:
             files = 0
             if not transactions.is_cleaned(txn.id):
                 files = self._sweep_with_tombstone(txn, ())
+            elif self._may_list_late(txn):
+                files = sweep_again(self._catalog, self._root, txn)
             transactions.forget(txn.id)
         _log.info("transaction_cleaned", cause_id=str(txn.id), actor=txn.actor, files=files)
 
@@ -187,6 +189,11 @@ class EndedTxns:
     def _sweep_transactions(self) -> None:
         """Remove files of failed attempts of committed transactions, unless somebody else does."""
         transactions = self._catalog.transactions
+        swept = transactions.swept()
+        for each in transactions.unswept() if swept else ():
+            if each.txn.id in swept and self._may_list_late(each.txn):
+                again = partial(sweep_again, self._catalog, self._root, each.txn, keep=each.keep)
+                self._guarded("sweep_transaction", each.txn.id, again)
         transactions.forget_swept()
         # Read in this order: a committed transaction is live until it is swept.
         unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
@@ -287,6 +294,11 @@ class EndedTxns:
                     _log.info("removals_wait", table=output.table, reason=reason)
         return any(known[output.table] for output in txn.outputs)
 
+    def _may_list_late(self, txn: Txn) -> bool:
+        """Return whether a second look may find files that the first one has missed, although all tasks had ended."""
+        stored = (each.table for each in txn.outputs if self._catalog.storage_of(each.table) is not None)
+        return any(may_list_late(self._root.of(table)) for table in stored)
+
     def _have_passed(self, since: float | None, ms: int) -> bool:
         return since is None or self._clock.monotonic() - since >= ms / 1000
 
@@ -294,7 +306,7 @@ class EndedTxns:
         """Return the ids of the other live servers."""
         return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
 
-    def _guarded(self, action: str, txn_id: int, work: Callable[[], None]) -> None:
+    def _guarded(self, action: str, txn_id: int, work: Callable[[], object]) -> None:
         try:
             work()
         except (TilthError, OSError) as error:

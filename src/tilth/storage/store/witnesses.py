@@ -57,6 +57,13 @@ def have_begun(root: StoreRoot, numbers: Sequence[int], paths: Sequence[str]) ->
     return [any(each) for each in zip(*_answers(replicas, lambda each: each.store.exist(paths)).values(), strict=True)]
 
 
+def may_list_late(root: StoreRoot) -> bool:
+    """Return whether a listing may lack a file for a while after it was written: in a bucket that does not promise what
+    S3, GCS and Azure do. s3proxy over a folder leaves files out while others are removed.
+    """
+    return any(each.kind not in NAMED_AT_ONCE for each in root.replicas or (root,))
+
+
 def listed_by_buckets(root: StoreRoot, path: str) -> dict[int, list[str]]:
     """Return the paths that begin so in each replica that is a bucket. Raises StoreAwayError if one does not answer."""
     replicas = [each for each in replicas_of(root) if each.root.kind not in NAMED_AT_ONCE]
