@@ -172,7 +172,7 @@ def _run(folder: Path, order: Order, report: Report) -> None:
 def _end(run: Run) -> None:
     report, subject, history = run.report, run.subject, run.history
     report.ended += subject.recover()
-    subject.wait_all_there()
+    report.ended += subject.wait_all_there()
     for client in run.clients:
         report.faults.add(client.faults)
     report.faults.add(judge(subject, history, run.sent, run.seen))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -186,13 +186,21 @@ class Servers(HaStage):
     def sql(self, statement: str) -> Result:  # type: ignore[override]  # one statement, with its answer
         return self.asking.sql(statement.replace("{bootstrap}", self.bootstrap))
 
-    def wait_all_there(self) -> None:
+    def wait_all_there(self) -> list[str]:
+        found: list[str] = []
+
+        def are_there(alive: str, wanted: Collection[str]) -> bool:
+            # A worker of another version than its server may end only now.
+            found.extend(self.recover())
+            return set(wanted) <= {name for (name,) in self.sql(alive).rows}
+
         for node in self.nodes.values():
             node.wait_ready()
         alive = "SELECT name FROM system.servers WHERE state = 'alive' AND url IS NOT NULL"
-        wait(lambda: {name for (name,) in self.sql(alive).rows} == set(self.nodes), "all servers to be alive")
+        wait(lambda: are_there(alive, self.nodes), "all servers to be alive")
         workers = "SELECT DISTINCT name FROM system.workers WHERE state = 'alive'"
-        wait(lambda: set(self.workers) <= {name for (name,) in self.sql(workers).rows}, "all workers to be alive")
+        wait(lambda: are_there(workers, self.workers), "all workers to be alive")
+        return found
 
     def recover(self) -> list[str]:
         """Restart processes that ended by themselves, as a supervisor does, and scrub copies with wrong bytes."""

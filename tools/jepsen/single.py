@@ -87,8 +87,9 @@ class Single(Stage):
     def sql(self, statement: str) -> Result:  # type: ignore[override]  # one statement, with its answer
         return self.asking.sql(statement.replace("{bootstrap}", f"127.0.0.1:{self._links['broker'].port}"))
 
-    def wait_all_there(self) -> None:
+    def wait_all_there(self) -> list[str]:
         self.node.wait_ready()
+        return []
 
     def recover(self) -> list[str]:
         if self.node.has_ended and not self._is_down:

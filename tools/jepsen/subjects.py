@@ -75,8 +75,8 @@ class Subject(Protocol):
     def recover(self) -> list[str]:
         """Restart processes that ended by themselves, do the work of an operator, and return sentences about it."""
 
-    def wait_all_there(self) -> None:
-        """Return when every process takes work."""
+    def wait_all_there(self) -> list[str]:
+        """Recover until every process takes work, and return sentences as `recover` does."""
 
     def sql(self, statement: str) -> Result:
         """Return the answer of any server to a statement, which is retried until there is one."""
