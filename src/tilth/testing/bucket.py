@@ -230,6 +230,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.bucket.uploads[upload] = {}
                 found = f"<UploadId>{upload}</UploadId>"
                 return 200, {}, f"<InitiateMultipartUploadResult>{found}</InitiateMultipartUploadResult>".encode()
+            case "POST" if "uploadId" in query and query["uploadId"][0] not in self.bucket.uploads:
+                return 404, {}, _error_text("NoSuchUpload")
             case "POST" if "uploadId" in query:
                 pieces = self.bucket.uploads.pop(query["uploadId"][0])
                 objects[path] = b"".join(piece for _, piece in sorted(pieces.items()))
@@ -240,6 +242,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, {}, f"<DeleteResult>{''.join(map(self._removed, names))}</DeleteResult>".encode()
             case "LIST":
                 return 200, {}, self._listed(query)
+            case "DELETE" if "uploadId" in query:
+                self.bucket.uploads.pop(query["uploadId"][0], None)
+                return 204, {}, b""
             case _ if self.bucket.is_gcs and path not in objects:
                 return 404, {}, _error_text("NoSuchKey")
             case _:

@@ -5,8 +5,8 @@ reading of it (read/spark.py).
 Always holds: an object is written once, under a name that nobody had; one that could not be written for sure is written
 again with the same bytes, or given up. No error carries a secret, nor the store's own words about one.
 
-A large object goes up in pieces while it is written. What a killed process has sent of one is no object and stays in
-the bucket until a lifecycle rule for incomplete uploads removes it.
+A large object goes up in pieces while it is written (uploads.py). What a killed process has sent of one is no object:
+it stays in the bucket until a lifecycle rule for incomplete uploads removes it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tilth.storage.store.streams import (
     Stream,
     spans,
 )
+from tilth.storage.store.uploads import Upload
 
 #: Times that an object is sent whose outcome is not known.
 PUT_TRIES_MAX = 3
@@ -47,6 +48,8 @@ REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
 LIST_MAX = 1000
 #: Times that such a request is sent again without a name that was refused.
 REMOVE_TRIES_MAX = 8
+#: Pieces of a large object that are under way at a time.
+PIECES_AT_A_TIME = 4
 #: New objects that are ended at a time.
 ENDING_MAX = 8
 #: Questions at a time.
@@ -218,12 +221,32 @@ class ObjectStore:
                 if tries == PUT_TRIES_MAX:
                     raise
 
-    def send_in_pieces(self, path: str) -> obstore.WritableFile:
+    def send_in_pieces(self, path: str) -> Upload:
         """Begin a large object. Raises FileExistsError."""
         if self._is_there(path):
             raise FileExistsError(self._uri(path))
-        with self._asking(path, is_write=True):
-            return obstore.open_writer(self._bucket, path, buffer_size=HELD_BYTES_MAX)
+        send = partial(
+            obstore.put,
+            self._bucket,
+            path,
+            use_multipart=True,
+            chunk_size=HELD_BYTES_MAX,
+            max_concurrency=PIECES_AT_A_TIME,
+        )
+        return Upload(lambda pieces: send(pieces))
+
+    def end_pieces(self, path: str, upload: Upload, size: int) -> None:
+        """End a large object of this size. An answer that was lost is no failure where the object is there: the client
+        asks again, and the store knows nothing of the upload any more.
+        """
+        try:
+            with self._asking(path, is_write=True):
+                upload.close()
+        except TilthError:
+            with suppress(TilthError, FileNotFoundError):
+                if self.size(path) == size:
+                    return
+            raise
 
     def asked(self, path: str, question: Callable[[], T]) -> T:
         """Return the answer to a question of a file that is open; raises the errors of the store."""
@@ -358,30 +381,31 @@ class _Upload(HeldFile):
     def __init__(self, store: ObjectStore, path: str) -> None:
         super().__init__(path)
         self._store = store
-        self._writer: obstore.WritableFile | None = None
+        self._upload: Upload | None = None
 
     def send(self, held: bytes) -> None:
-        if self._writer is None:
-            self._writer = self._store.send_in_pieces(self.path)
-        writer = self._writer
-        self._store.asked(self.path, lambda: writer.write(held))
+        if self._upload is None:
+            self._upload = self._store.send_in_pieces(self.path)
+        upload = self._upload
+        self._store.asked(self.path, lambda: upload.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
         """Send the rest; what was answered for is safe, whatever `fsync` says."""
-        if self._writer is None:
+        if self._upload is None:
             self._store.send(self.path, held)
         else:
             self.send(held)
-            self._store.asked(self.path, self._writer.close)
-            self._writer = None
+            self._store.end_pieces(self.path, self._upload, self.written.size)
+            self._upload = None
 
     def forget(self) -> None:
-        # Without `close` the upload never becomes an object.
-        self._writer = None
+        if self._upload is not None:
+            self._upload.give_up()
+        self._upload = None
 
     def end_empty(self) -> None:
-        # Without `close` it never becomes an object; to Azure its name is taken already, by this file.
-        end = self._store.send if self._writer is None else self._store.put
-        self._writer = None
+        # To Azure the name of an upload is taken already, by this file.
+        end = self._store.send if self._upload is None else self._store.put
+        self.forget()
         with suppress(TilthError, FileExistsError):
             end(self.path, b"")
