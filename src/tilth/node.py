@@ -71,7 +71,7 @@ from tilth.server import (
     build_app,
     reachable_url,
 )
-from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, shown_statement
+from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, redacted_event
 from tilth.sql.query.far import query_handlers
 from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import (
@@ -586,7 +586,7 @@ def move_secrets(catalog: Catalog) -> None:
     found = catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
     if found:
         # First: after a crash, definitions that still contain secrets start it again.
-        catalog.audit.rewrite(shown_statement)
+        catalog.audit.rewrite(redacted_event)
     for relation in found:
         catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
 

@@ -30,18 +30,19 @@ if TYPE_CHECKING:
         WrongKindOfTableError,
     )
     from tilth.sql.grammar import Statement, parse, split
-    from tilth.sql.language.redact import shown_statement
+    from tilth.sql.language.redact import redacted_event
     from tilth.sql.query.pins import Pins
     from tilth.sql.query.protocol import QueryCalls
     from tilth.sql.results.answer import Answer
     from tilth.sql.results.stream import RowStream
     from tilth.sql.results.waiting import ResultLimits
-    from tilth.sql.settings import SESSION_SETTINGS, all_settings
+    from tilth.sql.settings import AUDIT_SETTINGS, SESSION_SETTINGS, all_settings
     from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "AUDIT_SETTINGS",
     "DEFAULT_SLOTS",
     "OTHER_TASKS",
     "OUTPUT_FORMATS",
@@ -73,6 +74,6 @@ __all__ = [
     "WrongKindOfTableError",
     "all_settings",
     "parse",
-    "shown_statement",
+    "redacted_event",
     "split",
 ]

@@ -19,7 +19,7 @@ from tilth.base.full import full_error
 from tilth.base.logs import Log, hide_in_lines
 from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
-from tilth.base.settings import Setting
+from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.catalog import NotHostedError
 from tilth.maintenance import DamageBook
@@ -29,6 +29,7 @@ from tilth.sql.context.peers import noting_unanswered
 from tilth.sql.context.rooms import Rooms
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
+from tilth.sql.control.old_values import OldValues
 from tilth.sql.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.sql.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.sql.control.slots import Queue
@@ -96,7 +97,7 @@ from tilth.sql.query.snapshots import SnapshotService
 from tilth.sql.results.answer import Answer, Outcome, columns_of
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
-from tilth.sql.settings import session_settings, settings_without_effect
+from tilth.sql.settings import AuditSettings, session_settings, settings_without_effect
 from tilth.sql.statements import (
     backup,
     delete_update,
@@ -179,6 +180,10 @@ class SqlEngine:
             scanned=maintenance.scanned,
         )
         open_results = OpenResults(clock, result_limits or ResultLimits())
+        query_log, given = QueryLog(), settings or GivenSettings()
+        audit = read_settings(AuditSettings, given.texts)
+        #: Leaves values out of old lines of the logs.
+        self.old_values = OldValues(clock, catalog, query_log, audit)
         self._services = Services(
             clock=clock,
             ids=rooms.ids,
@@ -194,9 +199,10 @@ class SqlEngine:
             backups=rooms.backups,
             server=rooms.server,
             started_ms=clock.now_ms(),
-            node_settings=settings or GivenSettings(),
+            node_settings=given,
             upper_settings=tuple(upper_settings),
-            query_log=QueryLog(),
+            query_log=query_log,
+            audit=audit,
             running=RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check),
             open_results=open_results,
             peers=rooms.peers,
@@ -207,12 +213,14 @@ class SqlEngine:
     def start(self) -> None:
         self.snapshots.start()
         self._services.running.start()
+        self.old_values.start()
 
     def stop(self) -> None:
         """Stop after inserts that wait for their group are stored and answered; others are refused from now on."""
         self._services.running.stop()
         self._services.groups.stop()
         self.snapshots.stop()
+        self.old_values.stop()
 
     def cancel_all(self) -> None:
         """End every statement with an error, now and from now on: the node stops."""
@@ -384,7 +392,7 @@ class SqlEngine:
         event = QueryEvent(
             query_id=entry.query_id,
             kind=entry.kind,
-            text=shortened(entry.text, LOGGED_TEXT_MAX),
+            text=shortened(self._services.audit.shown(entry.text), LOGGED_TEXT_MAX),
             database=entry.database,
             started_ms=entry.started_ms,
             elapsed_ms=self._elapsed_ms(entry),
@@ -394,7 +402,7 @@ class SqlEngine:
             parts_read=outcome.parts_read,
             parts_pruned=outcome.parts_pruned,
             error_code=error.code if error is not None else "",
-            error=str(error) if error is not None else "",
+            error=str(error) if error is not None and not self._services.audit.is_hidden else "",
         )
         self._services.query_log.add(event)
         _log.debug(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from tests.catalog_world import SCHEMA, World
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.model.service import AuditEvent
@@ -122,7 +124,13 @@ def test_lines_of_the_audit_log_are_rewritten() -> None:
     for number in range(5):
         event = AuditEvent(at_ms=number, verb="v", table="t", statement=f"a {SECRET} {number}", outcome=f"no {SECRET}")
         world.catalog.audit.record(event)
-    assert world.catalog.audit.rewrite(lambda text: text.replace(SECRET, "[HIDDEN]")) == 5
+
+    def changed(event: AuditEvent) -> AuditEvent:
+        statement, outcome = (text.replace(SECRET, "[HIDDEN]") for text in (event.statement, event.outcome))
+        return replace(event, statement=statement, outcome=outcome)
+
+    assert world.catalog.audit.rewrite(changed, before_ms=0) == 0
+    assert world.catalog.audit.rewrite(changed) == 5
     assert [each.statement for each in world.catalog.audit.recent(9)] == [f"a [HIDDEN] {n}" for n in range(4, -1, -1)]
     assert spaces_with(world, SECRET) == set()
-    assert world.catalog.audit.rewrite(str) == 0
+    assert world.catalog.audit.rewrite(lambda event: event) == 0

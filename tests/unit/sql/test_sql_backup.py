@@ -14,7 +14,7 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import BadDumpError, CatalogExistsError, CatalogSettings, MemoryKV, load_dump
 from tilth.node import backup_root
 from tilth.recovery import restore_catalog
-from tilth.sql.language.redact import shown_statement
+from tilth.sql.language.redact import redacted
 from tilth.storage import BadStoreError
 from tilth.storage.store.buckets import ObjectTimes
 from tilth.testing import BucketFault, FakeBucket
@@ -192,7 +192,7 @@ def test_no_object_is_written_elsewhere(
     error = refused(world, text)
     assert error.kind is ErrorKind.INVALID
     assert "very-hidden" not in str(error)
-    assert "very-hidden" not in shown_statement(text)
+    assert "very-hidden" not in redacted(text).text
     assert bucket.objects == {}
 
 

@@ -17,7 +17,7 @@ from tilth.model.table import Column, KafkaDef, Schema
 from tilth.model.types import Kind, Simple
 from tilth.node import move_secrets
 from tilth.sql import SYSTEM_TABLES
-from tilth.sql.language.redact import redacted, shown_statement
+from tilth.sql.language.redact import redacted
 
 PASSWORD = "hunter2, 'quoted' \\ and long"
 TYPED = "'hunter2, \\'quoted\\' \\\\ and long'"
@@ -227,15 +227,15 @@ def test_a_defect_shows_none_either(world: SqlWorld, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
-    assert shown_statement(text) == text
+    assert redacted(text).text == text
 
 
 def test_the_form_of_the_statement_stays() -> None:
-    assert shown_statement(f"{CREATE}, kafka_num_consumers = 2") == (
+    assert redacted(f"{CREATE}, kafka_num_consumers = 2").text == (
         f"{HEAD}, kafka_sasl_password = '[HIDDEN]', kafka_num_consumers = 2"
     )
     assert redacted(CREATE).secrets[0] == PASSWORD
-    assert shown_statement(shown_statement(WITH_KEY)) == shown_statement(WITH_KEY)
+    assert redacted(redacted(WITH_KEY).text).text == redacted(WITH_KEY).text
 
 
 @pytest.mark.parametrize(
@@ -262,7 +262,7 @@ def test_credentials_of_other_systems_are_hidden_in_statements_that_are_refused(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     error = refused(world, statement)
-    check_hidden(str(error), error.hint, shown_anywhere(world), caplog.text, shown_statement(statement))
+    check_hidden(str(error), error.hint, shown_anywhere(world), caplog.text, redacted(statement).text)
 
 
 def test_what_is_no_credential_stays_readable() -> None:

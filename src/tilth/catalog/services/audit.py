@@ -52,8 +52,8 @@ class AuditLog:
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 
-    def rewrite(self, shown: Callable[[str], str]) -> int:
-        """Apply a function to the statement and the outcome of each line; return how many lines changed."""
+    def rewrite(self, changed: Callable[[AuditEvent], AuditEvent], *, before_ms: int | None = None) -> int:
+        """Replace each line, or those before a time, by what the function returns; return how many differ."""
 
         def plan(view: ReadView, keys: list[bytes]) -> Plan[int]:
             puts = {}
@@ -62,9 +62,8 @@ class AuditLog:
                 if found is None:
                     continue
                 event = EVENTS.decode(key, found.value)
-                changed = msgspec.structs.replace(event, statement=shown(event.statement), outcome=shown(event.outcome))
-                if changed != event:
-                    puts[key] = EVENTS.encode(changed)
+                if (before_ms is None or event.at_ms < before_ms) and (new := changed(event)) != event:
+                    puts[key] = EVENTS.encode(new)
             return Plan(result=len(puts), puts=puts)
 
         with self._kv.view() as view:

@@ -41,10 +41,10 @@ def audited(
             at_ms=services.clock.now_ms(),
             verb=verb,
             table=table,
-            statement=call.text,
+            statement=services.audit.shown(call.text),
             duration_ms=duration_ms,
             because=because,
             query_id=call.query_id,
-            outcome=without_secrets(outcome, call.secrets),
+            outcome=services.audit.shown_outcome(without_secrets(outcome, call.secrets)),
         )
         services.catalog.audit.record(event)

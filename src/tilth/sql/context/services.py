@@ -32,7 +32,7 @@ from tilth.sql.control.running import RunningStatements
 from tilth.sql.query.protocol import WorkerTask
 from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
-from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
+from tilth.sql.settings import UTC_NAMES, ZONE, AuditSettings, SessionSettings
 from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
 
@@ -67,6 +67,8 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
+    #: What the logs keep of statements.
+    audit: AuditSettings = field(default_factory=AuditSettings)
     #: Below which large results wait for their clients; empty: they are collected in memory.
     results: str = ""
     open_results: OpenResults

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 QUERIES_MAX = 10_000
 #: Of a longer statement the beginning and the end are kept.
@@ -41,6 +42,14 @@ class QueryLog:
     def add(self, event: QueryEvent) -> None:
         with self._lock:
             self._events.append(event)
+
+    def rewrite(self, before_ms: int, *, text: Callable[[str], str]) -> None:
+        """Put what the function returns in the place of the text of each line before a time, without its error."""
+        with self._lock:
+            for place, event in enumerate(self._events):
+                if event.started_ms >= before_ms:
+                    break
+                self._events[place] = replace(event, text=text(event.text), error="")
 
     def recent(self) -> list[QueryEvent]:
         """Oldest first."""

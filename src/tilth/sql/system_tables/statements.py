@@ -111,7 +111,10 @@ QUERY_LOG = SystemTable(
         ColumnDoc("query_id", TEXT, "The statement's id; the log names it as cause_id."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
         ColumnDoc(
-            "text", TEXT, "What was sent, without secrets; of more than 4,000 characters the beginning and the end."
+            "text",
+            TEXT,
+            "What was sent, without secrets, and without values by `audit.literals`; of more than 4,000 characters "
+            "the beginning and the end.",
         ),
         ColumnDoc("database", TEXT, "The default database."),
         ColumnDoc("started", TIME, "When it came in."),
@@ -149,7 +152,11 @@ AUDIT_LOG = SystemTable(
         ColumnDoc("time", TIME, "When it was said."),
         ColumnDoc("verb", TEXT, "The statement without names, as in `SYSTEM STOP MERGES`."),
         ColumnDoc("table", TEXT, "`database.table`; NULL: no single one."),
-        ColumnDoc("statement", TEXT, "As it was written, without secrets; its first 1,000 characters."),
+        ColumnDoc(
+            "statement",
+            TEXT,
+            "As it was written, without secrets, and without values by `audit.literals`; its first 1,000 characters.",
+        ),
         ColumnDoc("seconds", NUMBER, "How long it holds; NULL: until it is changed."),
         ColumnDoc("because", TEXT, "The reason, in the user's words."),
         ColumnDoc("query_id", TEXT, "The query, as in `system.query_log`."),
