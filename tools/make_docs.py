@@ -32,6 +32,7 @@ from tilth.base.units import show_bytes
 from tilth.client.cli.main import app as command_line
 from tilth.client.settings import SERVE_SETTINGS
 from tilth.ingest import library
+from tilth.model.error_numbers import number_of
 from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
@@ -204,6 +205,9 @@ def _errors_page() -> Iterator[str]:
     yield from ("# Errors", "")
     yield "Every error has a kind, which says what to do, a code, which programs may match, a message that names the"
     yield "thing, a hint, and over HTTP an id under which the node's log tells the story (`cause_id=..`)."
+    yield "For tools that match them there is also the number of the error of ClickHouse, or of ByConity from 5000 on,"
+    yield "that is most like it: `number` in the body, the header `X-ClickHouse-Exception-Code`, `exception_code` in"
+    yield "`system.query_log`. Several codes may have one number."
     yield from ("", "## Kinds", "")
     told = {kind: _comment_above(ErrorKind, kind.name) for kind in ErrorKind}
     yield from _table(
@@ -211,10 +215,17 @@ def _errors_page() -> Iterator[str]:
     )
     yield from ("", "## Codes", "")
     rows = [
-        (f"`{one.code}`", one.kind.value, str(status_of(one)), _first_line(one), f"`{one.__module__}`")
+        (
+            f"`{one.code}`",
+            one.kind.value,
+            str(status_of(one)),
+            str(number_of(one)),
+            _first_line(one),
+            f"`{one.__module__}`",
+        )
         for one in errors()
     ]
-    yield from _table(("code", "kind", "status", "message", "where"), rows)
+    yield from _table(("code", "kind", "status", "number", "message", "where"), rows)
 
 
 def _clickhouse_functions() -> Iterator[str]:
@@ -340,7 +351,7 @@ def _http_page() -> Iterator[str]:
         "",
         "## Errors",
         "",
-        'The body is `{"error": {"code", "kind", "message", "hint", "id"}}`; the status follows the kind:',
+        'The body is `{"error": {"code", "kind", "message", "hint", "id", "number"}}`; the status follows the kind:',
         "",
     )
     yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])

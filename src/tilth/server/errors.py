@@ -11,6 +11,7 @@ from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, Tilth
 from tilth.base.full import full_error
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.model.error_numbers import number_of
 from tilth.model.wire import ErrorAnswer, ErrorBody
 from tilth.warehouse import SparkRestartingError
 from tilth.warehouse.remote.errors import TokenNotSetError, TokenRefusedError
@@ -83,6 +84,8 @@ class ContentTypeRefusedError(InvalidInputError):
     code = "CONTENT_TYPE_REFUSED"
 
 
+#: Header with the error's number, as ClickHouse's drivers look for it.
+NUMBER_HEADER = "X-ClickHouse-Exception-Code"
 #: Where HTTP has a word of its own, the status is that.
 _STATUS_OF_CODE = {
     BodyTooLargeError.code: 413,
@@ -105,7 +108,14 @@ def error_response(error: Exception, ids: IdSource) -> Response:
     error = full_error(error, folder=os.sep) or error
     if isinstance(error, TilthError):
         status = status_of(error)
-        body = ErrorBody(code=error.code, kind=error.kind.value, message=error.message, hint=error.hint, id=cause_id)
+        body = ErrorBody(
+            code=error.code,
+            kind=error.kind.value,
+            message=error.message,
+            hint=error.hint,
+            id=cause_id,
+            number=number_of(error),
+        )
         if status == STATUS[ErrorKind.INTERNAL]:
             _log.error("request_failed", cause_id=cause_id, error=error, code=error.code)
         else:
@@ -118,14 +128,21 @@ def error_response(error: Exception, ids: IdSource) -> Response:
             message=f"a defect of Tilth: {type(error).__name__}: {error}",
             hint=f"please report it with what the log says under cause_id={cause_id}",
             id=cause_id,
+            number=number_of(TilthError),
         )
         _log.error("request_failed", cause_id=cause_id, error=error)
     retry_after = _RETRY_AFTER_OF_CODE.get(body.code, RETRY_AFTER_SECONDS)
-    headers = {"Retry-After": retry_after} if status == STATUS[ErrorKind.RETRY] else {}
+    headers = {NUMBER_HEADER: str(body.number)}
+    if status == STATUS[ErrorKind.RETRY]:
+        headers["Retry-After"] = retry_after
     return Response(_encoded(body), status_code=status, media_type="application/json", headers=headers)
 
 
 def _encoded(body: ErrorBody) -> bytes:
     """Encode a message; what is no text in it, for instance a file's name, is replaced by question marks."""
-    texts = {name: text.encode("utf-8", "replace").decode() for name, text in msgspec.structs.asdict(body).items()}
-    return msgspec.json.encode(ErrorAnswer(ErrorBody(**texts)))
+    texts = {
+        name: text.encode("utf-8", "replace").decode()
+        for name, text in msgspec.structs.asdict(body).items()
+        if isinstance(text, str)
+    }
+    return msgspec.json.encode(ErrorAnswer(msgspec.structs.replace(body, **texts)))

@@ -23,6 +23,7 @@ from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.catalog import NotHostedError
 from tilth.maintenance import DamageBook
+from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
 from tilth.sql.context.names import table_of
 from tilth.sql.context.peers import noting_unanswered
@@ -402,6 +403,7 @@ class SqlEngine:
             parts_read=outcome.parts_read,
             parts_pruned=outcome.parts_pruned,
             error_code=error.code if error is not None else "",
+            exception_code=number_of(error) if error is not None else 0,
             error=str(error) if error is not None and not self._services.audit.is_hidden else "",
         )
         self._services.query_log.add(event)

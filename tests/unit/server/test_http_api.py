@@ -25,6 +25,9 @@ from tilth.base.errors import (
     UnavailableError,
     UnknownOutcomeError,
 )
+from tilth.catalog import TableNotFoundError
+from tilth.client.errors import ServerError
+from tilth.model.error_numbers import NUMBERS, number_of
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
@@ -33,6 +36,7 @@ from tilth.server.errors import STATUS
 from tilth.server.stats import Answered
 from tilth.sql import Answer
 from tilth.warehouse import SparkRestartingError
+from tools.make_docs import errors as all_errors
 
 ARROW = "application/vnd.apache.arrow.stream"
 
@@ -198,6 +202,23 @@ def test_health_names_services_that_fail_and_stays_well(client: httpx.Client, ro
     rooms.failed_services = {"merge of db.t": "the disk is full"}
     response = client.get("/v1/health")
     assert (response.status_code, response.json()["failed_services"]) == (200, rooms.failed_services)
+
+
+def test_an_error_has_the_number_that_clickhouse_gives_it(client: httpx.Client, rooms: FakeRooms) -> None:
+    rooms.error = TableNotFoundError(table="d.t\udcff")
+    response = client.post("/v1/sql", content="SELECT 1")
+    assert response.headers["X-ClickHouse-Exception-Code"] == "60"
+    error = error_of(response.content)
+    assert (error.code, error.number) == ("TABLE_NOT_FOUND", 60)
+    assert ServerError(ErrorAnswer(error)).number == 60
+
+
+def test_every_number_belongs_to_a_code_of_ours() -> None:
+    known = {one.code: one for one in all_errors()}
+    assert NUMBERS.keys() <= known.keys()
+    assert all(number_of(one) > 0 for one in known.values())
+    of_kinds = (InvalidInputError, NotFoundError, UnknownOutcomeError, CorruptError, TilthError)
+    assert [number_of(one) for one in of_kinds] == [36, 1002, 319, 246, 49]
 
 
 def test_a_restart_of_spark_is_told_with_the_time_to_wait(client: httpx.Client, rooms: FakeRooms) -> None:

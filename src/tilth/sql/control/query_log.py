@@ -32,6 +32,8 @@ class QueryEvent:
     #: Empty where it went well.
     error_code: str
     error: str
+    #: ClickHouse's number of the error; 0 where it went well.
+    exception_code: int = 0
 
 
 class QueryLog:

@@ -126,6 +126,7 @@ QUERY_LOG = SystemTable(
         ColumnDoc("parts_pruned", INTEGER, "Parts that its predicates ruled out."),
         ColumnDoc("error_code", TEXT, "NULL where it went well."),
         ColumnDoc("error", TEXT, "What went wrong."),
+        ColumnDoc("exception_code", INTEGER, "The number of ClickHouse's error that is most like it; 0: it went well."),
     ),
     rows=_rows_of_query_log,
 )
