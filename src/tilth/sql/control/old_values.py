@@ -21,6 +21,8 @@ from tilth.sql.settings import AuditSettings
 
 #: Interval between two looks through the logs.
 LOOK_SECONDS = 3600.0
+#: The end of a server waits so long for a look.
+STOP_SECONDS = 2.0
 _DAY_MS = 86_400_000
 
 _log = Log("sql")
@@ -41,9 +43,10 @@ class OldValues:
         self._thread.start()
 
     def stop(self) -> None:
+        """Look no more; wait for the present look, though not for a catalog that does not answer."""
         self._is_over.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
     def look(self) -> int:
         """Look through both logs once; return how many lines of the audit log have changed."""
