@@ -81,28 +81,26 @@ def test_content_and_versions_survive_a_killed_database(postgres: Postgres) -> N
         assert [(key, found.value) for key, found in kv.scan(b"", None)] == [(b"a", b"2"), (b"b", b"1")]
 
 
-def test_two_commits_that_need_the_same_absence_do_not_both_land(make: Callable[[], KeyValue]) -> None:
-    """Neither writes the key: there is nothing in the database that they could meet at but for what guards it."""
-    with closing(make()) as kv:
-        for number in range(20):
-            guarded, start = b"g%d" % number, threading.Barrier(2)
-
-            def puts_it(guarded: bytes = guarded, start: threading.Barrier = start) -> bool:
-                start.wait()
-                return isinstance(kv.commit([Absent(guarded)], {guarded: b""}, []), Landed)
-
-            def relies_on_it(guarded: bytes = guarded, start: threading.Barrier = start) -> bool:
-                start.wait()
-                return isinstance(kv.commit([Absent(guarded)], {b"r" + guarded: b""}, []), Landed)
-
-            with ThreadPoolExecutor(2) as pool:
-                put, relied = pool.submit(puts_it), pool.submit(relies_on_it)
-            assert put.result()
-            # It may have come first; after the put it must not land.
-            found, other = kv.get(guarded), kv.get(b"r" + guarded)
-            assert found is not None
-            assert relied.result() == (other is not None)
-            assert other is None or other.version < found.version
+@pytest.mark.parametrize("lands", [True, False])
+def test_a_commit_that_needs_an_absence_waits_for_one_that_puts_the_key(postgres: Postgres, *, lands: bool) -> None:
+    """It does not write the key: there is nothing in the database that they could meet at but for what guards it."""
+    schema, waiting = f"guarded{lands}".lower(), "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+    with (
+        closing(opened(postgres, schema)) as kv,
+        closing(postgres.connect()) as putter,
+        closing(postgres.connect()) as looker,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        putter.execute("BEGIN")
+        putter.execute(f"INSERT INTO {schema}.kv VALUES ('g', '', nextval('{schema}.version'))".encode())
+        relied = pool.submit(kv.commit, [Absent(b"g")], {b"r": b""}, [])
+        while not relied.done() and looker.execute(waiting).fetchone() == (0,):
+            pass
+        assert not relied.done()
+        putter.execute("COMMIT" if lands else "ROLLBACK")
+        assert isinstance(relied.result(), Conflict if lands else Landed)
+        assert (kv.get(b"r") is None) == lands
+        assert (kv.get(b"g") is not None) == lands
 
 
 def test_writers_of_different_keys_never_meet(make: Callable[[], KeyValue]) -> None:
