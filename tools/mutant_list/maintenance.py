@@ -275,4 +275,47 @@ MAINTENANCE: tuple[Mutant, ...] = (
             "test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_between",
         ),
     ),
+    Mutant(
+        name="own-former-ids-forgotten",
+        breaks="what a process had begun before a failover counts as another's, and its files stay",
+        path="src/tilth/catalog/catalog.py",
+        old="        self._own_ids.add(record.id)\n",
+        new="",
+        tests=(
+            "tests/unit/membership/test_lost_histories.py::"
+            "test_a_process_waits_for_what_others_may_know_and_not_for_itself",
+        ),
+    ),
+    Mutant(
+        name="others-losses-not-waited-for",
+        breaks="files of commits that another process knows and the database has lost go",
+        path="src/tilth/maintenance/work/ended.py",
+        old="return is_before and is_fresh and not self._catalog.is_own(txn.server)",
+        new="return False",
+        tests=(
+            "tests/unit/membership/test_lost_histories.py::"
+            "test_a_process_waits_for_what_others_may_know_and_not_for_itself",
+        ),
+    ),
+    Mutant(
+        name="listings-believed",
+        breaks="a file that a bucket lists late stays",
+        path="src/tilth/maintenance/work/ended.py",
+        old="return any(may_list_late(self._root.of(table)) for table in stored)",
+        new="return False",
+        tests=(
+            "tests/unit/maintenance/test_late_listings.py::test_what_was_given_up",
+            "tests/unit/maintenance/test_late_listings.py::test_a_failed_attempt_of_what_landed",
+        ),
+    ),
+    Mutant(
+        name="others-names-listed",
+        breaks="what begins alike and is another's goes",
+        path="src/tilth/storage/store/cleaner.py",
+        old=" and read_file_name(name_of(path)) is not None]",
+        new="]",
+        tests=(
+            "tests/unit/storage/test_listed_removals.py::test_any_attempt_of_any_task_goes_and_what_others_wrote_stays",
+        ),
+    ),
 )
