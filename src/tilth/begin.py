@@ -20,7 +20,6 @@ from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_SETTINGS
 from tilth.membership import SETTINGS as MEMBERSHIP_SETTINGS
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import bind as bind
-from tilth.sql import AUDIT_SETTINGS
 from tilth.storage import NODE_SETTINGS as STORAGE_SETTINGS
 from tilth.storage import sync_local_folder
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
@@ -36,7 +35,6 @@ NODE_SETTINGS = SettingGroup(
         *MAINTENANCE_SETTINGS.all,
         *MEMBERSHIP_SETTINGS.all,
         *SERVER_SETTINGS.all,
-        *AUDIT_SETTINGS.all,
     )
 )
 #: Modes of folders: private; readable by a group.

@@ -90,7 +90,7 @@ class Servers(HaStage):
             "storage.local-folder": str(self._folder / "disks"),
             "storage.secrets-folder": str(self._folder / "secrets"),
             "warehouse.jars": bucket["warehouse.jars"],
-            # Longer than a blow lasts; the last check waits for the removal.
+            # A blow is shorter; the last check waits for the removal.
             "failover_grace_seconds": str(LASTING_SECONDS[1] + 10),
         }
         self._start_nodes(settings)

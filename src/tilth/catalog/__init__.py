@@ -123,7 +123,13 @@ if TYPE_CHECKING:
     from tilth.catalog.services.servers import Joining, Servers
     from tilth.catalog.services.services import MOVED
     from tilth.catalog.services.table_leases import TableLeases
-    from tilth.catalog.settings import NODE_SETTINGS, PRESSURE_SETTINGS, CatalogSettings, PressureSettings
+    from tilth.catalog.settings import (
+        NODE_SETTINGS,
+        PRESSURE_SETTINGS,
+        AuditSettings,
+        CatalogSettings,
+        PressureSettings,
+    )
     from tilth.catalog.stats import CatalogStats
     from tilth.catalog.tables.names import DEFAULT_DATABASE, SYSTEM_DATABASE
 else:
@@ -141,6 +147,7 @@ __all__ = [
     "AddGap",
     "AddLedger",
     "AdvanceOffsets",
+    "AuditSettings",
     "BadDumpError",
     "BadMergeError",
     "ByteSink",

@@ -8,6 +8,9 @@ from tilth.base.settings import SWITCH, SettingCheck, SettingGroup, node_setting
 from tilth.base.units import GIB, MIB, parse_bytes, parse_seconds
 from tilth.catalog.kv.postgres_address import parse_postgres
 
+#: Values of `audit.literals`.
+AUDIT_FULL, AUDIT_HIDDEN = "full", "hidden"
+
 
 def _checked_url(text: str) -> str:
     if text:
@@ -68,7 +71,38 @@ class CatalogSettings:
     )
 
 
-NODE_SETTINGS = SettingGroup(settings_of(CatalogSettings))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditSettings:
+    """Settings of the node for the literals of statements in its logs."""
+
+    literals: str = node_setting(
+        "audit.literals",
+        AUDIT_FULL,
+        SettingCheck(
+            lambda text: text.strip().lower(),
+            f"{AUDIT_FULL} or {AUDIT_HIDDEN}",
+            lambda text: text in (AUDIT_FULL, AUDIT_HIDDEN),
+        ),
+        "What `system.audit_log` and `system.query_log` store of the literals in statements. full: everything but "
+        "passwords and keys, to see what was deleted. hidden: each literal is masked as `?`, and an error is reduced "
+        "to its code, so that no personal data is logged.",
+    )
+    literals_days: float = node_setting(
+        "audit.literals-days",
+        30.0,
+        within(float, 0),
+        "With `audit.literals = full`, literals are masked and errors reduced to their codes after this time. Longer: "
+        "the logs show for longer what was deleted. Shorter: erased data is gone from the logs sooner. 0: never.",
+        unit="days",
+    )
+
+    @property
+    def is_masking(self) -> bool:
+        """Return whether literals are masked from the beginning."""
+        return self.literals == AUDIT_HIDDEN
+
+
+NODE_SETTINGS = SettingGroup((*settings_of(CatalogSettings), *settings_of(AuditSettings)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,7 @@ class ServerError(TilthError):
         self.code = body.code  # type: ignore[misc]  # likewise
         #: Id under which the server's log has the details.
         self.id = body.id
-        #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server.
+        #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server sends none.
         self.number = body.number
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:

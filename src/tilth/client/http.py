@@ -227,9 +227,9 @@ class Connection:
         hint = "the rows so far are not the whole result; send the query again"
         lost = AnswerLostError("the answer broke off", url=self.url, query_id=query_id, reason=error, hint=hint)
         safe_id = query_id.replace("'", "")
-        # Without the error's text where `audit.literals` leaves it out.
-        found_by = f"query_id = '{safe_id}' AND error_code IS NOT NULL"
-        question = f"SELECT error_code, coalesce(error, error_code) FROM system.query_log WHERE {found_by}"
+        # The error has no text if `audit.literals` hides it.
+        condition = f"query_id = '{safe_id}' AND error_code IS NOT NULL"
+        question = f"SELECT error_code, coalesce(error, error_code) FROM system.query_log WHERE {condition}"
         try:
             # A call of its own: asking through `sql` would ask about itself when that breaks off, too.
             content = self._call("POST", "/v1/sql", content=question.encode(), headers={"Accept": ARROW}).content

@@ -1,14 +1,14 @@
 """Numbers of ClickHouse's and ByConity's errors, for tools that match them. Pure.
 
-Covers: the number that stands beside each code of ours. Does not cover: our codes (the errors' classes).
-Sources: `src/Common/ErrorCodes.cpp` of ClickHouse and of ByConity; numbers from 5000 on are ByConity's.
+Covers: the number for each code of Tilth. Does not cover: the codes (the errors' classes).
+Sources: `src/Common/ErrorCodes.cpp` of ClickHouse, and of ByConity (023ca3c) for numbers from 5000 on.
 """
 
 from __future__ import annotations
 
 from tilth.base.errors import ErrorKind, TilthError
 
-#: By our code.
+#: Numbers by code.
 NUMBERS = {
     "BAD_ARGUMENTS": 42,
     "BAD_BODY": 117,
@@ -25,6 +25,7 @@ NUMBERS = {
     "DATABASE_NOT_FOUND": 81,
     "DELTA_FILE_CORRUPT": 40,
     "DELTA_FILE_NOT_FOUND": 107,
+    "INSERT_LABEL_TAKEN": 5035,
     "INSERT_TOO_LARGE": 307,
     "KAFKA_UNAVAILABLE": 279,
     "KEY_COLUMN_UPDATE": 420,
@@ -65,20 +66,20 @@ NUMBERS = {
     "UNKNOWN_SETTING": 115,
     "UNSUPPORTED_SYNTAX": 48,
     "WAREHOUSE_EMPTY": 7107,
-    "WAREHOUSE_EXISTS": 5039,
+    "WAREHOUSE_EXISTS": 5037,
     "WAREHOUSE_IN_USE": 5043,
-    "WAREHOUSE_NOT_FOUND": 5038,
+    "WAREHOUSE_NOT_FOUND": 5025,
     "WRONG_ENGINE": 48,
     "WRONG_KIND_OF_TABLE": 48,
 }
-#: Of all other codes, by kind.
+#: Numbers of all other codes, by kind.
 NUMBERS_OF_KINDS = {
     ErrorKind.INVALID: 36,
     ErrorKind.UNKNOWN_OUTCOME: 319,
     ErrorKind.CORRUPT: 246,
     ErrorKind.INTERNAL: 49,
 }
-#: Of what has no counterpart there: UNKNOWN_EXCEPTION.
+#: Number of an error without a counterpart: UNKNOWN_EXCEPTION.
 OTHER_NUMBER = 1002
 
 

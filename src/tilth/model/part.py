@@ -183,5 +183,5 @@ class PartEvent(msgspec.Struct, frozen=True, kw_only=True):
     sources: int = 0
     duration_ms: int = 0
     reason: str = ""
-    #: Of `new`: what is known of the first column of the sort key, for a day.
+    #: Range of the first column of the sort key in a `new` part, if it is known; retained for a day.
     key: ColumnRange | None = None

@@ -33,7 +33,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
     #: Id under which the log has the details.
     id: str
-    #: Of the error of ClickHouse or ByConity that is most like it; 0: an older server does not say it.
+    #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server sends none.
     number: int = 0
 
 

@@ -84,7 +84,7 @@ class ContentTypeRefusedError(InvalidInputError):
     code = "CONTENT_TYPE_REFUSED"
 
 
-#: Header with the error's number, as ClickHouse's drivers look for it.
+#: Header with the error's number, which ClickHouse's drivers read.
 NUMBER_HEADER = "X-ClickHouse-Exception-Code"
 #: Where HTTP has a word of its own, the status is that.
 _STATUS_OF_CODE = {
@@ -106,36 +106,30 @@ def error_response(error: Exception, ids: IdSource) -> Response:
     """Answer a call that failed; log the error under the id that the body carries."""
     cause_id = ids()[:12]
     error = full_error(error, folder=os.sep) or error
-    if isinstance(error, TilthError):
-        status = status_of(error)
-        body = ErrorBody(
-            code=error.code,
-            kind=error.kind.value,
-            message=error.message,
-            hint=error.hint,
-            id=cause_id,
-            number=number_of(error),
-        )
-        if status == STATUS[ErrorKind.INTERNAL]:
-            _log.error("request_failed", cause_id=cause_id, error=error, code=error.code)
-        else:
-            _log.warning("request_refused", cause_id=cause_id, code=error.code, message=error.message)
+    known = error if isinstance(error, TilthError) else _defect(error, cause_id)
+    status = status_of(known)
+    body = ErrorBody(
+        code=known.code,
+        kind=known.kind.value,
+        message=known.message,
+        hint=known.hint,
+        id=cause_id,
+        number=number_of(known),
+    )
+    if status == STATUS[ErrorKind.INTERNAL]:
+        _log.error("request_failed", cause_id=cause_id, error=error, code=body.code)
     else:
-        status = STATUS[ErrorKind.INTERNAL]
-        body = ErrorBody(
-            code=TilthError.code,
-            kind=ErrorKind.INTERNAL.value,
-            message=f"a defect of Tilth: {type(error).__name__}: {error}",
-            hint=f"please report it with what the log says under cause_id={cause_id}",
-            id=cause_id,
-            number=number_of(TilthError),
-        )
-        _log.error("request_failed", cause_id=cause_id, error=error)
+        _log.warning("request_refused", cause_id=cause_id, code=body.code, message=body.message)
     retry_after = _RETRY_AFTER_OF_CODE.get(body.code, RETRY_AFTER_SECONDS)
     headers = {NUMBER_HEADER: str(body.number)}
     if status == STATUS[ErrorKind.RETRY]:
         headers["Retry-After"] = retry_after
     return Response(_encoded(body), status_code=status, media_type="application/json", headers=headers)
+
+
+def _defect(error: Exception, cause_id: str) -> TilthError:
+    hint = f"please report it with what the log says under cause_id={cause_id}"
+    return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}", hint=hint)
 
 
 def _encoded(body: ErrorBody) -> bytes:

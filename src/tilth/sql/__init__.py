@@ -36,13 +36,12 @@ if TYPE_CHECKING:
     from tilth.sql.results.answer import Answer
     from tilth.sql.results.stream import RowStream
     from tilth.sql.results.waiting import ResultLimits
-    from tilth.sql.settings import AUDIT_SETTINGS, SESSION_SETTINGS, all_settings
+    from tilth.sql.settings import SESSION_SETTINGS, all_settings
     from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 else:
     __getattr__ = door(__name__)
 
 __all__ = [
-    "AUDIT_SETTINGS",
     "DEFAULT_SLOTS",
     "OTHER_TASKS",
     "OUTPUT_FORMATS",

@@ -21,7 +21,7 @@ from tilth.base.pressure import MemoryGate, MemoryReading
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
-from tilth.catalog import NotHostedError
+from tilth.catalog import AuditSettings, NotHostedError
 from tilth.maintenance import DamageBook
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
@@ -30,7 +30,7 @@ from tilth.sql.context.peers import noting_unanswered
 from tilth.sql.context.rooms import Rooms
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
-from tilth.sql.control.old_values import OldValues
+from tilth.sql.control.log_masking import LogMasking
 from tilth.sql.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.sql.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.sql.control.slots import Queue
@@ -91,6 +91,7 @@ from tilth.sql.grammar import (
 from tilth.sql.inserts import insert
 from tilth.sql.inserts.commit import store
 from tilth.sql.language import dialect
+from tilth.sql.language.masking import log_statement
 from tilth.sql.language.redact import Redacted, redacted, shortened
 from tilth.sql.language.spark_errors import nested_too_deep
 from tilth.sql.query.damaged import check_reads_all
@@ -98,7 +99,7 @@ from tilth.sql.query.snapshots import SnapshotService
 from tilth.sql.results.answer import Answer, Outcome, columns_of
 from tilth.sql.results.stream import RowStream
 from tilth.sql.results.waiting import OpenResults, ResultLimits
-from tilth.sql.settings import AuditSettings, session_settings, settings_without_effect
+from tilth.sql.settings import session_settings, settings_without_effect
 from tilth.sql.statements import (
     backup,
     delete_update,
@@ -183,8 +184,8 @@ class SqlEngine:
         open_results = OpenResults(clock, result_limits or ResultLimits())
         query_log, given = QueryLog(), settings or GivenSettings()
         audit = read_settings(AuditSettings, given.texts)
-        #: Leaves values out of old lines of the logs.
-        self.old_values = OldValues(clock, catalog, query_log, audit)
+        #: Masks literals in expired lines of the logs.
+        self.log_masking = LogMasking(clock, catalog, query_log, audit)
         self._services = Services(
             clock=clock,
             ids=rooms.ids,
@@ -214,14 +215,14 @@ class SqlEngine:
     def start(self) -> None:
         self.snapshots.start()
         self._services.running.start()
-        self.old_values.start()
+        self.log_masking.start()
 
     def stop(self) -> None:
         """Stop after inserts that wait for their group are stored and answered; others are refused from now on."""
         self._services.running.stop()
         self._services.groups.stop()
         self.snapshots.stop()
-        self.old_values.stop()
+        self.log_masking.stop()
 
     def cancel_all(self) -> None:
         """End every statement with an error, now and from now on: the node stops."""
@@ -393,7 +394,7 @@ class SqlEngine:
         event = QueryEvent(
             query_id=entry.query_id,
             kind=entry.kind,
-            text=shortened(self._services.audit.shown(entry.text), LOGGED_TEXT_MAX),
+            text=shortened(log_statement(self._services.audit, entry.text), LOGGED_TEXT_MAX),
             database=entry.database,
             started_ms=entry.started_ms,
             elapsed_ms=self._elapsed_ms(entry),
@@ -404,7 +405,7 @@ class SqlEngine:
             parts_pruned=outcome.parts_pruned,
             error_code=error.code if error is not None else "",
             exception_code=number_of(error) if error is not None else 0,
-            error=str(error) if error is not None and not self._services.audit.is_hidden else "",
+            error=str(error) if error is not None and not self._services.audit.is_masking else "",
         )
         self._services.query_log.add(event)
         _log.debug(

@@ -16,7 +16,6 @@ from tilth.base.settings import (
     SettingGroup,
     SettingScope,
     UnknownSettingError,
-    node_setting,
     parse_bool,
     read_settings,
     session_setting,
@@ -32,7 +31,6 @@ from tilth.maintenance import NODE_SETTINGS as MAINTENANCE_NODE_SETTINGS
 from tilth.maintenance import TABLE_SETTINGS as MAINTENANCE_TABLE_SETTINGS
 from tilth.maintenance import table_settings
 from tilth.sql.language.spark_settings import SPARK_PREFIX, check_spark_settings
-from tilth.sql.language.without_literals import without_details, without_literals
 from tilth.storage import NODE_SETTINGS as STORAGE_NODE_SETTINGS
 from tilth.storage import REPLICAS_MAX, parse_quorum
 from tilth.storage import TABLE_SETTINGS as STORAGE_TABLE_SETTINGS
@@ -43,8 +41,6 @@ from tilth.warehouse import WAREHOUSE_SETTINGS as SETTINGS_OF_WAREHOUSES
 INSERT_LABEL_CHARACTERS_MAX = 256
 #: What `async_insert` says where nobody decides: tables with a memory table, yes; others, no.
 AUTO = "auto"
-#: What `audit.literals` says.
-AUDIT_FULL, AUDIT_HIDDEN = "full", "hidden"
 
 
 def _parse_async(text: str) -> str:
@@ -369,49 +365,6 @@ def session_settings(given: Mapping[str, str]) -> SessionSettings:
     return read_settings(SessionSettings, settings, spark=spark)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuditSettings:
-    """Settings of the node."""
-
-    literals: str = node_setting(
-        "audit.literals",
-        AUDIT_FULL,
-        SettingCheck(
-            lambda text: text.strip().lower(),
-            f"{AUDIT_FULL} or {AUDIT_HIDDEN}",
-            lambda text: text in (AUDIT_FULL, AUDIT_HIDDEN),
-        ),
-        "What `system.audit_log` and `system.query_log` keep of the values in statements. full: all but passwords and "
-        "keys, so that one sees what was deleted. hidden: `?` in their place, and of errors the code alone, so that no "
-        "person's data gets there.",
-    )
-    literals_days: float = node_setting(
-        "audit.literals-days",
-        30.0,
-        within(float, 0),
-        "With `audit.literals = full`, after so many days values are replaced by `?`, and errors by their codes. "
-        "Longer: one sees for longer what was deleted. Shorter: data that was erased is gone from the logs sooner. 0: "
-        "never.",
-        unit="days",
-    )
-
-    @property
-    def is_hidden(self) -> bool:
-        """Return whether values are left out from the beginning."""
-        return self.literals == AUDIT_HIDDEN
-
-    def shown(self, statement: str) -> str:
-        """Return what a new line keeps of a statement."""
-        return without_literals(statement) if self.is_hidden else statement
-
-    def shown_outcome(self, outcome: str) -> str:
-        """Return what a new line keeps of an outcome, which may be an error with its code."""
-        return without_details(outcome) if self.is_hidden else outcome
-
-
-AUDIT_SETTINGS: SettingGroup = SettingGroup(settings_of(AuditSettings))
-
-
 # Any: settings of every type stand in one list.
 def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
     """Every setting of this room and those below it, and those handed in, by scope and name."""
@@ -424,7 +377,6 @@ def all_settings(upper: Iterable[Setting[Any]] = ()) -> list[Setting[Any]]:
         INGEST_SETTINGS,
         MAINTENANCE_NODE_SETTINGS,
         WAREHOUSE_NODE_SETTINGS,
-        AUDIT_SETTINGS,
         SETTINGS_OF_WAREHOUSES,
     )
     found = [*upper, *(setting for group in groups for setting in group.all)]

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.bucket_roots import BUCKET, set_keys
 from tilth.warehouse import WorkerSession
 from tools.hdfs_cluster import HdfsCluster
-from tools.s3server import KEY, SECRET, S3Server
-
-BUCKET = "tilth"
-KEY_VARIABLE, SECRET_VARIABLE = "TILTH_TEST_S3_KEY", "TILTH_TEST_S3_SECRET"
+from tools.s3server import S3Server
 
 
 @pytest.fixture
@@ -42,5 +40,4 @@ def hdfs(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The secrets that the roots of buckets refer to."""
-    monkeypatch.setenv(KEY_VARIABLE, KEY)
-    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    set_keys(monkeypatch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.storage.conftest import BUCKET, KEY_VARIABLE, SECRET_VARIABLE
+from tests.bucket_roots import bucket_root, gcs_root
 from tilth.storage import Folder, StoreRoot, claim_place, data_folder, local_root, parse_root
 from tilth.storage.store.replicated import begin_table
 from tilth.storage.store.root import replicated_root
@@ -81,17 +80,3 @@ def replicated(*replicas: StoreRoot, quorum: int = 2) -> StoreRoot:
     for table in ("t", "t2", "a", "ab"):
         begin_table(root, table)
     return root
-
-
-def gcs_root(endpoint: str, folder: Path) -> StoreRoot:
-    """A prefix of the tests' bucket as one of GCS, whose server asks nobody who they are."""
-    account = {"gcs_base_url": endpoint, "disable_oauth": True, "client_email": "", "private_key": ""}
-    (folder / "gcs.json").write_text(json.dumps(account | {"private_key_id": ""}))
-    return parse_root(f"gs://{BUCKET}/{uuid4().hex}?endpoint={endpoint}&credentials=file:{folder}/gcs.json")
-
-
-def bucket_root(endpoint: str, **options: str) -> StoreRoot:
-    """A prefix of the tests' bucket."""
-    given = {"endpoint": endpoint, "key": f"env:{KEY_VARIABLE}", "secret": f"env:{SECRET_VARIABLE}"} | options
-    query = "&".join(f"{name}={value}" for name, value in given.items())
-    return parse_root(f"s3://{BUCKET}/{uuid4().hex}?{query}")

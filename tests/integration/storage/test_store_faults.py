@@ -17,8 +17,8 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from tests.integration.storage.conftest import BUCKET, KEY_VARIABLE, SECRET_VARIABLE
-from tests.integration.storage.store_places import Place, bucket_root
+from tests.bucket_roots import BUCKET, KEY_VARIABLE, SECRET_VARIABLE, bucket_root
+from tests.integration.storage.store_places import Place
 from tests.integration.storage.test_store_behaviour import layout_in, rows_of, txn_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.part import DataFile
@@ -231,9 +231,9 @@ def test_a_real_server_lists_the_names_of_one_transaction(s3_server: S3Server) -
     for name in (*own, *(f"{txn}-0.0-{n}.parquet" for txn in (6, 70, 8) for n in range(700))):
         (folder / name).write_bytes(b"x")
     s3_server.requests()
-    assert sorted(store.beginning_with("t/data/7-")) == sorted(f"t/data/{name}" for name in own)
+    assert sorted(store.list_prefix("t/data/7-")) == sorted(f"t/data/{name}" for name in own)
     assert len(s3_server.requests()) == 2
-    assert store.beginning_with("t/data/9-") == store.beginning_with("t/none/7-") == []
+    assert store.list_prefix("t/data/9-") == store.list_prefix("t/none/7-") == []
 
 
 def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:

@@ -42,14 +42,14 @@ def test_keys_of_old_events_are_forgotten_and_the_events_stay() -> None:
     log = world.catalog.part_log
     before = events(world)
     assert [each.key is not None for each in before] == [True] * 3
-    assert log.forget_keys(before[1].at_ms) == 1
+    assert log.forget_sort_keys(before[1].at_ms) == 1
     assert [each.key is not None for each in events(world)] == [False, True, True]
-    assert log.forget_keys(world.clock.now_ms()) == 2
-    assert log.forget_keys(world.clock.now_ms()) == 0
+    assert log.forget_sort_keys(world.clock.now_ms()) == 2
+    assert log.forget_sort_keys(world.clock.now_ms()) == 0
     assert PERSON.encode() not in stored(world)
     assert events(world) == [replace(each, key=None) for each in before]
     insert(world, table, PERSON)
     world.clock.advance(60)
     # Another process looks at all of them.
-    assert world.reopened().part_log.forget_keys(world.clock.now_ms()) == 1
+    assert world.reopened().part_log.forget_sort_keys(world.clock.now_ms()) == 1
     assert PERSON.encode() not in stored(world)

@@ -167,7 +167,7 @@ def test_a_commit_that_may_leave_files_says_which_ones_stay(world: WorkWorld) ->
     assert (note.txn, note.keep, note.may_write_on) == (work.txn, (written.file.name,), True)
     assert world.catalog.transactions.swept() == set()
     # It stays for the cleaner.
-    world.catalog.transactions.forget_swept()
+    world.catalog.transactions.forget_swept(world.catalog.transactions.swept())
     assert noted(world) == [work.id]
 
 
@@ -206,7 +206,7 @@ def test_work_that_wrote_once_leaves_no_note_and_costs_no_commit_more(
     assert (world.catalog.transactions.unswept(), world.catalog.transactions.swept()) == ([], set())
     # Its beginning and its end.
     assert counts["all"] == 2
-    world.catalog.transactions.forget_swept()
+    world.catalog.transactions.forget_swept(world.catalog.transactions.swept())
     assert counts["all"] == 2
 
 
@@ -218,7 +218,7 @@ def test_notes_of_what_is_swept_go_together(world: WorkWorld, monkeypatch: pytes
     ids = [work.id for work in works]
     assert (noted(world), world.catalog.transactions.swept()) == (ids, set(ids))
     counts = count_commits(world, monkeypatch)
-    world.catalog.transactions.forget_swept()
+    world.catalog.transactions.forget_swept(world.catalog.transactions.swept())
     assert (noted(world), world.catalog.transactions.swept(), counts["all"]) == ([], set(), 1)
 
 
@@ -228,10 +228,10 @@ def test_notes_that_cannot_be_removed_go_later(world: WorkWorld) -> None:
         work.commit(world.one_part()[1])
     world.faulty.read_rate = 1.0
     with pytest.raises(UnavailableError):
-        world.catalog.transactions.forget_swept()
+        world.catalog.transactions.forget_swept(world.catalog.transactions.swept())
     assert world.catalog.transactions.swept() == {work.id}
     world.faulty.read_rate = 0.0
-    world.catalog.transactions.forget_swept()
+    world.catalog.transactions.forget_swept(world.catalog.transactions.swept())
     assert (noted(world), world.catalog.transactions.swept()) == ([], set())
 
 

@@ -1,4 +1,4 @@
-"""Files of ended transactions in a bucket that lists them late: the second look finds what the first one has missed."""
+"""Files of ended transactions in a bucket that lists them late: a second sweep finds those missed by the first one."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 
+from tests.bucket_roots import bucket_root, set_keys
 from tests.catalog_world import World
 from tilth.catalog import Catalog, InsertPart, Joining
 from tilth.catalog.commit.work import Work
@@ -14,7 +15,7 @@ from tilth.maintenance import sweep_transaction
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
 from tilth.model.txn import TxnOutput
-from tilth.storage import StoreRoot, parse_root
+from tilth.storage.store.paths import name_of
 from tilth.testing import FakeBucket
 
 
@@ -24,7 +25,7 @@ class Server(World):
     def __init__(self, bucket: FakeBucket) -> None:
         super().__init__()
         self.bucket = bucket
-        self.root: StoreRoot = parse_root(f"s3://tilth/p?endpoint={bucket.endpoint}&key=env:K&secret=env:S")
+        self.root = bucket_root(bucket.endpoint, prefix="p")
         self.catalog = Catalog(
             self.kv,
             self.clock,
@@ -46,9 +47,9 @@ class Server(World):
         return file
 
     def there(self) -> set[str]:
-        return {path.rpartition("/")[2] for path in self.bucket.objects}
+        return {name_of(path) for path in self.bucket.objects}
 
-    def look_again(self) -> None:
+    def sweep_again(self) -> None:
         self.bucket.unlisted.clear()
         self.cleaner.tick()
         self.clock.advance(GRACE_MS / 1000)
@@ -61,8 +62,7 @@ class Server(World):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("K", "tilthkey")
-    monkeypatch.setenv("S", "secret")
+    set_keys(monkeypatch)
     with FakeBucket() as bucket:
         yield Server(bucket)
 
@@ -73,7 +73,7 @@ def test_what_was_given_up(server: Server) -> None:
     late = server.write(work, "0.0-1.parquet", is_listed=False)
     work.give_up("refused", is_settled=True)
     assert server.there() == {late}
-    server.look_again()
+    server.sweep_again()
     assert server.there() == set()
     assert server.catalog.transactions.unfinished() == []
 
@@ -87,6 +87,6 @@ def test_a_failed_attempt_of_what_landed(server: Server) -> None:
         written = server.written()
         work.commit([InsertPart(table=server.t, written=replace(written, file=replace(written.file, name=landed)))])
     assert server.there() == {late, landed}
-    server.look_again()
+    server.sweep_again()
     assert server.there() == {landed}
     assert server.catalog.transactions.unswept() == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -138,8 +138,8 @@ def test_what_lands_while_notes_go_is_not_looked_for_either(server: Server, monk
     server.is_away = False
     forget, swept = server.catalog.transactions.forget_swept, list[int]()
 
-    def forget_and_land() -> None:
-        forget()
+    def forget_and_land(txns: Collection[int]) -> None:
+        forget(txns)
         server.land("0.1-0.parquet")
 
     monkeypatch.setattr(server.catalog.transactions, "forget_swept", forget_and_land)

@@ -1,8 +1,7 @@
-"""Which files of a transaction a removal finds: in a bucket by listing their names, in a folder by trying them."""
+"""Files of a transaction that a removal finds: in a bucket by listing their names, in a folder by trying them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -10,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.bucket_roots import bucket_root, gcs_root, set_keys
 from tilth.model.txn import Txn, TxnOutput, TxnState
-from tilth.storage import StoreRoot, clean_transaction, local_root, parse_root
+from tilth.storage import StoreRoot, clean_transaction, local_root
+from tilth.storage.store.paths import name_of
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
 
@@ -29,16 +30,16 @@ TXN = Txn(
 class Bucket:
     """A bucket with the folder of a table, and the root that names it."""
 
-    def __init__(self, bucket: FakeBucket, root: str) -> None:
+    def __init__(self, bucket: FakeBucket, root: StoreRoot) -> None:
         self.bucket = bucket
-        self.root = parse_root(root)
+        self.root = root
 
     def put(self, *names: str) -> None:
         for name in names:
             self.bucket.objects[f"p/{TABLE}/data/{name}"] = b"x"
 
     def left(self) -> list[str]:
-        return sorted(path.rpartition("/")[2] for path in self.bucket.objects)
+        return sorted(map(name_of, self.bucket.objects))
 
     def clean(self, *, keep: set[str] | None = None) -> tuple[int, Counter[str]]:
         """Return how many files were found, and the requests."""
@@ -49,14 +50,11 @@ class Bucket:
 
 @pytest.fixture(params=["s3", "gs"])
 def bucket(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Bucket]:
-    monkeypatch.setenv("K", "tilthkey")
-    monkeypatch.setenv("S", "secret")
-    with FakeBucket(is_gcs=request.param == "gs") as fake:
-        account = {"gcs_base_url": fake.endpoint, "disable_oauth": True}
-        account |= dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
-        (tmp_path / "gcs.json").write_text(json.dumps(account))
-        keys = f"credentials=file:{tmp_path}/gcs.json" if request.param == "gs" else "key=env:K&secret=env:S"
-        yield Bucket(fake, f"{request.param}://tilth/p?endpoint={fake.endpoint}&{keys}")
+    set_keys(monkeypatch)
+    is_gcs = request.param == "gs"
+    with FakeBucket(is_gcs=is_gcs) as fake:
+        root = gcs_root(fake.endpoint, tmp_path, prefix="p") if is_gcs else bucket_root(fake.endpoint, prefix="p")
+        yield Bucket(fake, root)
 
 
 @pytest.mark.parametrize("hole", [0, 16, 32])
@@ -107,7 +105,7 @@ def test_a_bucket_that_lists_in_another_order_is_read_to_its_end(
     at = datetime.now(UTC)
     page = [{"path": f"{TABLE}/data/{name}", "size": 1, "last_modified": at} for name in names]
     monkeypatch.setattr("tilth.storage.store.objects.obstore.list", lambda *_, **__: iter([page[:3], page[3:]]))
-    found = store_of(bucket.root).beginning_with(f"{TABLE}/data/777-")
+    found = store_of(bucket.root).list_prefix(f"{TABLE}/data/777-")
     assert found == [f"{TABLE}/data/777-0.0-0.arrow", f"{TABLE}/data/777-1.0-0.arrow"]
 
 

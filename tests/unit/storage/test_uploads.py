@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from tests.bucket_roots import bucket_root, set_keys
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
-from tilth.storage import parse_root
 from tilth.storage.errors import StoreBusyError
 from tilth.storage.store.objects import ObjectStore
 from tilth.storage.store.uploads import Upload
 from tilth.testing import BucketFault, FakeBucket
 
-#: Of one piece, in these tests.
+#: Size of a piece, in bytes.
 PIECE = 1000
 
 
@@ -25,7 +25,7 @@ class Place:
 
     def __init__(self, bucket: FakeBucket) -> None:
         self.bucket = bucket
-        self.store = ObjectStore(parse_root(f"s3://tilth/p?endpoint={bucket.endpoint}&key=env:K&secret=env:S"))
+        self.store = ObjectStore(bucket_root(bucket.endpoint, prefix="p"))
 
     def lose_the_last_answer(self, pieces: int) -> None:
         """Lose the answer to the request that ends an upload of so many pieces."""
@@ -35,8 +35,7 @@ class Place:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    monkeypatch.setenv("K", "tilthkey")
-    monkeypatch.setenv("S", "secret")
+    set_keys(monkeypatch)
     monkeypatch.setattr("tilth.storage.store.objects.HELD_BYTES_MAX", PIECE)
     monkeypatch.setattr("tilth.storage.store.streams.HELD_BYTES_MAX", PIECE)
     with FakeBucket() as bucket:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 
 from msgspec.structs import replace
 
 from tilth.base.clock import Clock
-from tilth.catalog.kv import KeyValue, ReadView
+from tilth.catalog.kv import KeyValue
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span
-from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, remove_range
+from tilth.catalog.records.small_commit import remove_range, rewrite_range
 from tilth.model.part import Part, PartEvent
 
 
@@ -21,8 +20,8 @@ class PartLog:
     def __init__(self, clock: Clock, kv: KeyValue) -> None:
         self._clock = clock
         self._kv = kv
-        #: No event before this key says anything of a sort key.
-        self._forgotten = span(Space.PART_LOG)[0]
+        #: Key before which no event has the range of a sort key.
+        self._without_sort_keys = span(Space.PART_LOG)[0]
 
     def recent(self, since_ms: int = 0, table: str | None = None, *, limit: int) -> list[PartEvent]:
         """Return the newest events at or after a time, of one table or all; oldest of them first."""
@@ -39,33 +38,27 @@ class PartLog:
         end = pack(Space.PART_LOG, before_ms)
         return remove_range(self._kv, self._clock, Space.PART_LOG, end=end)
 
-    def forget_keys(self, before_ms: int) -> int:
-        """Remove what events before a time say of sort keys, which would outlive the rows of their parts; return how
-        many said something. Events that this process has looked at are not read again.
+    def forget_sort_keys(self, before_ms: int) -> int:
+        """Remove the ranges of sort keys from events before a time; return how many events had one. The ranges would
+        outlive the rows of their parts. Events that this process has already rewritten are not read again.
         """
         end = pack(Space.PART_LOG, before_ms)
-
-        def plan(view: ReadView, start: bytes) -> Plan[tuple[bytes | None, int]]:
-            puts, last = dict[bytes, bytes](), None
-            for key, found in view.scan(start, end, limit=REMOVE_BATCH):
-                event, last = codec.PART_EVENTS.decode(key, found.value), key
-                if event.key is not None:
-                    puts[key] = codec.PART_EVENTS.encode(replace(event, key=None))
-            return Plan(result=(last, len(puts)), puts=puts)
-
-        forgotten = 0
-        while True:
-            last, count = change(self._kv, self._clock, partial(plan, start=self._forgotten))
-            forgotten += count
-            if last is None:
-                return forgotten
-            self._forgotten = last + b"\0"
+        if end <= self._without_sort_keys:
+            return 0
+        forgotten = rewrite_range(self._kv, self._clock, self._without_sort_keys, end, _without_sort_key)
+        self._without_sort_keys = end
+        return forgotten
 
     def _backwards(self, since_ms: int) -> Iterator[PartEvent]:
         start, end = pack(Space.PART_LOG, since_ms), span(Space.PART_LOG)[1]
         with self._kv.view() as view:
             for key, found in view.scan(start, end, reverse=True):
                 yield codec.PART_EVENTS.decode(key, found.value)
+
+
+def _without_sort_key(key: bytes, value: bytes) -> bytes | None:
+    event = codec.PART_EVENTS.decode(key, value)
+    return None if event.key is None else codec.PART_EVENTS.encode(replace(event, key=None))
 
 
 def part_event(event: str, table: str, part: Part, now_ms: int) -> PartEvent:

@@ -10,7 +10,7 @@ others have ended begins nothing and commits nothing of what it had begun.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 
 from tilth.base.clock import Clock
@@ -316,9 +316,9 @@ class Transactions:
         """Note that the transaction has left no file any more; `forget_swept` removes what the catalog notes of it."""
         self._live.sweep_done(txn_id)
 
-    def forget_swept(self) -> None:
+    def forget_swept(self, txns: Collection[int]) -> None:
         """Remove the notes of transactions that have left no file: together, for a commit each would cost more."""
-        done = sorted(self._live.swept())
+        done = sorted(txns)
         for start in range(0, len(done), REMOVE_BATCH):
             batch = done[start : start + REMOVE_BATCH]
             gone = Plan(result=None, deletes=[pack(Space.UNSWEPT_TXN, txn_id) for txn_id in batch])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar, assert_never
 
 from tilth.base.clock import Clock
@@ -39,7 +40,7 @@ ATTEMPTS_AT_ONCE = 8
 #: Tries after outcomes that are not known, before the caller gets the error.
 UNKNOWNS_MAX = 5
 _BACKOFF_BASE_MS = 5
-#: Keys of one batch when many are removed.
+#: Keys of one batch when many are removed or rewritten.
 REMOVE_BATCH = 1000
 
 
@@ -149,6 +150,32 @@ def remove(kv: KeyValue, clock: Clock, key: bytes) -> None:
         return Plan(result=None, preconditions=[AtVersion(key, found.version)], deletes=[key])
 
     change(kv, clock, plan)
+
+
+def rewrite_range(
+    kv: KeyValue, clock: Clock, start: bytes, end: bytes, rewrite: Callable[[bytes, bytes], bytes | None]
+) -> int:
+    """Replace the values of the keys from `start` to before `end`, in bounded batches; return how many.
+
+    `rewrite` gets a key and its value, and returns the new value; None: it stays.
+    """
+
+    def plan(view: ReadView, start: bytes) -> Plan[tuple[bytes | None, int]]:
+        preconditions, puts, last = list[Precondition](), dict[bytes, bytes](), None
+        for key, found in view.scan(start, end, limit=REMOVE_BATCH):
+            last, new = key, rewrite(key, found.value)
+            if new is not None:
+                preconditions.append(unchanged(key, found))
+                puts[key] = new
+        return Plan(result=(last, len(puts)), preconditions=preconditions, puts=puts)
+
+    rewritten = 0
+    while True:
+        last, count = change(kv, clock, partial(plan, start=start))
+        rewritten += count
+        if last is None:
+            return rewritten
+        start = last + b"\0"
 
 
 def remove_range(kv: KeyValue, clock: Clock, space: Space, *fields: str | int, end: bytes | None = None) -> int:

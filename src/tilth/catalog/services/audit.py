@@ -7,7 +7,6 @@ Always holds: a line that was recorded survives a restart; lines are in the orde
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from itertools import islice
 
 import msgspec
@@ -17,7 +16,7 @@ from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.codec import Codec
 from tilth.catalog.records.keys import Space, pack, span
-from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change
+from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, rewrite_range
 from tilth.model.service import AuditEvent
 
 #: Lines that are kept.
@@ -52,24 +51,18 @@ class AuditLog:
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 
-    def rewrite(self, changed: Callable[[AuditEvent], AuditEvent], *, before_ms: int | None = None) -> int:
-        """Replace each line, or those before a time, by what the function returns; return how many differ."""
+    def rewrite(
+        self, rewritten: Callable[[AuditEvent], AuditEvent], *, since_ms: int = 0, before_ms: int | None = None
+    ) -> int:
+        """Replace each line of this time by what the function returns; return how many lines changed."""
 
-        def plan(view: ReadView, keys: list[bytes]) -> Plan[int]:
-            puts = {}
-            for key in keys:
-                found = view.get(key)
-                if found is None:
-                    continue
-                event = EVENTS.decode(key, found.value)
-                if (before_ms is None or event.at_ms < before_ms) and (new := changed(event)) != event:
-                    puts[key] = EVENTS.encode(new)
-            return Plan(result=len(puts), puts=puts)
+        def rewrite(key: bytes, value: bytes) -> bytes | None:
+            event = EVENTS.decode(key, value)
+            new = rewritten(event)
+            return None if new == event else EVENTS.encode(new)
 
-        with self._kv.view() as view:
-            keys = [key for key, _ in _newest_first(view, KEPT_MAX + REMOVE_BATCH)]
-        batches = [keys[at : at + REMOVE_BATCH] for at in range(0, len(keys), REMOVE_BATCH)]
-        return sum(change(self._kv, self._clock, partial(plan, keys=batch)) for batch in batches)
+        end = span(Space.AUDIT)[1] if before_ms is None else pack(Space.AUDIT, before_ms)
+        return rewrite_range(self._kv, self._clock, pack(Space.AUDIT, since_ms), end, rewrite)
 
     def trim(self, keep: int = KEPT_MAX) -> int:
         """Remove the oldest lines beyond those retained; return how many."""

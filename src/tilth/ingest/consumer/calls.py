@@ -113,7 +113,7 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     #: Of tables with unique keys: what the new rows replace.
     changes: tuple[TableChanges, ...] = ()
-    #: Whether failed attempts of its tasks may have left files.
+    #: `True` if failed attempts of the round's tasks may have left files.
     may_have_retried: bool = False
 
 

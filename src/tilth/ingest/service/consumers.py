@@ -364,8 +364,7 @@ class Consumers:
             task = "" if known.handle is None else known.handle.id
             updates = self._updates(call, known.ranges)
         self._dispatcher.committing(task)
-        if call.may_have_retried:
-            work.tasks_ended(may_have_retried=True)
+        work.tasks_ended(may_have_retried=call.may_have_retried)
         committed = work.commit(updates, requirements)
         facts = call.facts
         with self._lock:

@@ -34,8 +34,8 @@ FINISHED_KEPT_MS = 86_400_000
 #: read from them (docs/operate/servers.md#a-failover-without-the-end-of-the-log).
 LOST_KEPT_MS = 30 * 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
-#: So long an event of a new part says which sort keys it has, for EXPLAIN MERGE over what happened.
-PART_KEYS_KEPT_MS = 86_400_000
+#: Retention of the sort key's range in events of the part log, for EXPLAIN MERGE over the past.
+SORT_KEYS_KEPT_MS = 86_400_000
 #: So long it is known that there was a server.
 SERVERS_KEPT_MS = 7 * 86_400_000
 #: So long an insert with the same label is known (docs/policies/part-gc.md#records-that-are-trimmed).
@@ -169,7 +169,7 @@ class Cleaner:
             hint = "SYSTEM CHECK FILES lists their files as orphans from now on"
             _log.warning("lost_transactions_forgotten", count=lost, hint=hint)
         events = self._catalog.part_log.trim(max(0, now_ms - PART_LOG_KEPT_MS))
-        self._catalog.part_log.forget_keys(max(0, now_ms - PART_KEYS_KEPT_MS))
+        self._catalog.part_log.forget_sort_keys(max(0, now_ms - SORT_KEYS_KEPT_MS))
         tables = {mutation.table for mutation in self._catalog.mutations.all()}
         mutations = sum(self._catalog.mutations.trim(table) for table in tables)
         labels = self._catalog.labels.trim(pack(max(0, now_ms - LABEL_KEPT_MS)))

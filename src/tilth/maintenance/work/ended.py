@@ -75,8 +75,8 @@ class EndedTxns:
         self._failover_grace_ms = failover_grace_ms
         #: Monotonic times at which aborted transactions were first seen.
         self._aborted_seconds: dict[int, float] = {}
-        #: Aborted transactions whose files stay for a while after a failover.
-        self._held: set[int] = set()
+        #: Ids of aborted transactions whose wait after a failover is logged.
+        self._logged_waits: set[int] = set()
         #: Monotonic times at which committed transactions with files that nobody removes were first seen.
         self._unswept_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
@@ -119,7 +119,7 @@ class EndedTxns:
         others = self._others() if unfinished else set()
         ids = {txn.id for txn in unfinished}
         self._aborted_seconds = {txn: seen for txn, seen in self._aborted_seconds.items() if txn in ids}
-        self._held &= ids
+        self._logged_waits &= ids
         for txn in unfinished:
             if txn.server in others:
                 continue
@@ -166,8 +166,8 @@ class EndedTxns:
 
     def _remove(self, txn: Txn) -> None:
         if self._may_have_committed(txn):
-            if txn.id not in self._held:
-                self._held.add(txn.id)
+            if txn.id not in self._logged_waits:
+                self._logged_waits.add(txn.id)
                 reason = f"{txn.server} may know of a commit that a failover of the database has lost"
                 seconds = self._failover_grace_ms // 1000
                 _log.info("files_stay", cause_id=str(txn.id), actor=txn.actor, reason=reason, seconds_max=seconds)
@@ -189,14 +189,13 @@ class EndedTxns:
     def _sweep_transactions(self) -> None:
         """Remove files of failed attempts of committed transactions, unless somebody else does."""
         transactions = self._catalog.transactions
-        swept = transactions.swept()
-        for each in transactions.unswept() if swept else ():
-            if each.txn.id in swept and self._may_list_late(each.txn):
-                again = partial(sweep_again, self._catalog, self._root, each.txn, keep=each.keep)
-                self._guarded("sweep_transaction", each.txn.id, again)
-        transactions.forget_swept()
-        # Read in this order: a committed transaction is live until it is swept.
+        # Read in this order: a committed transaction has its note before it is swept, and is live until then.
+        swept_once = transactions.swept()
         unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
+        for each in unswept:
+            if each.txn.id in swept_once and self._may_list_late(each.txn):
+                self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
+        transactions.forget_swept(swept_once)
         ids = {each.txn.id for each in unswept}
         self._unswept_seconds = {txn: seen for txn, seen in self._unswept_seconds.items() if txn in ids}
         left = [each for each in unswept if each.txn.id not in live | swept]
@@ -295,7 +294,7 @@ class EndedTxns:
         return any(known[output.table] for output in txn.outputs)
 
     def _may_list_late(self, txn: Txn) -> bool:
-        """Return whether a second look may find files that the first one has missed, although all tasks had ended."""
+        """Return whether a second sweep may find files that the first one has missed, although all tasks had ended."""
         stored = (each.table for each in txn.outputs if self._catalog.storage_of(each.table) is not None)
         return any(may_list_late(self._root.of(table)) for table in stored)
 
@@ -306,7 +305,7 @@ class EndedTxns:
         """Return the ids of the other live servers."""
         return {each.id for each in self._catalog.servers.live()} - {self._catalog.server}
 
-    def _guarded(self, action: str, txn_id: int, work: Callable[[], object]) -> None:
+    def _guarded(self, action: str, txn_id: int, work: Callable[[], None]) -> None:
         try:
             work()
         except (TilthError, OSError) as error:

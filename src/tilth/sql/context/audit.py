@@ -10,6 +10,7 @@ from tilth.base.errors import TilthError
 from tilth.base.secrets import without_secrets
 from tilth.model.service import AuditEvent
 from tilth.sql.context.services import Call, Services
+from tilth.sql.language.masking import log_outcome, log_statement
 
 
 @dataclass(slots=True)
@@ -41,10 +42,10 @@ def audited(
             at_ms=services.clock.now_ms(),
             verb=verb,
             table=table,
-            statement=services.audit.shown(call.text),
+            statement=log_statement(services.audit, call.text),
             duration_ms=duration_ms,
             because=because,
             query_id=call.query_id,
-            outcome=services.audit.shown_outcome(without_secrets(outcome, call.secrets)),
+            outcome=log_outcome(services.audit, without_secrets(outcome, call.secrets)),
         )
         services.catalog.audit.record(event)

@@ -20,7 +20,7 @@ from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
-from tilth.catalog import Catalog
+from tilth.catalog import AuditSettings, Catalog
 from tilth.maintenance import DamageBook
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
@@ -32,7 +32,7 @@ from tilth.sql.control.running import RunningStatements
 from tilth.sql.query.protocol import WorkerTask
 from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
-from tilth.sql.settings import UTC_NAMES, ZONE, AuditSettings, SessionSettings
+from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
 from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
 
@@ -67,7 +67,7 @@ class Services:
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
     query_log: QueryLog = field(default_factory=QueryLog)
-    #: What the logs keep of statements.
+    #: Settings for literals in the logs.
     audit: AuditSettings = field(default_factory=AuditSettings)
     #: Below which large results wait for their clients; empty: they are collected in memory.
     results: str = ""

@@ -32,8 +32,10 @@ class QueryEvent:
     #: Empty where it went well.
     error_code: str
     error: str
-    #: ClickHouse's number of the error; 0 where it went well.
+    #: ClickHouse's number of the error; 0: there was none.
     exception_code: int = 0
+    #: `True` if the literals of an expired line are masked.
+    is_masked: bool = False
 
 
 class QueryLog:
@@ -45,13 +47,12 @@ class QueryLog:
         with self._lock:
             self._events.append(event)
 
-    def rewrite(self, before_ms: int, *, text: Callable[[str], str]) -> None:
-        """Put what the function returns in the place of the text of each line before a time, without its error."""
+    def mask(self, before_ms: int, mask: Callable[[str], str]) -> None:
+        """Mask the statements that came in before a time, and remove the texts of their errors."""
         with self._lock:
-            for place, event in enumerate(self._events):
-                if event.started_ms >= before_ms:
-                    break
-                self._events[place] = replace(event, text=text(event.text), error="")
+            for index, event in enumerate(self._events):
+                if event.started_ms < before_ms and not event.is_masked:
+                    self._events[index] = replace(event, text=mask(event.text), error="", is_masked=True)
 
     def recent(self) -> list[QueryEvent]:
         """Oldest first."""

@@ -113,7 +113,7 @@ QUERY_LOG = SystemTable(
         ColumnDoc(
             "text",
             TEXT,
-            "What was sent, without secrets, and without values by `audit.literals`; of more than 4,000 characters "
+            "What was sent, without secrets, with literals as `audit.literals` says; of more than 4,000 characters "
             "the beginning and the end.",
         ),
         ColumnDoc("database", TEXT, "The default database."),
@@ -156,7 +156,7 @@ AUDIT_LOG = SystemTable(
         ColumnDoc(
             "statement",
             TEXT,
-            "As it was written, without secrets, and without values by `audit.literals`; its first 1,000 characters.",
+            "As it was written, without secrets, with literals as `audit.literals` says; its first 1,000 characters.",
         ),
         ColumnDoc("seconds", NUMBER, "How long it holds; NULL: until it is changed."),
         ColumnDoc("because", TEXT, "The reason, in the user's words."),

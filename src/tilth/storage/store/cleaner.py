@@ -4,8 +4,8 @@ Covers: removal by name. Does not cover: when something may be removed (catalog,
 Always holds: no table's folder is listed to decide what is removed; removing twice is no error; a part's sidecars are
 removed before its file. In a storage with replicas, the files by which others are found are removed last.
 
-In a bucket, the names that begin with the transaction's id are listed. Elsewhere names are tried: those of a task's
-attempt are numbered, so that one which is not there ends them.
+In a bucket, the names that begin with the transaction's id are listed. Elsewhere names are tried: the files of a task's
+attempt are numbered, so the first number without a file ends them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from tilth.storage.store.replicated import ReplicatedStore, away_reason
 from tilth.storage.store.root import Folder, Roots, StoreRoot
 from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
-from tilth.storage.store.witnesses import have_begun, listed_by_buckets, named_at_once, witnesses_of
+from tilth.storage.store.witnesses import bucket_listings, have_begun, named_at_once, witnesses_of
 
-#: Attempts of a task that are looked for at least, and how many beyond the last one with files. Spark gives up after
-#: fewer, but does not count those that ended with an executor which was taken away.
+#: Number of attempts of a task whose names are tried at least, and beyond the last attempt with files. Spark gives up
+#: after fewer failures, but does not count attempts that ended with an executor which was taken away.
 ATTEMPTS_MIN = 8
 ATTEMPTS_BEYOND = 4
-#: Names of a run that are removed without a question where no set of replicas shows all of them.
+#: Number of names of a run that are removed without a check if no set of replicas shows all of them.
 BLIND_NAMES = 16
 #: The files that one attempt of a task wrote with one extension: named by a number, from 0 without a hole.
 _Run = tuple[int, int, str]
@@ -76,14 +76,14 @@ class _Paths:
     root: StoreRoot
     #: Numbers of the replicas to remove them from; none in a root without replicas.
     replicas: tuple[int, ...]
-    #: Those of them in which a file has its name as soon as it is begun. Their files are removed last: their names lead
-    #: to the files of the other replicas.
+    #: Numbers of the replicas, among these, in which a file has its name as soon as it is begun. Files there are
+    #: removed last: their names lead to the files of the other replicas.
     leading: tuple[int, ...] = ()
     #: Paths to remove in the other replicas; in a root without replicas, all paths.
     first: list[str] = field(default_factory=list)
     #: Paths to remove in the leading replicas.
     last: list[str] = field(default_factory=list)
-    #: Whether the store has listed the paths, so that all of them are there, and what stays is found again.
+    #: `True` if the store has listed the paths: all of them are there, and what stays is found again.
     is_listed: bool = False
 
     def remove(self) -> list[tuple[Sequence[str], Removal]]:
@@ -124,8 +124,9 @@ def count_left(
     found: list[FileRun] = []
     listings: list[_Paths] = []
     for path in also:
-        place = root.of(table_of(path))
-        lefts.setdefault((place, ()), _Paths(place, tuple(range(len(place.replicas))))).first.append(path)
+        store_root = root.of(table_of(path))
+        all_replicas = tuple(range(len(store_root.replicas)))
+        lefts.setdefault((store_root, ()), _Paths(store_root, all_replicas)).first.append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
         listed = _listed(folder, txn.id, keep)
@@ -152,10 +153,10 @@ def count_left(
             left.first.extend([folder.key(_name(txn.id, run, count))] if witnesses else ())
             left.first.extend(names)
     paths = [*lefts.values(), *listings]
-    for place in {each.root for each in paths}:
+    for store_root in {each.root for each in paths}:
         # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
-        if reason := away_reason(place):
-            raise StoreAwayError(reason, file=str(place))
+        if reason := away_reason(store_root):
+            raise StoreAwayError(reason, file=str(store_root))
     return LeftNames(tuple(found), paths)
 
 
@@ -167,9 +168,9 @@ def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
 
 
 def _listed(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
-    """Return what buckets have listed, of each replica that is one; none: a root that is none, or no replica is.
+    """Return the files that listings of buckets show, for each bucket; none if neither the root nor a replica is one.
 
-    Raises StoreAwayError if one does not answer.
+    Raises StoreAwayError if a bucket does not answer.
     """
     kept = {name for each in keep for name in (*beside(each), each)}
 
@@ -177,9 +178,9 @@ def _listed(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
         return [path for path in paths if name_of(path) not in kept and read_file_name(name_of(path)) is not None]
 
     if folder.root.replicas:
-        found = listed_by_buckets(folder.root, folder.key(f"{txn}-"))
+        found = bucket_listings(folder.root, folder.key(f"{txn}-"))
         return [_Paths(folder.root, (number,), first=left(paths), is_listed=True) for number, paths in found.items()]
-    paths = store_of(folder.root).beginning_with(folder.key(f"{txn}-"))
+    paths = store_of(folder.root).list_prefix(folder.key(f"{txn}-"))
     return [] if paths is None else [_Paths(folder.root, (), first=left(paths), is_listed=True)]
 
 
@@ -189,12 +190,12 @@ def _left(removals: Sequence[tuple[_Paths, Sequence[str], Removal]]) -> FilesLef
     for each, paths, removal in removals:
         if not each.is_listed:
             gone = set(removal.gone)
-            last = max((place for place, path in enumerate(paths) if path in gone), default=0)
+            last = max((index for index, path in enumerate(paths) if path in gone), default=0)
             lost += [path for path in paths[:last] if path in removal.failed]
-    first, _, removal = removals[0]
+    paths_failed, _, removal = removals[0]
     path, why = next(iter(removal.failed.items()))
     files = sum(len(each.failed) for _, _, each in removals)
-    return FilesLeftError(lost, file=Folder(first.root).uri(path), files=files, reason=why)
+    return FilesLeftError(lost, file=Folder(paths_failed.root).uri(path), files=files, reason=why)
 
 
 def remove_data(
@@ -226,7 +227,7 @@ def drop_table_folder(root: Roots, uuid: str) -> None:
 
 
 def _above(txn: int, names: Iterable[str]) -> dict[_Run, int]:
-    """Return for each run of these files a number that is greater than theirs."""
+    """Return for each run of these files a number greater than the numbers of all of them."""
     above: dict[_Run, int] = {}
     for name in names:
         found = read_file_name(name)
@@ -244,8 +245,8 @@ def _counts(
     known: Mapping[_Run, int],
     witnesses: tuple[int, ...],
 ) -> dict[_Run, tuple[int, int]]:
-    """Return for each run a number that is greater than those of all its files, and how many names of it are removed in
-    any case.
+    """Return for each run a number greater than the numbers of all its files, and the number of its names that are
+    removed in any case.
 
     A kept file may have been removed from its table since: the gap that it leaves must not hide the files after it.
     """

@@ -178,7 +178,7 @@ class HdfsStore:
                 break
         return removal
 
-    def beginning_with(self, path: str) -> None:
+    def list_prefix(self, prefix: str) -> None:
         """Return None: a folder is read whole."""
 
     def has_folder(self, folder: str) -> bool:

@@ -106,7 +106,7 @@ class LocalStore:
             removal.gone.append(path)
         return removal
 
-    def beginning_with(self, path: str) -> None:
+    def list_prefix(self, prefix: str) -> None:
         """Return None: a folder is read whole."""
 
     def has_folder(self, folder: str) -> bool:

@@ -158,24 +158,24 @@ class ObjectStore:
                 break
         return removal
 
-    def beginning_with(self, path: str) -> list[str]:
-        """List the names after `path` until others follow: on S3 and GCS one request for a thousand names, on Azure
-        those before `path` are read, too.
+    def list_prefix(self, prefix: str) -> list[str]:
+        """List the names from the prefix on until others follow: on S3 and GCS one request for a thousand names; on
+        Azure the names before the prefix are read, too.
         """
-        folder, after, found = path.rpartition("/")[0], path, list[str]()
+        folder, after, found = prefix.rpartition("/")[0], prefix, list[str]()
         while True:
-            with self._asking(path):
+            with self._asking(prefix):
                 # Each page is a listing of its own: s3proxy refuses the second page of one that began at a name.
                 pages = obstore.list(self._bucket, f"{folder}/", offset=after, chunk_size=LIST_MAX)
                 page = [each["path"] for each in next(iter(pages), ())]
             if page != sorted(page):
                 # A bucket that lists in another order is read whole.
-                return [each.path for each in self.files(folder) if each.path.startswith(path)]
-            own = [each for each in page if each.startswith(path)]
-            found += own
-            if len(own) < LIST_MAX:
+                return [each.path for each in self.files(folder) if each.path.startswith(prefix)]
+            matches = [each for each in page if each.startswith(prefix)]
+            found += matches
+            if len(matches) < LIST_MAX:
                 return found
-            after = own[-1]
+            after = matches[-1]
 
     def has_folder(self, folder: str) -> bool:
         """Return whether the bucket is there."""
@@ -225,19 +225,22 @@ class ObjectStore:
         """Begin a large object. Raises FileExistsError."""
         if self._is_there(path):
             raise FileExistsError(self._uri(path))
-        send = partial(
-            obstore.put,
-            self._bucket,
-            path,
-            use_multipart=True,
-            chunk_size=HELD_BYTES_MAX,
-            max_concurrency=PIECES_AT_A_TIME,
-        )
-        return Upload(lambda pieces: send(pieces))
+
+        def put(pieces: Iterator[bytes]) -> None:
+            obstore.put(
+                self._bucket,
+                path,
+                pieces,
+                use_multipart=True,
+                chunk_size=HELD_BYTES_MAX,
+                max_concurrency=PIECES_AT_A_TIME,
+            )
+
+        return Upload(put)
 
     def end_pieces(self, path: str, upload: Upload, size: int) -> None:
-        """End a large object of this size. An answer that was lost is no failure where the object is there: the client
-        asks again, and the store knows nothing of the upload any more.
+        """End a large object of this size. A lost answer is no failure if the object is there: the client has repeated
+        the request, and the store does not know the upload any more.
         """
         try:
             with self._asking(path, is_write=True):

@@ -137,7 +137,7 @@ class ReplicatedStore:
         whole.found = [path for path in paths if path in found]
         return whole
 
-    def beginning_with(self, path: str) -> None:
+    def list_prefix(self, prefix: str) -> None:
         """Return None: some of the replicas may be folders."""
 
     def has_folder(self, folder: str) -> bool:

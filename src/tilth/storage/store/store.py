@@ -180,9 +180,9 @@ class Store(Protocol):
         """Return for each path whether a file is there."""
         ...
 
-    def beginning_with(self, path: str) -> list[str] | None:
-        """Return the paths of all files that begin so; None where the names of the whole folder would be read for it,
-        and a question for a name costs little.
+    def list_prefix(self, prefix: str) -> list[str] | None:
+        """Return the paths of all files that begin with the prefix; None if the whole folder would be read for that,
+        and a request for one name costs little.
         """
         ...
 

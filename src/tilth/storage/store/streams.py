@@ -72,7 +72,7 @@ class HeldFile(ABC):
 
     @abstractmethod
     def forget(self) -> None:
-        """Forget the file without a request to the store."""
+        """Forget the file, and end an upload of it in the store."""
 
     @property
     def closed(self) -> bool:

@@ -16,9 +16,9 @@ from contextlib import suppress
 
 from tilth.base.errors import as_exception
 
-#: Interval at which a thread that waits for pieces looks whether somebody still holds the upload.
-LOOK_SECONDS = 1.0
-#: An upload that is given up waits so long for the store to end it.
+#: Interval at which a thread that waits for pieces checks whether somebody still holds the upload.
+POLL_SECONDS = 1.0
+#: Longest wait for the store to end an upload that is given up.
 GIVE_UP_SECONDS = 2.0
 
 
@@ -39,27 +39,27 @@ class Upload:
         weakref.finalize(self, self._is_over.set)
 
     def write(self, piece: bytes) -> None:
-        """Hand over a piece; waits while the store is slow. Raises why the upload has failed."""
-        self._hand_over(piece)
+        """Enqueue a piece; wait while the store is slow. Raises the error of the upload."""
+        self._enqueue(piece)
 
     def close(self) -> None:
-        """Return when the object is there. Raises why the upload has failed."""
-        self._hand_over(None)
+        """Return when the object is there. Raises the error of the upload."""
+        self._enqueue(None)
         self._outcome.result()
 
     def give_up(self) -> None:
-        """End the upload without an object; the store may be asked for longer than this waits."""
+        """End the upload without an object; after GIVE_UP_SECONDS the store ends it in the background."""
         self._is_over.set()
         with suppress(queue.Full):
             self._pieces.put_nowait(None)
         wait([self._outcome], GIVE_UP_SECONDS)
 
-    def _hand_over(self, piece: bytes | None) -> None:
+    def _enqueue(self, piece: bytes | None) -> None:
         while True:
             if self._outcome.done():
                 self._outcome.result()
             with suppress(queue.Full):
-                self._pieces.put(piece, timeout=LOOK_SECONDS)
+                self._pieces.put(piece, timeout=POLL_SECONDS)
                 return
 
 
@@ -67,7 +67,7 @@ def _pieces(given: queue.Queue[bytes | None], is_over: threading.Event) -> Itera
     while True:
         piece = None
         with suppress(queue.Empty):
-            piece = given.get(timeout=LOOK_SECONDS)
+            piece = given.get(timeout=POLL_SECONDS)
             if piece is None and not is_over.is_set():
                 return
         if is_over.is_set():

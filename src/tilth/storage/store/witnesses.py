@@ -64,10 +64,12 @@ def may_list_late(root: StoreRoot) -> bool:
     return any(each.kind not in NAMED_AT_ONCE for each in root.replicas or (root,))
 
 
-def listed_by_buckets(root: StoreRoot, path: str) -> dict[int, list[str]]:
-    """Return the paths that begin so in each replica that is a bucket. Raises StoreAwayError if one does not answer."""
+def bucket_listings(root: StoreRoot, prefix: str) -> dict[int, list[str]]:
+    """Return the paths that begin with the prefix, by number of each replica that is a bucket. Raises StoreAwayError if
+    one does not answer.
+    """
     replicas = [each for each in replicas_of(root) if each.root.kind not in NAMED_AT_ONCE]
-    return _answers(replicas, lambda each: each.store.beginning_with(path) or [])
+    return _answers(replicas, lambda each: each.store.list_prefix(prefix) or [])
 
 
 def _answers(replicas: Sequence[Replica], ask: Callable[[Replica], list[T]]) -> dict[int, list[T]]:

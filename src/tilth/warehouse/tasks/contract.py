@@ -33,8 +33,7 @@ class TaskContext:
     cancelled: threading.Event
     #: Set when a task that stays is to end where nothing is lost by it.
     retiring: threading.Event = field(default_factory=threading.Event)
-    #: Whether Spark may try a failed task again, so that what the failed attempt wrote stays beside the files that the
-    #: job names.
+    #: `True` if Spark may try a failed task again: files of a failed attempt stay beside those that the job names.
     tries_tasks_again: bool = False
 
     def is_cancelled(self) -> bool:

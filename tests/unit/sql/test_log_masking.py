@@ -1,4 +1,4 @@
-"""Values of statements in the audit log and the query log: kept, left out at once, left out after some days."""
+"""Literals of statements in the audit log and the query log: stored, masked at once, masked after some days."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused
 from tilth.base.settings import BadSettingError
-from tilth.sql.control.old_values import OldValues
+from tilth.catalog import AuditSettings
+from tilth.sql.control.log_masking import LogMasking
 from tilth.sql.control.query_log import QueryLog
-from tilth.sql.language.without_literals import without_details, without_literals
-from tilth.sql.settings import AuditSettings
+from tilth.sql.language.masking import mask_details, mask_literals
 
 DAY = 86_400
 PERSON = "Zoë O'Hara"
@@ -32,15 +32,15 @@ PERSON = "Zoë O'Hara"
         ("", ""),
     ],
 )
-def test_no_value_is_left_and_the_rest_stays(statement: str, left: str) -> None:
-    found = without_literals(statement)
+def test_all_literals_are_masked_and_the_rest_stays(statement: str, left: str) -> None:
+    found = mask_literals(statement)
     assert " ".join(found.split()) == " ".join(left.split())
-    assert without_literals(found).split() == found.split()
+    assert mask_literals(found).split() == found.split()
 
 
 def test_of_an_error_its_code_is_left() -> None:
-    assert without_details("BAD_VALUE: this is no number: value='Zoë'\nmore") == "BAD_VALUE"
-    assert without_details("done: 3 files removed, 0 orphans left") == "done: 3 files removed, 0 orphans left"
+    assert mask_details("BAD_VALUE: this is no number: value='Zoë'\nmore") == "BAD_VALUE"
+    assert mask_details("done: 3 files removed, 0 orphans left") == "done: 3 files removed, 0 orphans left"
 
 
 def lines(world: SqlWorld) -> str:
@@ -58,7 +58,7 @@ def say(world: SqlWorld) -> None:
     refused(world, f"SELECT FROM WHERE '{name}'")
 
 
-def test_hidden_values_get_into_no_log(tmp_path: Path) -> None:
+def test_hidden_literals_get_into_no_log(tmp_path: Path) -> None:
     world = SqlWorld(tmp_path, settings={"audit.literals": "Hidden"})
     say(world)
     assert "O'Hara" not in lines(world)
@@ -66,28 +66,28 @@ def test_hidden_values_get_into_no_log(tmp_path: Path) -> None:
     assert "DROP PARTITION ?" in lines(world)
 
 
-def test_values_are_left_out_after_some_days(tmp_path: Path) -> None:
+def test_literals_are_masked_after_some_days(tmp_path: Path) -> None:
     world = SqlWorld(tmp_path, settings={"audit.literals-days": "7"})
     say(world)
     assert "Hara" in lines(world)
     world.clock.advance(6.9 * DAY)
-    assert world.engine.old_values.look() == 0
+    assert world.engine.log_masking.mask_expired() == 0
     assert "Hara" in lines(world)
     world.clock.advance(0.2 * DAY)
-    assert world.engine.old_values.look() > 0
+    assert world.engine.log_masking.mask_expired() > 0
     assert "Hara" not in lines(world)
-    assert world.engine.old_values.look() == 0
+    assert world.engine.log_masking.mask_expired() == 0
 
 
-def test_zero_days_keep_them_and_hidden_reaches_what_was_written_before(tmp_path: Path) -> None:
+def test_zero_days_mask_nothing_and_hidden_masks_lines_from_before_it(tmp_path: Path) -> None:
     world = SqlWorld(tmp_path)
     say(world)
     clock, catalog = world.clock, world.catalog
     clock.advance(1000 * DAY)
-    for_ever = OldValues(clock, catalog, QueryLog(), AuditSettings(literals_days=0))
-    assert for_ever.look() == 0
+    for_ever = LogMasking(clock, catalog, QueryLog(), AuditSettings(literals_days=0))
+    assert for_ever.mask_expired() == 0
     assert "Hara" in str(catalog.audit.recent(100))
-    assert OldValues(clock, catalog, QueryLog(), AuditSettings(literals="hidden")).look() > 0
+    assert LogMasking(clock, catalog, QueryLog(), AuditSettings(literals="hidden")).mask_expired() > 0
     assert "Hara" not in str(catalog.audit.recent(100))
 
 
