@@ -81,6 +81,8 @@ class Stress:
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
+        # Else history that is read below goes while it is read: the mark moves on with the clock.
+        world.manager.stop()
         runs = world.manager.runs()
         self.failures += [f"{run.name}: {run.error}" for run in runs if run.error]
         for run in runs:
