@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -48,9 +48,15 @@ class FakeRooms:
         return self._answered("insert_text", database, table, input_format, data, dict(settings))
 
     def insert_arrow(
-        self, database: str, table: str, data: pa.Table, *, settings: Mapping[str, str], origin: Origin
+        self,
+        database: str,
+        table: str,
+        data: Callable[[int], pa.Table],
+        *,
+        settings: Mapping[str, str],
+        origin: Origin,
     ) -> Answer:
-        return self._answered("insert_arrow", database, table, data.to_pylist(), dict(settings))
+        return self._answered("insert_arrow", database, table, data(1 << 20).to_pylist(), dict(settings))
 
     def pin(
         self,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         WrongKindOfTableError,
     )
     from tilth.sql.grammar import Statement, parse, split
+    from tilth.sql.inserts.arrow_streams import read_rows
     from tilth.sql.language.redact import redacted_event
     from tilth.sql.query.pins import Pins
     from tilth.sql.query.protocol import QueryCalls
@@ -73,6 +74,7 @@ __all__ = [
     "WrongKindOfTableError",
     "all_settings",
     "parse",
+    "read_rows",
     "redacted_event",
     "split",
 ]

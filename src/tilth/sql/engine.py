@@ -303,19 +303,22 @@ class SqlEngine:
         self,
         database: str,
         table: str,
-        data: pa.Table,
+        data: pa.Table | Callable[[int], pa.Table],
         *,
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
     ) -> Answer:
-        """Store rows given as Arrow; columns are found by name."""
+        """Store rows given as Arrow; columns are found by name. `data`: the rows, or what reads them within a number of
+        bytes.
+        """
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
             call = _call(running, database, settings or {})
             self._services.running.enter(running.entry, Queue.INSERT)
             target = table_of(self._services, call, Name(database, table), what="INSERT")
-            return insert.store_named(self._services, call, target, data)
+            rows = data if isinstance(data, pa.Table) else data(call.settings.max_insert_bytes)
+            return insert.store_named(self._services, call, target, rows)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
 

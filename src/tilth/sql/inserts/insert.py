@@ -27,8 +27,9 @@ from tilth.sql.context.names import table_of
 from tilth.sql.context.placing import warehouse_of_write
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import GroupLimits, PreparedInsert
-from tilth.sql.errors import BadValueError, InsertTooLargeError
+from tilth.sql.errors import BadValueError
 from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
+from tilth.sql.inserts.arrow_streams import check_size, decoded_bytes
 from tilth.sql.inserts.commit import Writing, committed, store
 from tilth.sql.inserts.defaults import computing
 from tilth.sql.inserts.formats import (
@@ -70,7 +71,7 @@ def insert_values(services: Services, call: Call, statement: InsertValues) -> Ou
 
 def insert_data(services: Services, call: Call, statement: InsertData) -> Outcome:
     table = table_of(services, call, statement.name, what="INSERT")
-    _check_size(call, len(statement.data))
+    check_size(len(statement.data), call.settings.max_insert_bytes)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         reading, compute = Reading(zone=call.zone), computing(services, call)
@@ -83,7 +84,7 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
 
 def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Store rows whose columns are found by name; columns that are not there get their defaults."""
-    _check_size(call, rows.nbytes)
+    check_size(decoded_bytes(rows), call.settings.max_insert_bytes)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))
@@ -201,7 +202,7 @@ def _op_array(given: pa.ChunkedArray) -> pa.Array:
 
 def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
     """Write the rows and commit them, perhaps with those of others."""
-    _check_size(call, rows.nbytes)
+    check_size(rows.nbytes, call.settings.max_insert_bytes)
     layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
     shaped = shaped_rows(layout, rows, is_numbered=True)
     if not shaped.num_rows:
@@ -307,12 +308,3 @@ def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
 
 def _inserted(table: TableDef, rows: int) -> Outcome:
     return done(f"inserted into {full_name(table)}: {rows} rows", rows_written=rows)
-
-
-def _check_size(call: Call, size: int) -> None:
-    if size > call.settings.max_insert_bytes:
-        raise InsertTooLargeError(
-            bytes=size,
-            bytes_max=call.settings.max_insert_bytes,
-            hint="send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes",
-        )
