@@ -22,6 +22,8 @@ from tilth.base.settings import (
 from tilth.base.units import parse_bytes, parse_seconds
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
 
+#: Cancelled work that goes on is stopped after this share of `warehouse.hang-bound`, so that it ends before its JVM.
+STOP_SHARE = 0.25
 #: The value of `warehouse.master` that means this machine, with room for long tasks beside short ones.
 MASTER_AUTO = "auto"
 
@@ -192,12 +194,13 @@ class WarehouseSettings:
         "warehouse.hang-bound",
         10.0,
         within(parse_seconds, 2, 3600, "2 s to 1 h"),
-        "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, as "
-        "in a long garbage collection, after four times as long. So is one whose task slots are held by cancelled "
-        "tasks that do not end, as in a regular expression that backtracks; where they hold half of the slots, after "
-        "twice as long, and on a crowded machine, where they get little of the processor, after four times as long. "
-        "Shorter: statements wait less for a hung JVM. Longer: a slow machine restarts a JVM that would "
-        "have answered less often.",
+        "A JVM that does not answer for so long is killed and started again; one that uses the processor meanwhile, "
+        "as in a long garbage collection, after four times as long. Cancelled work that goes on, as in a regular "
+        "expression that backtracks, is stopped after a quarter of it; on a cluster, its executor is. Where that ends "
+        "nothing (Java 20 and later cannot do it), a JVM whose task slots such work holds for so long is killed; where "
+        "it holds half of the slots, after twice as long, and on a crowded machine, where it gets little of the "
+        "processor, after four times as long. Shorter: statements wait less for a hung JVM. Longer: a slow machine "
+        "restarts a JVM that would have answered less often.",
         unit="seconds",
     )
     stall_seconds: float = node_setting(

@@ -24,7 +24,7 @@ def settings(master: str = MASTER, *, conf: str = "", secret: str = "env:S") -> 
 
 def properties(given: WarehouseSettings) -> dict[str, str]:
     package = Path("/run/tilth.zip")
-    cluster = cluster_conf(given.master, package=package, python="python", driver_host="h")
+    cluster = cluster_conf(given.master, package=package, python="python", driver_host="h", end_seconds=2.5)
     return spark_conf(given, folder="/d", socket_folder="/s", package_folder="/p", further=cluster)
 
 

@@ -23,7 +23,7 @@ def test_files_of_failed_attempts_are_looked_for_where_tasks_are_tried_again() -
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443", "spark://a:7077,b:7077"])
 def test_every_kind_of_cluster_gets_the_code_and_tries_tasks_again(master: str) -> None:
     package = Path("/run/tilth-0123.zip")
-    cluster = cluster_conf(master, package=package, python="/opt/python", driver_host="10.0.0.7")
+    cluster = cluster_conf(master, package=package, python="/opt/python", driver_host="10.0.0.7", end_seconds=2.5)
     given = {"warehouse.master": master, "warehouse.spark-conf": "spark.cores.max=4 spark.task.maxFailures=2"}
     conf = spark_conf(warehouse_settings(given), folder="/d", socket_folder="/s", package_folder="/p", further=cluster)
     assert is_cluster(master)
@@ -33,12 +33,13 @@ def test_every_kind_of_cluster_gets_the_code_and_tries_tasks_again(master: str) 
     # What a user gives counts, here too.
     assert (conf["spark.cores.max"], conf["spark.task.maxFailures"]) == ("4", "2")
     assert cluster["spark.task.maxFailures"] == "4"
+    assert (cluster["spark.task.reaper.enabled"], cluster["spark.task.reaper.killTimeout"]) == ("true", "2500ms")
 
 
 @pytest.mark.parametrize("master", ["auto", "local", "local[*]", "local[3]"])
 def test_a_local_spark_stays_as_it_is(master: str) -> None:
     assert not is_cluster(master)
-    assert cluster_conf(master, package=Path("x"), python="p", driver_host="h") == {}
+    assert cluster_conf(master, package=Path("x"), python="p", driver_host="h", end_seconds=2.5) == {}
     check_master(master)
 
 

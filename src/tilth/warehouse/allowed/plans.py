@@ -12,16 +12,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from tilth.warehouse.allowed.java_class import Java, compiled
 from tilth.warehouse.errors import NotAllowedError, TooComplexError
-
-# A handle of an object in the JVM; py4j gives it no type.
-Java = Any
 
 #: Mark of a type with a class of its own in the JSON that Spark writes; quotation marks in names are escaped there.
 _CLASS_TYPE = '"type":"udt"'
@@ -182,10 +178,8 @@ def _handles(session: Java) -> _Handles:
 
 def _compiled(jvm: Java) -> Iterator[Java]:
     """Yield an object of each class."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loader = None
     for name in _CLASSES:
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(loader)
-        compiler.cook(files(__package__).joinpath(f"{name}.java").read_text())
-        loader = compiler.getClassLoader()
-        yield loader.loadClass(name).newInstance()
+        made = compiled(jvm, __package__, name, loader=loader)
+        loader = made.getClass().getClassLoader()
+        yield made

@@ -11,14 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
-from typing import Any
 
 from tilth.warehouse.allowed.allow_list import allow_list
 from tilth.warehouse.allowed.clickhouse import TABLE_FUNCTIONS, functions
-
-# A handle of an object in the JVM, or of PySpark's; py4j gives it no type.
-Java = Any
+from tilth.warehouse.allowed.java_class import Java, compiled
 
 #: The result of `current_user()`, so that the account of the node's process is not shown.
 USER = "tilth"
@@ -47,10 +43,7 @@ def register_functions(context: Java) -> None:
     """Register the functions. Call it before the first session is created."""
     jvm = context._jvm
     analysis = jvm.org.apache.spark.sql.catalyst.analysis
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(files(__package__).joinpath(f"{_CLASS}.java").read_text())
-    registrar = compiler.getClassLoader().loadClass(_CLASS).newInstance()
+    registrar = compiled(jvm, __package__, _CLASS)
     registrar.apply(analysis.FunctionRegistry.builtin(), "\n".join(_lines()))
     registrar.apply(analysis.TableFunctionRegistry.builtin(), "\n".join(_table_lines()))
 

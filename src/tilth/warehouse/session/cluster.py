@@ -74,8 +74,10 @@ def check_master(master: str) -> None:
     raise SparkStartError("no Spark master answers", master=master, reason="; ".join(reasons), hint=hint)
 
 
-def cluster_conf(master: str, *, package: Path, python: str, driver_host: str) -> dict[str, str]:
-    """Return the properties of a session on a cluster; none for other masters. `package`: what `pack` made."""
+def cluster_conf(master: str, *, package: Path, python: str, driver_host: str, end_seconds: float) -> dict[str, str]:
+    """Return the properties of a session on a cluster; none for other masters. `package`: what `pack` made.
+    `end_seconds`: an executor in which a cancelled task goes on for so long is ended.
+    """
     if not is_cluster(master):
         return {}
     return AUTHENTICATED | {
@@ -88,6 +90,11 @@ def cluster_conf(master: str, *, package: Path, python: str, driver_host: str) -
         "spark.python.unix.domain.socket.dir": "/tmp",
         # An executor may go at any time. Names of files carry the attempt, and only attempts that ended well are named.
         "spark.task.maxFailures": "4",
+        # Nothing else ends a task there that looks at no interrupt. Its other tasks are tried again elsewhere.
+        "spark.task.reaper.enabled": "true",
+        "spark.task.reaper.killTimeout": f"{max(1000, round(1000 * end_seconds))}ms",
+        "spark.task.reaper.pollingInterval": "1s",
+        "spark.task.reaper.threadDump": "false",
         "spark.executor.extraJavaOptions": "-XX:+UseParallelGC -XX:-UsePerfData -XX:MetaspaceSize=256m",
     }
 

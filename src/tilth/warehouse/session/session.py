@@ -26,6 +26,7 @@ import tilth.base
 from tilth.base.logs import Log, rotate_appended
 from tilth.base.units import show_time
 from tilth.model.warehouse import QUERY_WAREHOUSE
+from tilth.warehouse.allowed.java_class import compiled
 from tilth.warehouse.allowed.registry import USER, register_functions, remove_refused_functions, user_of_thread
 from tilth.warehouse.errors import SessionTakenError, SparkRestartingError, SparkStartError
 from tilth.warehouse.session.class_data import NICE_MAX, ClassData, spark_home
@@ -43,7 +44,7 @@ from tilth.warehouse.session.folders import make_run_folder, make_socket_folder,
 from tilth.warehouse.session.java import find_java
 from tilth.warehouse.session.reports import Beat, JobProgress, Outage, Processes
 from tilth.warehouse.session.spark import warm
-from tilth.warehouse.settings import WarehouseSettings
+from tilth.warehouse.settings import STOP_SHARE, WarehouseSettings
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -83,6 +84,9 @@ class WorkerSession:
         self._jvm_process: Any = None
         # Any: a handle of the JVM.
         self._user: Any = None
+        # Any: handles of the JVM. Its class of threads, and the object that stops them, once it was needed.
+        self._threads: Any = None
+        self._stopper: Any = None
         self._outage: Outage | None = None
         #: Reason why this process has killed the JVM; empty: it has not.
         self._why_killed = ""
@@ -312,9 +316,11 @@ class WorkerSession:
 
     @contextmanager
     def tagged(self, tag: str) -> Iterator[None]:
-        """Tag the jobs that this thread starts inside."""
+        """Tag the jobs that this thread starts inside, and its calls into the JVM."""
         context, run = self.context, self._runs
         context.addJobTag(tag)
+        # The thread of the JVM that answers this thread, and no other one.
+        self._threads.currentThread().setName(tag)
         try:
             yield
         finally:
@@ -325,6 +331,18 @@ class WorkerSession:
 
     def cancel_jobs(self, tag: str) -> None:
         self.context.cancelJobsWithTag(tag)
+
+    def stop_cancelled(self, tags: Collection[str], *, seconds: float) -> list[str]:
+        """Stop the calls with these tags, and Spark's tasks in the JVM whose jobs have ended `seconds` ago.
+
+        For what looks at no interrupt: a job that was cancelled ends all others itself. Returns a line for each, with
+        its thread and where it was; empty where Java cannot do it (20 and later). Waits as long as the JVM is silent.
+        """
+        context = self.context
+        if self._stopper is None:
+            self._stopper = compiled(context._jvm, __package__, "TaskStopper")
+        stopped: str = self._stopper.stop(context._jsc.sc(), "\n".join(tags), float(seconds))
+        return stopped.splitlines()
 
     def warm(self) -> int:
         """Start the Python workers, one for each core, and import what tasks need; return how many there are."""
@@ -391,6 +409,9 @@ class WorkerSession:
                 remove_refused_functions(context)
                 register_functions(context)
                 self._user = user_of_thread(context)
+                # Any: pyspark ships no types for objects of the JVM.
+                jvm: Any = context._jvm
+                self._threads, self._stopper = jvm.java.lang.Thread, None
                 self._session, self._why_killed = SparkSession(context), ""
                 if is_cluster(self._settings.master):
                     self.cores = max(1, int(conf.get("spark.cores.max", str(self.cores)) or 1))
@@ -508,7 +529,13 @@ class WorkerSession:
         if not is_cluster(settings.master):
             return conf
         python, package = settings.python or sys.executable, pack(self._run_folder)
-        return conf | cluster_conf(settings.master, package=package, python=python, driver_host=settings.driver_host)
+        return conf | cluster_conf(
+            settings.master,
+            package=package,
+            python=python,
+            driver_host=settings.driver_host,
+            end_seconds=settings.hang_seconds * STOP_SHARE,
+        )
 
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.

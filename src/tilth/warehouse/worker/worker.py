@@ -31,6 +31,7 @@ from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
 from tilth.warehouse.tasks.state import YIELDING, TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
+from tilth.warehouse.worker.lingering import LingeringWork
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
 from tilth.warehouse.worker.stalls import StallFinder
 
@@ -276,15 +277,21 @@ class EmbeddedWorker:
                 _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
 
     def _watch(self) -> None:
-        stalls = StallFinder(self._clock, self._session)
+        stalls, lingering = StallFinder(self._clock, self._session), LingeringWork(self._clock, self._session)
         while not self._clock.wait(self._stopping, _WATCH_SECONDS):
             try:
                 self._session.tend_logs()
                 self._end_stalled(stalls)
                 self._end_unwanted()
+                lingering.look(self._cancelled_tags())
             except BaseException as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)
         stalls.leave()
+        lingering.leave()
+
+    def _cancelled_tags(self) -> set[str]:
+        with self._lock:
+            return {tag_of(task.spec.id) for task in self._running.values() if task.cancelled.is_set()}
 
     def _end_stalled(self, stalls: StallFinder) -> None:
         with self._lock:

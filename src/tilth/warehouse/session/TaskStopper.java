@@ -1,0 +1,109 @@
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadInfo;
+import java.lang.management.ThreadMXBean;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkContext;
+import org.apache.spark.scheduler.TaskSchedulerImpl;
+import org.apache.spark.scheduler.TaskSetManager;
+
+/**
+ * Ends what goes on after it was cancelled, because its loop looks at no interrupt: an error is thrown in its thread, as
+ * Thread.stop did. Compiled by the compiler that Spark uses for generated code, which knows no generics; see stopping.py.
+ *
+ * Covers: Spark's tasks in this process whose stage has ended; calls into Spark by threads with given names, as the
+ * parser and the optimizer. Does not cover: tasks in executors of a cluster, Java 20 and later, which cannot do it.
+ * Always holds: a thread is stopped only while it computes, and a task only while it holds no lock: neither what other
+ * tasks share nor a class that is being loaded stays half changed.
+ */
+public class TaskStopper {
+    private static final Pattern TASK = Pattern.compile("Executor task launch worker for .*\\(TID (\\d+)\\)");
+    /** Frames below which a thread computes for its task or its call, and nothing is cleaned up yet. */
+    private static final Set COMPUTING = new HashSet(Arrays.asList(new Object[] {
+        "org.apache.spark.scheduler.ResultTask.runTask", "org.apache.spark.scheduler.ShuffleMapTask.runTask", "py4j.Gateway.invoke"
+    }));
+    private static final Set LOADING = new HashSet(Arrays.asList(new Object[] {"<clinit>", "loadClass", "defineClass"}));
+
+    private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
+    private final Method stop = stopMethod();
+    /** Nanoseconds at which a task was first seen to outlive its stage, by its id. */
+    private Map since = new HashMap();
+
+    private static Method stopMethod() {
+        try {
+            Method found = Thread.class.getDeclaredMethod("stop0", new Class[] {Object.class});
+            found.setAccessible(true);
+            return found;
+        } catch (NoSuchMethodException e) {
+            return null;
+        }
+    }
+
+    /** Return whether this Java can do it. */
+    public boolean canStop() {
+        return stop != null;
+    }
+
+    /**
+     * Stop the tasks that have outlived their stage for so many seconds, and the calls of the threads with these names,
+     * one a line. Returns a line for each thread that was stopped: its name, a tab, where it was.
+     */
+    public String stop(SparkContext context, String names, double seconds) {
+        StringBuilder stopped = new StringBuilder();
+        if (stop == null) return "";
+        Set calls = new HashSet(Arrays.asList((Object[]) names.split("\n")));
+        Map before = since;
+        since = new HashMap();
+        Object[] live = Thread.getAllStackTraces().keySet().toArray();
+        for (int i = 0; i < live.length; i++) {
+            Thread thread = (Thread) live[i];
+            Matcher task = TASK.matcher(thread.getName());
+            boolean isTask = task.matches();
+            if (isTask ? hasOutlived(context, task.group(1), before, seconds) : calls.contains(thread.getName())) {
+                String place = stopped(thread, isTask);
+                if (place != null) stopped.append(thread.getName()).append('\t').append(place).append('\n');
+            }
+        }
+        return stopped.toString();
+    }
+
+    private boolean hasOutlived(SparkContext context, String id, Map before, double seconds) {
+        Object scheduler = context.taskScheduler();
+        if (!(scheduler instanceof TaskSchedulerImpl)) return false;
+        Object set = ((TaskSchedulerImpl) scheduler).taskIdToTaskSetManager().get(Long.valueOf(id));
+        if (set == null || !((TaskSetManager) set).isZombie()) return false;
+        Long first = before.containsKey(id) ? (Long) before.get(id) : Long.valueOf(System.nanoTime());
+        since.put(id, first);
+        return System.nanoTime() - first.longValue() >= seconds * 1e9;
+    }
+
+    /** Stop the thread where that does no harm. Returns where it was; null: it goes on, and may be asked for again. */
+    private String stopped(Thread thread, boolean isTask) {
+        ThreadInfo[] found = threads.getThreadInfo(new long[] {thread.getId()}, isTask, false);
+        if (found[0] == null || found[0].getThreadState() != Thread.State.RUNNABLE) return null;
+        if (isTask && found[0].getLockedMonitors().length > 0) return null;
+        StackTraceElement[] frames = found[0].getStackTrace();
+        boolean isComputing = false;
+        for (int i = 0; i < frames.length; i++) {
+            if (LOADING.contains(frames[i].getMethodName())) return null;
+            isComputing |= COMPUTING.contains(frames[i].getClassName() + "." + frames[i].getMethodName());
+        }
+        if (!isComputing) return null;
+        try {
+            // No exception: functions like try_cast make NULL of these, and go on. No fatal error: it ends the process.
+            stop.invoke(thread, new Object[] {new Error("cancelled")});
+        } catch (IllegalAccessException e) {
+            return null;
+        } catch (InvocationTargetException e) {
+            return null;
+        }
+        return frames[0].toString();
+    }
+}
