@@ -201,7 +201,7 @@ def test_no_statement_is_a_defect_of_the_server(node: NodeProcess) -> None:
             answer = client.post("/v1/sql", content=statement.encode())
             assert answer.status_code < 500, (statement[:80], answer.text)
         answer = client.post("/v1/sql", content=HOSTILE_STATEMENTS[0].encode())
-        assert answer.json()["error"]["code"] == "BAD_QUERY"
+        assert answer.json()["error"]["code"] == "TOO_COMPLEX"
         assert "nested too deep" in answer.json()["error"]["message"]
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from tilth.base.errors import TilthError
 from tilth.warehouse.allowed.clickhouse import INSTEAD, TABLE_FUNCTIONS, Variant
 from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
+from tilth.warehouse.allowed.nesting import check_depth
 from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
 from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
 
@@ -92,7 +93,7 @@ def _refusals(entries: Iterable[Mapping[str, Any]]) -> dict[str, Refusal]:
 
 
 def check_plan(plan: LogicalPlan, text: str = "") -> None:
-    """Raises NotAllowedError or UnknownFunctionError for anything that is not allowed.
+    """Raises NotAllowedError, UnknownFunctionError or TooComplexError for anything that is not allowed.
 
     `text`: the whole statement, for the place in the error; empty for a part of a statement.
     """
@@ -192,6 +193,8 @@ def _bad_type(node: PlanNode, name: str) -> NotAllowedError | None:
     argument = arguments[position]
     if argument.kind == "Literal":
         [text] = argument.text("value") or ("",)
+        # Spark parses it, too.
+        check_depth(text)
         # Spark reads a text as JSON unless it is a list of columns, and every such list begins with a name.
         if not text or _TYPE_BEGIN.match(text):
             return None

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from tilth.warehouse.allowed.java_class import Java, compiled
+from tilth.warehouse.allowed.nesting import check_depth
 from tilth.warehouse.errors import NotAllowedError, TooComplexError
 
 #: Mark of a type with a class of its own in the JSON that Spark writes; quotation marks in names are escaped there.
@@ -104,11 +105,13 @@ _known: WeakKeyDictionary[Java, _Handles] = WeakKeyDictionary()
 
 def parse_plan(session: Java, text: str) -> LogicalPlan:
     """Parse a statement. Raises Spark's ParseException and TooComplexError."""
+    check_depth(text)
     return read_plan(session, _parser(session).parsePlan(text))
 
 
 def parse_expression(session: Java, text: str) -> LogicalPlan:
     """Parse an expression. Raises Spark's ParseException and TooComplexError."""
+    check_depth(text)
     return read_plan(session, _parser(session).parseExpression(text))
 
 
