@@ -29,6 +29,7 @@ from tools.node_process import NodeProcess
 
 _SEED = 28
 _SETUP = (
+    "SET max_execution_time = 20",
     "CREATE DATABASE IF NOT EXISTS x",
     "CREATE TABLE IF NOT EXISTS x.t (i INT, s STRING) ENGINE = MergeTree ORDER BY i",
     "INSERT INTO x.t VALUES (1, 'a'), (2, 'b')",
@@ -277,7 +278,7 @@ class Traps:
         return {
             "file": str(self.folder / "secret.txt"),
             "folder": str(self.folder / "out"),
-            "variable": "TILTH_TRAP",
+            "variable": "HOST_TRAP",
             "property": "java.io.tmpdir",
             "port": str(self.port),
             "module": "tilth_trap",
@@ -304,6 +305,7 @@ class Attempt:
     text: str
     #: The code of its error, or `answered`.
     code: str
+    answer: str
     #: Empty: nothing was reached.
     escaped: str
 
@@ -365,8 +367,8 @@ def run(count: int, *, seed: int = _SEED) -> list[Attempt]:
     """Run the attempts on a node of their own."""
     with traps() as trap:
         path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(trap.folder)])
-        environment = {"PYTHONPATH": path, "TILTH_TRAP": trap.secrets[1]}
-        node = NodeProcess(trap.folder / "node", environment=environment, settings={"max_execution_time": "20 s"})
+        environment = {"PYTHONPATH": path, "HOST_TRAP": trap.secrets[1]}
+        node = NodeProcess(trap.folder / "node", environment=environment)
         node.start()
         try:
             node.wait_ready()
@@ -391,7 +393,7 @@ def _tried(node: NodeProcess, trap: Traps, text: str) -> Attempt:
         answer, code = f"{error} {error.facts} {error.hint}", error.code
     # What the attempt itself says is no secret.
     escaped = trap.sprung(answer.replace(text, ""))
-    return Attempt(text=text, code=code, escaped=escaped)
+    return Attempt(text=text, code=code, answer=answer, escaped=escaped)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -403,11 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tried = run(given.count, seed=given.seed)
     escaped = [each for each in tried if each.escaped]
     for each in escaped:
-        print(f"ESCAPED: {each.escaped}: {each.text}")
+        print(f"ESCAPED: {each.escaped}: {each.text!r} -> {each.answer}")
     if given.answered:
         for each in tried:
             if each.code == "answered":
-                print(f"answered: {each.text}")
+                print(f"answered: {each.text!r} -> {each.answer[:200]}")
     print(f"{len(tried)} attempts, {len(escaped)} escapes; {dict(Counter(each.code for each in tried).most_common())}")
     return 1 if escaped else 0
 

@@ -212,6 +212,15 @@ class WarehouseSettings:
         "for a slow disk or broker are left alone.",
         unit="seconds",
     )
+    round_stall_seconds: float = node_setting(
+        "warehouse.round-stall-bound",
+        60.0,
+        within(parse_seconds, 5, 86_400, "5 s to 1 day"),
+        "The same for the rounds of consumers, which are short: a consumer whose round makes no progress for so long "
+        "is cancelled, and its round is done again from the same offsets. Shorter: rows go on sooner after a Python "
+        "worker has hung. Longer: a store that is away for a while holds up rounds without ending them.",
+        unit="seconds",
+    )
 
     logs: LogSettings = contained(LogSettings)
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tilth.model.task import TaskKind
+from tilth.warehouse import WarehouseSettings
 from tilth.warehouse.session.reports import JobProgress, Processes
 from tilth.warehouse.worker.pulse import CALLS_PER_JOB, Pulse, PulseReading, PulseVerdict, Question
-from tilth.warehouse.worker.stalls import StallWatch
+from tilth.warehouse.worker.stalls import StallWatch, stall_bound
 
 IDLE = PulseReading(seconds=1.0, cpu_seconds=0.0)
 BUSY = PulseReading(seconds=1.0, cpu_seconds=1.5)
@@ -165,15 +167,19 @@ def test_spark_that_has_ended_inside_of_a_living_jvm_is_ended_at_once() -> None:
     assert jvm.looked(IDLE) is PulseVerdict.HUNG
 
 
+#: Seconds without progress, by task.
+BOUNDS = {"a": 60.0}
+
+
 def stalls() -> StallWatch:
-    return StallWatch(bound_seconds=60.0, step_seconds_max=15.0)
+    return StallWatch(step_seconds_max=15.0)
 
 
 def stalled(watch: StallWatch, progress: JobProgress, *, looks: int, cpu: float = 0.0, stopped: int = 0) -> set[str]:
     found: set[str] = set()
     for look in range(looks):
         processes = Processes(cpu_seconds=look * 5 * cpu, stopped=stopped)
-        found |= set(watch.looked({"a": progress}, processes, seconds=5.0))
+        found |= set(watch.looked({"a": progress}, BOUNDS, processes, seconds=5.0))
     return found
 
 
@@ -183,6 +189,17 @@ STILL = JobProgress(active=1, counts=(1, 2, 3))
 def test_a_task_without_any_progress_is_found_after_the_bound() -> None:
     assert stalled(stalls(), STILL, looks=12) == set()
     assert stalled(stalls(), STILL, looks=13) == {"a"}
+
+
+def test_each_task_has_a_bound_of_its_own() -> None:
+    settings = WarehouseSettings()
+    assert [stall_bound(settings, kind) for kind in (TaskKind.CONSUME, TaskKind.MERGE)] == [60.0, 600.0]
+    watch, tasks = stalls(), {"round": STILL, "merge": STILL}
+    found: list[tuple[str, float]] = []
+    for _ in range(14):
+        bounds = {"round": 60.0, "merge": 600.0}
+        found += watch.looked(tasks, bounds, Processes(cpu_seconds=0), seconds=5.0).items()
+    assert found == [("round", 60.0), ("round", 65.0)]
 
 
 def test_a_task_that_waits_for_a_slot_or_computes_is_left_alone() -> None:
@@ -197,11 +214,12 @@ def test_a_stopped_python_worker_is_noticed_while_others_compute() -> None:
 def test_progress_of_any_kind_begins_anew() -> None:
     watch = stalls()
     assert stalled(watch, STILL, looks=12) == set()
-    assert watch.looked({"a": JobProgress(active=1, counts=(1, 2, 4))}, Processes(cpu_seconds=0), seconds=5.0) == {}
+    later = JobProgress(active=1, counts=(1, 2, 4))
+    assert watch.looked({"a": later}, BOUNDS, Processes(cpu_seconds=0), seconds=5.0) == {}
     assert stalled(watch, JobProgress(active=1, counts=(1, 2, 4)), looks=11) == set()
 
 
 def test_a_node_that_was_stopped_itself_cancels_nothing() -> None:
     watch = stalls()
     stalled(watch, STILL, looks=2)
-    assert watch.looked({"a": STILL}, Processes(cpu_seconds=0), seconds=7200.0) == {}
+    assert watch.looked({"a": STILL}, BOUNDS, Processes(cpu_seconds=0), seconds=7200.0) == {}

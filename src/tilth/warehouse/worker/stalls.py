@@ -10,13 +10,16 @@ own. Does not cover: how Spark is asked (session/session.py), cancelling (worker
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
+from tilth.model.task import TaskKind
 from tilth.warehouse.session.reports import JobProgress, Processes
 from tilth.warehouse.session.session import WorkerSession
+from tilth.warehouse.settings import WarehouseSettings
+from tilth.warehouse.tasks.state import RESIDENT
 from tilth.warehouse.worker.heartbeat import Asker
 
 #: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
@@ -25,6 +28,11 @@ BUSY_SHARE = 0.1
 _STEPS_PER_LOOK_MAX = 3
 
 _log = Log("warehouse")
+
+
+def stall_bound(settings: WarehouseSettings, kind: TaskKind) -> float:
+    """Return the seconds after which a task of the kind without progress is stalled."""
+    return settings.round_stall_seconds if kind in RESIDENT else settings.stall_seconds
 
 
 @dataclass(slots=True)
@@ -37,17 +45,18 @@ class _Seen:
 class StallWatch:
     """The rule for the tasks of one worker. Pure; for one thread."""
 
-    def __init__(self, *, bound_seconds: float, step_seconds_max: float) -> None:
+    def __init__(self, *, step_seconds_max: float) -> None:
         """`step_seconds_max`: no more counts between two observations, as this process may have been stopped itself."""
-        self._bound = bound_seconds
         self._step_max = step_seconds_max
         self._seen: dict[str, _Seen] = {}
         self._cpu_seconds = 0.0
 
-    def looked(self, tasks: Mapping[str, JobProgress], processes: Processes, *, seconds: float) -> dict[str, float]:
-        """The tasks that have made no progress for the bound, and for how many seconds; `seconds` since the last look.
+    def looked(
+        self, tasks: Mapping[str, JobProgress], bounds: Mapping[str, float], processes: Processes, *, seconds: float
+    ) -> dict[str, float]:
+        """The tasks that have made no progress for their bound, and for how many seconds.
 
-        Only tasks with running Spark jobs are given.
+        `tasks`: only those with running Spark jobs; `bounds`: of each, in seconds; `seconds`: since the last look.
         """
         step = min(seconds, self._step_max)
         used = processes.cpu_seconds - self._cpu_seconds
@@ -58,7 +67,7 @@ class StallWatch:
             seen = before.get(task, _Seen(progress))
             is_still = task in before and progress.active > 0 and seen.progress == progress and not is_busy
             self._seen[task] = _Seen(progress, seen.still + step if is_still else 0.0)
-        return {task: seen.still for task, seen in self._seen.items() if seen.still >= self._bound}
+        return {task: seen.still for task, seen in self._seen.items() if seen.still >= bounds[task]}
 
 
 class StallFinder:
@@ -68,19 +77,18 @@ class StallFinder:
         settings = session.settings
         self._clock = clock
         self._session = session
-        self._seconds = min(settings.heartbeat_seconds, settings.stall_seconds / 4)
-        self._watch = StallWatch(
-            bound_seconds=settings.stall_seconds, step_seconds_max=_STEPS_PER_LOOK_MAX * self._seconds
-        )
-        self._tags: Collection[str] = ()
+        shortest = min(settings.stall_seconds, settings.round_stall_seconds)
+        self._seconds = min(settings.heartbeat_seconds, shortest / 4)
+        self._watch = StallWatch(step_seconds_max=_STEPS_PER_LOOK_MAX * self._seconds)
+        self._bounds: Mapping[str, float] = {}
         self._asker = Asker("progress", self._ask)
         self._run = session.run
         self._is_asked = False
         self._asked = self._taken = clock.monotonic()
 
-    def look(self, tags: Collection[str]) -> dict[str, float]:
-        """Return those of the tasks with these job tags that have made no progress for the bound, with the seconds of
-        each.
+    def look(self, bounds: Mapping[str, float]) -> dict[str, float]:
+        """Return those of the tasks with these job tags that have made no progress for their bound, in seconds, with
+        the seconds of each.
         """
         now = self._clock.monotonic()
         if self._run != self._session.run:
@@ -89,8 +97,8 @@ class StallFinder:
             self._asker, self._run, self._is_asked = Asker("progress", self._ask), self._session.run, False
         answer = self._asker.take()
         if answer is None:
-            if not self._is_asked and tags and now - self._asked >= self._seconds:
-                self._tags, self._is_asked, self._asked = frozenset(tags), True, now
+            if not self._is_asked and bounds and now - self._asked >= self._seconds:
+                self._bounds, self._is_asked, self._asked = dict(bounds), True, now
                 self._asker.ask()
             return {}
         self._is_asked = False
@@ -98,10 +106,11 @@ class StallFinder:
             _log.debug("progress_unknown", reason=answer)
             return {}
         seconds, self._taken = now - self._taken, now
-        return self._watch.looked(*answer, seconds=seconds)
+        progress, processes = answer
+        return self._watch.looked(progress, self._bounds, processes, seconds=seconds)
 
     def leave(self) -> None:
         self._asker.leave()
 
     def _ask(self) -> tuple[dict[str, JobProgress], Processes]:
-        return self._session.progress(self._tags), self._session.processes()
+        return self._session.progress(self._bounds), self._session.processes()

@@ -33,7 +33,7 @@ from tilth.warehouse.tasks.state import YIELDING, TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
 from tilth.warehouse.worker.lingering import LingeringWork
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
-from tilth.warehouse.worker.stalls import StallFinder
+from tilth.warehouse.worker.stalls import StallFinder, stall_bound
 
 #: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
 UNTOUCHED_SECONDS_MAX = 60.0
@@ -296,7 +296,8 @@ class EmbeddedWorker:
     def _end_stalled(self, stalls: StallFinder) -> None:
         with self._lock:
             tasks = {tag_of(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
-        for tag, seconds in stalls.look(tasks).items():
+        bounds = {tag: stall_bound(self._session.settings, task.spec.kind) for tag, task in tasks.items()}
+        for tag, seconds in stalls.look(bounds).items():
             task = tasks.get(tag)
             if task is not None:
                 task.stalled = f"its Spark job has made no progress for {seconds:.0f} s"
