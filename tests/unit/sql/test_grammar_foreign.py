@@ -9,6 +9,7 @@ from tilth.sql.grammar import (
     AlterTable,
     CreateTable,
     CreateView,
+    DeleteRows,
     Describe,
     ExistsTable,
     KillMutation,
@@ -20,6 +21,7 @@ from tilth.sql.grammar import (
     ShowFunctions,
     ShowPartitions,
     ShowTables,
+    SqlSyntaxError,
     UnsupportedSqlError,
     parse,
     parse_noticed,
@@ -92,6 +94,14 @@ def test_a_replacing_table_has_its_sort_key_for_unique_key() -> None:
             "SYSTEM SYNC REPLICA d.t",
             NothingToDo(words="SYSTEM SYNC REPLICA", reason="every server sees the one catalog"),
         ),
+        (
+            "SYSTEM RESTART REPLICA d.t",
+            NothingToDo(words="SYSTEM RESTART REPLICA", reason="every server sees the one catalog"),
+        ),
+        (
+            "SYSTEM DROP CNCH PART CACHE d.t",
+            NothingToDo(words="SYSTEM DROP CNCH PART CACHE", reason="there is no such cache"),
+        ),
         ("OPTIMIZE TABLE t ON CLUSTER c", OptimizeTable(name=Name(None, "t"))),
         ("KILL MUTATION WHERE sync_id = 1 SYNC", KillMutation(predicate="sync_id = 1")),
     ],
@@ -147,12 +157,39 @@ def test_a_view_has_settings_of_its_own() -> None:
         ("ALTER TABLE t DROP PARTITION WHERE d < '2026-01-01'", "DROP PARTITION WHERE", "DELETE FROM"),
         ("SET ROLE r", "SET ROLE", "accounts"),
         ("KILL MUTATION WHERE a = 1 TEST", "TEST", "system.mutations"),
+        (_TABLE.format("", "ENGINE = Distributed('c', 'd', 't', rand())"), "Distributed", "one table is enough"),
+        (_TABLE.format("", "ENGINE = MergeTree PARTITION BY intDiv(a, 1000)"), "intDiv", "truncate(1000, k)"),
+        (_TABLE.format("", "ENGINE = MergeTree PARTITION BY date_trunc('hour', d)"), "date_trunc", "toStartOfHour"),
+        ("CREATE TABLE t (a UInt64, e EPHEMERAL Int32) ENGINE = MergeTree", "EPHEMERAL", "SELECT"),
+        ("UPDATE t SET a = 1 WHERE b = 2 ORDER BY b LIMIT 1", "ORDER", "key"),
+        ("DELETE FROM t WHERE b = 2 LIMIT 1", "LIMIT", "key"),
+        ("DROP DATABASE IF EXISTS d CASCADE", "CASCADE", "SHOW TABLES"),
+        ("SYSTEM CLEAN TRANSACTION 1", "SYSTEM CLEAN", "in the background"),
+        ("SYSTEM CALCULATE METRICS t", "SYSTEM CALCULATE", "system.parts"),
+        ("DESCRIBE (SELECT 1 AS x)", "DESCRIBE of a query", "LIMIT 0"),
+        ("CREATE STATS t", "CREATE STATS", "leave it out"),
+        ("CREATE STATISTICS ALL", "CREATE STATISTICS", "leave it out"),
+        ("INSERT INTO t (* EXCEPT(y)) VALUES (6)", "EXCEPT", "list the columns"),
+        ("INSERT INTO FUNCTION file('a') SELECT 1", "FUNCTION", "--format csv"),
     ],
 )
 def test_what_is_not_there_is_refused_with_what_to_do(text: str, named: str, hint: str) -> None:
     with pytest.raises(UnsupportedSqlError, match=named) as caught:
         parse(text)
     assert hint in caught.value.hint
+
+
+def test_the_old_form_of_mergetree_is_told_as_clauses() -> None:
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse(_TABLE.format("", "ENGINE = MergeTree(d, (a, d), 8192)"))
+    assert "PARTITION BY" in caught.value.hint
+    assert "ORDER BY" in caught.value.hint
+
+
+def test_columns_called_limit_and_order_stand_in_a_predicate() -> None:
+    statement = parse("DELETE FROM t WHERE limit > 1 AND order = 2 AND a IN (SELECT b FROM u ORDER BY b LIMIT 1)")
+    assert isinstance(statement, DeleteRows)
+    assert statement.predicate.endswith("LIMIT 1)")
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,20 @@ def test_an_unknown_function_gets_the_names_that_are_near() -> None:
     assert "count" in error.hint
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("COLUMNS", "EXCEPT"),
+        ("bitmapCardinality", "count(DISTINCT x)"),
+        ("runningDifference", "lag(x) OVER"),
+        ("neighbor", "lead(x) OVER"),
+        ("sumMap", "explode(m)"),
+    ],
+)
+def test_functions_of_others_get_what_to_write_instead(name: str, instead: str) -> None:
+    assert instead in refused(call(name)).hint
+
+
 def test_explain_stands_at_the_root_only() -> None:
     explain = "org.apache.spark.sql.execution.command.ExplainCommand"
     root = node(explain)

@@ -38,6 +38,10 @@ _ENGINES_INSTEAD = {
     "versionedcollapsingmergetree": "use MergeTree with UNIQUE KEY",
     "summingmergetree": "use MergeTree and aggregate when reading",
     "aggregatingmergetree": "use MergeTree and aggregate when reading",
+    "distributed": "one table is enough, no engine stands before it: every worker reads it",
+    **dict.fromkeys(("log", "tinylog", "stripelog", "memory", "null", "set", "join"), "use MergeTree"),
+    "buffer": "use MergeTree SETTINGS memory_buffer = 1",
+    "merge": "read the tables with UNION ALL",
 }
 #: What `Kafka('..', ..)` says by position.
 _KAFKA_ARGUMENTS = ("kafka_broker_list", "kafka_topic_list", "kafka_group_name", "kafka_format")
@@ -62,6 +66,7 @@ _CREATE_REFUSED = {
     "EXTERNAL": "load the rows: INSERT INTO t SELECT .., or Kafka",
     "SNAPSHOT": "SELECT .. FROM t TIMESTAMP AS OF '..' reads the past",
     "INDEX": "sort by the column (ORDER BY) instead",
+    **dict.fromkeys(("STATS", "STATISTICS"), "leave it out: statistics are taken while parts are written"),
 }
 _CLAUSES_REFUSED = {
     "PARTITIONED": ("PARTITIONED BY", "write PARTITION BY"),
@@ -305,7 +310,10 @@ def _engine_arguments(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
             cursor.expect_symbol(")")
             return tuple(arguments), column
         if not cursor.is_string():
-            hint = "engines take strings, and last the version column of a table with UNIQUE KEY"
+            hint = (
+                "engines take strings, and last the version column of a table with UNIQUE KEY; write columns and keys "
+                "as clauses: PARTITION BY toYYYYMM(d) ORDER BY (a, b)"
+            )
             raise cursor.expected("a string, a column or ')'", hint=hint)
         arguments.append(cursor.string("a string"))
     return tuple(arguments), None

@@ -25,7 +25,10 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
     cursor.expect("INTO")
     cursor.take("TABLE")
     if cursor.at("FUNCTION"):
-        raise cursor.refused("INSERT INTO FUNCTION is not supported")
+        raise cursor.refused(
+            "INSERT INTO FUNCTION is not supported",
+            hint="the client writes files: tilth sql -c 'SELECT ..' --format csv > x.csv",
+        )
     name = parse_name(cursor)
     if cursor.at("PARTITION"):
         raise cursor.refused(
@@ -33,6 +36,9 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
         )
     columns: tuple[str, ...] = ()
     if cursor.is_symbol("(") and not _is_bracketed_query(cursor):
+        if cursor.is_symbol("*", 1):
+            hint = "list the columns that are given; the others get their defaults"
+            raise cursor.refused("INSERT INTO t (* EXCEPT ..) is not supported", hint=hint)
         columns = parse_names(cursor, "a column")
     settings = parse_settings(cursor) if cursor.take("SETTINGS") else ()
     if cursor.take("FORMAT"):

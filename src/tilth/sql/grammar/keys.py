@@ -40,6 +40,16 @@ _HASHES = frozenset(
     "cityhash64 siphash64 farmhash64 inthash32 inthash64 murmurhash2_32 murmurhash2_64 murmurhash3_32 murmurhash3_64 "
     "xxhash32 xxhash64 javahash halfmd5 hash crc32".split()
 )
+#: What other systems group by, and what is a partition function here.
+_FUNCTIONS_INSTEAD = {
+    "intdiv": "truncate(1000, k) for intDiv(k, 1000)",
+    "div": "truncate(1000, k) for div(k, 1000)",
+    "floor": "truncate(1000, k) for floor(k / 1000)",
+    "tostartofinterval": "toStartOfHour(t), toDate(t), toMonday(t) or toStartOfMonth(t)",
+    "date_trunc": "toStartOfHour(t), toDate(t), toMonday(t) or toStartOfMonth(t)",
+    "substring": "truncate(3, s) for the first 3 characters",
+    "left": "truncate(3, s) for the first 3 characters",
+}
 _KNOWN = (
     "toDate",
     "toYYYYMM",
@@ -163,6 +173,8 @@ def _transform(cursor: Cursor) -> Transform:
         near = nearest(name, _KNOWN)
         known = f"known: {listed(_KNOWN, 'and')}"
         hint = f"did you mean {near}? {known}" if near else known
+        if lowered in _FUNCTIONS_INSTEAD:
+            hint = f"write {_FUNCTIONS_INSTEAD[lowered]}; {known}"
         raise cursor.refused(f"partition function {name} is not supported", at=token, hint=hint)
     cursor.expect_symbol(")")
     return transform

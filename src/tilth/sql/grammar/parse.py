@@ -226,6 +226,9 @@ def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse
         database = cursor.name("the name of a database")
         skip_on_cluster(cursor)
         _skip_sync(cursor)
+        if cursor.at("CASCADE"):
+            hint = "DROP TABLE each table and view first; SHOW TABLES FROM the database lists them"
+            raise cursor.refused("DROP DATABASE .. CASCADE is not supported", hint=hint)
         return DropDatabase(database=database, if_exists=if_exists)
     name = parse_table_name(cursor)
     _skip_sync(cursor)
@@ -367,6 +370,9 @@ def _like(cursor: Cursor) -> str | None:
 def _describe(cursor: Cursor) -> Describe:
     cursor.choose("DESCRIBE", "DESC")
     cursor.take("TABLE")
+    if cursor.is_symbol("(") or cursor.at("SELECT"):
+        hint = "SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
+        raise cursor.refused("DESCRIBE of a query is not supported", hint=hint)
     return Describe(name=parse_name(cursor))
 
 

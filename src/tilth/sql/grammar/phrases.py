@@ -98,7 +98,17 @@ def parse_where(cursor: Cursor) -> str:
     """`WHERE p` up to the end of the statement."""
     if not cursor.take("WHERE"):
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
-    return cursor.expression("a predicate", at_settings, stop_at_comma=True)
+    predicate = cursor.expression("a predicate", _ends_predicate, stop_at_comma=True)
+    if not (cursor.at_end or at_settings(cursor)) and _ends_predicate(cursor):
+        hint = "leave it out, and name the rows by their key in WHERE: all rows that match are changed"
+        raise cursor.refused(f"{cursor.peek().text.upper()} behind WHERE is not supported here", hint=hint)
+    return predicate
+
+
+def _ends_predicate(cursor: Cursor) -> bool:
+    """True where the predicate ends: at settings, and at what only other systems take behind it."""
+    is_limit = cursor.at("LIMIT") and cursor.peek(1).kind is TokenKind.NUMBER
+    return is_limit or at_settings(cursor) or cursor.at("ORDER", "BY")
 
 
 def refuse_in_partition(cursor: Cursor) -> None:
@@ -116,6 +126,8 @@ def at_settings(cursor: Cursor) -> bool:
 def parse_column(cursor: Cursor) -> ColumnSpec:
     """`name Type [NOT NULL | NULL] [DEFAULT expression] [CODEC(..)] [COMMENT 'text']`, in any order after the type."""
     name = cursor.name("a column")
+    # With such a clause the type may be missing.
+    _refuse_column_clauses(cursor)
     written = parse_type(cursor)
     not_null: bool | None = None
     default: str | None = None

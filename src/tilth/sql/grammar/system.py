@@ -65,13 +65,14 @@ _NOTHING_TO_DO = {
     ("FLUSH", "DISTRIBUTED"): "an INSERT is answered when its rows are stored",
     ("SYNC", "REPLICA"): "every server sees the one catalog",
     ("SYNC", "DATABASE", "REPLICA"): "every server sees the one catalog",
-    ("DROP", "MARK", "CACHE"): "there is no such cache",
-    ("DROP", "UNCOMPRESSED", "CACHE"): "there is no such cache",
-    ("DROP", "QUERY", "CACHE"): "there is no such cache",
-    ("DROP", "DNS", "CACHE"): "there is no such cache",
-    ("DROP", "COMPILED", "EXPRESSION", "CACHE"): "there is no such cache",
+    ("RESTART", "REPLICA"): "every server sees the one catalog",
+    ("RESTART", "REPLICAS"): "every server sees the one catalog",
 }
+#: Most words between DROP and CACHE in what other systems name a cache.
+_CACHE_WORDS_MAX = 4
 _SYSTEM_REFUSED = {
+    "CLEAN": "leave it out: what a transaction left behind is removed in the background",
+    "CALCULATE": "leave it out: system.parts and system.tables have the numbers, always up to date",
     "RELOAD": "settings of the node are read when it starts: restart it",
     "RESUME": "write SYSTEM START MERGES, or SYSTEM START MERGES t",
     "SUSPEND": "write SYSTEM STOP MERGES, or SYSTEM STOP MERGES t",
@@ -130,7 +131,18 @@ def _nothing_to_do(cursor: Cursor) -> NothingToDo | None:
             if words[-1] in ("REPLICA", "DISTRIBUTED") and cursor.is_name():
                 parse_name(cursor)
             return NothingToDo(words=f"SYSTEM {' '.join(words)}", reason=reason)
-    return None
+    return _drop_cache(cursor)
+
+
+def _drop_cache(cursor: Cursor) -> NothingToDo | None:
+    """`DROP MARK CACHE`, `DROP CNCH PART CACHE t` and their kin."""
+    count = next((at for at in range(2, _CACHE_WORDS_MAX + 2) if cursor.is_word("CACHE", at)), 0)
+    if not cursor.at("DROP") or not count or not all(cursor.is_name(at) for at in range(1, count)):
+        return None
+    words = " ".join(cursor.advance().text.upper() for _ in range(count + 1))
+    if cursor.is_name():
+        parse_name(cursor)
+    return NothingToDo(words=f"SYSTEM {words}", reason="there is no such cache")
 
 
 def _run(cursor: Cursor, verb: RunVerb, *, is_forced: bool = False) -> RunService:

@@ -273,6 +273,19 @@ INSTEAD = {
     "tupleelement": "write the field's name behind a dot: t.col1",
     "toipv4": "addresses are texts: compare and cut them as texts",
     "dictget": "create a table and join it",
+    "columns": "write the columns' names, or * EXCEPT (a, b)",
+    **dict.fromkeys(
+        ("bitmapbuild", "bitmapcardinality", "bitmapcontains", "groupbitmap", "bitmapcount"),
+        "use count(DISTINCT x) of a column, size(array_distinct(a)) and array_contains(a, x) of an array",
+    ),
+    **dict.fromkeys(
+        ("runningdifference", "neighbor", "runningaccumulate"),
+        "use a window: lag(x) OVER (ORDER BY t), lead(x) OVER (ORDER BY t), sum(x) OVER (ORDER BY t)",
+    ),
+    **dict.fromkeys(
+        ("summap", "minmap", "maxmap"),
+        "take the map apart: SELECT k, sum(v) FROM (SELECT explode(m) AS (k, v) FROM t) GROUP BY k",
+    ),
 }
 #: Functions in FROM with their queries.
 TABLE_FUNCTIONS = {
