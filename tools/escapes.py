@@ -193,6 +193,7 @@ _RELATION_PLACES = (
     "CALL f(TABLE({relation}))",
     "SELECT * FROM f(TABLE {relation})",
 )
+_EXPLAINED = ("", "EXTENDED", "FORMATTED", "COST", "CODEGEN")
 #: Whole statements.
 _STATEMENTS = (
     "ADD JAR '{file}'",
@@ -200,6 +201,9 @@ _STATEMENTS = (
     "LIST FILES",
     "SET spark.sql.sources.default = text",
     "SET -v",
+    *(f"EXPLAIN {kind} SELECT i, max(s) FROM x.t WHERE i > 0 GROUP BY i" for kind in _EXPLAINED),
+    "EXPLAIN FORMATTED SELECT explode(array(i)) FROM x.t",
+    "CREATE STORAGE y ROOT 's3://b/p?endpoint=http://169.254.169.254'",
     "LOAD DATA INPATH '{file}' INTO TABLE x.t",
     "CREATE TABLE x.n USING text LOCATION '{file}'",
     "CREATE TABLE x.n (i INT) ENGINE = MergeTree ORDER BY i LOCATION '{folder}/made'",
@@ -368,7 +372,9 @@ def run(count: int, *, seed: int = _SEED) -> list[Attempt]:
     with traps() as trap:
         path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(trap.folder)])
         environment = {"PYTHONPATH": path, "HOST_TRAP": trap.secrets[1]}
-        node = NodeProcess(trap.folder / "node", environment=environment)
+        # The answer of BACKUP names its file: the folder of backups is no secret.
+        settings = {"catalog.backup-folder": str(trap.folder / "backups")}
+        node = NodeProcess(trap.folder / "node", environment=environment, settings=settings)
         node.start()
         try:
             node.wait_ready()

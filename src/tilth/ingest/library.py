@@ -15,6 +15,8 @@ from tilth.base.secrets import HIDDEN
 from tilth.base.settings import BadSettingError
 
 SETTING = "kafka_extra_librdkafka_config"
+#: Where librdkafka gets tokens from.
+TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _NEAR_MAX = 3
 
 _TUNING = """
@@ -135,7 +137,7 @@ def check_pairs(pairs: Mapping[str, str], folder: str, real_path: Callable[[str]
             _check_file(name, value, folder, real_path)
         elif name not in ALLOWED:
             raise _refused(name)
-        elif name == "sasl.oauthbearer.token.endpoint.url" and not value.startswith("https://"):
+        elif name == TOKEN_URL and not value.startswith("https://"):
             raise BadSettingError("the token endpoint must use https", setting=SETTING, name=name)
         elif HIDDEN in value and name in SECRETS:
             hint = "ALTER TABLE .. MODIFY SETTING with the secret itself"

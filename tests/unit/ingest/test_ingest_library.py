@@ -12,7 +12,7 @@ from tests.catalog_world import World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.base.settings import BadSettingError, read_settings
-from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_library, read_config
+from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_hosts, check_library, read_config
 from tilth.ingest.consumer.calls import ENCODER, ORDER_DECODER, ConsumeOrder
 from tilth.ingest.library import ALLOWED, FILES, SECRETS, shown_pairs
 from tilth.ingest.service.definitions import Definitions, read_definitions
@@ -240,3 +240,25 @@ def test_an_older_definition_with_a_refused_setting_waits_with_the_reason(pairs:
     assert pairs.split("=")[0] in look.missing
     # What only asks about its settings goes on.
     assert read_config(stored).dead_letter_table == "k_dead_letters"
+
+
+@pytest.mark.parametrize(
+    ("brokers", "library"),
+    [
+        ("169.254.169.254:80", ""),
+        ("kafka:9092, PLAINTEXT://[fe80::1]:9092", ""),
+        ("SASL_SSL://0xA9FEA9FE:1", ""),
+        ("kafka:9092", "https://metadata.google.internal/token"),
+        ("kafka:9092", "https://a@169.254.169.254:443/token"),
+        ("kafka:9092", "https://kafka\\@169.254.169.254/token"),
+        ("[kafka", ""),
+    ],
+)
+def test_hosts_that_only_the_machine_may_ask_are_refused(brokers: str, library: str) -> None:
+    settings = {LIBRARY: f"sasl.oauthbearer.token.endpoint.url={library}"} if library else {}
+    config = read_config(kafka(kafka_broker_list=brokers, **settings))
+    with pytest.raises(BadSettingError, match="may not name this host"):
+        check_hosts(config, ())
+    check_hosts(read_config(kafka(kafka_broker_list="kafka:9092,SSL://10.0.0.1:9093,b")), ())
+    with pytest.raises(BadSettingError, match="host=kafka"):
+        check_hosts(read_config(kafka(kafka_broker_list="a.example.com:1,kafka:9092")), ("*.example.com",))

@@ -265,9 +265,17 @@ def test_statements_refer_to_what_was_set_aside_for_them() -> None:
         "s3://b1b/p?key=env:TILTH_STORAGE_A&secret=file:/secrets/../etc/x",
         "s3://b1b/p?key=env:TILTH_STORAGE_A&secret=file:/secretsx",
         "/placesx",
+        "s3://b1b/p?endpoint=http://169.254.169.254&key=env:TILTH_STORAGE_A&secret=file:/secrets/x",
+        "az://b1b/p?account=a&endpoint=http://[::ffff:a9fe:a9fe]:80&key=env:TILTH_STORAGE_A",
+        "gs://b1b/p?endpoint=http://metadata.google.internal&credentials=file:/secrets/x",
+        "hdfs://169.254.1.1:8020/p",
     ):
         with pytest.raises(BadStoreError):
             check_from_sql(text, settings)
+    listed = NodeStorageSettings(hosts=("*.example.com",))
+    assert check_from_sql("hdfs://a.example.com:8020/p", listed).kind == "hdfs"
+    with pytest.raises(BadStoreError, match=r"may not name this host: host=b\.example\.org"):
+        check_from_sql("hdfs://b.example.org:8020/p", listed)
 
 
 def test_a_folder_whose_disk_is_not_mounted_is_away(world: SqlWorld, tmp_path: Path) -> None:

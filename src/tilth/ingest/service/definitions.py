@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.hosts import is_host_allowed
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log, hide_in_lines
+from tilth.base.settings import BadSettingError
 from tilth.catalog import Catalog, StartMutation
 from tilth.ingest.consumer.calls import ENCODER, ViewOrder
-from tilth.ingest.library import check_pairs
+from tilth.ingest.library import TOKEN_URL, check_pairs
 from tilth.ingest.messages.dead import VIEW_COLUMN, dead_letter_table, takes_dead_letters, with_view_column
 from tilth.ingest.messages.formats import check_format
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
@@ -71,6 +75,26 @@ def check_kafka(kafka: KafkaDef) -> KafkaConfig:
 def check_library(config: KafkaConfig, certificates_folder: str) -> None:
     """Raises BadSettingError for a setting of librdkafka or a file that is not allowed."""
     check_pairs(dict(config.library), certificates_folder, os.path.realpath)
+
+
+def check_hosts(config: KafkaConfig, allowed: Sequence[str]) -> None:
+    """Raises BadSettingError for a host that a statement may not name. `allowed`: the setting ingest.hosts."""
+    addresses = [address for address in config.brokers.split(",") if address.strip()]
+    addresses += [value for name, value in dict(config.library).items() if name == TOKEN_URL]
+    for address in addresses:
+        host = _host(address)
+        if host is None or not is_host_allowed(host, allowed):
+            hint = "the setting ingest.hosts of the node lists them"
+            raise BadSettingError("statements may not name this host", host=host or "unreadable", hint=hint)
+
+
+def _host(address: str) -> str | None:
+    """Return the host of a URL, or of a broker with or without its protocol; None: others may read another one."""
+    rest = address.strip().rpartition("://")[2]
+    try:
+        return urlsplit(f"//{rest}").hostname if "\\" not in rest else None
+    except ValueError:
+        return None
 
 
 def broker_config(catalog: Catalog, kafka: KafkaDef, certificates_folder: str) -> KafkaConfig:

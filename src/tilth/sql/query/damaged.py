@@ -43,7 +43,6 @@ NAMED_MAX = 5
 
 _SKIP = "skip_damaged_parts"
 _HINT = f"{CURE}; SELECT .. SETTINGS {_SKIP} = 1 reads the other parts"
-_EXPLAIN = re.compile(r"(\s|--[^\n]*\n|/\*.*?\*/)*EXPLAIN\b", re.IGNORECASE | re.DOTALL)
 #: Errors of a reader in Spark that does not say which file it read.
 _READ_ERROR = re.compile(
     r"parquet|snappy|zstd|lz4|gzip|zlib|inflat|decompress|corrupt|checksum|thrift|dictionary|page|"
@@ -209,10 +208,6 @@ def naming(name: Callable[[TilthError], TilthError]) -> Iterator[None]:
         if found is error:
             raise
         raise found from error
-
-
-def explains(text: str) -> bool:
-    return _EXPLAIN.match(text) is not None
 
 
 def check_reads_all(settings: SessionSettings) -> None:

@@ -114,7 +114,7 @@ def _keep_there(root: StoreRoot, name: str, dump: Dump) -> tuple[int, int]:
 
 
 def _path(folder: Path, given: str) -> Path:
-    hint = f"give a name, or a path below {folder}: a node setting, catalog.backup-folder, says where backups lie"
+    hint = "give a name, or a path below the folder of backups, which the node setting catalog.backup-folder names"
     if not given.strip() or "\0" in given or given.endswith(("/", _UNFINISHED)):
         raise InvalidInputError("not a file's name", path=given, hint=hint)
     if "://" in given:

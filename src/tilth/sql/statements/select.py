@@ -19,8 +19,9 @@ from tilth.sql.context.services import Call, Services
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, SnapshotLostError
 from tilth.sql.grammar import Query
+from tilth.sql.language.explained import explains
 from tilth.sql.query.damaged import TRIES_MAX as TRIES_OF_READING_MAX
-from tilth.sql.query.damaged import QueryParts, explains, naming
+from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import QueryTask
 from tilth.sql.results.answer import Outcome
 from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilth.base.hosts import hosts_of
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of
 from tilth.storage.store.root import parse_root
 
@@ -31,6 +32,14 @@ class NodeStorageSettings:
         SettingCheck(lambda text: parse_root(text).uri if text.strip() else "", "a folder"),
         "The address of a CREATE STORAGE may refer to files with secrets below this folder, and to no others. Empty: "
         "to none, and only to variables of the environment whose names begin with TILTH_STORAGE_.",
+    )
+    hosts: tuple[str, ...] = node_setting(
+        "storage.hosts",
+        (),
+        SettingCheck(hosts_of, "names with *, addresses and networks, with commas between", separator=","),
+        "Hosts that the address of a CREATE STORAGE may name as its endpoint, as in `*.example.com, 10.0.0.0/8`; the "
+        "operator's own `storage.root` may be anywhere. Empty: all but link-local addresses and those of the metadata "
+        "services of clouds.",
     )
 
 

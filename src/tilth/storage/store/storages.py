@@ -12,11 +12,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePosixPath
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
+from tilth.base.hosts import is_host_allowed
 from tilth.model.storage import DEFAULT_STORAGE, Storage
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.place_watch import PlaceState, PlaceWatch
@@ -139,6 +141,9 @@ def check_from_sql(text: str, settings: NodeStorageSettings) -> StoreRoot:
     if root.is_local and not _is_below(root.uri, settings.local_folder):
         hint = f"choose a folder below {settings.local_folder}" if settings.local_folder else "set storage.local-folder"
         raise BadStoreError("statements may use folders of this machine only below storage.local-folder", hint=hint)
+    host = urlsplit(root.option("endpoint") if root.kind != "hdfs" else root.uri).hostname
+    if host is not None and not is_host_allowed(host, settings.hosts):
+        raise BadStoreError("statements may not name this host", host=host, hint="the setting storage.hosts lists them")
     for name in SECRET_OPTIONS.get(root.kind, ()):
         kind, _, where = root.option(name).partition(":")
         if kind == "env" and not where.startswith(_ENVIRONMENT_PREFIX):
