@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import TilthError
-from tilth.sql.grammar import SqlSyntaxError, UnsupportedSqlError
-from tilth.sql.language.dialect import refusal_of, to_spark
+from tilth.sql.grammar import Query, SqlSyntaxError, UnsupportedSqlError
+from tilth.sql.language.dialect import reading, refusal_of, to_spark
 
 
 @pytest.mark.parametrize(
@@ -22,29 +22,34 @@ from tilth.sql.language.dialect import refusal_of, to_spark
             "SELECT * FROM t QUALIFY ROW_NUMBER() OVER (PARTITION BY y ORDER BY x NULLS LAST) <= 2 "
             "ORDER BY x NULLS LAST",
         ),
-        ("SELECT x::String, CAST(x, 'UInt64')", "SELECT CAST(x AS STRING), CAST(x AS DECIMAL(20, 0))"),
-        ("SELECT x::DateTime64(3), x::Nullable(UInt8)", "SELECT CAST(x AS TIMESTAMP), CAST(x AS SMALLINT)"),
+        ("SELECT x::String, CAST(x, 'UInt64')", "SELECT CAST(x AS STRING), toUInt64(x)"),
+        ("SELECT x::DateTime64(3), x::Nullable(UInt8)", "SELECT CAST(x AS TIMESTAMP), toUInt8(x)"),
         ("SELECT quantile(0.9)(x) FROM t", "SELECT PERCENTILE(x, 0.9) FROM t"),
         ("SELECT quantiles(0.5, 0.9)(x) FROM t", "SELECT percentile(x, ARRAY(0.5, 0.9)) FROM t"),
         ("SELECT argMax(x, y), arrayJoin([1, 2]) FROM t", "SELECT MAX_BY(x, y), EXPLODE(ARRAY(1, 2)) FROM t"),
         ("WITH 1 AS one SELECT one + x FROM t", "SELECT (1) + x FROM t"),
         ("WITH c AS (SELECT 1 AS a) SELECT a FROM c", "WITH c AS (SELECT 1 AS a) SELECT a FROM c"),
         ("SELECT tuple(1, 'a').1", "SELECT STRUCT(1, 'a').col1"),
-        ("SELECT {'a': 1}['a'], [1, 2][1]", "SELECT map('a', 1)['a'], ARRAY(1, 2)[0]"),
         ("SELECT x ? 1 : 2 FROM t", "SELECT IF(x, 1, 2) FROM t"),
         ("SELECT x FROM t WHERE x GLOBAL IN (SELECT 1)", "SELECT x FROM t WHERE x IN (SELECT 1)"),
         ("SELECT a FROM t GLOBAL JOIN u USING k", "SELECT a FROM t JOIN u USING (k)"),
         ("SELECT i FROM t ARRAY JOIN a AS i", "SELECT i FROM t LATERAL VIEW EXPLODE(a) each_i AS i"),
         ("SELECT toStartOfMonth(d), toMonday(d)", "SELECT toStartOfMonth(d), toMonday(d)"),
         ("SELECT position('abc', 'c')", "SELECT LOCATE('c', 'abc')"),
-        ("SELECT JSONExtractString(j, 'a')", "SELECT COALESCE(GET_JSON_OBJECT(j, '$.a'), '')"),
+        ("SELECT dateAdd(HOUR, 1, t), dateSub(MINUTE, 30, t)", "SELECT addHours(t, 1), subtractMinutes(t, 30)"),
+        ("SELECT date_trunc('hour', t), dateTrunc('week', t)", "SELECT toStartOfHour(t), toMonday(t)"),
+        ("SELECT toDayOfWeek(d), arrayReverse(a)", "SELECT toDayOfWeek(d), arrayReverse(a)"),
+        ("SELECT toStartOfInterval(t, INTERVAL 1 WEEK)", "SELECT toMonday(t)"),
+        ("SELECT CAST(300 AS UInt8), length(s)", "SELECT toUInt8(300), octet_length(s)"),
+        ("SELECT toDate(a) - toDate(b)", "SELECT datediff(toDate(a), toDate(b))"),
+        ("SELECT formatDateTime(t, '%F %H:%i:%S')", "SELECT formatDateTime(t, '%F %H:%i:%S')"),
         (
             "SELECT dateDiff('day', a, toDate(dateDiff('hour', b, c)))",
             "SELECT unitDiff('day', a, toDate(unitDiff('hour', b, c)))",
         ),
         (
             "SELECT toStartOfHour(ts), count() FROM t GROUP BY 1",
-            "SELECT DATE_TRUNC('HOUR', ts), COUNT() FROM t GROUP BY 1",
+            "SELECT toStartOfHour(ts), COUNT() FROM t GROUP BY 1",
         ),
         ("SELECT 'it\\'s' AS `a b`, \"c d\"", "SELECT 'it\\'s' AS `a b`, `c d`"),
     ],
@@ -67,6 +72,26 @@ def test_what_is_carried_over(text: str, written: str) -> None:
         ("SELECT a FROM t ARRAY JOIN b, c", "ARRAY JOIN"),
         ("SELECT * FROM t SAMPLE 1/10 OFFSET 1/2", "SAMPLE"),
         ("INSERT INTO t SELECT 1", "this statement"),
+        ("SELECT dateAdd(t, INTERVAL 1 HOUR)", "dateAdd"),
+        ("SELECT toStartOfInterval(t, INTERVAL 7 HOUR)", "toStartOfInterval"),
+        ("SELECT toStartOfInterval(t, INTERVAL 2 WEEK)", "toStartOfInterval"),
+        ("SELECT JSONExtractString(j, 'a')", "JSONExtract"),
+        ("SELECT JSONExtractInt(j, 'a', 1)", "JSONExtractInt"),
+        ("SELECT simpleJSONExtractString(j, 'b')", "simpleJSONExtractString"),
+        ("SELECT format('{0}-{1}', 'a', 'b')", "format"),
+        ("SELECT hex(SHA256('a'))", "SHA256"),
+        ("SELECT CAST([300] AS Array(UInt8))", "unsigned"),
+        ("SELECT toHour(toDateTime('2026-01-01 05:00:00', 'Asia/Shanghai'))", "time zone in toDateTime"),
+        ("SELECT CAST(x AS DateTime('Asia/Shanghai'))", "time zone in CAST"),
+        ("SELECT round(2.5)", "round"),
+        ("SELECT substring('hello', 0, 2)", "substring"),
+        ("SELECT toString(1.0)", "toString"),
+        ("SELECT splitByString('', 'abc')", "splitByString"),
+        ("SELECT hasAny([1, NULL], [2])", "hasAny"),
+        ("SELECT has([1, NULL], 2)", "has"),
+        ("SELECT arraySum([1, 2])", "arraySum"),
+        ("SELECT minIf(x, false) FROM t", "minIf"),
+        ("SELECT formatDateTime(t, '%e')", "formatDateTime"),
     ],
 )
 def test_what_has_no_counterpart_is_refused_by_name(text: str, named: str) -> None:
@@ -98,6 +123,17 @@ def test_what_cannot_be_read_is_an_error_of_ours(text: str) -> None:
 def test_spark_is_told_from_clickhouse(text: str, told: str) -> None:
     assert told in refusal_of(text)
     assert bool(told) == bool(refusal_of(text))
+
+
+@pytest.mark.parametrize("index", ["n", "-1", "2", "'a'", "indexOf(a, 20)"])
+def test_indexes_and_keys_are_kept_as_they_are_written(index: str) -> None:
+    assert f"COALESCE(element_at(a, {index}), raise_error(" in to_spark(f"SELECT a[{index}] FROM t")
+
+
+def test_an_outer_join_says_which_setting_it_is_read_with() -> None:
+    text = "SELECT 1 FROM t LEFT JOIN u USING k"
+    with reading(Query(text=text), "clickhouse") as (_, notices):
+        assert any("join_use_nulls" in each for each in notices)
 
 
 def test_an_error_says_where() -> None:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 import sqlglot
 from sqlglot import exp, transforms
+from sqlglot.dialects.clickhouse import ClickHouse
 from sqlglot.dialects.spark import Spark
 
 from tilth.base.errors import TilthError
@@ -28,8 +29,16 @@ _MARKS = re.compile(
     re.IGNORECASE,
 )
 _STRING = re.compile(r"'(?:[^'\\]|\\.|'')*+'", re.DOTALL)
+_OUTER_JOIN = re.compile(r"\b(left|right|full)\s+(outer\s+)?join\b", re.IGNORECASE)
+_NULLS_OF_JOINS = "outer joins are read as with join_use_nulls = 1: columns without a match are NULL, not 0 or ''"
 #: Longest part of the written query that an error repeats.
 _SHOWN_MAX = 400
+
+
+class _ClickHouse(ClickHouse):
+    """ClickHouse's dialect with indexes as they are written: a key of a map is none to move by one."""
+
+    INDEX_OFFSET = 0
 
 
 class _Spark(Spark):
@@ -54,8 +63,9 @@ def reading(statement: Statement, name: str) -> Iterator[tuple[Statement, tuple[
         yield statement, ()
         return
     shown = read_as(_select_of(written))
+    outer = _OUTER_JOIN.search(_STRING.sub("''", _select_of(written)))
     try:
-        yield written, (shown,)
+        yield written, (shown, _NULLS_OF_JOINS) if outer else (shown,)
     except TilthError as error:
         error.hint = f"{error.hint}; {shown}" if error.hint else shown
         raise
@@ -91,7 +101,7 @@ def in_sparks_words(statement: Statement) -> Statement:
 
 def to_spark(text: str) -> str:
     try:
-        tree = sqlglot.parse_one(text, read=CLICKHOUSE)
+        tree = sqlglot.parse_one(text, read=_ClickHouse)
     except sqlglot.errors.ParseError as error:
         facts = error.errors[0] if error.errors else {}
         message = f"ClickHouse's dialect cannot be read here: {str(facts.get('description', error)).rstrip('.')}"
@@ -271,12 +281,16 @@ def _function(node: exp.Expression) -> exp.Expression:
         return exp.Anonymous(this="unitDiff", expressions=[unit, node.expression, node.this])
     if isinstance(node, exp.TimestampTrunc | exp.DateTrunc):
         # Of weeks and more, ClickHouse returns dates.
-        start = _STARTS.get(str(node.args.get("unit") or "").strip("'").upper())
-        return node if start is None else exp.Anonymous(this=start, expressions=[node.this])
-    if isinstance(node, exp.JSONExtractScalar) and not isinstance(node.parent, exp.Coalesce):
-        return exp.Coalesce(this=node.copy(), expressions=[exp.Literal.string("")])
+        start = _STARTS.get(_unit_of(node))
+        if start is None or node.args.get("zone") is not None:
+            raise _refused(f"the beginning of {_unit_of(node)} in a time zone or of this unit", "use toStartOfHour(t)")
+        return exp.Anonymous(this=start, expressions=[node.this])
     if isinstance(node, exp.CastToStrType):
-        return exp.cast(node.this, exp.DataType.build(node.args["to"].name, dialect=CLICKHOUSE))
+        return _cast(exp.cast(node.this, exp.DataType.build(node.args["to"].name, dialect=CLICKHOUSE)))
+    if isinstance(node, exp.Cast):
+        return _cast(node)
+    if isinstance(node, exp.Anonymous | exp.CombinedAggFunc):
+        return _named(node)
     if isinstance(node, exp.ParameterizedAgg | exp.CombinedParameterizedAgg):
         levels = exp.Array(expressions=[each.copy() for each in node.expressions])
         return exp.Anonymous(this="percentile", expressions=[*node.args["params"], levels])
@@ -287,7 +301,101 @@ def _function(node: exp.Expression) -> exp.Expression:
         keys = [exp.Literal.string(key.name) if isinstance(key, exp.Identifier) else key for key, _ in pairs]
         items = [side for key, (_, value) in zip(keys, pairs, strict=True) for side in (key, value)]
         return exp.Anonymous(this="map", expressions=items)
+    return _answered_otherwise(node)
+
+
+def _answered_otherwise(node: exp.Expression) -> exp.Expression:
+    """Write what Spark would answer otherwise as our function, or refuse it."""
+    if isinstance(node, exp.DateAdd | exp.DateSub | exp.TimestampAdd | exp.TimestampSub):
+        unit = _unit_of(node)
+        if unit not in _MOVED or isinstance(node.expression, exp.Interval):
+            raise _refused("this dateAdd or dateSub", "write t + INTERVAL 1 HOUR, or addHours(t, 1)")
+        verb = "add" if isinstance(node, exp.DateAdd | exp.TimestampAdd) else "subtract"
+        return exp.Anonymous(this=f"{verb}{unit.capitalize()}s", expressions=[node.this, node.expression])
+    if isinstance(node, exp.Bracket):
+        # Without an element ClickHouse returns a default of a type that is not known here: an error, never NULL.
+        missing = exp.Literal.string("no such element, or NULL: its default in ClickHouse is not known here")
+        found = exp.Anonymous(this="element_at", expressions=[node.this, *node.expressions])
+        return exp.Coalesce(this=found, expressions=[exp.Anonymous(this="raise_error", expressions=[missing])])
+    if isinstance(node, exp.DayOfWeekIso):
+        return exp.Anonymous(this="toDayOfWeek", expressions=[node.this])
+    if isinstance(node, exp.ArrayReverse):
+        return exp.Anonymous(this="arrayReverse", expressions=[node.this])
+    if isinstance(node, exp.Length):
+        # Bytes, not characters. Of an array, Spark refuses it.
+        return exp.Anonymous(this="octet_length", expressions=[node.this])
+    if isinstance(node, exp.Sub) and _is_day(node.this) and _is_day(node.expression):
+        return exp.Anonymous(this="datediff", expressions=[node.this, node.expression])
+    if isinstance(node, exp.TimeToStr):
+        pattern = node.args["format"]
+        if not isinstance(pattern, exp.Literal) or node.args.get("zone") or _LETTERS.sub("", pattern.name).count("%"):
+            raise _refused("this formatDateTime", "use %Y %y %m %M %d %H %i %S %s %F %T %R %j, and no time zone")
+        return exp.Anonymous(this="formatDateTime", expressions=[node.this, pattern])
+    if isinstance(node, exp.Substring) and not (
+        node.args.get("start") and node.args["start"].is_int and int(node.args["start"].name or 0) > 0
+    ):
+        raise _refused("substring from what is no number above 0", "write the place of its first character")
+    if isinstance(node, exp.Split) and not node.expression.name:
+        raise _refused("splitByString by nothing", "use split(s, '') without the dialect")
+    for kinds, name, hint in _NODES_REFUSED:
+        if isinstance(node, kinds):
+            raise _refused(name, hint)
     return node
+
+
+def _named(node: exp.Expression) -> exp.Expression:
+    """Check a call that keeps its name."""
+    name, count = node.name, len(node.expressions)
+    low = name.lower()
+    if low in _REFUSED or low.startswith(("jsonextract", "jsonhas", "simplejson", "visitparam")):
+        raise _refused(name, _REFUSED.get(low, _OF_JSON))
+    if low in _ZONE_FROM and count >= _ZONE_FROM[low]:
+        raise _refused(f"a time zone in {name}", "write the time in the zone of the session, and leave the zone out")
+    if low == "tostring" and count == 1 and _is_fraction(node.expressions[0]):
+        raise _refused("toString of a number with a fraction", "write it as a text")
+    if low == "tostartofinterval":
+        return _interval_start(node)
+    return node
+
+
+def _interval_start(node: exp.Expression) -> exp.Expression:
+    time, interval = (*node.expressions, None, None)[:2]
+    unit = _unit_of(interval) if isinstance(interval, exp.Interval) else ""
+    number = interval.this.name if isinstance(interval, exp.Interval) and interval.this is not None else ""
+    if len(node.expressions) == 2 and number.isdigit():
+        if int(number) == 1 and unit in _STARTS:
+            return exp.Anonymous(this=_STARTS[unit], expressions=[time])
+        # Those that begin at midnight, wherever they are counted from.
+        if int(number) and unit in _PARTS and _PARTS[unit] % int(number) == 0:
+            return node
+    raise _refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")
+
+
+def _cast(node: exp.Expression) -> exp.Expression:
+    kind = node.args["to"]
+    if kind.this in _UNSIGNED and not isinstance(node, exp.TryCast):
+        return exp.Anonymous(this=_UNSIGNED[kind.this], expressions=[node.this])
+    if any(each.this in _UNSIGNED for each in kind.find_all(exp.DataType)):
+        raise _refused("a CAST to unsigned numbers inside of another type", "cast to signed ones: Array(Int64)")
+    if any(each.is_string for each in kind.find_all(exp.Literal)):
+        raise _refused("a time zone in CAST", "write the time in the zone of the session, and leave the zone out")
+    if kind.this in exp.DataType.TEXT_TYPES and _is_fraction(node.this):
+        raise _refused("a CAST of a number with a fraction to String", "write it as a text")
+    return node
+
+
+def _unit_of(node: exp.Expression) -> str:
+    unit = node.args.get("unit")
+    return unit.name.strip("'").upper() if isinstance(unit, exp.Expression) else ""
+
+
+def _is_day(node: exp.Expression) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.lower() in {"todate", "today", "yesterday"}
+
+
+def _is_fraction(node: exp.Expression) -> bool:
+    inner = node.this if isinstance(node, exp.Neg | exp.Paren) else node
+    return isinstance(inner, exp.Literal) and not inner.is_string and not inner.is_int
 
 
 def _types(tree: exp.Expression) -> exp.Expression:
@@ -300,10 +408,46 @@ def _types(tree: exp.Expression) -> exp.Expression:
 
 
 _STARTS = {
+    "SECOND": "toStartOfSecond",
+    "MINUTE": "toStartOfMinute",
+    "HOUR": "toStartOfHour",
+    "DAY": "toStartOfDay",
     "WEEK": "toMonday",
     "MONTH": "toStartOfMonth",
     "QUARTER": "toStartOfQuarter",
     "YEAR": "toStartOfYear",
+}
+_MOVED = {"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"}
+_PARTS = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
+_LETTERS = re.compile("%[YymMdHiSsFTRj]")
+_OF_JSON = "use get_json_object(j, '$.a') without the dialect"
+_UNSIGNED = {
+    exp.DType.UTINYINT: "toUInt8",
+    exp.DType.USMALLINT: "toUInt16",
+    exp.DType.UINT: "toUInt32",
+    exp.DType.UBIGINT: "toUInt64",
+}
+#: Calls that would be answered otherwise than in ClickHouse, and what to write instead.
+_REFUSED = {
+    **dict.fromkeys(("minif", "maxif", "anyif", "avgif"), "write min(if(condition, x, NULL)): NULL where no row fits"),
+    **dict.fromkeys(("hasany", "hasall"), "use arrays_overlap or array_except without the dialect"),
+    "arraysum": "use aggregate(..) without the dialect",
+}
+_NODES_REFUSED: tuple[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], str, str], ...] = (
+    ((exp.SHA, exp.SHA2, exp.MD5, exp.MD5Digest), "SHA1, SHA256 and MD5", "use sha2(x, 256) without the dialect"),
+    ((exp.JSONExtract, exp.JSONExtractScalar), "JSONExtract", _OF_JSON),
+    (exp.Format, "format", "use concat or format_string without the dialect"),
+    (exp.Round, "round", "halves go to the even number there: use bround or round without the dialect"),
+    (exp.ArraySum, "arraySum", "use aggregate(..) without the dialect"),
+    (exp.ArrayContains, "has", "use array_contains without the dialect: it differs where there is NULL"),
+)
+#: Functions of time, and the number of arguments from which the last one is a time zone.
+_ZONE_FROM = {
+    **dict.fromkeys(("now", "today", "yesterday"), 1),
+    **dict.fromkeys(("totimezone", "todatetime", "todatetime32", "todate", "todate32", "tohour", "tominute"), 2),
+    **dict.fromkeys(("tosecond", "toyear", "toquarter", "tomonth", "todayofmonth", "todayofyear", "tomonday"), 2),
+    **dict.fromkeys(("toyyyymm", "toyyyymmdd", "tounixtimestamp", "fromunixtimestamp", "toisoyear"), 2),
+    **dict.fromkeys(("todatetime64", "now64"), 3),
 }
 _TYPES = {
     exp.DType.UTINYINT: "SMALLINT",
