@@ -6,6 +6,25 @@ from tools.mutant_list.mutant import Mutant
 
 OTHERS: tuple[Mutant, ...] = (
     Mutant(
+        name="attempt-with-most-files",
+        breaks="a catalog made of files takes the attempt with more files instead of the one that others read",
+        path="src/tilth/recovery/attach.py",
+        old="    return most | {(by.txn, by.task): by.attempt for by in shown}\n",
+        new="    return most\n",
+        tests=(
+            "tests/unit/recovery/test_files_alone.py"
+            "::test_the_attempt_of_which_others_read_files_is_the_one_that_was_committed",
+        ),
+    ),
+    Mutant(
+        name="own-deletes-show-a-commit",
+        breaks="a catalog made of files takes uncommitted rows because their own work has deleted some of them",
+        path="src/tilth/recovery/attach.py",
+        old="if txn_of(target) != txn_of(name)\n",
+        new="\n",
+        tests=("tests/unit/recovery/test_files_alone.py::test_rows_that_work_deletes_of_its_own_files_show_no_commit",),
+    ),
+    Mutant(
         name="repair-of-what-landed",
         breaks="SYSTEM CHECK FILES REPAIR removes what a commit has named since the catalog was read",
         path="src/tilth/verify/stored.py",

@@ -10,7 +10,7 @@ says, is a line of the report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -58,6 +58,8 @@ _NOT_IN_FILES = (
     "OFFSET before rounds begin, or rows come twice",
     "drops are not in files: partitions, tables and rows that were dropped, or had expired, in the last hours are back "
     "where their files are still there",
+    "failures are not in files: what failed work left counts as committed once the work was over for 15 minutes; "
+    "compare counts with the source of the rows",
     "storages are not in files: CREATE STORAGE those again that storage_policy of a table names",
     "tables without files, mutations under way, labels of inserts, warehouses, switches and reads of the past are not "
     "in files",
@@ -85,21 +87,28 @@ class FileChoice:
     landed: frozenset[int]
 
 
-def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted: bool = False) -> FileChoice:
-    """Return which of a table's files make it.
+def choose(
+    files: Sequence[NotedFile], *, settled_before: int, changed: Collection[str] = (), keeps_uncommitted: bool = False
+) -> FileChoice:
+    """Return which of a table's files make it. `changed`: names of files of whose rows other files say that they are
+    deleted or changed.
 
-    A file counts where its work was over for sure (`settled_before`), or where another file says that it came in its
-    place. One that came in the place of others counts too where one of them is not there any more, and hides them; else
-    they are taken instead, which have the same rows. Of several that came in the same place one counts.
+    Work reads committed files only, so a file that another one names, as a source or in `changed`, shows which attempt
+    of its task was committed, and that its transaction was. A file counts where that is shown, or where its work was
+    over by `settled_before`. One that came in the place of others counts too where one of them is not there any more,
+    and hides them; else they are taken instead, which have the same rows. Of several that came in the same place one
+    counts.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
-    best = _attempts(files)
+    known = {source for file in files for source in file.note.sources}.union(changed)
+    shown = [by for name in known if (by := written_by(name)) is not None]
+    best = _attempts(files, shown)
     usable = {file.name: file for file in files if best[file.by.txn, file.by.task] == file.by.attempt}
     for file in files:
         if file.name not in usable:
             left[file.name] = FindingKind.LEFTOVER, "another attempt of its task wrote the same: it can be removed"
     named = {source for file in usable.values() for source in file.note.sources}
-    landed = {file.by.txn for file in usable.values() if file.name in named}
+    landed = {by.txn for by in shown}
     hidden: dict[str, str] = {}
     counting: list[NotedFile] = []
     # Those that were read later come first, then those that were written later.
@@ -128,11 +137,13 @@ def choose(files: Sequence[NotedFile], *, settled_before: int, keeps_uncommitted
     )
 
 
-def _attempts(files: Sequence[NotedFile]) -> dict[tuple[int, int], int]:
-    """Return by transaction and task the attempt that wrote the most files; of several, the last one."""
+def _attempts(files: Sequence[NotedFile], shown: Iterable[WrittenBy]) -> dict[tuple[int, int], int]:
+    """Return by transaction and task the attempt that was committed, where files show it (`shown`); else the one that
+    wrote the most files, and of several the last one."""
     counts = Counter((file.by.txn, file.by.task, file.by.attempt) for file in files)
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
-    return {(txn, task): attempt for (txn, task, attempt), _ in ordered}
+    most = {(txn, task): attempt for (txn, task, attempt), _ in ordered}
+    return most | {(by.txn, by.task): by.attempt for by in shown}
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +201,11 @@ class Attach:
     def _make(self, found: _TableFound) -> None:
         files, noted = found.files, found.noted
         keeps = self._options.keeps_uncommitted
-        choice = choose(noted, settled_before=self._settled_before, keeps_uncommitted=keeps)
+        # Work may delete rows of its own files, which shows nothing.
+        changed = {
+            target for name, each in found.changes.items() for target in each.deletes if txn_of(target) != txn_of(name)
+        }
+        choice = choose(noted, settled_before=self._settled_before, changed=changed, keeps_uncommitted=keeps)
         table = self._created(noted)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
             written = list(pool.map(partial(_written, files.folder), choice.taken))

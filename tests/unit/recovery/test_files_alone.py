@@ -23,7 +23,7 @@ from tilth.recovery.found import written_by
 from tilth.storage import DeltaWriter, NewPart, PartNote, data_folder, layout_of, merge_parts, sources_of
 from tilth.verify import verify
 
-UNKNOWN_TO_FILES = ["not_in_files"] * 4
+UNKNOWN_TO_FILES = ["not_in_files"] * 5
 
 
 @pytest.fixture
@@ -216,7 +216,7 @@ def test_of_two_tables_with_one_name_the_later_one_has_it(world: World) -> None:
         "default.u": 0,
         "d-1 名.a b.c": 0,
     }
-    assert kinds(report).count("not_in_files") == 5
+    assert kinds(report).count("not_in_files") == 6
 
 
 def test_a_journal_is_passed_over_if_asked_for(world: World) -> None:
@@ -275,6 +275,35 @@ def test_which_files_make_a_table(names: Sequence[str], taken: set[str]) -> None
     choice = choose([noted(name) for name in names], settled_before=5)
     assert {file.name for file in choice.taken} == taken
     assert choice.left.keys() == set(names) - taken
+
+
+@pytest.mark.parametrize("changed", [(), ("1-0.1-2.parquet",)])
+def test_the_attempt_of_which_others_read_files_is_the_one_that_was_committed(changed: Sequence[str]) -> None:
+    lost = [noted(f"1-0.0-{n}.parquet") for n in range(3)]
+    landed = noted("1-0.1-2.parquet")
+    # Two of its three files were merged and collected since.
+    merged = noted("2-0.0-0.parquet", "1-0.1-0.parquet", "1-0.1-1.parquet")
+    files = [*lost, landed] if changed else [*lost, landed, merged]
+    choice = choose(files, settled_before=5, changed=changed)
+    assert [file.name for file in choice.taken] == [file.name for file in files[3:]]
+    # What was read was committed, however late, and so was all of its transaction.
+    choice = choose([*files, noted("1-1.0-0.parquet")], settled_before=0, changed=changed)
+    assert {"1-0.1-2.parquet", "1-1.0-0.parquet"} <= {file.name for file in choice.taken}
+
+
+def test_rows_that_work_deletes_of_its_own_files_show_no_commit(world: World) -> None:
+    world.fill()
+    world.sql.clock.advance(3600)
+    late = world.insert_later(5, is_committed=False)
+    txn = written_by(late)
+    assert txn is not None
+    out = DeltaWriter(layout_of(world.table(), world.root), txn=txn.txn, task=0, attempt=0)
+    out.deletes(parts_of(world)[0].name.partition, late, np.array([0]))
+    assert late in names_by_kind(world.rebuild(), FindingKind.UNKNOWN)
+    txn_later = world.sql.catalog.transactions.begin("delete", outputs=[TxnOutput(table=world.table().uuid, tasks=1)])
+    out = DeltaWriter(layout_of(world.table(), world.root), txn=txn_later.id, task=0, attempt=0)
+    out.deletes(parts_of(world)[0].name.partition, late, np.array([0]))
+    assert late not in names_by_kind(world.rebuild("other"), FindingKind.UNKNOWN)
 
 
 def test_a_late_file_that_another_one_replaced_was_committed() -> None:

@@ -269,9 +269,15 @@ def _read_engine(cursor: Cursor, clauses: _Clauses) -> None:
     arguments, clauses.version_column = _engine_arguments(cursor)
     if clauses.version_column is not None and clauses.engine is Engine.KAFKA:
         raise cursor.refused(f"{clauses.engine_name} takes strings", at=token, hint="put them in quotes")
+    is_replicated = clauses.engine_name.startswith(("Ha", "Replicated"))
+    if is_replicated:
+        cursor.notice(
+            f"{clauses.engine_name} makes no replicas: a table has those of its storage, which CREATE STORAGE .. "
+            "REPLICAS makes and storage_policy names"
+        )
     if not arguments:
         return
-    is_path = clauses.engine_name.startswith(("Ha", "Replicated")) and arguments[0].startswith("/")
+    is_path = is_replicated and arguments[0].startswith("/")
     if is_path and len(arguments) == 2:
         cursor.notice(f"the path of {clauses.engine_name} has no effect: every server sees the one catalog")
         return
