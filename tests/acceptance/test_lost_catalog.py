@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from tilth.client.cli.catalog import NOT_SURE
 from tools.broker import Broker
 from tools.flights import produce
 from tools.node_process import NodeProcess
+from tools.postgres import Postgres
 
 pytestmark = pytest.mark.acceptance
 
@@ -158,6 +160,38 @@ def test_without_a_journal_the_files_alone_make_the_tables(tmp_path: Path, node:
         node.connection.sql(f"OPTIMIZE TABLE {table} FINAL")
         assert node.value(f"SELECT count(*) FROM {table}") == rows
         assert all(row[2] for row in node.connection.sql(f"SYSTEM VERIFY {table}").rows)
+
+
+def test_a_lost_database_is_made_again_of_the_files(postgres: Postgres, tmp_path: Path) -> None:
+    folder, made = tmp_path / "node", tmp_path / "made"
+    first, last = postgres.address(schema="lost"), postgres.address(schema="again")
+    node, later = (NodeProcess(folder, settings={"catalog.url": each}) for each in (first, last))
+    try:
+        node.start()
+        node.wait_ready()
+        # Values of updates are not in files.
+        for text in (*CREATES[:2], *WORK[:8], *WORK[-6:-2]):
+            node.connection.sql(text)
+        before = [node.connection.sql(text).rows for text in QUESTIONS[:2]]
+        node.stop()
+        with closing(postgres.connect()) as connection:
+            connection.execute("DROP SCHEMA lost CASCADE")
+        node.start()
+        assert node.wait_end(START_SECONDS_MAX)
+        assert "CATALOG_LOST" in node.log_tail()
+        command = [sys.executable, "-m", "tilth.client.cli", "catalog"]
+        rebuild = ["rebuild", "--root", str(node.data / "tables"), "--data", str(made), "--uncommitted", "keep"]
+        for words in (rebuild, ["copy", str(made), last]):
+            done = subprocess.run([*command, *words], capture_output=True, text=True, check=False, timeout=120)
+            assert done.returncode in (0, NOT_SURE), done.stderr
+        later.start()
+        later.wait_ready()
+        assert [later.connection.sql(text).rows for text in QUESTIONS[:2]] == before
+        later.connection.sql("INSERT INTO kept VALUES (1, 'last')")
+        assert all(row[2] for row in later.connection.sql("SYSTEM VERIFY kept").rows)
+    finally:
+        node.stop()
+        later.stop()
 
 
 def check_an_idle_node_writes_nothing(node: NodeProcess) -> None:
