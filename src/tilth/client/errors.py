@@ -59,5 +59,12 @@ class ServerError(TilthError):
         #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server sends none.
         self.number = body.number
 
+    def __str__(self) -> str:
+        """Return what the server says, with the code and the id to look it up in the documentation and in its log."""
+        return f"{super().__str__()} [{self.code}, id {self.id}]"
+
+    def _render_traceback_(self) -> list[str]:
+        return [*super()._render_traceback_(), f"  id: {self.id}"]
+
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         return ServerError, (self._answer,)

@@ -102,6 +102,8 @@ def test_an_error_of_the_server(connection: Connection, rooms: FakeRooms) -> Non
     assert (error.code, error.kind, error.hint) == ("NOT_FOUND", ErrorKind.NOT_FOUND, "SHOW TABLES lists them")
     assert error.message == "no such thing: table=shop.t"
     assert len(error.id) == 12
+    assert str(error) == f"no such thing: table=shop.t (SHOW TABLES lists them) [NOT_FOUND, id {error.id}]"
+    assert error._render_traceback_()[-1] == f"  id: {error.id}"
     again = pickle.loads(pickle.dumps(error))
     assert (again.code, again.kind, again.id, str(again)) == (error.code, error.kind, error.id, str(error))
 
