@@ -2,10 +2,11 @@
 
     python -m bench.cluster_chaos --rounds 60 --partitions 60 [--bucket] [--seed N]
 
-A topic is consumed into a table of so many partitions, so that each round writes so many files. A round of blows waits
-until some files of a round are there, strikes one or two processes, and is over with the next commits. In the end each
+A topic is consumed into a table of so many partitions, and each round writes a file for each of them. A strike waits
+until a transaction of the consumer runs, hits one or two processes, and ends with the next commits. In the end each
 message must be a row, once, and SYSTEM CHECK FILES must find no orphan once the grace is over.
-The last line is one JSON object: `rounds`, `sent`, `lost`, `twice`, `unknown_files`, `verified`, seconds to go on.
+The last line is one JSON object: `rounds` (strikes), `sent`, `lost`, `twice`, `unknown_files`, `verified`, the times
+until commits went on, the number of each kind of blow.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from bench.cluster_stream import ROUNDS, TOPIC, consumed, streaming
 from tools.spark_cluster import SparkCluster
 from tools.stage import Stage, wait
 
-#: Seconds for which an executor stands still: shorter and longer than the grace before files are removed.
+#: Seconds for which an executor is stopped: shorter and longer than the grace before files are removed.
 PAUSES = (0.5, 5.0, 25.0)
-#: After the end: the grace of aborted work, and the first looks at what is written late.
+#: Time limit for the removal of orphans at the end: the grace, and the first sweeps for files that are written late.
 GRACE_SECONDS = 150.0
 LOOK_SECONDS = 5.0
-#: Time within which each blow must be over.
+#: Time limit for the commits after a strike.
 GO_ON_SECONDS_MAX = 240.0
 _SETTINGS = "kafka_num_consumers = 1, stream_flush_interval_ms = 300"
 
@@ -54,8 +55,8 @@ class Chaos:
         }
 
     def strike(self) -> float:
-        """One or two blows in the middle of a round; return the seconds until rounds commit again."""
-        self._wait_for_files()
+        """Hit one or two processes in the middle of a round; return the seconds until rounds commit again."""
+        self._wait_for_round()
         names, weights = list(self._blows), [weight for weight, _ in self._blows.values()]
         chosen = self._rng.choices(names, weights, k=self._rng.choice((1, 1, 2)))
         began = time.monotonic()
@@ -64,7 +65,7 @@ class Chaos:
             try:
                 self._blows[name][1]()
             except (IndexError, ValueError, psutil.NoSuchProcess):
-                # No executor is left to strike: the other blow has ended them.
+                # The other blow has ended all executors.
                 self.struck[f"{name}: nobody there"] += 1
         rounds = self._rounds()
         wait(lambda: self._rounds() >= rounds + 2, f"rounds after {chosen}", seconds_max=GO_ON_SECONDS_MAX)
@@ -73,8 +74,8 @@ class Chaos:
     def _rounds(self) -> int:
         return self._stage.node.value(ROUNDS)
 
-    def _wait_for_files(self) -> None:
-        """Until a transaction of the consumer runs, and a moment of chance more."""
+    def _wait_for_round(self) -> None:
+        """Wait until a transaction of the consumer runs, and for a random moment more."""
         running = "SELECT count(*) FROM system.transactions WHERE state = 'running' AND actor LIKE 'consume%'"
         wait(lambda: self._stage.node.value(running) > 0, "a round", seconds_max=GO_ON_SECONDS_MAX)
         time.sleep(self._rng.uniform(0, 0.8))
@@ -98,7 +99,7 @@ class Chaos:
 
 
 def chaos(folder: Path, *, rounds: int, partitions: int, seed: int, in_bucket: bool) -> dict[str, object]:
-    """Run so many rounds of blows; return what the last line says."""
+    """Run so many strikes; return the object of the last line."""
     cluster = SparkCluster(folder / "cluster", workers=2, cores=2)
     (folder / "cluster").mkdir(parents=True)
     cluster.start()

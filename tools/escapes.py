@@ -1,11 +1,11 @@
 """Statements that try to leave the box of SQL, on a node of its own: `python -m tools.escapes --count 1000`.
 
-Every attempt is a way to reach something of the host (`REACHES`) at a place of a statement (`PLACES`), spelled in some
-way (`SPELLINGS`). Whether one has escaped is told by traps and not by its answer's words: the content of a file, a
-variable of the environment and a property of Java that must stand in no answer, a folder that must stay empty, a module
-that must never be imported, a port that nobody may connect to.
+An attempt puts an expression or a relation that reaches for the host (`_VALUES`, `_RELATIONS`) into a statement
+(`_VALUE_CONTEXTS`, `_RELATION_CONTEXTS`), in one of several spellings. Traps find an escape, not the words of the
+answer: the content of a file, a variable of the environment and a property of Java must be in no answer, a folder must
+stay empty, a module must never be imported, nobody may connect to a port.
 
-Covers: the attempts, the traps, what each answered. Does not cover: attempts that only take memory or time.
+Covers: the attempts, the traps, the answers. Does not cover: attempts that only take memory or time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 
 from tilth.base.errors import TilthError
@@ -108,8 +109,8 @@ _RELATIONS = (
     "pragma_database_list",
     "duckdb_settings()",
 )
-#: Where an expression stands.
-_VALUE_PLACES = (
+#: Statements around an expression.
+_VALUE_CONTEXTS = (
     "SELECT {value}",
     "SELECT 1 WHERE {value} IS NOT NULL",
     "SELECT * FROM x.t WHERE {value} = s",
@@ -162,8 +163,8 @@ _VALUE_PLACES = (
     "SELECT /*+ {value} */ 1",
     "SELECT /*+ BROADCAST({value}) */ 1",
 )
-#: Where a relation stands.
-_RELATION_PLACES = (
+#: Statements around a relation.
+_RELATION_CONTEXTS = (
     "SELECT * FROM {relation}",
     "TABLE {relation}",
     "FROM {relation} |> SELECT *",
@@ -266,11 +267,11 @@ _STATEMENTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traps:
-    """What an escape would reach."""
+    """Things of the host that no statement may reach."""
 
     folder: Path
     port: int
-    #: Texts that only the host knows.
+    #: Texts that must be in no answer.
     secrets: tuple[str, ...]
     connections: list[str] = field(default_factory=list)
 
@@ -292,7 +293,7 @@ class Traps:
         }
 
     def sprung(self, answer: str) -> str:
-        """Return what an attempt has reached; empty: nothing."""
+        """Return the trap that an attempt has sprung; empty: none."""
         if any(secret in answer for secret in self.secrets):
             return "an answer has a secret of the host"
         if made := sorted(path.name for path in (self.folder / "out").iterdir()):
@@ -310,7 +311,7 @@ class Attempt:
     #: The code of its error, or `answered`.
     code: str
     answer: str
-    #: Empty: nothing was reached.
+    #: The trap that it has sprung; empty: none.
     escaped: str
 
 
@@ -318,11 +319,11 @@ def attempts(count: int, names: dict[str, str], *, seed: int = _SEED) -> Iterato
     """Yield so many statements: all whole ones, and a random choice among the others, each once."""
     rng = random.Random(seed)
     whole = [text.format(**names) for text in _STATEMENTS]
-    mixed = [(place, {"value": value.format(**names)}) for place in _VALUE_PLACES for value in _VALUES] + [
-        (place, {"relation": relation.format(**names)}) for place in _RELATION_PLACES for relation in _RELATIONS
-    ]
+    values = [{"value": value.format(**names)} for value in _VALUES]
+    relations = [{"relation": relation.format(**names)} for relation in _RELATIONS]
+    mixed = [*product(_VALUE_CONTEXTS, values), *product(_RELATION_CONTEXTS, relations)]
     chosen = rng.sample(mixed, max(0, min(count - len(whole), len(mixed))))
-    texts = whole + [place.format(**filled) for place, filled in chosen]
+    texts = whole + [context.format(**filled) for context, filled in chosen]
     for text in texts[:count]:
         yield _spelled(text, rng)
 
@@ -380,15 +381,11 @@ def run(count: int, *, seed: int = _SEED) -> list[Attempt]:
             node.wait_ready()
             for text in _SETUP:
                 node.connection.sql(text)
-            # Spark's folder for temporary files is the value of the property.
-            secret = _with_secret(trap, str(trap.folder / "node"))
-            return [_tried(node, secret, text) for text in attempts(count, trap.names, seed=seed)]
+            # The value of the property is Spark's folder for temporary files, which is in it.
+            trap = replace(trap, secrets=(*trap.secrets, str(trap.folder / "node")))
+            return [_tried(node, trap, text) for text in attempts(count, trap.names, seed=seed)]
         finally:
             node.stop()
-
-
-def _with_secret(trap: Traps, secret: str) -> Traps:
-    return Traps(folder=trap.folder, port=trap.port, secrets=(*trap.secrets, secret), connections=trap.connections)
 
 
 def _tried(node: NodeProcess, trap: Traps, text: str) -> Attempt:
@@ -397,7 +394,7 @@ def _tried(node: NodeProcess, trap: Traps, text: str) -> Attempt:
         answer, code = str(result.rows), "answered"
     except TilthError as error:
         answer, code = f"{error} {error.facts} {error.hint}", error.code
-    # What the attempt itself says is no secret.
+    # An answer may repeat the statement.
     escaped = trap.sprung(answer.replace(text, ""))
     return Attempt(text=text, code=code, answer=answer, escaped=escaped)
 

@@ -169,7 +169,7 @@ def test_a_lost_database_is_made_again_of_the_files(postgres: Postgres, tmp_path
     try:
         node.start()
         node.wait_ready()
-        # Values of updates are not in files.
+        # New values of updates cannot be rebuilt from files.
         for text in (*CREATES[:2], *WORK[:8], *WORK[-6:-2]):
             node.connection.sql(text)
         before = [node.connection.sql(text).rows for text in QUESTIONS[:2]]

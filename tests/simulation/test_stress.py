@@ -81,7 +81,7 @@ class Stress:
         for thread in threads:
             thread.join(60)
             assert not thread.is_alive()
-        # Else history that is read below goes while it is read: the mark moves on with the clock.
+        # A running manager would collect history while it is compared: the mark moves with the clock.
         world.manager.stop()
         runs = world.manager.runs()
         self.failures += [f"{run.name}: {run.error}" for run in runs if run.error]

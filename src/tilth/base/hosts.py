@@ -13,6 +13,8 @@ from contextlib import suppress
 from fnmatch import fnmatchcase
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
+from tilth.base.settings import SettingCheck
+
 #: Addresses of metadata services that are not link-local.
 _METADATA = frozenset(map(ip_address, ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254")))
 _METADATA_NAMES = ("metadata", "metadata.*", "instance-data", "instance-data.*")
@@ -34,8 +36,16 @@ def hosts_of(text: str) -> tuple[str, ...]:
     return patterns
 
 
+#: Check of a setting with such a list.
+HOSTS = SettingCheck(hosts_of, "names with *, addresses and networks, with commas between", separator=",")
+
+
 def is_host_allowed(host: str, allowed: Sequence[str]) -> bool:
-    """Return whether a statement may name the host: a name or an address, without a port. `allowed`: `hosts_of`."""
+    """Return whether a statement may name the host: a name or an address, without a port.
+
+    `allowed`: patterns as `hosts_of` returns them; empty: all hosts except link-local addresses and
+    metadata services.
+    """
     name = host.strip().strip("[]").partition("%")[0].rstrip(".").lower()
     address = _address(name)
     if allowed:
@@ -78,4 +88,5 @@ def _old_address(name: str) -> IPv4Address | None:
     ]
     if any(number > _BYTE_MAX for number in first) or last >= 256 ** (_NUMBERS_MAX - len(first)):
         return None
-    return IPv4Address(sum(number << (24 - 8 * place) for place, number in enumerate(first)) + last)
+    # The last number fills the bytes that the others leave.
+    return IPv4Address(int.from_bytes(bytes(first).ljust(_NUMBERS_MAX, b"\0"), "big") + last)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
     from tilth.ingest.service.activity import Doing
     from tilth.ingest.service.context import ConsumeContext
-    from tilth.ingest.service.definitions import DependencyMissingError, check_hosts, check_kafka, check_library
+    from tilth.ingest.service.definitions import DependencyMissingError, check_allowed, check_kafka
     from tilth.ingest.service.manager import ConsumeManager
     from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
     from tilth.ingest.settings import (
@@ -91,10 +91,9 @@ __all__ = [
     "UnknownTopicError",
     "ViewError",
     "ViewPlan",
+    "check_allowed",
     "check_group",
-    "check_hosts",
     "check_kafka",
-    "check_library",
     "check_view",
     "constant_defaults",
     "consume_runner",

@@ -15,7 +15,7 @@ from tilth.base.secrets import HIDDEN
 from tilth.base.settings import BadSettingError
 
 SETTING = "kafka_extra_librdkafka_config"
-#: Where librdkafka gets tokens from.
+#: Property with the URL from which librdkafka gets tokens.
 TOKEN_URL = "sasl.oauthbearer.token.endpoint.url"
 _NEAR_MAX = 3
 

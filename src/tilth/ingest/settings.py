@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tilth.base.errors import InvalidInputError
-from tilth.base.hosts import hosts_of
+from tilth.base.hosts import HOSTS
 from tilth.base.secrets import HIDDEN
 from tilth.base.settings import (
     TEXT,
@@ -413,7 +413,7 @@ class IngestSettings:
     hosts: tuple[str, ...] = node_setting(
         "ingest.hosts",
         (),
-        SettingCheck(hosts_of, "names with *, addresses and networks, with commas between", separator=","),
+        HOSTS,
         "Hosts that Kafka tables may name: brokers, and where tokens come from "
         "(`sasl.oauthbearer.token.endpoint.url`), as in `*.example.com, 10.0.0.0/8`. Brokers that these brokers name "
         "are not checked. Empty: all but link-local addresses and those of the metadata services of clouds.",

@@ -58,7 +58,7 @@ _NOT_IN_FILES = (
     "OFFSET before rounds begin, or rows come twice",
     "drops are not in files: partitions, tables and rows that were dropped, or had expired, in the last hours are back "
     "where their files are still there",
-    "failures are not in files: what failed work left counts as committed once the work was over for 15 minutes; "
+    "failures are not in files: leftover files of failed transactions count as committed after 15 minutes; "
     "compare counts with the source of the rows",
     "storages are not in files: CREATE STORAGE those again that storage_policy of a table names",
     "tables without files, mutations under way, labels of inserts, warehouses, switches and reads of the past are not "
@@ -90,14 +90,13 @@ class FileChoice:
 def choose(
     files: Sequence[NotedFile], *, settled_before: int, changed: Collection[str] = (), keeps_uncommitted: bool = False
 ) -> FileChoice:
-    """Return which of a table's files make it. `changed`: names of files of whose rows other files say that they are
-    deleted or changed.
+    """Return which of a table's files make it. `changed`: names of files with rows that other files delete.
 
-    Work reads committed files only, so a file that another one names, as a source or in `changed`, shows which attempt
-    of its task was committed, and that its transaction was. A file counts where that is shown, or where its work was
-    over by `settled_before`. One that came in the place of others counts too where one of them is not there any more,
-    and hides them; else they are taken instead, which have the same rows. Of several that came in the same place one
-    counts.
+    Transactions read committed files only. A file that another one names, as a source or in `changed`, was therefore
+    committed, and so were its transaction and the attempt that wrote it. A file counts if its transaction is known to
+    be committed, or had ended by `settled_before`. Otherwise a file that replaces others counts only if one of these is
+    missing; if all are there, they count, with the same rows. A file that counts hides those that it replaces. Of
+    several that replace the same file one counts.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
     known = {source for file in files for source in file.note.sources}.union(changed)
@@ -138,8 +137,9 @@ def choose(
 
 
 def _attempts(files: Sequence[NotedFile], shown: Iterable[WrittenBy]) -> dict[tuple[int, int], int]:
-    """Return by transaction and task the attempt that was committed, where files show it (`shown`); else the one that
-    wrote the most files, and of several the last one."""
+    """Return by transaction and task the attempt that was committed, if it is one of `shown`; else the one that wrote
+    the most files, and of several the last one.
+    """
     counts = Counter((file.by.txn, file.by.task, file.by.attempt) for file in files)
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
     most = {(txn, task): attempt for (txn, task, attempt), _ in ordered}
@@ -201,7 +201,7 @@ class Attach:
     def _make(self, found: _TableFound) -> None:
         files, noted = found.files, found.noted
         keeps = self._options.keeps_uncommitted
-        # Work may delete rows of its own files, which shows nothing.
+        # A transaction may delete rows of its own files, committed or not.
         changed = {
             target for name, each in found.changes.items() for target in each.deletes if txn_of(target) != txn_of(name)
         }

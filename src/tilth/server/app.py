@@ -116,7 +116,7 @@ class Statements(Protocol):
         settings: Mapping[str, str],
         origin: Origin,
     ) -> Answer:
-        """Add rows; `data` reads them within a number of bytes."""
+        """Add rows; `data` reads them, and checks that they take no more than its argument, in bytes."""
 
 
 class Snapshots(Protocol):

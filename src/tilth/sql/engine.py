@@ -308,17 +308,14 @@ class SqlEngine:
         settings: Mapping[str, str] | None = None,
         origin: Origin | None = None,
     ) -> Answer:
-        """Store rows given as Arrow; columns are found by name. `data`: the rows, or what reads them within a number of
-        bytes.
-        """
+        """Store rows given as Arrow; columns are found by name. `data`: as of `insert.store_named`."""
 
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
             call = _call(running, database, settings or {})
             self._services.running.enter(running.entry, Queue.INSERT)
             target = table_of(self._services, call, Name(database, table), what="INSERT")
-            rows = data if isinstance(data, pa.Table) else data(call.settings.max_insert_bytes)
-            return insert.store_named(self._services, call, target, rows)
+            return insert.store_named(self._services, call, target, data)
 
         return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
 

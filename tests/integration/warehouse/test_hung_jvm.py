@@ -115,8 +115,8 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: Node
     wait_until(lambda: httpx.get(f"{node.url}/v1/ready").status_code == 200)
 
 
-#: Loops that look at no interrupt: of a leaf of the plan, of regular expressions (for centuries), of functions over
-#: arrays and texts, of an explode; and on the driver, of what the optimizer computes.
+#: Queries with loops that check for no interrupt: in a leaf of the plan, a regular expression (for centuries),
+#: functions of texts and arrays, an explode, and, on the driver, in the optimizer.
 ENDLESS = {
     "top": "SELECT * FROM range(100000000000) ORDER BY id DESC LIMIT 1",
     "rlike": f"SELECT count(*) FROM range(0, 64, 1, 64) WHERE concat(repeat('a', 60), id) RLIKE '{'a*' * 12}b'",
@@ -140,11 +140,11 @@ def test_cancelled_queries_that_nothing_interrupts_end_and_others_go_on(node: No
     assert not running.is_over
     node.connection.sql("KILL QUERY WHERE query LIKE '%SELECT%' AND query NOT LIKE '%KILL%'")
     running.wait_over()
-    # The answer of one whose rows are streamed has begun, and breaks off.
+    # A streamed answer has begun, and breaks off.
     assert running.response is None or running.answer().json()["error"]["code"] == "QUERY_WAS_CANCELLED"
     meanwhile = [InFlight(node, "SELECT count(*) FROM t") for _ in range(4)]
     assert [each.answer().status_code for each in meanwhile] == [200] * 4
-    # Nothing of it uses the processor any more, and no JVM was ended for it.
+    # It uses the processor no longer, and its JVM is still the same.
     wait_until(lambda: jvm.cpu_percent(0.5) < 50)
     assert jvm_of(node).pid == jvm.pid
 

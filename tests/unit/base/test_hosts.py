@@ -24,7 +24,7 @@ def test_all_other_hosts_are_allowed_without_a_list(host: str) -> None:
 
 
 def test_a_list_allows_what_it_names() -> None:
-    allowed = hosts_of("*.example.com, kafka-?".replace("?", "*") + ", 10.0.0.0/8, 192.168.1.7, fd12::/16")
+    allowed = hosts_of("*.example.com, kafka-*, 10.0.0.0/8, 192.168.1.7, fd12::/16")
     for host in ("a.example.com", "A.Example.com.", "kafka-12", "10.255.0.1", "192.168.1.7", "[fd12::1]", "0x0a000001"):
         assert is_host_allowed(host, allowed), host
     for host in ("example.com", "aexample.com", "b.example.com.evil.org", "11.0.0.1", "192.168.1.8", "::1", "evil"):

@@ -12,10 +12,10 @@ from tests.catalog_world import World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.base.settings import BadSettingError, read_settings
-from tilth.ingest import KAFKA_SETTINGS, IngestSettings, check_hosts, check_library, read_config
+from tilth.ingest import KAFKA_SETTINGS, IngestSettings, read_config
 from tilth.ingest.consumer.calls import ENCODER, ORDER_DECODER, ConsumeOrder
 from tilth.ingest.library import ALLOWED, FILES, SECRETS, shown_pairs
-from tilth.ingest.service.definitions import Definitions, read_definitions
+from tilth.ingest.service.definitions import Definitions, check_hosts, check_library, read_definitions
 from tilth.ingest.service.service import KafkaService
 from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence

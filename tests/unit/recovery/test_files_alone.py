@@ -286,7 +286,7 @@ def test_the_attempt_of_which_others_read_files_is_the_one_that_was_committed(ch
     files = [*lost, landed] if changed else [*lost, landed, merged]
     choice = choose(files, settled_before=5, changed=changed)
     assert [file.name for file in choice.taken] == [file.name for file in files[3:]]
-    # What was read was committed, however late, and so was all of its transaction.
+    # A file that was read was committed, however late, and so was all of its transaction.
     choice = choose([*files, noted("1-1.0-0.parquet")], settled_before=0, changed=changed)
     assert {"1-0.1-2.parquet", "1-1.0-0.parquet"} <= {file.name for file in choice.taken}
 

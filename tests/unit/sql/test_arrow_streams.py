@@ -74,8 +74,8 @@ def test_what_fits_is_read_as_it_was_written() -> None:
 
 def test_a_damaged_stream_is_no_stream() -> None:
     body = stream(zeros(100), compression="zstd")
-    for place in range(0, len(body), 3):
-        for damaged in (body[:place], body[:place] + b"\xff" + body[place + 1 :]):
+    for position in range(0, len(body), 3):
+        for damaged in (body[:position], body[:position] + b"\xff" + body[position + 1 :]):
             try:
                 read_rows(damaged, MIB)
             except (pa.ArrowException, OSError, InsertTooLargeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.sql.language.explained import explains, without_places
+from tilth.sql.language.explained import explains, without_locations
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,8 @@ from tilth.sql.language.explained import explains, without_places
         ("Filter (s = file:/a/b)", "Filter (s = file:/a/b)"),
     ],
 )
-def test_places_of_files_are_left_out(shown: str, expected: str) -> None:
-    assert without_places(shown) == expected
+def test_locations_of_files_are_removed(shown: str, expected: str) -> None:
+    assert without_locations(shown) == expected
 
 
 @pytest.mark.parametrize("before", ["", " \n", "-- a\n", "/* a */", "/* /* a */ b */ "])

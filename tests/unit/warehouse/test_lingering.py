@@ -30,7 +30,7 @@ def looked(lingering: LingeringWork, session: FakeSession, clock: ManualClock, t
     clock.advance(1)
     before = len(session.asked)
     for _ in range(500):
-        # The answer of the look before comes on another thread.
+        # The previous answer comes from another thread.
         lingering.look(tags)
         if session.called.acquire(timeout=0.01):
             break
@@ -43,7 +43,7 @@ def test_a_call_is_stopped_once_it_was_cancelled_for_a_quarter_of_the_bound() ->
     for tags in ({"a"}, {"a"}, {"a", "b"}, {"b"}, {"b"}):
         looked(lingering, session, clock, tags)
     lingering.leave()
-    # Spark's tasks are looked for each time: what has sent them may have ended.
+    # Tasks of Spark are looked for each time: they may outlive the task of the worker that sent them.
     assert session.asked == [((), 2.0), ((), 2.0), (("a",), 2.0), ((), 2.0), (("b",), 2.0)]
 
 

@@ -25,7 +25,7 @@ from tilth.ingest.consumer.calls import ENCODER, ViewOrder
 from tilth.ingest.library import TOKEN_URL, check_pairs
 from tilth.ingest.messages.dead import VIEW_COLUMN, dead_letter_table, takes_dead_letters, with_view_column
 from tilth.ingest.messages.formats import check_format
-from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
+from tilth.ingest.settings import ErrorMode, IngestSettings, KafkaConfig, read_config
 from tilth.model.mutation import MutationKind
 from tilth.model.table import KafkaDef, Secrets, TableDef, full_name
 
@@ -77,6 +77,12 @@ def check_library(config: KafkaConfig, certificates_folder: str) -> None:
     check_pairs(dict(config.library), certificates_folder, os.path.realpath)
 
 
+def check_allowed(config: KafkaConfig, settings: IngestSettings) -> None:
+    """Raises BadSettingError for a property, a file or a host that a statement may not name."""
+    check_library(config, settings.certificates_folder)
+    check_hosts(config, settings.hosts)
+
+
 def check_hosts(config: KafkaConfig, allowed: Sequence[str]) -> None:
     """Raises BadSettingError for a host that a statement may not name. `allowed`: the setting ingest.hosts."""
     addresses = [address for address in config.brokers.split(",") if address.strip()]
@@ -89,7 +95,7 @@ def check_hosts(config: KafkaConfig, allowed: Sequence[str]) -> None:
 
 
 def _host(address: str) -> str | None:
-    """Return the host of a URL, or of a broker with or without its protocol; None: others may read another one."""
+    """Return the host of a URL, or of a broker with or without its protocol; None: programs may read different ones."""
     rest = address.strip().rpartition("://")[2]
     try:
         return urlsplit(f"//{rest}").hostname if "\\" not in rest else None

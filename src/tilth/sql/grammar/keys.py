@@ -40,7 +40,7 @@ _HASHES = frozenset(
     "cityhash64 siphash64 farmhash64 inthash32 inthash64 murmurhash2_32 murmurhash2_64 murmurhash3_32 murmurhash3_64 "
     "xxhash32 xxhash64 javahash halfmd5 hash crc32".split()
 )
-#: What other systems group by, and what is a partition function here.
+#: Partition functions to write instead of functions of other systems.
 _FUNCTIONS_INSTEAD = {
     "intdiv": "truncate(1000, k) for intDiv(k, 1000)",
     "div": "truncate(1000, k) for div(k, 1000)",

@@ -68,7 +68,7 @@ _NOTHING_TO_DO = {
     ("RESTART", "REPLICA"): "every server sees the one catalog",
     ("RESTART", "REPLICAS"): "every server sees the one catalog",
 }
-#: Most words between DROP and CACHE in what other systems name a cache.
+#: Maximum number of words between DROP and CACHE in the name of a cache.
 _CACHE_WORDS_MAX = 4
 _SYSTEM_REFUSED = {
     "CLEAN": "leave it out: what a transaction left behind is removed in the background",

@@ -18,9 +18,10 @@ import pyarrow.compute as pc
 from tilth.sql.errors import InsertTooLargeError
 
 _HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes"
-#: Bytes that a value without bytes, such as NULL of no type, takes once it is in a column.
+#: Bytes in a column of a value that takes none in the stream, such as a NULL without a type.
 _VALUE_BYTES = 8
-# Fields of Arrow's Message.fbs, by their numbers, and the kinds of messages.
+# Numbers of fields, and kinds of messages, in Arrow's Message.fbs. It is a FlatBuffer: a table refers to its vtable,
+# which has the offset of each field.
 _KIND, _HEAD, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 2, 3
 _BUFFERS, _COMPRESSION, _BATCH_OF_DICTIONARY = 2, 3, 1
 
@@ -77,7 +78,7 @@ def _dictionary_bytes(array: pa.DictionaryArray) -> int:
     if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
         lengths = pc.binary_length(values).cast(pa.int64())
         return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
-    # The largest value is not known; nobody has such a dictionary for anything but texts.
+    # Sizes of single values are not known here, so each counts as the whole dictionary. Only texts are common.
     is_plain = pa.types.is_primitive(values.type)
     return len(array) * (_VALUE_BYTES if is_plain else int(values.nbytes) + _hidden_bytes(values))
 
@@ -104,7 +105,7 @@ def _unpacked_bytes(message: pa.Message) -> int:
 
 
 def _sum_of_buffers(head: memoryview, body: memoryview) -> int:
-    root = _offset_at(head, 0)
+    root = _target(head, 0)
     kind_at = _field(head, root, _KIND)
     kind = int(head[kind_at]) if kind_at else 0
     batch = _table(head, root, _HEAD)
@@ -119,26 +120,27 @@ def _sum_of_buffers(head: memoryview, body: memoryview) -> int:
     size = 0
     for index in range(count):
         start, length = struct.unpack_from("<qq", head, buffers + 4 + 16 * index)
-        # A compressed buffer begins with its size when it is unpacked; -1: it is not compressed.
+        # A compressed buffer begins with its unpacked size; -1: it is not compressed.
         unpacked = struct.unpack_from("<q", body, start)[0] if length else 0
-        size += length if unpacked < 0 else max(unpacked, 0)
+        size += length if unpacked < 0 else unpacked
     return size
 
 
-def _offset_at(head: memoryview, place: int) -> int:
-    return place + int(struct.unpack_from("<I", head, place)[0])
+def _target(head: memoryview, position: int) -> int:
+    """Return the position that the relative offset at a position refers to."""
+    return position + int(struct.unpack_from("<I", head, position)[0])
 
 
 def _field(head: memoryview, table: int, number: int) -> int:
-    """Return where a field of a table is; 0: the table does not have it."""
-    layout = table - int(struct.unpack_from("<i", head, table)[0])
-    (size,) = struct.unpack_from("<H", head, layout)
-    place = 4 + 2 * number
-    offset = int(struct.unpack_from("<H", head, layout + place)[0]) if place < size else 0
+    """Return the position of a field of a table; 0: the table does not have it."""
+    vtable = table - int(struct.unpack_from("<i", head, table)[0])
+    (size,) = struct.unpack_from("<H", head, vtable)
+    entry = 4 + 2 * number
+    offset = int(struct.unpack_from("<H", head, vtable + entry)[0]) if entry < size else 0
     return table + offset if offset else 0
 
 
 def _table(head: memoryview, table: int, number: int) -> int:
-    """Return where the table or the list is that a field names; 0: the table does not have it."""
-    place = _field(head, table, number)
-    return _offset_at(head, place) if place else 0
+    """Return the position of the table or vector that a field refers to; 0: the table does not have the field."""
+    field = _field(head, table, number)
+    return _target(head, field) if field else 0

@@ -82,9 +82,17 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     return _done(services, call, table, statement.columns, act)
 
 
-def store_named(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
-    """Store rows whose columns are found by name; columns that are not there get their defaults."""
-    check_size(decoded_bytes(rows), call.settings.max_insert_bytes)
+def store_named(services: Services, call: Call, table: TableDef, data: pa.Table | Callable[[int], pa.Table]) -> Outcome:
+    """Store rows whose columns are found by name; columns that are not there get their defaults.
+
+    `data`: the rows, or a function that reads them, and checks that they take no more than its argument, in bytes.
+    """
+    bytes_max = call.settings.max_insert_bytes
+    if isinstance(data, pa.Table):
+        rows = data
+        check_size(decoded_bytes(rows), bytes_max)
+    else:
+        rows = data(bytes_max)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))

@@ -1,7 +1,8 @@
 """Reads SELECTs in ClickHouse's dialect and writes them for Spark, where `dialect = 'clickhouse'` is set.
 
-Covers: what sqlglot carries over, and what it would carry over wrongly or leave as it is. Does not cover: functions
-that keep their names (warehouse/allowed/clickhouse.py), statements that are not SELECTs.
+Covers: rules for what sqlglot would write wrongly or leave as it is. An expression without a rule is written as sqlglot
+writes it, which may differ from ClickHouse. Does not cover: functions that keep their names
+(warehouse/allowed/clickhouse.py), statements that are not SELECTs.
 Always holds: a clause that has no counterpart is refused by name; none is left out silently. Pure.
 """
 
@@ -36,7 +37,7 @@ _SHOWN_MAX = 400
 
 
 class _ClickHouse(ClickHouse):
-    """ClickHouse's dialect with indexes as they are written: a key of a map is none to move by one."""
+    """ClickHouse's dialect with indexes as they are written: a key of a map must not be moved by one."""
 
     INDEX_OFFSET = 0
 
@@ -305,10 +306,10 @@ def _function(node: exp.Expression) -> exp.Expression:
 
 
 def _answered_otherwise(node: exp.Expression) -> exp.Expression:
-    """Write what Spark would answer otherwise as our function, or refuse it."""
+    """Replace an expression whose result differs in Spark by our function, or refuse it."""
     if isinstance(node, exp.DateAdd | exp.DateSub | exp.TimestampAdd | exp.TimestampSub):
         unit = _unit_of(node)
-        if unit not in _MOVED or isinstance(node.expression, exp.Interval):
+        if unit not in _STARTS or isinstance(node.expression, exp.Interval):
             raise _refused("this dateAdd or dateSub", "write t + INTERVAL 1 HOUR, or addHours(t, 1)")
         verb = "add" if isinstance(node, exp.DateAdd | exp.TimestampAdd) else "subtract"
         return exp.Anonymous(this=f"{verb}{unit.capitalize()}s", expressions=[node.this, node.expression])
@@ -322,19 +323,25 @@ def _answered_otherwise(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.ArrayReverse):
         return exp.Anonymous(this="arrayReverse", expressions=[node.this])
     if isinstance(node, exp.Length):
-        # Bytes, not characters. Of an array, Spark refuses it.
+        # ClickHouse counts the bytes of a text. Spark refuses arrays here.
         return exp.Anonymous(this="octet_length", expressions=[node.this])
     if isinstance(node, exp.Sub) and _is_day(node.this) and _is_day(node.expression):
         return exp.Anonymous(this="datediff", expressions=[node.this, node.expression])
     if isinstance(node, exp.TimeToStr):
         pattern = node.args["format"]
-        if not isinstance(pattern, exp.Literal) or node.args.get("zone") or _LETTERS.sub("", pattern.name).count("%"):
+        if (
+            not isinstance(pattern, exp.Literal)
+            or node.args.get("zone")
+            or _FORMAT_CODES.sub("", pattern.name).count("%")
+        ):
             raise _refused("this formatDateTime", "use %Y %y %m %M %d %H %i %S %s %F %T %R %j, and no time zone")
         return exp.Anonymous(this="formatDateTime", expressions=[node.this, pattern])
     if isinstance(node, exp.Substring) and not (
         node.args.get("start") and node.args["start"].is_int and int(node.args["start"].name or 0) > 0
     ):
-        raise _refused("substring from what is no number above 0", "write the place of its first character")
+        raise _refused(
+            "substring from anything but a number above 0", "write the position of its first character as a number"
+        )
     if isinstance(node, exp.Split) and not node.expression.name:
         raise _refused("splitByString by nothing", "use split(s, '') without the dialect")
     for kinds, name, hint in _NODES_REFUSED:
@@ -359,14 +366,14 @@ def _named(node: exp.Expression) -> exp.Expression:
 
 
 def _interval_start(node: exp.Expression) -> exp.Expression:
-    time, interval = (*node.expressions, None, None)[:2]
-    unit = _unit_of(interval) if isinstance(interval, exp.Interval) else ""
-    number = interval.this.name if isinstance(interval, exp.Interval) and interval.this is not None else ""
-    if len(node.expressions) == 2 and number.isdigit():
-        if int(number) == 1 and unit in _STARTS:
-            return exp.Anonymous(this=_STARTS[unit], expressions=[time])
-        # Those that begin at midnight, wherever they are counted from.
-        if int(number) and unit in _PARTS and _PARTS[unit] % int(number) == 0:
+    arguments = node.expressions
+    if len(arguments) == 2 and isinstance(arguments[1], exp.Interval) and arguments[1].this is not None:
+        unit, number = _unit_of(arguments[1]), arguments[1].this.name
+        count = int(number) if number.isdigit() else 0
+        if count == 1 and unit in _STARTS:
+            return exp.Anonymous(this=_STARTS[unit], expressions=[arguments[0]])
+        # Divisors of a day begin at midnight in both systems.
+        if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0:
             return node
     raise _refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")
 
@@ -407,6 +414,7 @@ def _types(tree: exp.Expression) -> exp.Expression:
     return tree
 
 
+#: Functions that return the beginning of a unit of time.
 _STARTS = {
     "SECOND": "toStartOfSecond",
     "MINUTE": "toStartOfMinute",
@@ -417,9 +425,9 @@ _STARTS = {
     "QUARTER": "toStartOfQuarter",
     "YEAR": "toStartOfYear",
 }
-_MOVED = {"SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR"}
-_PARTS = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
-_LETTERS = re.compile("%[YymMdHiSsFTRj]")
+#: Number of units in the next larger one.
+_PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
+_FORMAT_CODES = re.compile("%[YymMdHiSsFTRj]")
 _OF_JSON = "use get_json_object(j, '$.a') without the dialect"
 _UNSIGNED = {
     exp.DType.UTINYINT: "toUInt8",
@@ -427,12 +435,12 @@ _UNSIGNED = {
     exp.DType.UINT: "toUInt32",
     exp.DType.UBIGINT: "toUInt64",
 }
-#: Calls that would be answered otherwise than in ClickHouse, and what to write instead.
+#: Functions whose results differ from ClickHouse's in Spark, with what to write instead.
 _REFUSED = {
     **dict.fromkeys(("minif", "maxif", "anyif", "avgif"), "write min(if(condition, x, NULL)): NULL where no row fits"),
     **dict.fromkeys(("hasany", "hasall"), "use arrays_overlap or array_except without the dialect"),
-    "arraysum": "use aggregate(..) without the dialect",
 }
+#: Likewise, for expressions that the parser has a class for: classes, name, what to write instead.
 _NODES_REFUSED: tuple[tuple[type[exp.Expression] | tuple[type[exp.Expression], ...], str, str], ...] = (
     ((exp.SHA, exp.SHA2, exp.MD5, exp.MD5Digest), "SHA1, SHA256 and MD5", "use sha2(x, 256) without the dialect"),
     ((exp.JSONExtract, exp.JSONExtractScalar), "JSONExtract", _OF_JSON),

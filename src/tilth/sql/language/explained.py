@@ -1,4 +1,4 @@
-"""EXPLAIN: which queries are one, and Spark's plans without the places of files. Pure.
+"""EXPLAIN: finding such queries, and removing the locations of files from Spark's plans. Pure.
 
 Covers: the folders and buckets behind `Location:`. Does not cover: what else a plan says, EXPLAIN GC and EXPLAIN MERGE.
 """
@@ -9,7 +9,7 @@ import re
 
 from tilth.sql.grammar.text.tokens import next_token
 
-#: Spark cuts long lists, and then leaves out the bracket at their end.
+#: List of locations. Spark shortens long lists, and leaves out their closing bracket.
 _LOCATION = re.compile(r"(Location: \w+ ?(?:\(\d+ paths?\))? ?\[)[^\n]*?(?=\](?:,|\n|$)|\.\.\.)")
 
 
@@ -18,6 +18,6 @@ def explains(text: str) -> bool:
     return next_token(text, 0).text.upper() == "EXPLAIN"
 
 
-def without_places(plan: str) -> str:
-    """Return Spark's text of a plan without the places where files are."""
+def without_locations(plan: str) -> str:
+    """Return Spark's text of a plan without the locations of files."""
     return _LOCATION.sub(r"\1files of a table", plan)

@@ -24,7 +24,7 @@ from pyspark.util import _load_from_socket
 from tilth.base.units import GIB, MIB
 from tilth.model.wire import ColumnInfo
 from tilth.sql.errors import ResultTooLargeError
-from tilth.sql.language.explained import explains, without_places
+from tilth.sql.language.explained import explains, without_locations
 from tilth.sql.query.protocol import COLUMNS_KEY, QueryTask
 from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
@@ -42,7 +42,7 @@ def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
     """The rows; None for a large result, which is written to files. Raises ResultTooLargeError."""
     bytes_max = task.result_bytes_max or COLLECTED_BYTES_WITHOUT_LIMIT
     if explains(task.text):
-        return _plan_without_places(collected(frame, bytes_max))
+        return _plan_without_locations(collected(frame, bytes_max))
     if not task.folder:
         return collected(frame, bytes_max)
     if not is_large(frame):
@@ -55,8 +55,8 @@ def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
     return None
 
 
-def _plan_without_places(answer: pa.Table) -> pa.Table:
-    plans = [None if plan is None else without_places(plan) for plan in answer.column(0).to_pylist()]
+def _plan_without_locations(answer: pa.Table) -> pa.Table:
+    plans = [None if plan is None else without_locations(plan) for plan in answer.column(0).to_pylist()]
     return pa.table([pa.array(plans, answer.schema.field(0).type)], schema=answer.schema)
 
 

@@ -12,16 +12,7 @@ from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
-from tilth.ingest import (
-    IngestSettings,
-    check_group,
-    check_hosts,
-    check_library,
-    group_of,
-    pinned_group,
-    read_config,
-    standing_of,
-)
+from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.context.audit import audited
@@ -132,9 +123,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         created_ms=services.clock.now_ms(),
     )
     config = read_config(kafka, secrets)
-    ingest = read_settings(IngestSettings, services.node_settings.texts)
-    check_library(config, ingest.certificates_folder)
-    check_hosts(config, ingest.hosts)
+    check_allowed(config, read_settings(IngestSettings, services.node_settings.texts))
     if services.catalog.tables.find(database, name) is not None:
         # Raises, before a dead-letter table is made for nothing.
         services.catalog.tables.create(kafka)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilth.base.hosts import hosts_of
+from tilth.base.hosts import HOSTS
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of
 from tilth.storage.store.root import parse_root
 
@@ -36,7 +36,7 @@ class NodeStorageSettings:
     hosts: tuple[str, ...] = node_setting(
         "storage.hosts",
         (),
-        SettingCheck(hosts_of, "names with *, addresses and networks, with commas between", separator=","),
+        HOSTS,
         "Hosts that the address of a CREATE STORAGE may name as its endpoint, as in `*.example.com, 10.0.0.0/8`; the "
         "operator's own `storage.root` may be anywhere. Empty: all but link-local addresses and those of the metadata "
         "services of clouds.",

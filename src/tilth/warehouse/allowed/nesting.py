@@ -26,8 +26,8 @@ _MARK = re.compile(
     re.VERBOSE | re.DOTALL | re.IGNORECASE,
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
-#: What ends what, by the last letter of what is open.
-_ENDS = {")": "(", "]": "[", "}": "{", ">": "<", "d": "e"}
+#: Last character of the opening mark, by the last character of the closing mark.
+_OPENING = {")": "(", "]": "[", "}": "{", ">": "<", "d": "e"}
 
 
 def check_depth(text: str) -> None:
@@ -49,7 +49,7 @@ def _depth(text: str) -> int:
         elif found["open"]:
             opened.append(found["open"][-1].lower())
             deepest = max(deepest, len(opened))
-        elif found["close"] and opened and opened[-1] == _ENDS[found["close"][-1].lower()]:
+        elif found["close"] and opened and opened[-1] == _OPENING[found["close"][-1].lower()]:
             opened.pop()
     return deepest
 

@@ -16,7 +16,8 @@ import org.apache.spark.scheduler.TaskSetManager;
 
 /**
  * Ends what goes on after it was cancelled, because its loop looks at no interrupt: an error is thrown in its thread, as
- * Thread.stop did. Compiled by the compiler that Spark uses for generated code, which knows no generics; see stopping.py.
+ * Thread.stop did. Compiled by the compiler that Spark uses for generated code, which knows no generics;
+ * when it is asked: worker/lingering.py.
  *
  * Covers: Spark's tasks in this process whose stage has ended; calls into Spark by threads with given names, as the
  * parser and the optimizer. Does not cover: tasks in executors of a cluster, Java 20 and later, which cannot do it.
@@ -46,14 +47,9 @@ public class TaskStopper {
         }
     }
 
-    /** Return whether this Java can do it. */
-    public boolean canStop() {
-        return stop != null;
-    }
-
     /**
      * Stop the tasks that have outlived their stage for so many seconds, and the calls of the threads with these names,
-     * one a line. Returns a line for each thread that was stopped: its name, a tab, where it was.
+     * one a line. Returns a line for each thread that was stopped: its name, a tab, its top frame.
      */
     public String stop(SparkContext context, String names, double seconds) {
         StringBuilder stopped = new StringBuilder();
@@ -61,17 +57,27 @@ public class TaskStopper {
         Set calls = new HashSet(Arrays.asList((Object[]) names.split("\n")));
         Map before = since;
         since = new HashMap();
-        Object[] live = Thread.getAllStackTraces().keySet().toArray();
+        Thread[] live = liveThreads();
         for (int i = 0; i < live.length; i++) {
-            Thread thread = (Thread) live[i];
+            Thread thread = live[i];
             Matcher task = TASK.matcher(thread.getName());
             boolean isTask = task.matches();
             if (isTask ? hasOutlived(context, task.group(1), before, seconds) : calls.contains(thread.getName())) {
-                String place = stopped(thread, isTask);
-                if (place != null) stopped.append(thread.getName()).append('\t').append(place).append('\n');
+                String frame = stopped(thread, isTask);
+                if (frame != null) stopped.append(thread.getName()).append('\t').append(frame).append('\n');
             }
         }
         return stopped.toString();
+    }
+
+    /** Return the live threads without their stacks: to read all stacks each second, Java would stop all threads. */
+    private static Thread[] liveThreads() {
+        ThreadGroup root = Thread.currentThread().getThreadGroup();
+        while (root.getParent() != null) root = root.getParent();
+        Thread[] found = new Thread[2 * root.activeCount() + 16];
+        Thread[] live = new Thread[root.enumerate(found, true)];
+        System.arraycopy(found, 0, live, 0, live.length);
+        return live;
     }
 
     private boolean hasOutlived(SparkContext context, String id, Map before, double seconds) {
@@ -84,7 +90,7 @@ public class TaskStopper {
         return System.nanoTime() - first.longValue() >= seconds * 1e9;
     }
 
-    /** Stop the thread where that does no harm. Returns where it was; null: it goes on, and may be asked for again. */
+    /** Stop the thread where that does no harm. Returns its top frame; null: it was not stopped. */
     private String stopped(Thread thread, boolean isTask) {
         ThreadInfo[] found = threads.getThreadInfo(new long[] {thread.getId()}, isTask, false);
         if (found[0] == null || found[0].getThreadState() != Thread.State.RUNNABLE) return null;

@@ -76,7 +76,7 @@ def check_master(master: str) -> None:
 
 def cluster_conf(master: str, *, package: Path, python: str, driver_host: str, end_seconds: float) -> dict[str, str]:
     """Return the properties of a session on a cluster; none for other masters. `package`: what `pack` made.
-    `end_seconds`: an executor in which a cancelled task goes on for so long is ended.
+    `end_seconds`: time after which an executor is ended because a cancelled task goes on in it.
     """
     if not is_cluster(master):
         return {}
@@ -90,7 +90,7 @@ def cluster_conf(master: str, *, package: Path, python: str, driver_host: str, e
         "spark.python.unix.domain.socket.dir": "/tmp",
         # An executor may go at any time. Names of files carry the attempt, and only attempts that ended well are named.
         "spark.task.maxFailures": "4",
-        # Nothing else ends a task there that looks at no interrupt. Its other tasks are tried again elsewhere.
+        # Nothing else ends a task that does not check for interrupts. Other tasks of the executor are tried again.
         "spark.task.reaper.enabled": "true",
         "spark.task.reaper.killTimeout": f"{max(1000, round(1000 * end_seconds))}ms",
         "spark.task.reaper.pollingInterval": "1s",

@@ -84,7 +84,7 @@ class WorkerSession:
         self._jvm_process: Any = None
         # Any: a handle of the JVM.
         self._user: Any = None
-        # Any: handles of the JVM. Its class of threads, and the object that stops them, once it was needed.
+        # Any: handles of the JVM: its class Thread, and a TaskStopper; None: none was compiled yet.
         self._threads: Any = None
         self._stopper: Any = None
         self._outage: Outage | None = None
@@ -319,7 +319,7 @@ class WorkerSession:
         """Tag the jobs that this thread starts inside, and its calls into the JVM."""
         context, run = self.context, self._runs
         context.addJobTag(tag)
-        # The thread of the JVM that answers this thread, and no other one.
+        # Each thread here has a thread of its own in the JVM, which stop_cancelled finds by this name.
         self._threads.currentThread().setName(tag)
         try:
             yield
@@ -333,10 +333,11 @@ class WorkerSession:
         self.context.cancelJobsWithTag(tag)
 
     def stop_cancelled(self, tags: Collection[str], *, seconds: float) -> list[str]:
-        """Stop the calls with these tags, and Spark's tasks in the JVM whose jobs have ended `seconds` ago.
+        """Stop the calls with these tags, and the tasks of Spark in this JVM whose jobs have ended `seconds` ago.
 
-        For what looks at no interrupt: a job that was cancelled ends all others itself. Returns a line for each, with
-        its thread and where it was; empty where Java cannot do it (20 and later). Waits as long as the JVM is silent.
+        Cancelling a job ends all tasks that check for interrupts; these do not. Returns a line for each stopped thread:
+        its name, a tab, its top frame. Java 20 and later cannot stop threads: the list is empty there. Waits until the
+        JVM answers.
         """
         context = self.context
         if self._stopper is None:

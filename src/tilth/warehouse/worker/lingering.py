@@ -24,13 +24,13 @@ class LingeringWork:
         self._clock = clock
         self._session = session
         self._seconds = session.settings.hang_seconds * STOP_SHARE
-        #: When each cancelled task was first seen, by its tag.
+        #: Monotonic time at which each cancelled task was first seen, by its tag.
         self._since: dict[str, float] = {}
         self._overdue: tuple[str, ...] = ()
         self._asker, self._run, self._is_asked = self._new_asker(), session.run, False
 
     def look(self, cancelled: Collection[str]) -> None:
-        """Stop what goes on for too long; `cancelled`: the tags of cancelled tasks that have not ended."""
+        """Stop the tasks that go on for too long; `cancelled`: tags of the cancelled tasks that have not ended."""
         now = self._clock.monotonic()
         self._since = {tag: self._since.get(tag, now) for tag in cancelled}
         if self._run != self._session.run:
@@ -42,8 +42,8 @@ class LingeringWork:
         if isinstance(answer, Exception):
             _log.debug("cancelled_work_unknown", reason=answer)
         for line in answer if isinstance(answer, list) else ():
-            thread, _, place = line.partition("\t")
-            _log.warning("cancelled_work_stopped", thread=thread, at=place)
+            thread, _, frame = line.partition("\t")
+            _log.warning("cancelled_work_stopped", thread=thread, at=frame)
         if not self._is_asked:
             self._overdue = tuple(tag for tag, since in self._since.items() if now - since >= self._seconds)
             self._is_asked = True

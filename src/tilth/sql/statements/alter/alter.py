@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tilth.base.settings import read_settings
-from tilth.ingest import IngestSettings, check_group, check_hosts, check_library, read_config, reads_elsewhere
+from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, reads_elsewhere
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.names import relation_of, table_of, wrong_kind
@@ -124,9 +124,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             before = services.catalog.secrets.of(relation.uuid).settings
             others = {name: text for name, text in before.items() if name not in {*reset, *changes}}
             config = read_config(changed, others | secrets)
-            ingest = read_settings(IngestSettings, services.node_settings.texts)
-            check_library(config, ingest.certificates_folder)
-            check_hosts(config, ingest.hosts)
+            check_allowed(config, read_settings(IngestSettings, services.node_settings.texts))
             if reads_elsewhere(relation, changed):
                 check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, config)
