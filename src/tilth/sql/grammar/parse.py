@@ -371,7 +371,7 @@ def _describe(cursor: Cursor) -> Describe:
     cursor.choose("DESCRIBE", "DESC")
     cursor.take("TABLE")
     if cursor.is_symbol("(") or cursor.at("SELECT"):
-        hint = "SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
+        hint = "over HTTP, SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
         raise cursor.refused("DESCRIBE of a query is not supported", hint=hint)
     return Describe(name=parse_name(cursor))
 
