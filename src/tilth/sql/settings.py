@@ -307,7 +307,6 @@ _WITHOUT_EFFECT = (
     "min_rows_for_wide_part",
     "enable_mixed_granularity_parts",
     "replicated_deduplication_window",
-    "ttl_only_drop_parts",
     "allow_nullable_key",
 )
 ACCEPTED = tuple(

@@ -21,7 +21,7 @@ from tilth.maintenance.policy.expiry import (
     partition_end,
     ttl_of,
 )
-from tilth.maintenance.policy.settings import GcSettings
+from tilth.maintenance.policy.settings import GcSettings, MergeSettings
 from tilth.model.part import Bound, ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, Transform, TransformKind
 from tilth.model.types import DataType, Kind, Simple
@@ -167,10 +167,18 @@ def test_single_rows_of_a_part_expire_with_its_next_merge() -> None:
     ttl = known(table())
     rows = part(day(2024, 12, 31))
     rows = msgspec.structs.replace(rows, ranges={"d": ColumnRange(day(2024, 1, 1), day(2024, 12, 31), 0)})
-    assert judge_rows(ttl, rows, now_ms=ms(2024, 1, 5)) == "its first row expires at 2024-01-31 00:00:00"
-    told = judge_rows(ttl, rows, now_ms=ms(2024, 3, 1))
+    assert (
+        judge_rows(ttl, rows, settings=MergeSettings(), now_ms=ms(2024, 1, 5))
+        == "its first row expires at 2024-01-31 00:00:00"
+    )
+    told = judge_rows(ttl, rows, settings=MergeSettings(), now_ms=ms(2024, 3, 1))
     assert told.startswith("some of its rows expired from 2024-01-31 00:00:00 on; they go with its next merge")
     # Nothing is said of what is not known: no range, a range of texts, a column of another type in this part.
     for unknown in (part(), msgspec.structs.replace(rows, ranges={"d": ColumnRange("a", "b", 0)})):
-        assert judge_rows(ttl, unknown, now_ms=ms(2024, 3, 1)) == ""
-    assert judge_rows(ttl, msgspec.structs.replace(rows, schema_version=99), now_ms=ms(2024, 3, 1)) == ""
+        assert judge_rows(ttl, unknown, settings=MergeSettings(), now_ms=ms(2024, 3, 1)) == ""
+    assert (
+        judge_rows(
+            ttl, msgspec.structs.replace(rows, schema_version=99), settings=MergeSettings(), now_ms=ms(2024, 3, 1)
+        )
+        == ""
+    )

@@ -16,6 +16,7 @@ from tilth.base.settings import setting_of
 from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
+from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
 from tilth.maintenance.merge.policy.replay import AskPolicy
 from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
 from tilth.maintenance.policy import (
@@ -27,7 +28,14 @@ from tilth.maintenance.policy import (
     MergeSpec,
     PartitionStats,
 )
-from tilth.maintenance.policy.expiry import TableTtl, has_expired_rows, is_expired, judge_rows, ttl_of
+from tilth.maintenance.policy.expiry import (
+    TableTtl,
+    has_expired_rows,
+    is_expired,
+    judge_rows,
+    rewrite_due_ms,
+    ttl_of,
+)
 from tilth.maintenance.policy.settings import MergeSettings
 from tilth.maintenance.work.sources import ChangesOf, delta_bytes
 from tilth.maintenance.work.watch import TableWatch, share_of
@@ -39,10 +47,13 @@ from tilth.model.table import TableDef
 class MergeChoice:
     """The merge policy of one table, with its memory."""
 
-    def __init__(self, watch: TableWatch, workers: Callable[[], int]) -> None:
-        """`workers` returns the number of workers at that time."""
+    def __init__(
+        self, watch: TableWatch, workers: Callable[[], int], is_clock_sure: Callable[[], bool] = lambda: True
+    ) -> None:
+        """`workers` returns the number of workers at that time, `is_clock_sure` whether its clock may end rows."""
         self._watch = watch
         self._workers = workers
+        self._is_clock_sure = is_clock_sure
         self._key_range = KeyRangePolicy()
         self._ttl_of: TableDef | None = None
         self._ttl: TableTtl | None = None
@@ -60,13 +71,19 @@ class MergeChoice:
     ) -> MergeSelection:
         """Select merges worth doing among these parts, none of them with a segment."""
         policy = self._policy_for(effort)
-        candidates = self._candidates(parts, changes, policy, now_ms)
-        if effort is Effort.FINAL and self.ttl is not None:
-            expired = {str(part.name) for part in parts if has_expired_rows(self.ttl, part, now_ms)}
-            candidates = [replace(each, has_expired_rows=each.name in expired) for each in candidates]
+        candidates = self._with_expired(self._candidates(parts, changes, policy, now_ms), parts, effort, now_ms)
         # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
-        return self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
+        found = self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
+        return with_expired_rows(found, candidates, being_merged=being_merged)
+
+    def rewrite_due_ms(self, parts: Sequence[Part]) -> int | None:
+        """Return when the first of these parts is written anew for its expired rows; None: none of them ever."""
+        if self.ttl is None:
+            return None
+        settings = self._watch.settings.merge
+        due = (rewrite_due_ms(self.ttl, part, settings=settings) for part in parts if not part.is_segment)
+        return min((each for each in due if each is not None), default=None)
 
     def explain(
         self,
@@ -79,6 +96,7 @@ class MergeChoice:
     ) -> tuple[MergeCandidate, ...]:
         """Return every candidate among these parts, with the verdict of the policy."""
         candidates = self._candidates(parts, changes, policy, now_ms)
+        candidates = self._with_expired(candidates, parts, Effort.NORMAL, now_ms)
         settings = self._watch.settings.merge
         by_name = {str(part.name): part for part in parts}
         match policy:
@@ -93,13 +111,30 @@ class MergeChoice:
                     now=now_ms / 1000,
                     settings=settings,
                 )
+        found = explained_with_expired_rows(found, candidates, being_merged=being_merged)
         return tuple(self._with_ttl(each, by_name, now_ms) for each in found)
+
+    def _with_expired(
+        self, candidates: list[CandidatePart], parts: Sequence[Part], effort: Effort, now_ms: int
+    ) -> list[CandidatePart]:
+        """Mark the candidates whose expired rows are due to go; with OPTIMIZE FINAL all that have expired.
+
+        While the clock is in doubt no row counts as expired.
+        """
+        if self.ttl is None or not self._is_clock_sure():
+            return candidates
+        expired = {str(part.name) for part in parts if has_expired_rows(self.ttl, part, now_ms)}
+        if effort is not Effort.FINAL:
+            due = ((str(part.name), self.rewrite_due_ms([part])) for part in parts)
+            expired &= {name for name, due_ms in due if due_ms is not None and due_ms <= now_ms}
+        return [replace(each, has_expired_rows=each.name in expired) for each in candidates]
 
     def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
         """Add to the reason of a part alone what the TTL says of its rows."""
         if self.ttl is None or len(candidate.parts) != 1:
             return candidate
-        text = judge_rows(self.ttl, parts[candidate.parts[0]], now_ms=now_ms)
+        settings = self._watch.settings.merge
+        text = judge_rows(self.ttl, parts[candidate.parts[0]], settings=settings, now_ms=now_ms)
         return replace(candidate, reason=f"{candidate.reason}; {text}") if text else candidate
 
     def asking(self, policy: MergePolicy) -> AskPolicy:

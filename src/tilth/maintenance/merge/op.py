@@ -122,6 +122,8 @@ class MergeChooser(Chooser[Merge]):
         self._news_ms = 0
         #: Partitions that were looked at since the last news.
         self._seen: set[str] = set()
+        #: By partition, when a part of it is to be written anew for its expired rows.
+        self._rewrites_ms: dict[str, int] = {}
 
     @property
     def held(self) -> Sequence[Merge]:
@@ -192,6 +194,7 @@ class MergeChooser(Chooser[Merge]):
             all_partitions=everything,
             expired=failing.keys(),
             postponed=self._postponed,
+            due=[name for name, due_ms in self._rewrites_ms.items() if due_ms <= now_ms],
             counts=counts,
             rotation=self._rotation,
             is_ready=True,
@@ -201,14 +204,20 @@ class MergeChooser(Chooser[Merge]):
         )
         self._rotation = chosen.rotation
         self._seen.update(chosen.partitions)
+        parts, changes, expired = self._read(chosen.partitions, now_ms)
+        self._rewrites_ms = {name: due_ms for name, due_ms in self._rewrites_ms.items() if name in counts}
         self.next_look_ms = min(
             [
                 self._quiet_look_ms(now_ms, everything),
                 *(failure.until_ms for failure in failing.values()),
                 *self._watch.damaged.next_try_ms(now_ms),
+                *(
+                    max(due_ms, now_ms + LOOK_QUIET_MIN_MS)
+                    for name, due_ms in self._rewrites_ms.items()
+                    if name not in failing
+                ),
             ]
         )
-        parts, changes, expired = self._read(chosen.partitions, now_ms)
         found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
         self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
@@ -288,6 +297,7 @@ class MergeChooser(Chooser[Merge]):
         for partition, members in there.items():
             self._watch.damaged.keep(partition, {str(part.name) for part in members.parts})
             self._visible_bytes[partition] = float(sum(part.bytes for part in members.parts))
+            self._rewrites_ms.pop(partition, None)
             if self._choice.is_expired(members.parts, now_ms):
                 expired.append(
                     MergeRefusal(partition=partition, reason="all its rows have expired", should_postpone=True)
@@ -295,6 +305,8 @@ class MergeChooser(Chooser[Merge]):
             else:
                 parts += members.parts
                 changes |= members.changes
+                if (due_ms := self._choice.rewrite_due_ms(members.parts)) is not None:
+                    self._rewrites_ms[partition] = due_ms
         return parts, changes, expired
 
     def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:

@@ -1,9 +1,10 @@
-"""Partitions that have expired as a whole, by the table's TTL (docs/policies/part-gc.md#expired-partitions). Pure.
+"""Partitions that have expired as a whole, and parts whose rows have, by the table's TTL. Pure.
 
-Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict. Does not cover:
-rows that expire one by one, which merges leave out (storage).
+Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict; when a part is
+written anew for single rows that have expired. Does not cover: leaving them out (storage).
 Always holds: what is said of a partition is true of every row of the parts it was said of; where it is not known, the
 partition stays.
+See also: docs/policies/part-gc.md#expired-partitions.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilth.base.hybrid import milliseconds
 from tilth.maintenance.policy.gc import Verdict
-from tilth.maintenance.policy.settings import GcSettings
+from tilth.maintenance.policy.settings import GcSettings, MergeSettings
 from tilth.model.part import Bound, ColumnRange, Part
 from tilth.model.table import Column, TableDef, Transform, TransformKind
 from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl
@@ -93,14 +95,18 @@ def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: i
     return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
 
 
-def judge_rows(table: TableTtl, part: Part, *, now_ms: int) -> str:
+def judge_rows(table: TableTtl, part: Part, *, settings: MergeSettings, now_ms: int) -> str:
     """Describe the TTL's effect on rows of a part, which go with its next merge; empty where nothing is known."""
     known = _range_of(table, part)
     if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
         return ""
     at = _shown(ends_ms(table.ttl, known.low, table.column.type))
     if known.low < table.below(now_ms):
-        return f"some of its rows expired from {at} on; they go with its next merge, or by OPTIMIZE TABLE .. FINAL"
+        due_ms = rewrite_due_ms(table, part, settings=settings)
+        when = "" if due_ms is None else f" at {_shown(due_ms)} at the latest"
+        return (
+            f"some of its rows expired from {at} on; they go with its next merge{when}, or by OPTIMIZE TABLE .. FINAL"
+        )
     return f"its first row expires at {at}"
 
 
@@ -116,6 +122,21 @@ def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
     """True if the part says that some of its rows have expired; False where that is not known."""
     known = _range_of(table, part)
     return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
+
+
+def rewrite_due_ms(table: TableTtl, part: Part, *, settings: MergeSettings) -> int | None:
+    """Return when the part is written anew without its expired rows if no other merge takes it: when it is old enough,
+    or when all its rows have expired. None: its rows do not expire, or it is not known when.
+    """
+    known = _range_of(table, part)
+    if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
+        return None
+    last = _last_of_part(table, part)
+    ends = [] if last is None else [ends_ms(table.ttl, last, table.column.type)]
+    if not settings.ttl_only_drop_parts:
+        old_ms = milliseconds(part.commit_ts) + round(settings.lone_age_min * 1000)
+        ends.append(max(old_ms, ends_ms(table.ttl, known.low, table.column.type)))
+    return min(ends, default=None)
 
 
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:

@@ -156,6 +156,7 @@ def select_for_merge(
     all_partitions: Sequence[str],
     expired: Collection[str] = (),
     postponed: Mapping[str, BackOff],
+    due: Iterable[str] = (),
     counts: Mapping[str, int],
     rotation: Rotation,
     is_ready: bool,
@@ -163,12 +164,41 @@ def select_for_merge(
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
-    """The partitions to look for merges in.
+    """The partitions to look for merges in, and those that are `due` for the rows that have expired in them.
 
     `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
     `postponed` holds when a partition was last found to give nothing, see `postpone`; `counts`: visible parts by
     partition. Of those that are ranked, at most half are there because they are crowded.
     """
+    chosen = _for_merge(
+        stats,
+        all_partitions=all_partitions,
+        expired=expired,
+        postponed=postponed,
+        counts=counts,
+        rotation=rotation,
+        is_ready=is_ready,
+        settings=settings,
+        now=now,
+        rng=rng,
+    )
+    there = set(all_partitions).difference(expired)
+    return _with(chosen, due, there, "rows have expired here", number=max(1, settings.number))
+
+
+def _for_merge(
+    stats: Mapping[str, PartitionStats],
+    *,
+    all_partitions: Sequence[str],
+    expired: Collection[str],
+    postponed: Mapping[str, BackOff],
+    counts: Mapping[str, int],
+    rotation: Rotation,
+    is_ready: bool,
+    settings: PartitionSettings,
+    now: float,
+    rng: Rng,
+) -> PartitionSelection:
     left_out = set(expired)
     everything = [partition for partition in all_partitions if partition not in left_out]
     known = [stats[partition] for partition in everything if partition in stats]
@@ -225,11 +255,22 @@ def select_for_gc(
         selection = _rotate(stats, all_partitions, rotation, cause, number=settings.number, now=now)
     else:
         selection = PartitionSelection(chosen=_slowest_collected(known, settings.number, rng), rotation=rotation)
+    return _with(selection, pushed, set(all_partitions), "a merge finished here")
+
+
+def _with(
+    selection: PartitionSelection,
+    partitions: Iterable[str],
+    there: Collection[str],
+    reason: str,
+    *,
+    number: int | None = None,
+) -> PartitionSelection:
+    """Add those of the partitions that are there, `number` of them at most."""
     taken = set(selection.partitions)
-    there = set(all_partitions)
-    extra = [partition for partition in dict.fromkeys(pushed) if partition in there and partition not in taken]
-    merged = tuple(ChosenPartition(partition, "a merge finished here") for partition in extra)
-    return replace(selection, chosen=selection.chosen + merged)
+    extra = [partition for partition in dict.fromkeys(partitions) if partition in there and partition not in taken]
+    added = tuple(ChosenPartition(partition, reason) for partition in extra[:number])
+    return replace(selection, chosen=selection.chosen + added)
 
 
 def postpone(

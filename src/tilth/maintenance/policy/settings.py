@@ -225,13 +225,21 @@ class MergeSettings:
         "Parts from which on a partition gets several merges in one round. Fewer: more merges at once. More: the "
         "table's merges go where they pay most.",
     )
-    lone_chain_age_min: float = table_setting(
+    lone_age_min: float = table_setting(
         "merge_with_ttl_timeout",
         14_400.0,
         within(parse_seconds, 0),
-        "Age from which on a part that has no neighbour folds its deltas. Shorter: it reads natively sooner. Longer: "
-        "it is rewritten less often.",
+        "Age from which on a part that has no neighbour folds its deltas, and a part with expired rows is written anew "
+        "without them: rows stay no longer than this after their TTL, and the time of the merge. Shorter: parts read "
+        "natively sooner, rows go sooner. Longer: parts are rewritten less often.",
         unit="s",
+    )
+    ttl_only_drop_parts: bool = table_setting(
+        "ttl_only_drop_parts",
+        False,
+        SWITCH,
+        "On: no part is written anew for its expired rows; they go with other merges, or with the part when all its "
+        "rows have expired. Off: they go when the part is `merge_with_ttl_timeout` old.",
     )
     base: float = table_setting(
         "merge_selector_base",

@@ -18,7 +18,7 @@ import numpy as np
 from tilth.base.units import MIB, show_bytes
 from tilth.maintenance.merge.policy.key_shares import Floats, key_shares
 from tilth.maintenance.merge.policy.knapsack import SUPPORT_ADJUST, Items, choose
-from tilth.maintenance.merge.policy.size_tiered import lone_chain
+from tilth.maintenance.merge.policy.lone import fold_alone
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
     CandidateState,
@@ -27,7 +27,6 @@ from tilth.maintenance.policy.candidates import (
     MergeRefusal,
     MergeSelection,
     MergeSpec,
-    Run,
     by_partition,
     candidate_of,
     why_apart,
@@ -77,7 +76,7 @@ class KeyRangePolicy:
             folds = [
                 spec
                 for group in groups
-                if len(group) == 1 and (spec := lone_chain(Run(tuple(group), ""), settings, effort)) is not None
+                if len(group) == 1 and (spec := fold_alone(group, settings, effort)) is not None
             ]
             given = [one.spec for one in found if one.spec is not None]
             specs += given

@@ -1,8 +1,8 @@
 """Choice of the ranges of parts worth merging: neighbours of like size, by a score (docs/policies/size-tiered.md).
 
-Covers: one best range for all small partitions together, several for each large one, lone parts that fold their
-deltas, how many merges may be submitted, the gain reported to the maintenance manager. Does not cover: the score
-(scoring.py), the pace of a partition (adaptive.py), the choice of partitions (partitions.py).
+Covers: one best range for all small partitions together, several for each large one, how many merges may be submitted,
+the gain reported to the maintenance manager. Does not cover: the score (scoring.py), parts alone (lone.py), the pace of
+a partition (adaptive.py), the choice of partitions (partitions.py).
 Always holds: the ranges are disjoint, contain no part under merge and keep all limits; each partition that gives no
 merge has a refusal with its reason.
 """
@@ -16,6 +16,7 @@ from math import inf
 
 from tilth.base.units import show_bytes
 from tilth.maintenance.merge.policy.adaptive import Hold, Pace, pace
+from tilth.maintenance.merge.policy.lone import fold_alone
 from tilth.maintenance.merge.policy.scoring import RangeScore, RunScores, limits_of
 from tilth.maintenance.policy.candidates import (
     CandidatePart,
@@ -97,7 +98,7 @@ def select_merges(
     refusals: list[MergeRefusal] = []
     for partition, members in by_partition(parts).items():
         runs = split_runs(members, being_merged=being_merged)
-        alone = [spec for run in runs if (spec := lone_chain(run, settings, effort)) is not None]
+        alone = [spec for run in runs if (spec := fold_alone(run.parts, settings, effort)) is not None]
         offer = _offer(
             runs, members, stats=stats.get(partition), workers=workers, now=now, settings=settings, effort=effort
         )
@@ -205,28 +206,6 @@ def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]
         look(index, begin, best.begin)
         look(index, best.end, end)
     return tuple(specs)
-
-
-def lone_chain(run: Run, settings: MergeSettings, effort: Effort) -> MergeSpec | None:
-    """The merge of a part that has no neighbour and folds its deltas, or leaves out rows that have expired.
-
-    None if it has neither, or is too young; for expired rows alone only OPTIMIZE FINAL writes a part anew.
-    """
-    part = run.parts[0]
-    is_final = effort is Effort.FINAL
-    if len(run.parts) > 1 or not (part.chain_depth or (is_final and part.has_expired_rows)):
-        return None
-    if not is_final and part.age < settings.lone_chain_age_min:
-        return None
-    folds = f"folds {part.chain_depth} deltas" if part.chain_depth else "leaves out expired rows"
-    return MergeSpec(
-        partition=part.partition,
-        parts=(part.name,),
-        size=part.size,
-        rows=part.rows,
-        score=inf,
-        reason=f"{folds} of a part that is alone and {part.age:.0f} s old",
-    )
 
 
 def _why_no_run(runs: Sequence[Run], members: Sequence[CandidatePart]) -> str:
