@@ -33,11 +33,11 @@ from tilth.storage import (
     FoundChanges,
     PartNote,
     RowIndexes,
-    checksum_of,
     layout_of,
     output_of,
     read_note,
     read_unrecorded,
+    whole_checksum,
 )
 
 #: Files that are read at a time.
@@ -293,7 +293,7 @@ def _look(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingK
 
 
 def _written(folder: Folder, file: NotedFile) -> WrittenPart:
-    size, checksum = checksum_of(folder, file.name)
+    size, checksum = whole_checksum(folder, file.name)
     note = file.note
     return WrittenPart(
         partition=note.partition,

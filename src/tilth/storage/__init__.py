@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from tilth.storage.store.files import (
         are_there,
         check_size,
-        checksum_of,
         list_files,
         make_folder,
         new_whole_file,
@@ -131,6 +130,7 @@ if TYPE_CHECKING:
     )
     from tilth.storage.store.store import StoredFile
     from tilth.storage.store.stores import store_of
+    from tilth.storage.store.whole import whole_checksum
     from tilth.storage.store.witnesses import may_list_late
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
@@ -247,7 +247,6 @@ __all__ = [
     "check_partition_by",
     "check_probe",
     "check_size",
-    "checksum_of",
     "claim_place",
     "claim_replica",
     "clean_transaction",
@@ -337,6 +336,7 @@ __all__ = [
     "upsert_lookup",
     "valid_texts",
     "value_name",
+    "whole_checksum",
     "write_filter",
     "write_parts",
     "write_probe",

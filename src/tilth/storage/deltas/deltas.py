@@ -34,10 +34,11 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file, open_file, read_file
+from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.root import Folder
 from tilth.storage.store.store import NewFile
+from tilth.storage.store.whole import open_whole, read_whole
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
 #: What a row of a change segment does.
@@ -235,17 +236,17 @@ class FoundChanges:
 def read_unrecorded(folder: Folder, name: str) -> FoundChanges | None:
     """Return what a file says that it changes, whose record is lost; None where it is no file with changes of rows.
 
-    Raises FileNotFoundError, and DeltaFileCorruptError where it is not whole.
+    Raises FileNotFoundError, and a CorruptError where no copy of it is whole.
     """
     try:
         if name.endswith(f".{DELETE_EXTENSION}"):
-            file, rows = decode_deletes(memoryview(read_file(folder, name)))
+            file, rows = read_whole(folder, name, lambda data: decode_deletes(memoryview(data)))
             return FoundChanges({file: rows}, has_updates=False)
         if name.endswith(f".{PART_EXTENSION}"):
-            names = pq.ParquetFile(open_file(folder, name)).schema_arrow.names
+            names = pq.ParquetFile(open_whole(folder, name)).schema_arrow.names
             is_delta = all(each == "row" or _VALUE_NAME.fullmatch(each) for each in names)
             return FoundChanges({}, has_updates=True) if is_delta else None
-        reader = pa.ipc.open_file(open_file(folder, name))
+        reader = pa.ipc.open_file(open_whole(folder, name))
         if _FILES not in (reader.schema.metadata or {}):
             return None
         files = reader.schema.metadata[_FILES].decode().split(_FILES_SEPARATOR.decode())

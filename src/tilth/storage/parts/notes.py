@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from tilth.model.part import Bound, ColumnRange
 from tilth.model.table import SchemaVersion, TableDef
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.store.files import open_file
 from tilth.storage.store.paths import PART_EXTENSION, TableLayout
 from tilth.storage.store.root import Folder
+from tilth.storage.store.whole import open_whole
 
 #: The key of a note in the metadata of a Parquet footer, and of an Arrow schema.
 NOTE = b"tilth.part"
@@ -93,9 +93,9 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
     """
     try:
         if name.endswith(f".{PART_EXTENSION}"):
-            metadata = pq.ParquetFile(open_file(folder, name)).metadata.metadata
+            metadata = pq.ParquetFile(open_whole(folder, name)).metadata.metadata
         else:
-            metadata = pa.ipc.open_file(open_file(folder, name)).schema.metadata
+            metadata = pa.ipc.open_file(open_whole(folder, name)).schema.metadata
         noted = (metadata or {}).get(NOTE)
         return None if noted is None else _decoded(noted)
     except FileNotFoundError:

@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.store.files import make_folder, missing, new_stream, open_file, remove
+from tilth.storage.store.files import make_folder, missing, new_stream, remove
 from tilth.storage.store.paths import MAP_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.store.root import Folder
+from tilth.storage.store.whole import open_whole
 
 #: Of the map of one part.
 SOURCES_MAX = 1 << 16
@@ -80,7 +81,7 @@ class RowMap:
         pieces: dict[int, list[tuple[Rows, Rows]]] = {}
         first = 0
         try:
-            with open_file(folder, name) as source:
+            with open_whole(folder, name) as source:
                 reader = pa.ipc.open_file(source)
                 for number in range(reader.num_record_batches):
                     batch = reader.get_batch(number)

@@ -120,11 +120,6 @@ def make_folder(folder: Folder, *, fsync: bool) -> None:
     store_of(folder.root).prepare(folder.path, fsync=fsync)
 
 
-def checksum_of(folder: Folder, name: str) -> tuple[int, int]:
-    """Return size and CRC-32 of a file; raises FileNotFoundError."""
-    return store_of(folder.root).checksum(folder.key(name))
-
-
 def stamp_of(folder: Folder, name: str) -> tuple[int, ...]:
     """Return numbers that differ when the file has been written anew; none where it is not there."""
     return store_of(folder.root).stamp(folder.key(name))

@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from tilth.base.errors import TilthError
-from tilth.storage.store.files import make_folder, new_stream, open_file, remove
+from tilth.storage.store.files import make_folder, new_stream, remove
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.whole import open_whole
 
 #: Small batches are joined up to this, so that readers get few large ones.
 _BATCH_BYTES = 4 << 20
@@ -76,7 +77,7 @@ def read_scratch(
     """The batches of a file that was closed, with these columns; with `is_wanted` those whose first column it wants,
     and of the others nothing but that is read.
     """
-    with open_file(layout.folder, name) as source:
+    with open_whole(layout.folder, name) as source:
         names = pa.ipc.open_file(source).schema.names
         reader = _reader(source, [names.index(column) for column in columns])
         firsts = None if is_wanted is None else _reader(source, [0])

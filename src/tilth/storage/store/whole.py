@@ -1,0 +1,72 @@
+"""Files whose size no record says: of their copies one counts that has its end.
+
+Covers: opening such a file, its size and checksum. Does not cover: files that a record names, whose size and checksum
+are known (files.py), what the bytes mean (parts, deltas).
+Always holds: a copy of which a writer wrote a beginning only, or nothing, is passed over for one that is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tilth.storage.store.files import corrupt, of_a_good_copy
+from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION
+from tilth.storage.store.root import Folder
+from tilth.storage.store.store import Store
+from tilth.storage.store.stores import store_of
+
+T = TypeVar("T")
+
+
+def open_whole(folder: Folder, name: str) -> pa.NativeFile:
+    """Open a Parquet or Arrow file for reading parts of it, each from a copy of the right size.
+
+    Raises FileNotFoundError, and PartFileCorruptError where no copy has its end.
+    """
+    store, key = store_of(folder.root), folder.key(name)
+    if len(store.copies) == 1:
+        return store.open(key)
+    return store.open(key, size=of_a_whole_copy(folder, name, lambda copy: _size_with_end(copy, folder, name)))
+
+
+def read_whole(folder: Folder, name: str, decode: Callable[[pa.Buffer], T]) -> T:
+    """Return what a file means, by the first copy that `decode` understands; raises as `open_whole`."""
+    return of_a_whole_copy(folder, name, lambda copy: decode(copy.read(folder.key(name))))
+
+
+def whole_checksum(folder: Folder, name: str) -> tuple[int, int]:
+    """Return size and CRC-32 of a whole copy; raises as `open_whole`."""
+
+    def ask(copy: Store) -> tuple[int, int]:
+        size, checksum = copy.checksum(folder.key(name))
+        if not name.endswith(f".{DELETE_EXTENSION}"):
+            _size_with_end(copy, folder, name)
+        return size, checksum
+
+    return of_a_whole_copy(folder, name, ask)
+
+
+def of_a_whole_copy(folder: Folder, name: str, ask: Callable[[Store], T]) -> T:
+    def asked(copy: Store) -> T:
+        try:
+            return ask(copy)
+        except FileNotFoundError:
+            raise
+        # Of an empty file, which cannot be mapped, and of one that was cut off; ValueError: of bytes that mean nothing.
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise corrupt(folder, name, because=(str(error).splitlines() or [""])[0]) from error
+
+    return of_a_good_copy(folder, asked)
+
+
+def _size_with_end(copy: Store, folder: Folder, name: str) -> int:
+    with copy.open(folder.key(name)) as source:
+        if name.endswith(f".{PART_EXTENSION}"):
+            pq.read_metadata(source)
+        else:
+            pa.ipc.open_file(source)
+        return int(source.size())
