@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tilth.base.errors import InvalidInputError
 from tilth.model.table import Column, Schema
-from tilth.model.types import DataType, Kind, Simple, spark_name
+from tilth.model.types import DataType, Kind, Simple
 
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 _MONTHS = {"month": 1, "quarter": 3, "year": 12}
@@ -104,7 +104,7 @@ def _column(quoted: str, schema: Schema) -> Column:
         raise InvalidInputError(
             "the TTL's column has neither dates nor times",
             column=column.name,
-            type=spark_name(column.type),
+            type=column.declared_type,
             hint="store the time as Date or DateTime",
         )
     return column

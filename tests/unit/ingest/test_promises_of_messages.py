@@ -44,8 +44,11 @@ def reasons(decoded: Decoded) -> Mapping[int, str]:
         ("UUID", '"61F0C404-5CB3-11E7-907B-A6006AD3DBA0"', '"x"', "column `c`: x, but expected a UUID"),
         ("DateTime", '"2026-01-01T00:00:00Z"', '"2026-01-01T00:00:00.5Z"', "but expected whole seconds"),
         ("Array(VARCHAR(1))", '["a"]', '["a", "bc"]', "column `c`: bc, but expected at most 1 characters"),
-        ("Float32", "1e38", "1e39", "column `c`: 1e+39 does not fit float"),
-        ("Array(Float32)", "[1.5]", "[1, 1e39]", "does not fit array<float>"),
+        ("Float32", "1e38", "1e39", "column `c`: 1e+39 does not fit Float32"),
+        ("Array(Float32)", "[1.5]", "[1, 1e39]", "does not fit Array(Float32)"),
+        ("UInt64", "18446744073709551615", '"x"', "column `c`: expected UInt64, got a text"),
+        ("LowCardinality(String)", '"a"', "1", "column `c`: expected LowCardinality(String), got a whole number"),
+        ("Decimal64(1)", "1.5", "1.25", "column `c`: 1.25 does not fit Decimal64(1)"),
     ],
 )
 def test_a_message_that_breaks_a_promise_is_broken(declared: str, good: str, bad: str, why: str) -> None:

@@ -117,6 +117,7 @@ def test_nothing_to_change(text: str) -> None:
         ("RENAME COLUMN v TO s", "BAD_ALTER", "exists already"),
         ("MODIFY COLUMN v Int16", "BAD_ALTER", "might be lost"),
         ("MODIFY COLUMN v String", "BAD_ALTER", "might be lost"),
+        ("MODIFY COLUMN v LowCardinality(String)", "BAD_ALTER", "wanted=LowCardinality(String)"),
         ("MODIFY COLUMN v Int32 NOT NULL", "BAD_ALTER", "cannot become NOT NULL"),
         ("MODIFY COLUMN s String NOT NULL DEFAULT NULL", "BAD_ALTER", "cannot be NULL"),
         ("DROP COLUMN k", "BAD_ALTER", "ORDER BY"),

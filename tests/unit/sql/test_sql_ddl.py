@@ -46,8 +46,18 @@ def test_a_table_is_made_as_it_was_said(world: SqlWorld) -> None:
         ("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY b", "UNKNOWN_COLUMN", "b"),
         ("CREATE TABLE t (a Int64) ENGINE = MergeTree PARTITION BY c ORDER BY a", "UNKNOWN_COLUMN", "c"),
         ("CREATE TABLE t (a String) ENGINE = MergeTree PARTITION BY toDate(a)", "BAD_PARTITION_TRANSFORM", "toDate"),
+        (
+            "CREATE TABLE t (a LowCardinality(String)) ENGINE = MergeTree PARTITION BY toYYYYMM(a)",
+            "BAD_PARTITION_TRANSFORM",
+            "type=LowCardinality(String)",
+        ),
+        (
+            "CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a TTL a + INTERVAL 1 DAY",
+            "INVALID_INPUT",
+            "type=UInt64",
+        ),
         ("CREATE TABLE t (a Int64, A String) ENGINE = MergeTree ORDER BY a", "SYNTAX_ERROR", "A"),
-        ("CREATE TABLE t (a Array(Int64)) ENGINE = MergeTree ORDER BY a", "BAD_DEFINITION", "array<bigint>"),
+        ("CREATE TABLE t (a Array(Int64)) ENGINE = MergeTree ORDER BY a", "BAD_DEFINITION", "type=Array(Int64)"),
         ("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS no_such = 1", "UNKNOWN_SETTING", "no_such"),
         (
             "CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS parquet_compression_level = 99",

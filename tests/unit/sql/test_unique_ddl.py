@@ -68,7 +68,7 @@ def test_null_that_is_written_stays_written() -> None:
     [
         ("UNIQUE KEY x", "UNKNOWN_COLUMN", "UNIQUE KEY"),
         ("UNIQUE KEY maybe", "BAD_DEFINITION", "never NULL"),
-        ("UNIQUE KEY tags", "BAD_DEFINITION", "array<string>"),
+        ("UNIQUE KEY tags", "BAD_DEFINITION", "type=Array(String)"),
     ],
 )
 def test_columns_that_are_no_key(world: SqlWorld, clauses: str, code: str, told: str) -> None:

@@ -24,7 +24,7 @@ from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS
 from tilth.ingest.messages.formats import MessageReader, Record, check_format, reason_of
 from tilth.ingest.settings import ErrorMode, KafkaConfig
 from tilth.model.table import Column, Schema
-from tilth.model.types import DataType, Kind, Map, Simple, spark_name
+from tilth.model.types import DataType, Kind, Map, Simple
 from tilth.storage import arrow_type
 
 _STRING = Simple(Kind.STRING)
@@ -208,7 +208,7 @@ class Decoder:
                 except BrokenCheckError as error:
                     return f"column `{column.name}`: {error}"
                 except MISFITS:
-                    return f"column `{column.name}`: {_shown(value)} does not fit {spark_name(column.type)}"
+                    return f"column `{column.name}`: {_shown(value)} does not fit {column.declared_type}"
         return None
 
     def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:

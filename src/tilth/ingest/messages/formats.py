@@ -24,7 +24,7 @@ from tilth.ingest.errors import FormatError
 from tilth.ingest.messages.envelope import ENVELOPE_NAMES, debezium_reader, envelope_fields
 from tilth.ingest.settings import Envelope, Format, KafkaConfig
 from tilth.model.table import Column, Schema
-from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
 
 _STRING = Simple(Kind.STRING)
 _INTEGER_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
@@ -279,7 +279,7 @@ def _inner(column: Column, decoder: msgspec.json.Decoder[Any], cell: str) -> Any
         return decoder.decode(cell)
     except ValueError as error:
         what = str(error).partition(" - at `$")[0]
-        raise ValueError(f"column `{column.name}`: {_plain(what, spark_name(column.type))}") from error
+        raise ValueError(f"column `{column.name}`: {_plain(what, column.declared_type)}") from error
 
 
 def _raw_value(column: Column) -> Callable[[bytes], bytes | str]:
@@ -366,6 +366,8 @@ _WORDS = {
 }
 _GIVEN_WORDS = _WORDS | {"float": "a number with a fraction or an exponent"}
 _EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(?:, got `([^`]*)`)?")
+#: As the library says it of a text where a decimal is expected.
+_NO_DECIMAL = "Invalid decimal string"
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 
@@ -388,13 +390,15 @@ def reason_of(error: Exception, schema: Schema) -> str:
     in_event = inner.removeprefix("payload.").removeprefix("after.")
     column = schema.find(in_event)
     if column is not None:
-        return f"column `{column.name}`: {_plain(what, spark_name(column.type))}"
+        return f"column `{column.name}`: {_plain(what, column.declared_type)}"
     begun = [name for name in schema.names if in_event.startswith(name)]
     return f"column `{max(begun, key=len) if begun else inner}`: {_plain(what)}"
 
 
 def _plain(what: str, column_type: str = "") -> str:
     """``Expected `float | null`, got `str` `` as "expected double, got a text"."""
+    if column_type and what == _NO_DECIMAL:
+        return f"expected {column_type}, got a text"
     found = _EXPECTED.fullmatch(what)
     if found is None:
         # Not of "JSON is malformed".

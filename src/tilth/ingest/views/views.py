@@ -353,8 +353,8 @@ def _match(
         if column.name in matched:
             raise ViewError("a column is selected twice", view=view, column=name)
         if not fits(given, column.type):
-            wanted = spark_name(column.type)
-            hint = f"write CAST({name} AS {wanted}) AS {name}"
+            hint = f"write CAST({name} AS {spark_name(column.type)}) AS {name}"
+            wanted = column.declared_type
             raise ViewError("wrong type of a column", view=view, column=name, given=given, target=wanted, hint=hint)
         if may_be_null and not column.nullable and column.name.lower() not in key:
             hint = f"declare it NOT NULL in the Kafka table, or write coalesce({name}, ..) AS {name}"

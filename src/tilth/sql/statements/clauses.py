@@ -18,7 +18,7 @@ from tilth.base.units import show_time
 from tilth.maintenance import gc_settings, is_expired, ttl_of
 from tilth.model.table import Column, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
-from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
+from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.sql.context.lifetimes import trash_lifetime_ms
 from tilth.sql.context.services import Services
 from tilth.sql.errors import BadAlterError, BadDefinitionError, UnknownColumnError
@@ -118,7 +118,7 @@ def _found(schema: Schema, name: str, clause: str) -> Column:
 
 
 def _refused(message: str, column: Column, *, hint: str = "") -> BadDefinitionError:
-    return BadDefinitionError(message, column=column.name, type=spark_name(column.type), hint=hint)
+    return BadDefinitionError(message, column=column.name, type=column.declared_type, hint=hint)
 
 
 def check_ttl(text: str, schema: Schema, now_ms: int) -> None:

@@ -18,7 +18,7 @@ from tilth.model.checks import first_stricter, rule_text
 from tilth.model.mutation import Mutation
 from tilth.model.table import Column, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
-from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
 from tilth.sql.errors import BadAlterError, BadDefinitionError, ColumnBusyError, UnknownColumnError
 from tilth.sql.grammar import (
     AddColumn,
@@ -230,8 +230,8 @@ def _modified(
             "a stored value might be lost",
             table=full_name(table),
             column=old.name,
-            type=spark_name(old.type),
-            wanted=spark_name(spec.type),
+            type=old.declared_type,
+            wanted=spec.declared,
             hint=_WIDENING_HINT,
         )
     if old.nullable and not spec.nullable:

@@ -14,7 +14,6 @@ from tilth.base.units import show_time
 from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
-from tilth.model.types import spark_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms
 from tilth.sql.context.names import place_of, relation_of, table_of, wrong_kind
@@ -174,7 +173,7 @@ def _sort_column(schema: Schema, name: str) -> Column:
     # What can be compared can be sorted by.
     if not can_be_key(column.type):
         raise BadDefinitionError(
-            "rows cannot be sorted by a column of this type", column=column.name, type=spark_name(column.type)
+            "rows cannot be sorted by a column of this type", column=column.name, type=column.declared_type
         )
     return column
 

@@ -108,7 +108,7 @@ class ExpressionChecker:
             raise BadMutationError(
                 "a value might be lost on the way into the column",
                 column=column.name,
-                type=spark_name(column.type),
+                type=column.declared_type,
                 given=given,
                 hint="say with CAST what is wanted",
             )
@@ -143,7 +143,7 @@ class ExpressionChecker:
             raise BadMutationError(
                 "the default does not fit the column",
                 column=column.name,
-                type=spark_name(column.type),
+                type=column.declared_type,
                 given=given,
                 hint="say with CAST what is wanted",
             )

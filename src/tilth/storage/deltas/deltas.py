@@ -29,7 +29,6 @@ import pyarrow.parquet as pq
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
-from tilth.model.types import spark_name
 from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_deletes, encode_deletes
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
@@ -389,7 +388,7 @@ def _fitting(column: Column, values: pa.ChunkedArray, present: pa.Array) -> pa.A
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         because = (str(error).splitlines() or [""])[0]
         raise BadColumnError(
-            column=column.name, type=spark_name(column.type), given=str(array.type), because=because
+            column=column.name, type=column.declared_type, given=str(array.type), because=because
         ) from error
     if not column.nullable and array.null_count:
         nulls = pc.sum(pc.and_(present, pc.is_null(array))).as_py()

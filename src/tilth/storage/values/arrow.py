@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tilth.model.table import Column, Schema
-from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, spark_name
+from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
 from tilth.storage.values.checks import checked
 
@@ -211,7 +211,7 @@ def _shape_column(array: pa.ChunkedArray | None, column: Column, field: pa.Field
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         given = str(array.type)
         raise BadColumnError(
-            column=column.name, type=spark_name(column.type), given=given, because=_first_line(error)
+            column=column.name, type=column.declared_type, given=given, because=_first_line(error)
         ) from error
 
 

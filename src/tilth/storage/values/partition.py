@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tilth.model.part import Bound
 from tilth.model.table import Column, Schema, Transform, TransformKind
-from tilth.model.types import DataType, Decimal, Kind, Simple, spark_name
+from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.storage.errors import BadPartitionError
 from tilth.storage.store.paths import WHOLE_TABLE
 from tilth.storage.values.arrow import arrow_type
@@ -70,7 +70,7 @@ def partition_ids(schema: Schema, partition_by: Sequence[Transform], rows: pa.Ta
     encoded = []
     for transform in partition_by:
         column = column_of(schema, transform)
-        dictionary, codes = _encode(transform_array(transform, column.type, rows.column(column.name)))
+        dictionary, codes = _encode(transform_array(transform, column, rows.column(column.name)))
         encoded.append((dictionary, codes))
         # Made dense again each time, so that the product stays far below 2**63.
         indices = np.unique(indices * len(dictionary) + codes, return_inverse=True)[1]
@@ -86,7 +86,7 @@ def partition_id(schema: Schema, partition_by: Sequence[Transform], values: Sequ
         return WHOLE_TABLE
     texts = []
     for transform, value in zip(partition_by, values, strict=True):
-        kind = result_type(transform, column_of(schema, transform).type)
+        kind = result_type(transform, column_of(schema, transform))
         texts.append(_text(value, kind, transform.kind, is_only=len(partition_by) == 1))
     return "-".join(texts)
 
@@ -101,11 +101,12 @@ def column_of(schema: Schema, transform: Transform) -> Column:
 def check_partition_by(schema: Schema, partition_by: Sequence[Transform]) -> None:
     """Raises BadPartitionError naming a transform that does not fit its column."""
     for transform in partition_by:
-        result_type(transform, column_of(schema, transform).type)
+        result_type(transform, column_of(schema, transform))
 
 
-def result_type(transform: Transform, of: DataType) -> DataType:
+def result_type(transform: Transform, column: Column) -> DataType:
     """The type of a transform's values; raises BadPartitionError when it does not fit the column."""
+    of = column.type
     kind = of.kind if isinstance(of, Simple) else None
     match transform.kind:
         case TransformKind.IDENTITY:
@@ -134,16 +135,17 @@ def result_type(transform: Transform, of: DataType) -> DataType:
         raise BadPartitionError(
             transform=transform.kind,
             column=transform.column,
-            type=spark_name(of),
+            type=column.declared_type,
             argument=transform.argument,
             hint="see the reference of CREATE TABLE for what each transform takes",
         )
     return result
 
 
-def transform_array(transform: Transform, of: DataType, values: pa.ChunkedArray) -> pa.ChunkedArray:
+def transform_array(transform: Transform, column: Column, values: pa.ChunkedArray) -> pa.ChunkedArray:
     """The transform's value for each value; null for null."""
-    target = arrow_type(result_type(transform, of))
+    of = column.type
+    target = arrow_type(result_type(transform, column))
     match transform.kind:
         case TransformKind.IDENTITY:
             return values

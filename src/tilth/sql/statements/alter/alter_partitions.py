@@ -80,14 +80,14 @@ def _id_of_values(table: TableDef, values: tuple[object, ...], known: list[str])
     for transform, value in zip(table.partition_by, values, strict=True):
         column = table.schema.find(transform.column)
         assert column is not None
-        kind = result_type(transform, column.type)
+        kind = result_type(transform, column)
         try:
             bounds.append(to_bound(value, kind))
         except (ValueError, InvalidOperation, OverflowError) as error:
             raise BadValueError(
                 "no value of this partition element",
                 element=f"{transform.kind.value}({transform.column})",
-                type=spark_name(kind),
+                type=column.declared_type if kind == column.type else spark_name(kind),
                 given=repr(value),
                 why=error,
             ) from error
