@@ -29,11 +29,17 @@ from tilth.storage import (
 Row = tuple[object, ...]
 
 
-def schema_of(*keys: DataType) -> Schema:
+def schema_of(*keys: DataType, version: DataType = Simple(Kind.INT64)) -> Schema:
     """Columns `k0`, `k1`, ..: the key; `v`: a version; `p`: a partition; `a` and `b`: values."""
     columns = [Column(id=i, name=f"k{i - 1}", type=kind, nullable=False) for i, kind in enumerate(keys, start=1)]
-    for name, kind in (("v", Kind.INT64), ("p", Kind.INT32), ("a", Kind.STRING), ("b", Kind.INT64)):
-        columns.append(Column(id=len(columns) + 1, name=name, type=Simple(kind)))
+    others: tuple[tuple[str, DataType], ...] = (
+        ("v", version),
+        ("p", Simple(Kind.INT32)),
+        ("a", Simple(Kind.STRING)),
+        ("b", Simple(Kind.INT64)),
+    )
+    for name, kind in others:
+        columns.append(Column(id=len(columns) + 1, name=name, type=kind))
     return Schema(columns=tuple(columns))
 
 

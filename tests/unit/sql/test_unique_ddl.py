@@ -78,6 +78,13 @@ def test_columns_that_are_no_key(world: SqlWorld, clauses: str, code: str, told:
     assert world.catalog.tables.find("default", "t") is None
 
 
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["", "U"])
+def test_every_whole_number_is_a_version(world: SqlWorld, sign: str, bits: int) -> None:
+    world.run(f"CREATE TABLE t (a Int64, v {sign}Int{bits}) ENGINE = ReplacingMergeTree(v) ORDER BY a")
+    assert (table_of(world).unique_key, table_of(world).version_column) == (("a",), "v")
+
+
 @pytest.mark.parametrize(
     ("version", "code", "told"),
     [
@@ -85,11 +92,12 @@ def test_columns_that_are_no_key(world: SqlWorld, clauses: str, code: str, told:
         ("a", "BAD_DEFINITION", "cannot be a column of the key"),
         ("s", "BAD_DEFINITION", "whole number"),
         ("f", "BAD_DEFINITION", "whole number"),
+        ("d", "BAD_DEFINITION", "type=Decimal(10, 2)"),
         ("maybe", "BAD_DEFINITION", "never NULL"),
     ],
 )
 def test_columns_that_are_no_version(world: SqlWorld, version: str, code: str, told: str) -> None:
-    columns = "a Int64, s String, f Float64, maybe Int64 NULL"
+    columns = "a Int64, s String, f Float64, d Decimal(10, 2), maybe Int64 NULL"
     error = refused(world, f"CREATE TABLE t ({columns}) ENGINE = MergeTree({version}) UNIQUE KEY a")
     assert (error.code, told in str(error)) == (code, True), error
 

@@ -107,6 +107,9 @@ def _scope(settings: Mapping[str, str]) -> bool:
 
 
 def _can_be_version(data_type: DataType) -> bool:
+    if isinstance(data_type, Decimal):
+        # UInt64 is stored as one; decimals are compared as they are, however many digits they have.
+        return data_type.scale == 0
     return isinstance(data_type, Simple) and data_type.kind in (*_INTEGERS, *_TIMES)
 
 
