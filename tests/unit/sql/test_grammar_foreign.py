@@ -21,7 +21,6 @@ from tilth.sql.grammar import (
     ShowFunctions,
     ShowPartitions,
     ShowTables,
-    SqlSyntaxError,
     UnsupportedSqlError,
     parse,
     parse_noticed,
@@ -181,9 +180,21 @@ def test_what_is_not_there_is_refused_with_what_to_do(text: str, named: str, hin
     assert hint in caught.value.hint
 
 
-def test_the_old_form_of_mergetree_is_told_as_clauses() -> None:
-    with pytest.raises(SqlSyntaxError) as caught:
-        parse(_TABLE.format("", "ENGINE = MergeTree(d, (a, d), 8192)"))
+@pytest.mark.parametrize(
+    "engine",
+    [
+        "MergeTree(d, (a, d), 8192)",
+        "MergeTree(d, intHash32(a), (a, d), 8192)",
+        "ReplicatedMergeTree('/p', '{replica}', d, (a, d), 8192)",
+        "ReplacingMergeTree(v, is_deleted)",
+        "MergeTree(8192)",
+        "Kafka(1)",
+    ],
+)
+def test_arguments_that_engines_do_not_have_are_refused_with_the_clauses_to_write(engine: str) -> None:
+    with pytest.raises(UnsupportedSqlError, match="argument") as caught:
+        parse(_TABLE.format("", f"ENGINE = {engine}"))
+    assert caught.value.code == "UNSUPPORTED_SYNTAX"
     assert "PARTITION BY" in caught.value.hint
     assert "ORDER BY" in caught.value.hint
 

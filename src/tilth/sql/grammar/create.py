@@ -315,12 +315,14 @@ def _engine_arguments(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
             column = cursor.name("a column")
             cursor.expect_symbol(")")
             return tuple(arguments), column
+        if cursor.at_end:
+            raise cursor.expected("a string, a column or ')'")
         if not cursor.is_string():
             hint = (
                 "engines take strings, and last the version column of a table with UNIQUE KEY; write columns and keys "
                 "as clauses: PARTITION BY toYYYYMM(d) ORDER BY (a, b)"
             )
-            raise cursor.expected("a string, a column or ')'", hint=hint)
+            raise cursor.refused("such an argument of an engine is not supported", hint=hint)
         arguments.append(cursor.string("a string"))
     return tuple(arguments), None
 
