@@ -13,7 +13,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
-from tilth.ingest import check_view
+from tilth.ingest import check_view, replay_letters
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
 from tilth.sql import Answer, SqlEngine
@@ -42,7 +42,7 @@ class SparkWorld:
         self.dispatcher = Dispatcher(clock, random_id, {QUERY_WAREHOUSE: [self.worker]}, slots={QUERY_WAREHOUSE: 4})
         rooms = fake_rooms(clock, random_id, self.catalog, root=local_root(folder / "tables"))
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher))
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters))
         self.worker.register(TaskKind.INSERT, InsertRunner(self.engine.snapshots))
         self.worker.start()
         self.dispatcher.start()

@@ -22,9 +22,12 @@ from tilth.ingest import (
     ConsumeEvent,
     ConsumeEventKind,
     ConsumerStats,
+    NoDeadLettersError,
     Offset,
     OffsetReset,
     PartitionEnd,
+    ReplayReport,
+    RunReplay,
     TopicPartitionStats,
 )
 from tilth.maintenance import (
@@ -176,6 +179,14 @@ class FakeConsume:
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
         self.calls.append(("reset", kafka_uuid, reset))
         return {TopicPartition("topic", 0): 42}
+
+    def dead_letters(self, kafka_uuid: str) -> TableDef:
+        """As where the Kafka table has never read a message."""
+        raise NoDeadLettersError(table=kafka_uuid)
+
+    def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport:
+        self.calls.append(("replay", kafka_uuid, predicate))
+        return ReplayReport(letters=3, rows=4, again=1, transactions=1, left={"no view": 2})
 
     def stats(self) -> list[ServiceStats]:
         return [

@@ -18,6 +18,7 @@ import pyarrow.parquet
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
+import tilth.ingest.replay.spark
 import tilth.ingest.rounds.spark
 import tilth.maintenance.copies.task_spark
 import tilth.maintenance.deltas.task_spark

@@ -39,6 +39,7 @@ from tilth.ingest import (
     IngestSettings,
     check_view,
     consume_runner,
+    replay_letters,
 )
 from tilth.ingest.consumer.far import consumer_handlers
 from tilth.joining import check_not_lost, check_not_moved, check_place, open_store
@@ -498,13 +499,14 @@ class Node:
                 warehouse=self._dispatcher.stats,
                 services=self._services,
                 consumers=lambda: _known(self._consume.kafka_tables),
+                replays=self._consume.replays,
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
                 inserts=self.engine.insert_stats,
             ),
         )
         runners: dict[TaskKind, Runner] = {
-            TaskKind.QUERY: QueryRunner(self.engine.snapshots, check_view),
+            TaskKind.QUERY: QueryRunner(self.engine.snapshots, check_view, replay_letters),
             TaskKind.INSERT: InsertRunner(self.engine.snapshots),
             TaskKind.CONSUME: consume_runner(self._clock, self._consume),
             TaskKind.FLUSH: flush_runner(),
@@ -562,9 +564,8 @@ class Node:
 
 
 def open_node(folder: Path, settings: GivenSettings | Mapping[str, str], session: WorkerSession | None = None) -> Node:
-    """Start a node over the folder, which is made if it is not there; `session` as in `Node`.
-
-    Raises UnavailableError and its kind.
+    """Start a node over the folder, which is made if it is not there; `session` as in `Node`. Raises UnavailableError
+    and its kind.
     """
     return Node(folder, settings if isinstance(settings, GivenSettings) else GivenSettings(settings), session)
 
@@ -583,8 +584,7 @@ def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
 
 def move_secrets(catalog: Catalog) -> None:
     """Move secrets out of definitions and audit lines of older versions."""
-    found = catalog.secrets.in_definitions(KAFKA_SETTINGS.parted)
-    if found:
+    if found := catalog.secrets.in_definitions(KAFKA_SETTINGS.parted):
         # First: after a crash, definitions that still contain secrets start it again.
         catalog.audit.rewrite(redacted_event)
     for relation in found:

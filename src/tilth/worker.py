@@ -24,7 +24,7 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
-from tilth.ingest import check_view, consume_runner
+from tilth.ingest import check_view, consume_runner, replay_letters
 from tilth.ingest.consumer.far import FarConsumerCalls
 from tilth.maintenance import copy_runner, delta_runner, flush_runner, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
@@ -170,7 +170,7 @@ class WorkerNode:
     def _runners(self) -> dict[TaskKind, Runner]:
         consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)
         runners: dict[TaskKind, Runner] = {
-            TaskKind.QUERY: QueryRunner(queries, check_view),
+            TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters),
             TaskKind.INSERT: InsertRunner(queries),
             TaskKind.CONSUME: consume_runner(self._clock, consumers),
             TaskKind.FLUSH: flush_runner(),

@@ -283,6 +283,7 @@ others = (
         is_forced=st.booleans(),
     )
     | st.builds(g.ResetConsumeOffset, name=table_names, target=targets)
+    | st.builds(g.ReplayDeadLetters, name=table_names, predicate=st.just("") | expressions)
     | st.builds(g.ExplainMerge, name=table_names, policy=st.none() | names)
     | st.builds(g.ExplainGc, name=table_names)
     | st.builds(g.BackupCatalog, path=texts)

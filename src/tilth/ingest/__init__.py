@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from tilth.ingest.errors import (
         BrokenMessageError,
         BrokerUnavailableError,
+        ConsumeStoppedError,
         FormatError,
         GroupInUseError,
+        NoDeadLettersError,
         OffsetGapError,
         ResetError,
         UnknownTopicError,
@@ -33,10 +35,12 @@ if TYPE_CHECKING:
     from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
     from tilth.ingest.offsets.subscriptions import standing_of
     from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
+    from tilth.ingest.replay.spark import replay_letters
     from tilth.ingest.service.activity import Doing
     from tilth.ingest.service.context import ConsumeContext
     from tilth.ingest.service.definitions import DependencyMissingError, check_allowed, check_kafka
     from tilth.ingest.service.manager import ConsumeManager
+    from tilth.ingest.service.replay import ReplayReport, ReplayStats, RunReplay
     from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
     from tilth.ingest.settings import (
         INGEST_SETTINGS,
@@ -67,6 +71,7 @@ __all__ = [
     "ConsumeEvent",
     "ConsumeEventKind",
     "ConsumeManager",
+    "ConsumeStoppedError",
     "ConsumerCalls",
     "ConsumerStats",
     "DependencyMissingError",
@@ -77,12 +82,16 @@ __all__ = [
     "IngestSettings",
     "KafkaConfig",
     "MissingSettingError",
+    "NoDeadLettersError",
     "Offset",
     "OffsetGapError",
     "OffsetMark",
     "OffsetReset",
     "PartitionEnd",
+    "ReplayReport",
+    "ReplayStats",
     "ResetError",
+    "RunReplay",
     "SqlPlan",
     "ToMark",
     "ToOffsets",
@@ -102,6 +111,7 @@ __all__ = [
     "pinned_group",
     "read_config",
     "reads_elsewhere",
+    "replay_letters",
     "secrets_in",
     "standing_of",
     "takes_dead_letters",

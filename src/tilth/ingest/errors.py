@@ -78,6 +78,18 @@ class ResetError(InvalidInputError):
     code = "BAD_OFFSET_RESET"
 
 
+class NoDeadLettersError(InvalidInputError):
+    """a Kafka table has no dead letters that could be replayed"""
+
+    code = "NO_DEAD_LETTER_TABLE"
+
+
+class ConsumeStoppedError(ConflictError):
+    """nothing goes through the views of a Kafka table while its consumption is stopped"""
+
+    code = "CONSUME_STOPPED"
+
+
 class RoundStorageError(UnavailableError):
     """the files of a round cannot be written"""
 

@@ -11,6 +11,9 @@ import msgspec
 
 #: The consumer of a ledger entry that stands for many old rounds: its ranges, messages, rows and stored are their sums.
 FOLDED = -2
+#: The consumer of a ledger entry about dead letters that went through their views again. Its ranges reach from the
+#: first to the last letter of each topic partition; their messages are the letters, which left the dead-letter table.
+REPLAYED = -3
 
 
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
@@ -87,7 +90,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     txn: int
     kafka_table: str
-    #: Its index; negative for what no consumer did: -1, offsets were moved; FOLDED.
+    #: Its index; negative for what no consumer did: -1, offsets were moved; FOLDED; REPLAYED.
     consumer: int
     ranges: tuple[LedgerRange, ...]
     #: Rows written, by target table's uuid.

@@ -30,7 +30,7 @@ from tilth.base.logs import Log
 from tilth.base.metrics import Metric, MetricType, metrics_of
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
-from tilth.ingest import ConsumerStats
+from tilth.ingest import ConsumerStats, ReplayStats
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
@@ -133,7 +133,7 @@ METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_LAG_AGE, INGEST_OFFSET),
-    *_declared(ConsumerStats, CatalogStats, InsertStats),
+    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *_declared(MaintenanceNumbers),
@@ -152,6 +152,7 @@ class MetricSources:
     warehouse: Callable[[], WarehouseStats]
     services: Callable[[], Sequence[ServiceStats]]
     consumers: Callable[[], Sequence[ConsumerStats]] | None = None
+    replays: Callable[[], Sequence[ReplayStats]] | None = None
     tasks: Callable[[], Sequence[TaskInfo]] | None = None
     maintenance: Callable[[], MaintenanceNumbers] | None = None
     inserts: Callable[[], InsertStats] | None = None
@@ -187,6 +188,7 @@ class Metrics(Collector):
             **_call("warehouse", sources.warehouse, _warehouse),
             **_call("services", sources.services, _services),
             **_call("consumers", sources.consumers, _consumers),
+            **_call("replays", sources.replays, _replays),
             **_call("tasks", sources.tasks, _tasks),
             **_call("maintenance", sources.maintenance, _maintenance),
             **_call("inserts", sources.inserts, _fields),
@@ -263,6 +265,11 @@ def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
             yield INGEST_LAG_AGE, place, math.nan if partition.end_age is None else partition.end_age
             if partition.offset >= 0:
                 yield INGEST_OFFSET, place, partition.offset
+
+
+def _replays(replays: Sequence[ReplayStats]) -> Iterator[Sample]:
+    for one in replays:
+        yield from _fields(one, (one.database, one.table))
 
 
 def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:

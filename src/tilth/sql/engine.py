@@ -63,6 +63,7 @@ from tilth.sql.grammar import (
     OptimizeTable,
     Query,
     RenameTable,
+    ReplayDeadLetters,
     ResetConsumeOffset,
     RunService,
     SetSettings,
@@ -106,6 +107,7 @@ from tilth.sql.statements import (
     drill,
     explain,
     kill,
+    replay,
     select,
     session,
     show,
@@ -508,14 +510,14 @@ def perform(services: Services, call: Call, statement: Statement) -> Outcome:
             return system.run_service(services, call, statement)
         case ResetConsumeOffset():
             return system.reset_offset(services, call, statement)
+        case ReplayDeadLetters():
+            return replay.replay_dead_letters(services, call, statement)
         case DeleteRows() | UpdateRows():
             return delete_update.change_rows(services, call, statement)
         case KillMutation() | KillQuery():
             return kill.kill(services, call, statement)
-        case DrillFailover():
-            return drill.drill(services, call, statement)
-        case BackupCatalog():
-            return backup.backup_catalog(services, call, statement)
+        case DrillFailover() | BackupCatalog():
+            return _perform_of_servers(services, call, statement)
         case ExplainMerge() | ExplainGc():
             return explain.explain(services, call, statement)
     assert_never(statement)
@@ -525,6 +527,12 @@ def _perform_of_node(services: Services, call: Call, statement: WarehouseStateme
     if isinstance(statement, WarehouseStatement):
         return warehouses.warehouses(services, call, statement)
     return storages.storages(services, call, statement)
+
+
+def _perform_of_servers(services: Services, call: Call, statement: DrillFailover | BackupCatalog) -> Outcome:
+    if isinstance(statement, DrillFailover):
+        return drill.drill(services, call, statement)
+    return backup.backup_catalog(services, call, statement)
 
 
 def _known_format(name: str | None) -> str | None:

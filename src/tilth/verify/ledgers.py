@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tilth.catalog import Catalog
 from tilth.ingest import GONE, MOVED, read_config
-from tilth.model.offset import FOLDED, LedgerEntry, TopicPartition
+from tilth.model.offset import FOLDED, REPLAYED, LedgerEntry, TopicPartition
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.verify.report import NAMED_MAX, TRIES_MAX, CheckResult
 from tilth.verify.twice import read_twice
@@ -20,14 +20,15 @@ from tilth.verify.twice import read_twice
 def check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[CheckResult]:
     stored, entries = _ledger_of(catalog, kafka)
     reached, wrong = follow_ledger(entries)
-    messages = sum(each.messages for entry in entries for each in entry.ranges)
-    dead, refused = (sum(getattr(each, name) for e in entries for each in e.ranges) for name in ("dead", "refused"))
+    rounds = [each for each in entries if each.consumer != REPLAYED]
+    messages = sum(each.messages for entry in rounds for each in entry.ranges)
+    dead, refused = (sum(getattr(each, name) for e in rounds for each in e.ranges) for name in ("dead", "refused"))
     yield CheckResult(
         subject=full_name(kafka),
         check="the ledger's ranges follow each other",
         is_ok=not wrong,
         detail="; ".join(wrong[:NAMED_MAX])
-        or f"{len(entries)} entries, {messages} messages, {dead} not decoded, {refused} refused by views",
+        or f"{len(rounds)} entries, {messages} messages, {dead} not decoded, {refused} refused by views",
     )
     yield from _check_dead_letters(catalog, kafka, entries)
     for place, end in sorted(reached.items()):
@@ -51,6 +52,9 @@ def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, 
     reached: dict[TopicPartition, int] = {}
     wrong: list[str] = []
     for entry in entries:
+        if entry.consumer == REPLAYED:
+            # Its messages had been read before, and are counted there.
+            continue
         for each in entry.ranges:
             place = TopicPartition(each.topic, each.partition)
             if entry.consumer == MOVED and each.end == GONE:
@@ -84,6 +88,17 @@ def _check_dead_letters(catalog: Catalog, kafka: KafkaDef, entries: Sequence[Led
         is_ok=not wrong,
         detail="; ".join(wrong[:NAMED_MAX]) or f"{stored} in {full_name(table)}",
     )
+    replays = [each for each in entries if each.consumer == REPLAYED and table.uuid in each.tables]
+    if replays:
+        # Read after the ledger: what the entries say had been removed by then.
+        removed = catalog.parts.version(table.uuid).removed_rows
+        letters = sum(each.messages for entry in replays for each in entry.ranges)
+        yield CheckResult(
+            subject=full_name(kafka),
+            check="the replayed dead letters were removed",
+            is_ok=letters <= removed,
+            detail=f"replayed {letters}, removed from {full_name(table)} {removed}",
+        )
 
 
 def _ledger_of(catalog: Catalog, kafka: KafkaDef) -> tuple[dict[TopicPartition, int], list[LedgerEntry]]:

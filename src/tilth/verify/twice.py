@@ -2,7 +2,8 @@
 
 Covers: finding where the ledgers of different Kafka tables overlap. Does not cover: one ledger by itself (ledgers.py).
 Always holds: only what is proved is named: the same topic by its id, the same partition, and the same table that both
-rounds wrote to. What a user had read again, by moving the offsets back, is a decision and no fault.
+rounds wrote to. What a user had read again, by moving the offsets back, is a decision and no fault; neither are dead
+letters that were replayed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tilth.ingest import GONE, MOVED
-from tilth.model.offset import LedgerEntry, TopicPartition
+from tilth.model.offset import REPLAYED, LedgerEntry, TopicPartition
 
 #: Topic id and partition.
 _Place = tuple[str, int]
@@ -57,7 +58,8 @@ def read_twice(ledgers: Mapping[str, Iterable[LedgerEntry]], table: str, *, empt
 def _undecided(
     reader: str, entries: Iterable[LedgerEntry], table: str, emptied_ts: int
 ) -> Iterator[tuple[_Place, _Read]]:
-    ordered = sorted(entries, key=lambda each: each.commit_ts)
+    rounds = (each for each in entries if each.consumer != REPLAYED)
+    ordered = sorted(rounds, key=lambda each: each.commit_ts)
     ids = _topic_ids(ordered)
     #: Up to where reading again was decided, and up to where was read.
     decided: dict[TopicPartition, int] = {}

@@ -23,6 +23,7 @@ from tilth.ingest import (
     IngestSettings,
     check_view,
     consume_runner,
+    replay_letters,
 )
 from tilth.model.service import ServiceStats
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
@@ -76,7 +77,7 @@ class IngestWorld:
         self.worker.register(TaskKind.CONSUME, consume_runner(self.clock, self.manager))
         rooms = fake_rooms(self.clock, random_id, self.catalog, root=self.root)
         self.engine = SqlEngine(replace(rooms, dispatcher=self.dispatcher, consume=self.manager))
-        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view))
+        self.worker.register(TaskKind.QUERY, QueryRunner(self.engine.snapshots, check_view, replay_letters))
         self.worker.start()
         self.dispatcher.start()
         self.manager.start()

@@ -5,7 +5,8 @@
 Covers: which entries may become one, and which one. Does not cover: when (maintenance), writing (offsets.py).
 Always holds: what the entries prove stays proved. Only ranges of one topic that follow each other are joined, so a hole
 stays a hole; rounds that wrote to other tables are not joined with each other, so it stays known which offsets are in
-which table; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it.
+which table; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it. An entry of
+replayed dead letters stays as it is, too, but has no place among the rounds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
+from tilth.model.offset import FOLDED, REPLAYED, LedgerEntry, LedgerRange, TopicPartition
 
 
 def foldable(
@@ -34,7 +35,8 @@ def foldable(
     that they wrote to was emptied; nothing is joined across it.
     """
     # By commit, not by transaction: a round that began earlier may have been committed later.
-    ordered = sorted(entries, key=lambda each: each.commit_ts)
+    rounds = (each for each in entries if each.consumer != REPLAYED)
+    ordered = sorted(rounds, key=lambda each: each.commit_ts)
     surplus = len(ordered) - kept_max
     old = [
         each

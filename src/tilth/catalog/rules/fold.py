@@ -31,7 +31,7 @@ from tilth.catalog.rules.updates import (
     Unsubscribe,
     Update,
 )
-from tilth.model.offset import IngestGap, LedgerEntry, StoredOffset, Subscription, TopicPartition
+from tilth.model.offset import REPLAYED, IngestGap, LedgerEntry, StoredOffset, Subscription, TopicPartition
 from tilth.model.part import Part, PartEvent
 from tilth.model.table import full_name
 
@@ -163,7 +163,9 @@ class _Fold:
             raise SubscriptionMovedError(topic=wanted.topic, group=wanted.group, hint="read the subscription again")
 
     def _stamped(self, entry: LedgerEntry) -> LedgerEntry:
-        offsets = self._kafka[entry.kafka_table].offsets
+        # Dead letters do not know which topic of that name they came from.
+        is_read = entry.consumer != REPLAYED
+        offsets = self._kafka[entry.kafka_table].offsets if is_read else {}
         ranges = []
         for each in entry.ranges:
             stored = offsets.get(TopicPartition(each.topic, each.partition))

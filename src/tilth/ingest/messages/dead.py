@@ -90,6 +90,17 @@ def dead_letter_rows(broken: Sequence[Broken], schema: Schema) -> pa.Table:
     return pa.table({name: pa.array(values, arrow_type(Simple(_COLUMNS[name]))) for name, values in columns.items()})
 
 
+def addressee(schema: Schema) -> str:
+    """Return Spark SQL for the view that a dead letter is of, as `database.view`; empty: it was not decoded, and is for
+    all views.
+
+    In rows of older versions the reason names it, in the words of `Broken.reason_text`.
+    """
+    in_reason = r"nullif(regexp_extract(`reason`, '^view ([^:]+): ', 1), '')"
+    named = f"`{VIEW_COLUMN}`, " if _fits(schema, DEAD_LETTER_SCHEMA.columns[-1]) else ""
+    return f"coalesce({named}{in_reason}, '')"
+
+
 def _fits(schema: Schema, column: Column) -> bool:
     found = schema.find(column.name)
     return found is not None and found.type == column.type and not found.checks

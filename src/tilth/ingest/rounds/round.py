@@ -14,9 +14,10 @@ from itertools import accumulate
 
 import msgspec
 
-from tilth.base.clock import Clock
+from tilth.base.clock import Clock, SystemClock
 from tilth.ingest.kafka.broker import Fetched, fetch
 from tilth.ingest.policy.care import Care
+from tilth.ingest.rounds.letters import Letters
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
 from tilth.model.delta import Seen, WrittenDelta
@@ -59,6 +60,18 @@ class RoundJob:
     #: By view, how its rows are looked at; those that are trusted are not in it.
     care: Mapping[str, Care] = field(default_factory=dict)
     fetch: Fetch = fetch
+    #: The messages, where they are dead letters and not read from the topic.
+    letters: Letters | None = None
+
+    def messages(self, group: int) -> Iterator[Fetched]:
+        """Yield the messages of a group; raises as `fetch` does."""
+        if self.letters is not None:
+            return self.letters.fetch(group)
+        return self.fetch(SystemClock(), self.config, self.groups[group])
+
+    def joined(self, ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
+        """One range for each partition, out of those of several tasks."""
+        return joined_ranges(ranges, has_gaps=self.letters is not None)
 
     @property
     def fused(self) -> tuple[FusedPlan, ...]:
@@ -229,7 +242,7 @@ def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[ViewRefusa
     counts = Counter((topic, partition) for topic, partition, _ in places)
     ranges = (
         msgspec.structs.replace(each, refused=each.refused + counts[each.topic, each.partition])
-        for each in joined_ranges(facts.ranges)
+        for each in job.joined(facts.ranges)
     )
     topic, partition, offset = places[0]
     first = f"{topic}/{partition}@{offset}: view {verdicts[0].view}: {verdicts[0].reason}"
@@ -241,11 +254,13 @@ def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[ViewRefusa
     )
 
 
-def joined_ranges(ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
-    """One range for each partition, out of the contiguous ones of several tasks."""
+def joined_ranges(ranges: tuple[LedgerRange, ...], *, has_gaps: bool = False) -> tuple[LedgerRange, ...]:
+    """One range for each partition, out of those of several tasks, which are contiguous unless `has_gaps`."""
     joined: dict[tuple[str, int], LedgerRange] = {}
     for each in sorted(ranges, key=lambda r: (r.topic, r.partition, r.start)):
         before = joined.get((each.topic, each.partition))
-        assert before is None or before.end == each.start, (before, each)
-        joined[each.topic, each.partition] = each if before is None else before.joined(each)
+        assert has_gaps or before is None or before.end == each.start, (before, each)
+        if before is not None:
+            each = msgspec.structs.replace(before.joined(each), end=max(before.end, each.end))
+        joined[each.topic, each.partition] = each
     return tuple(joined.values())

@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tilth.base.clock import SystemClock
 from tilth.ingest.kafka.broker import Fetched
 from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken, Decoded, Decoder, Message, broken
@@ -92,7 +91,7 @@ class SourceTask:
         # What is decoded is many small objects and no cycles: looking for cycles is a tenth of the time.
         gc.disable()
         try:
-            for fetched in self._job.fetch(SystemClock(), self._job.config, self._ranges):
+            for fetched in self._job.messages(self._group):
                 decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
                 size = sum(map(len, fetched.messages))
                 self._count(fetched, decoded, size)

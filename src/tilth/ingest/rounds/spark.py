@@ -36,7 +36,7 @@ from tilth.base.logs import Log
 from tilth.ingest.errors import RoundStorageError, ViewFailedError
 from tilth.ingest.rounds.careful import run_carefully
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
-from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, joined_ranges, total_of, with_refused
+from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
 from tilth.ingest.rounds.source import SourceTask, write_condemned
 from tilth.ingest.rounds.spark_errors import why_not_computed
 from tilth.ingest.rounds.write import (
@@ -90,7 +90,7 @@ def run_round(
         facts = _run_streaming(session, job, computed[0])
     else:
         facts = _run_keeping(session, job, check_cancelled, view_begins)
-    return msgspec.structs.replace(facts, ranges=joined_ranges(facts.ranges))
+    return msgspec.structs.replace(facts, ranges=job.joined(facts.ranges))
 
 
 def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tilth.ingest.rounds.round import Scope, TableChanges, WrittenTo
+from tilth.model.delta import WrittenDelta
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
 from tilth.storage import Roots, UpsertLookup, key_scope, resolve_all, upsert_lookup
@@ -50,12 +51,14 @@ def resolved(lookups: Lookups, *, task: int = 0, attempt: int) -> tuple[TableCha
     """Compute for each table the changes of the rows that its new rows replace, and write their files. `task` is
     Spark's number, not the files'.
     """
+    return changes_of(lookups, [resolve_all(lookup.requests, attempt=attempt) for lookup in lookups.values()])
+
+
+def changes_of(lookups: Lookups, deltas: Iterable[tuple[WrittenDelta, ...]]) -> tuple[TableChanges, ...]:
+    """The changes of all tables, of which `deltas` are the files, in the same order."""
     return tuple(
         TableChanges(
-            scope=Scope(table=table, partitions=lookup.partitions),
-            ts=lookup.ts,
-            deltas=resolve_all(lookup.requests, attempt=attempt),
-            seen=lookup.seen,
+            scope=Scope(table=table, partitions=lookup.partitions), ts=lookup.ts, deltas=found, seen=lookup.seen
         )
-        for table, lookup in lookups.items()
+        for (table, lookup), found in zip(lookups.items(), deltas, strict=True)
     )

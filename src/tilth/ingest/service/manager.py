@@ -24,6 +24,14 @@ from tilth.ingest.consumer.calls import (
 )
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.context import ConsumeContext
+from tilth.ingest.service.replay import (
+    LetterReplay,
+    ReplayCounts,
+    ReplayReport,
+    ReplayStats,
+    RunReplay,
+    dead_letters_of,
+)
 from tilth.ingest.service.service import KafkaService
 from tilth.ingest.service.stats import ConsumeEvent, ConsumerStats, EventLog
 from tilth.model.offset import TopicPartition
@@ -35,7 +43,7 @@ from tilth.model.service import (
     SwitchState,
     newer_since_ms,
 )
-from tilth.model.table import KafkaDef, full_name
+from tilth.model.table import KafkaDef, TableDef, full_name
 
 _log = Log("ingest")
 
@@ -50,6 +58,7 @@ class ConsumeManager:
         self._catalog = context.catalog
         self._settings = context.settings
         self._events = EventLog(events_max=context.settings.log_events_max)
+        self._replays = ReplayCounts()
         self._lock = threading.Lock()
         self._services: dict[str, KafkaService] = {}
         #: Services that are ending, each on a thread of its own, so that a consumer that hangs delays no other table.
@@ -125,6 +134,18 @@ class ConsumeManager:
         """
         return self._service(kafka_uuid).move(reset)
 
+    def dead_letters(self, kafka_uuid: str) -> TableDef:
+        """The table whose dead letters can be replayed now. Raises NoDeadLettersError, ConsumeStoppedError."""
+        return dead_letters_of(self._catalog, self._kafka(kafka_uuid), now_ms=self._clock.now_ms())
+
+    def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport:
+        """SYSTEM REPLAY DEAD LETTERS: returns when all letters that were there went through their views again; any
+        server may do it. Raises what `dead_letters` does, ViewError, and what the worker or the catalog says.
+
+        `predicate`: Spark SQL over the dead-letter table, as checked; empty: all letters. `run` runs on a worker.
+        """
+        return LetterReplay(self._context, self._kafka(kafka_uuid), self._replays, predicate=predicate, run=run).run()
+
     # --- what it shows -----------------------------------------------------------------------------------------------
 
     def stats(self) -> list[ServiceStats]:
@@ -134,6 +155,10 @@ class ConsumeManager:
     def kafka_tables(self) -> list[ConsumerStats]:
         """Rows of `system.kafka_tables`, one for each consumer."""
         return [row for service in self._all() for row in service.consumers()]
+
+    def replays(self) -> list[ReplayStats]:
+        """Replays of this server, by Kafka table."""
+        return self._replays.stats()
 
     def log(self) -> list[ConsumeEvent]:
         """Rows of `system.kafka_log`, oldest first."""

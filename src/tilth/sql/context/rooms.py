@@ -13,7 +13,7 @@ from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.catalog import Catalog
-from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset
+from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, ReplayReport, RunReplay
 from tilth.maintenance import (
     ChoiceRow,
     DamageBook,
@@ -29,6 +29,7 @@ from tilth.maintenance import (
 )
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
+from tilth.model.table import TableDef
 from tilth.model.task import TaskInfo, TaskKind, TaskSpec
 from tilth.model.warehouse import Warehouse
 from tilth.sql.context.peers import NoPeers, Peers
@@ -86,6 +87,10 @@ class Consume(Protocol):
     def restart(self, kafka_uuid: str) -> None: ...
 
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]: ...
+
+    def dead_letters(self, kafka_uuid: str) -> TableDef: ...
+
+    def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport: ...
 
     def stats(self) -> list[ServiceStats]: ...
 

@@ -57,6 +57,7 @@ from tilth.sql.grammar.statements import (
     RemoveTtl,
     RenameColumn,
     RenameTable,
+    ReplayDeadLetters,
     ResetConsumeOffset,
     ResetSetting,
     ResetToMark,
@@ -139,6 +140,8 @@ def render(statement: Statement) -> str:
             return _switch(statement)
         case ResetConsumeOffset():
             return _reset(statement)
+        case ReplayDeadLetters(name=name, predicate=predicate):
+            return f"SYSTEM REPLAY DEAD LETTERS {_name(name)}{f' WHERE {predicate}' if predicate else ''}"
         case _:
             return _short(statement)
 

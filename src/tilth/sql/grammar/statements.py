@@ -530,6 +530,15 @@ class ResetConsumeOffset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDeadLetters:
+    """SYSTEM REPLAY DEAD LETTERS: those of a Kafka table go through their views again."""
+
+    name: Name
+    #: Over the columns of its dead-letter table; empty: all of them.
+    predicate: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainMerge:
     """Explains the plans of the merge policy."""
 
@@ -585,6 +594,7 @@ Statement = (
     | RunService
     | CheckFiles
     | ResetConsumeOffset
+    | ReplayDeadLetters
     | ExplainMerge
     | ExplainGc
 )

@@ -1,6 +1,7 @@
 """SYSTEM, KILL, OPTIMIZE and our EXPLAIN: words to the background. Pure.
 
-Covers: switches, single runs, offsets in the readable form and in ByConity's JSON. Does not cover: what they do.
+Covers: switches, single runs, dead letters, offsets in the readable form and in ByConity's JSON. Does not cover: what
+they do.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from tilth.base.units import parse_seconds
 from tilth.model.service import ServiceKind
 from tilth.sql.grammar.errors import SqlSyntaxError
 from tilth.sql.grammar.literals import parse_partition, take_settings
-from tilth.sql.grammar.phrases import parse_name, parse_table_name, skip_on_cluster
+from tilth.sql.grammar.phrases import parse_name, parse_table_name, parse_where, skip_on_cluster
 from tilth.sql.grammar.statements import (
     CheckFiles,
     KillMode,
@@ -23,6 +24,7 @@ from tilth.sql.grammar.statements import (
     OffsetKeyword,
     OptimizeTable,
     PartitionOffset,
+    ReplayDeadLetters,
     ResetConsumeOffset,
     ResetToMark,
     ResetToOffsets,
@@ -85,6 +87,10 @@ _SYSTEM_REFUSED = {
     "UNFREEZE": "files of parts never change: nothing is frozen",
     "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
 }
+_SYSTEM_VERBS = (
+    *("START", "STOP", "RESTART", "RESET", "REPLAY"),
+    *("FLUSH", "VERIFY", "SCRUB", "CHECK", "GC", "FORCE"),
+)
 #: What START and STOP of ClickHouse and ByConity say beyond our services.
 _SWITCHES_REFUSED = {
     "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
@@ -109,10 +115,12 @@ def parse_system(cursor: Cursor) -> Statement:
     for word, hint in _SYSTEM_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"SYSTEM {word} is not supported", hint=hint)
-    verb = cursor.choose("START", "STOP", "RESTART", "RESET", "FLUSH", "VERIFY", "SCRUB", "CHECK", "GC", "FORCE")
+    verb = cursor.choose(*_SYSTEM_VERBS)
     if verb == "RESET":
         cursor.expect("CONSUME", "OFFSET")
         return _reset(cursor)
+    if verb == "REPLAY":
+        return _replay(cursor)
     if verb == "FORCE":
         cursor.expect("GC")
         return _run(cursor, RunVerb.GC, is_forced=True)
@@ -199,6 +207,13 @@ def _duration(cursor: Cursor) -> int:
 
 
 # RESET CONSUME OFFSET
+
+
+def _replay(cursor: Cursor) -> ReplayDeadLetters:
+    cursor.expect("DEAD", "LETTERS")
+    name = parse_name(cursor)
+    predicate = parse_where(cursor) if cursor.at("WHERE") else ""
+    return ReplayDeadLetters(name=name, predicate=predicate)
 
 
 def _reset(cursor: Cursor) -> ResetConsumeOffset:

@@ -166,8 +166,16 @@ class ChangeResult(msgspec.Struct, frozen=True, kw_only=True):
     written: tuple[WrittenDelta, ...]
 
 
+class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
+    """Sends dead letters through their views; order and payload of the result are the ingest room's."""
+
+    order: bytes
+    #: As checked; empty: there is none.
+    predicate: str = ""
+
+
 #: The payload of a QUERY task.
-WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask
+WorkerTask = QueryTask | NamesTask | CheckTask | ExpressionsTask | ComputeTask | ChangeTask | ReplayTask
 
 
 class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):

@@ -209,7 +209,8 @@ INGEST_LEDGER = SystemTable(
         ColumnDoc(
             "consumer",
             INTEGER,
-            "The consumer's index; -1: offsets were moved, not read; -2: many old rounds as one, with their sums.",
+            "The consumer's index; -1: offsets were moved, not read; -2: many old rounds as one, with their sums; "
+            "-3: dead letters were replayed, from the first to the last of the partition.",
         ),
         ColumnDoc("topic", TEXT, "The topic."),
         ColumnDoc("partition", INTEGER, "Its partition."),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 import msgspec
 import pyarrow as pa
@@ -28,7 +28,7 @@ from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, KafkaDef, TableDef
+from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
 from tilth.model.task import Cost
 from tilth.model.text.quotes import double_quoted
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
@@ -51,6 +51,7 @@ from tilth.sql.query.protocol import (
     NamesTask,
     QueryCalls,
     QueryTask,
+    ReplayTask,
     Resolved,
     ResolveResult,
     ResolveTask,
@@ -60,6 +61,7 @@ from tilth.sql.query.protocol import (
 from tilth.sql.results.spark import rows_of, to_stream
 from tilth.sql.worker.changes_spark import changed_rows
 from tilth.sql.worker.expressions import ExpressionChecker
+from tilth.sql.worker.handed import ReplayWork, ViewCheck
 from tilth.sql.worker.relations import (
     TIME_WORDS,
     Edit,
@@ -106,35 +108,13 @@ T = TypeVar("T")
 _Asked = tuple[Needs | None, list[Edit], list[str] | None]
 
 
-class CheckedView(Protocol):
-    """Result of the check of a view, as far as it matters here."""
-
-    @property
-    def outputs(self) -> tuple[tuple[str, int], ...]: ...
-
-
-class ViewCheck(Protocol):
-    """`tilth.ingest.check_view`; handed in, for that room also knows the catalog, which code for workers must not."""
-
-    def __call__(
-        self,
-        session: SparkSession,
-        kafka: KafkaDef,
-        target: TableDef,
-        select: str,
-        *,
-        view: str,
-        target_columns: Sequence[tuple[str, int]],
-        quotes_names: bool,
-    ) -> CheckedView: ...
-
-
 class QueryRunner:
     """The runner of QUERY tasks."""
 
-    def __init__(self, calls: QueryCalls, check_view: ViewCheck) -> None:
+    def __init__(self, calls: QueryCalls, check_view: ViewCheck, replay: ReplayWork) -> None:
         self._calls = calls
         self._check_view = check_view
+        self._replay = replay
 
     def __call__(self, context: TaskContext) -> TaskResult:
         task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
@@ -166,6 +146,11 @@ class QueryRunner:
                 return TaskResult(payload=_computed(context.session, task))
             case ChangeTask():
                 return _change(context, task)
+            case ReplayTask(order=order, predicate=predicate):
+                try:
+                    return self._replay(context, order)
+                except (PySparkException, Py4JError) as error:
+                    raise from_spark(error, predicate, lambda place: place, predicate, is_whole=False) from error
         assert_never(task)
 
     def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:

@@ -1,0 +1,109 @@
+"""Orders of a replay to a worker, and the answers. Values only.
+
+Always holds: an order says all that the worker must know; the worker changes nothing but files that nobody knows yet.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tilth.ingest.consumer.calls import ViewOrder
+from tilth.ingest.policy.care import Care
+from tilth.ingest.rounds.letters import SAME_MAX
+from tilth.ingest.rounds.round import RoundFacts
+from tilth.model.delta import WrittenDelta
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import KafkaDef
+from tilth.storage import TableRoots, UpsertRequest
+
+#: Letters of one transaction, at most.
+LETTERS_MAX = 100_000
+#: Spark tasks that read letters from their table.
+READERS_MAX = 8
+#: Groups of messages, each a task of the round.
+GROUPS_MAX = READERS_MAX * SAME_MAX
+
+
+class LetterPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of a letter in the order in which letters are replayed."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class LetterSource(msgspec.Struct, frozen=True, kw_only=True):
+    """The letters that a statement is about."""
+
+    #: Of the dead-letter table.
+    snapshot: Snapshot
+    #: Of all tables that the replay reads or writes.
+    root: TableRoots
+    #: Spark SQL, as checked; empty: all letters.
+    predicate: str
+    #: None: letters of any topic.
+    topics: tuple[str, ...] | None
+
+
+class CountLetters(msgspec.Struct, frozen=True, kw_only=True, tag="count"):
+    """Counts the letters; the answer is a dictionary by the view's name, empty: for all views."""
+
+    source: LetterSource
+
+
+class ReplayLetters(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
+    """Sends some letters through their views; the answer is a `Replayed`."""
+
+    source: LetterSource
+    kafka: KafkaDef
+    #: Those that get the messages.
+    views: tuple[ViewOrder, ...]
+    #: Whose letters: `database.view`; empty: those for all views.
+    addressee: str
+    #: Letters behind this one; None: from the first on.
+    after: LetterPlace | None
+    letters_max: int
+    bytes_max: int
+    #: As in RoundJob.
+    care: dict[str, Care]
+    txn: int
+
+    @property
+    def first_task(self) -> int:
+        """The first task number behind those of the round."""
+        return (3 + len(self.views)) * GROUPS_MAX
+
+
+class ResolveKeys(msgspec.Struct, frozen=True, kw_only=True, tag="keys"):
+    """Finds the rows that replayed rows replace in tables with unique keys; the answer is a tuple of changes by
+    request, in the same order.
+    """
+
+    requests: tuple[tuple[UpsertRequest, ...], ...]
+
+
+#: Payload of a replay's task.
+ReplayOrder = CountLetters | ReplayLetters | ResolveKeys
+
+
+class Replayed(msgspec.Struct, frozen=True, kw_only=True):
+    """Result of a replay of some letters; nothing is true yet."""
+
+    facts: RoundFacts = RoundFacts()
+    #: By which the letters leave their table.
+    deletions: tuple[WrittenDelta, ...] = ()
+    #: Letters that were read.
+    letters: int = 0
+    #: Letters that were not taken: there are too many of the same message.
+    left: int = 0
+    #: The last letter that was looked at; None: there was none.
+    last: LetterPlace | None = None
+    #: Whether no letter comes behind it.
+    is_end: bool = True
+    #: By view, why the round must be done in another way; then nothing else counts.
+    failures: dict[str, str] = {}
+
+
+def tasks_reserved(views: int) -> int:
+    """Return how many task numbers a replay may use in the names of files, for so many views."""
+    return (3 + views) * GROUPS_MAX + READERS_MAX + 1

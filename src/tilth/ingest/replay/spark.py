@@ -1,0 +1,214 @@
+"""The Spark jobs of a replay.
+
+    letters of one view, some of them   1 job      their places and sizes, as far as one transaction takes them
+                                        1 job      dead-letter table -> files of letters
+                                        a round    files -> parts, dead letters again, as from a topic (rounds/spark.py)
+                                        1 job      the change segments by which the letters leave the table
+
+Covers: these jobs, the facts on their way back. Does not cover: which view comes when, commits (service/replay.py).
+Always holds: letters are replayed in the order of topics, partitions and offsets; what is deleted is what was read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import assert_never
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tilth.base.mailbox import Mailbox
+from tilth.ingest.errors import UnreadRangesError, ViewFailedError
+from tilth.ingest.messages.dead import addressee
+from tilth.ingest.replay.orders import (
+    READERS_MAX,
+    CountLetters,
+    LetterPlace,
+    LetterSource,
+    Replayed,
+    ReplayLetters,
+    ReplayOrder,
+    ResolveKeys,
+)
+from tilth.ingest.rounds.letters import Letters, LettersWritten, LetterWriter
+from tilth.ingest.rounds.round import DeadLetters, RoundJob
+from tilth.ingest.rounds.spark import run_round
+from tilth.ingest.settings import read_config
+from tilth.ingest.views.views import check_view, constant_defaults
+from tilth.model.delta import WrittenDelta
+from tilth.model.offset import OffsetRange
+from tilth.model.table import full_name
+from tilth.storage import UpsertRequest, layout_of, note_unanswered, resolve_all
+from tilth.storage.read.spark import FILE_COLUMN, ROW_COLUMN, file_error, located_snapshot
+from tilth.warehouse import TaskContext, TaskResult, mailbox, run_in_task, run_tasks
+
+#: Offsets at and above it are no broker's; numbers of messages are sums of offsets.
+_OFFSETS_MAX = 1 << 48
+#: A task that reads fewer letters costs more than it saves.
+_TASK_LETTERS_MIN = 8192
+_PLACE = ("topic", "partition", "offset")
+_ADDRESSEE = "addressee"
+
+
+def replay_letters(context: TaskContext, order: bytes) -> TaskResult:
+    """Run an order of `ReplayOrder`; raises TilthErrors, and Spark's own errors of the statement's condition."""
+    work: ReplayOrder = msgspec.msgpack.decode(order, type=ReplayOrder)
+    with mailbox(context.session) as letters:
+        try:
+            return TaskResult(payload=_answered(context, work, letters))
+        except (PySparkException, Py4JError) as error:
+            damage = file_error(error, letters)
+            if damage is not None:
+                note_unanswered(damage)
+                raise damage from error
+            raise
+
+
+def _answered(context: TaskContext, work: ReplayOrder, letters: Mailbox) -> bytes:
+    match work:
+        case CountLetters(source=source):
+            counted = _letters(context.session, source, letters).groupBy(_ADDRESSEE).count().collect()
+            return msgspec.msgpack.encode({row[_ADDRESSEE]: row["count"] for row in counted})
+        case ReplayLetters():
+            return msgspec.msgpack.encode(_replayed(context, work, letters))
+        case ResolveKeys(requests=requests):
+            changes = run_in_task(context.session, partial(_resolved, requests), tuple[tuple[WrittenDelta, ...], ...])
+            return msgspec.msgpack.encode(changes)
+    assert_never(work)
+
+
+def _replayed(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> Replayed:
+    mine = _letters(context.session, order.source, letters).where(f.col(_ADDRESSEE) == order.addressee)
+    if order.after is not None:
+        mine = mine.where(_is_behind(order.after))
+    chosen, last, is_end = _chosen(mine, order)
+    if last is None:
+        return Replayed()
+    tasks = max(1, min(READERS_MAX, context.session.sparkContext.defaultParallelism, chosen // _TASK_LETTERS_MIN))
+    written = _written(mine.where(~_is_behind(last)), order, tasks)
+    files = [each for found in written for each in found.files]
+    left = sum(found.left for found in written)
+    context.raise_if_cancelled()
+    kept = Letters(layout_of(order.source.snapshot.table, order.source.root), tuple(each.name for each in files))
+    job = _job(context.session, order, kept, groups=tuple(each.ranges for each in files))
+    count = sum(each.letters for each in files)
+    try:
+        facts = run_round(context.session, job, check_cancelled=context.raise_if_cancelled)
+    except ViewFailedError as error:
+        return Replayed(letters=count, failures=dict(error.facts))
+    if facts.messages != count:
+        raise UnreadRangesError(table=full_name(order.kafka), views=", ".join(plan.view for plan in job.plans))
+    partitions = {part.file.name: part.name.partition for part in order.source.snapshot.parts}
+    deletions = run_in_task(
+        context.session,
+        partial(_deletions, kept, partitions, order.txn, order.first_task + READERS_MAX),
+        tuple[WrittenDelta, ...],
+    )
+    kept.remove()
+    return Replayed(facts=facts, deletions=deletions, letters=count, left=left, last=last, is_end=is_end)
+
+
+def _letters(session: SparkSession, source: LetterSource, letters: Mailbox) -> DataFrame:
+    """The letters with what they have of their messages; rows that can be no message's are not among them."""
+    # A session of its own: the views run under the settings of the task's.
+    reading = session.newSession()
+    for name, value in {
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.variable.substitute": "false",
+    }.items():
+        reading.conf.set(name, value)
+    table = source.snapshot.table
+    rows = located_snapshot(reading, source.snapshot, source.root.of(table.uuid), mailbox=letters)
+    if source.predicate:
+        rows = rows.where(f.expr(source.predicate))
+    if source.topics is not None:
+        rows = rows.where(f.col("topic").isin(list(source.topics)))
+    found = rows.select(
+        f.col(FILE_COLUMN).cast("string").alias("file"),
+        f.col(ROW_COLUMN).cast("bigint").alias("row"),
+        *(f.col(name).alias(name) for name in _PLACE),
+        f.expr("unix_millis(`timestamp`)").alias("ms"),
+        *(f.col(name).alias(name) for name in ("key", "raw")),
+        f.expr(addressee(table.schema)).alias(_ADDRESSEE),
+    )
+    is_message = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("raw").isNotNull()
+    return found.where(is_message & f.col("offset").between(0, _OFFSETS_MAX - 1))
+
+
+def _is_behind(place: LetterPlace) -> Column:
+    topic, partition, offset = map(f.col, _PLACE)
+    in_partition = (partition > place.partition) | ((partition == place.partition) & (offset > place.offset))
+    return (topic > place.topic) | ((topic == place.topic) & in_partition)
+
+
+def _chosen(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPlace | None, bool]:
+    """Return how many letters one transaction takes, the last of them, and whether none comes behind it."""
+    size = f.expr("length(`raw`) + coalesce(length(`key`), 0)").cast("bigint").alias("size")
+    first = mine.select(*_PLACE, size).orderBy(*_PLACE).limit(order.letters_max).collect()
+    total = count = 0
+    last: LetterPlace | None = None
+    for row in first:
+        total += row["size"]
+        if count and total > order.bytes_max:
+            break
+        count += 1
+        last = LetterPlace(topic=row["topic"], partition=row["partition"], offset=row["offset"])
+    return count, last, count == len(first) < order.letters_max
+
+
+def _written(chosen: DataFrame, order: ReplayLetters, tasks: int) -> list[LettersWritten]:
+    """Write the letters to files, those of one message in one task."""
+    ordered = chosen.drop(_ADDRESSEE).repartitionByRange(tasks, *_PLACE).sortWithinPartitions(*_PLACE, "file", "row")
+    layout = layout_of(order.source.snapshot.table, order.source.root)
+    return run_tasks(ordered, LetterWriter(layout, order.txn, order.first_task), LettersWritten)
+
+
+def _job(
+    session: SparkSession, order: ReplayLetters, kept: Letters, *, groups: tuple[tuple[OffsetRange, ...], ...]
+) -> RoundJob:
+    kafka, root, dead = order.kafka, order.source.root, order.source.snapshot.table
+    plans = tuple(
+        check_view(
+            session,
+            kafka,
+            each.target,
+            each.view.select,
+            view=full_name(each.view),
+            target_columns=each.view.target_columns,
+            quotes_names=each.view.quotes_names,
+        )
+        for each in order.views
+    )
+    return RoundJob(
+        config=read_config(kafka),
+        schema=kafka.schema,
+        name=kafka.name,
+        defaults=constant_defaults(session, kafka),
+        plans=plans,
+        layouts={each.target.uuid: layout_of(each.target, root) for each in order.views},
+        dead_letters=DeadLetters(table=dead.uuid, layout=layout_of(dead, root)),
+        txn=order.txn,
+        groups=groups,
+        care=order.care,
+        letters=kept,
+    )
+
+
+# --- inside tasks ----------------------------------------------------------------------------------------------------
+
+
+def _deletions(
+    kept: Letters, partitions: dict[str, str], txn: int, first_task: int, /, *, task: int, attempt: int
+) -> tuple[WrittenDelta, ...]:
+    return kept.deletions(partitions, txn=txn, first_task=first_task, attempt=attempt)
+
+
+def _resolved(
+    requests: Sequence[Sequence[UpsertRequest]], /, *, task: int, attempt: int
+) -> tuple[tuple[WrittenDelta, ...], ...]:
+    return tuple(resolve_all(each, attempt=attempt) for each in requests)

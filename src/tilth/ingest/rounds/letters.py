@@ -1,0 +1,204 @@
+"""Dead letters on their way through the views again: in files, from which a round's tasks read them like a topic.
+
+Covers: writing the files in tasks that read the dead-letter table, reading them as messages, the rows that go from the
+table. Does not cover: choosing letters (replay/spark.py), the commit (service/replay.py).
+Always holds: a file has one letter at most of each offset, in the order of offsets; the rows that are deleted are those
+that the files name, whatever becomes of the table meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.ingest.kafka.broker import Fetched
+from tilth.model.delta import WrittenDelta
+from tilth.model.offset import OffsetRange
+from tilth.storage import (
+    CHANGE_DELETE,
+    DeltaWriter,
+    ScratchWriter,
+    TableLayout,
+    read_scratch,
+    remove_scratch,
+    scratch_name,
+)
+
+#: Letters about the same message that one transaction takes; the others stay for the next statement.
+SAME_MAX = 4
+
+#: Where the letter stands in the dead-letter table, and what it has of its message.
+LETTER_COLUMNS = ("file", "row", "topic", "partition", "offset", "ms", "key", "raw")
+_SCHEMA = pa.schema(
+    list(
+        zip(
+            LETTER_COLUMNS,
+            (pa.string(), pa.int64(), pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary()),
+            strict=True,
+        )
+    )
+)
+_PLACES = ("topic", "partition", "offset")
+#: The type of a message's time in librdkafka: none, or the producer's.
+_NO_TIME, _CREATE_TIME = (0, -1), 1
+
+
+@dataclass(frozen=True, slots=True)
+class LetterMessage:
+    """The message of a dead letter, as the Kafka client would give it, without headers."""
+
+    topic: str
+    partition: int
+    number: int
+    milliseconds: int | None
+    key_bytes: bytes | None
+    raw: bytes
+
+    def value(self) -> bytes:
+        return self.raw
+
+    def key(self) -> bytes | None:
+        return self.key_bytes
+
+    def offset(self) -> int:
+        return self.number
+
+    def timestamp(self) -> tuple[int, int]:
+        return _NO_TIME if self.milliseconds is None else (_CREATE_TIME, self.milliseconds)
+
+    def headers(self) -> None:
+        """Dead letters have none."""
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+
+class LetterFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of letters."""
+
+    name: str
+    #: One for each topic partition: from its first letter to its last.
+    ranges: tuple[OffsetRange, ...]
+    letters: int
+
+
+class LettersWritten(msgspec.Struct, frozen=True, kw_only=True):
+    """Files of one task."""
+
+    files: tuple[LetterFile, ...]
+    #: Letters that no file took: there are too many of the same message.
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The messages of a replay; goes to the tasks that read them."""
+
+    #: Of the dead-letter table.
+    layout: TableLayout
+    #: By group of the round.
+    names: tuple[str, ...]
+
+    def fetch(self, group: int) -> Iterator[Fetched]:
+        """Yield the messages of a group, in the order of topic partitions and offsets."""
+        for batch in read_scratch(self.layout, self.names[group], LETTER_COLUMNS[2:]):
+            messages = map(LetterMessage, *(column.to_pylist() for column in batch.columns))
+            for (topic, partition), found in groupby(messages, attrgetter("topic", "partition")):
+                yield Fetched(topic=topic, partition=partition, messages=list(found))
+
+    def deletions(
+        self, partitions: Mapping[str, str], *, txn: int, first_task: int, attempt: int
+    ) -> tuple[WrittenDelta, ...]:
+        """Write the change segments by which the letters leave the table. `partitions`: by data file its partition."""
+        batches = [batch for name in self.names for batch in read_scratch(self.layout, name, ("file", "row"))]
+        places = pa.Table.from_batches(batches)
+        names = places.column("file").to_pylist()
+        of_row = pa.array([partitions[name] for name in names], pa.string())
+        deleted = pa.repeat(pa.scalar(CHANGE_DELETE, pa.int8()), places.num_rows)
+        changes = places.append_column("op", deleted)
+        with DeltaWriter(self.layout, txn=txn, task=first_task, attempt=attempt) as out:
+            return tuple(
+                out.changes(partition, changes.filter(pc.equal(of_row, partition)))
+                for partition in sorted(of_row.unique().to_pylist())
+            )
+
+    def remove(self) -> None:
+        # From the last one: the files of a task are numbered without holes.
+        for name in reversed(self.names):
+            remove_scratch(self.layout, name)
+
+
+@dataclass(frozen=True, slots=True)
+class LetterWriter:
+    """Runs in Spark's tasks: letters in the order of their offsets in, files out."""
+
+    layout: TableLayout
+    txn: int
+    first_task: int
+
+    def __call__(self, rows: Iterable[pa.RecordBatch], /, *, task: int, attempt: int) -> LettersWritten:
+        files: list[_OpenFile] = []
+        left = 0
+        counted = _Repeats()
+        with ExitStack() as stack:
+            for batch in rows:
+                letters = pa.RecordBatch.from_arrays(
+                    [column.cast(field.type) for column, field in zip(batch.columns, _SCHEMA, strict=True)],
+                    schema=_SCHEMA,
+                )
+                repeats = counted.of(letters)
+                for number in range(min(max(repeats, default=-1) + 1, SAME_MAX)):
+                    if number == len(files):
+                        name = scratch_name(txn=self.txn, task=self.first_task + task, attempt=attempt, n=number)
+                        files.append(_OpenFile(name, stack.enter_context(ScratchWriter(self.layout, name, _SCHEMA))))
+                    files[number].write(letters.filter(pa.array([each == number for each in repeats])))
+                left += sum(each >= SAME_MAX for each in repeats)
+        return LettersWritten(files=tuple(each.facts() for each in files), left=left)
+
+
+class _Repeats:
+    """Counts how many letters of the same message came before each one."""
+
+    def __init__(self) -> None:
+        self._last: tuple[object, ...] = ()
+        self._count = 0
+
+    def of(self, letters: pa.RecordBatch) -> Sequence[int]:
+        found = []
+        for place in zip(*(letters.column(name).to_pylist() for name in _PLACES), strict=True):
+            self._count = self._count + 1 if place == self._last else 0
+            self._last = place
+            found.append(self._count)
+        return found
+
+
+class _OpenFile:
+    def __init__(self, name: str, writer: ScratchWriter) -> None:
+        self._name = name
+        self._writer = writer
+        self._letters = 0
+        #: By topic partition: the first and the last offset.
+        self._spans: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def write(self, letters: pa.RecordBatch) -> None:
+        if not letters.num_rows:
+            return
+        self._writer.write(letters)
+        self._letters += letters.num_rows
+        for topic, partition, offset in zip(*(letters.column(name).to_pylist() for name in _PLACES), strict=True):
+            first, _ = self._spans.get((topic, partition), (offset, offset))
+            self._spans[topic, partition] = first, offset
+
+    def facts(self) -> LetterFile:
+        ranges = (
+            OffsetRange(topic=topic, partition=partition, start=first, end=last + 1)
+            for (topic, partition), (first, last) in self._spans.items()
+        )
+        return LetterFile(name=self._name, ranges=tuple(ranges), letters=self._letters)

@@ -1,0 +1,43 @@
+"""Work of the ingest room that the runner of QUERY tasks does, as far as it is known here.
+
+Covers: the protocols. Does not cover: the work (tilth.ingest). Always holds: it is handed in by whoever makes the
+runner, for that room also knows the catalog, which code for workers must not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from tilth.model.table import KafkaDef, TableDef
+from tilth.warehouse import TaskContext, TaskResult
+
+
+class CheckedView(Protocol):
+    """Result of the check of a view, as far as it matters here."""
+
+    @property
+    def outputs(self) -> tuple[tuple[str, int], ...]: ...
+
+
+class ViewCheck(Protocol):
+    """`tilth.ingest.check_view`."""
+
+    def __call__(
+        self,
+        # Any: a SparkSession; pyspark is for modules that run Spark.
+        session: Any,
+        kafka: KafkaDef,
+        target: TableDef,
+        select: str,
+        *,
+        view: str,
+        target_columns: Sequence[tuple[str, int]],
+        quotes_names: bool,
+    ) -> CheckedView: ...
+
+
+class ReplayWork(Protocol):
+    """`tilth.ingest.replay_letters`."""
+
+    def __call__(self, context: TaskContext, order: bytes) -> TaskResult: ...
