@@ -160,6 +160,8 @@ class FakeConsume:
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
+        #: None: as where the Kafka table has never read a message.
+        self.dead: TableDef | None = None
 
     def wake(self, kafka_uuid: str | None = None) -> None:
         self.calls.append(("wake", kafka_uuid))
@@ -181,8 +183,9 @@ class FakeConsume:
         return {TopicPartition("topic", 0): 42}
 
     def dead_letters(self, kafka_uuid: str) -> TableDef:
-        """As where the Kafka table has never read a message."""
-        raise NoDeadLettersError(table=kafka_uuid)
+        if self.dead is None:
+            raise NoDeadLettersError(table=kafka_uuid)
+        return self.dead
 
     def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport:
         self.calls.append(("replay", kafka_uuid, predicate))

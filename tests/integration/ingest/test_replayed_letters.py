@@ -130,6 +130,39 @@ def test_letters_that_are_chosen(world: IngestWorld, broker: Broker) -> None:
     assert f"{len(others) + len(story.worse)} left: no view default.v2 reads the Kafka table" in answer
 
 
+def test_two_letters_of_one_message_bring_two_rows_and_one_by_its_key(world: IngestWorld, broker: Broker) -> None:
+    """The topic was read twice, so a table without a key has everything twice."""
+    broker.create_topic("replay-again")
+    kafka = world.kafka("k", "replay-again")
+    columns = {"id": Kind.INT64, "half": Kind.INT32}
+    log, once = world.table("log", columns, "id"), world.table("once", columns, unique_key=("id",))
+    sums = world.table("sums", {"n": Kind.INT64})
+    for name, target in (("v1", log), ("v2", once)):
+        world.view(name, kafka, target, "SELECT id, CAST(name AS INT) AS half FROM k")
+    world.view("v3", kafka, sums, "SELECT sum(CAST(name AS INT)) AS n FROM k")
+    bad = set(range(3, 30, 5))
+    world.send("replay-again", [event(number, name="x" if number in bad else "1") for number in range(30)])
+    world.wait_rows(log, 30 - len(bad))
+    world.sql("SYSTEM RESET CONSUME OFFSET default.k TO BEGIN")
+    world.wait_rows(log, 2 * (30 - len(bad)))
+    assert world.rows("k_dead_letters").num_rows == 6 * len(bad)
+    for name, target in (("v1", log), ("v2", once)):
+        world.sql(f"DROP VIEW default.{name}")
+        world.view(name, kafka, target, "SELECT id, CAST(if(name = 'x', '1', name) AS INT) AS half FROM k")
+    world.sql("DROP VIEW default.v3")
+    world.view("v3", kafka, sums, "SELECT sum(if(name = 'x', 1, CAST(name AS INT))) AS n FROM k")
+    answer = world.sql(REPLAY)
+    assert f"{6 * len(bad)} letters in 3 transactions, " in answer
+    assert world.ids(log) == sorted([*range(30)] * 2)
+    assert world.ids(once) == list(range(30))
+    assert sum(world.rows(sums)["n"].to_pylist()) == 60
+    dead = world.catalog.tables.get("default", "k_dead_letters")
+    assert isinstance(dead, TableDef)
+    assert world.count(dead) == 0
+    world.verify(log, once, sums, dead)
+    assert world.sql(REPLAY).endswith(": 0 letters")
+
+
 def test_what_cannot_be_replayed(world: IngestWorld, broker: Broker) -> None:
     broker.create_topic("replay-errors")
     kafka = world.kafka("k", "replay-errors")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.catalog_world import World
 from tilth.catalog import AddLedger, Catalog, HideEverything, HidePartition, RestorePartition
-from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange, TopicPartition
+from tilth.model.offset import FOLDED, REPLAYED, LedgerEntry, LedgerRange, TopicPartition
 from tilth.verify.ledgers import follow_ledger
 
 P0, P1 = TopicPartition("x", 0), TopicPartition("x", 1)
@@ -41,6 +41,19 @@ def told(catalog: Catalog, kafka: str) -> tuple[object, ...]:
     stored = sum(rows for entry in entries for rows in entry.stored.values())
     sums = [sum(getattr(each, name) for each in ranges) for name in ("messages", "rows", "dead", "refused")]
     return reached, [each.rsplit(", at", 1)[0] for each in wrong], stored, sums
+
+
+def test_replays_stay_and_stand_in_no_round_s_way(world: World) -> None:
+    kafka = world.kafka()
+    for start in range(0, 20, 5):
+        add(world, kafka, ranged(0, start, start + 5))
+        add(world, kafka, ranged(0, 1, start + 1), ranged(1, 7, 9), consumer=REPLAYED)
+    before = told(world.catalog, kafka)
+    assert before[:2] == ({P0: 20}, [])
+    assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=100) == 3
+    assert told(world.catalog, kafka) == before
+    kinds = [each.consumer for each in world.catalog.offsets.ledger(kafka)]
+    assert sorted(kinds) == [REPLAYED] * 4 + [FOLDED]
 
 
 def test_contiguous_rounds_become_one_entry_that_says_the_same(world: World) -> None:

@@ -125,6 +125,24 @@ def test_what_was_said_is_audited_with_what_came_of_it(world: SqlWorld) -> None:
     assert world.rows("SELECT query_id FROM system.audit_log WHERE verb = 'SYSTEM RESTART CONSUME'") == [(said,)]
 
 
+def test_a_replay_says_what_became_of_the_letters(world: SqlWorld) -> None:
+    world.run(KAFKA)
+    assert refused(world, "SYSTEM REPLAY DEAD LETTERS k").code == "NO_DEAD_LETTER_TABLE"
+    assert refused(world, "SYSTEM REPLAY DEAD LETTERS t").code == "WRONG_KIND_OF_TABLE"
+    assert refused(world, "SYSTEM REPLAY DEAD LETTERS nothing").kind == "not_found"
+    world.consume.dead = table_of(world, "t")
+    answer = world.run("SYSTEM REPLAY DEAD LETTERS k")
+    result = "3 letters in 1 transactions, 4 rows stored, 1 of their messages are dead letters again; 2 left: no view"
+    assert answer.message == f"replayed dead letters of default.k: {result}"
+    rows = world.rows("SELECT verb, outcome FROM system.audit_log WHERE `table` = 'default.k' AND verb LIKE '%REPLAY%'")
+    assert rows[0] == ("SYSTEM REPLAY DEAD LETTERS", f"done: {result}")
+    assert str(rows[1][1]).startswith("NO_DEAD_LETTER_TABLE: ")
+    logged = world.rows(
+        "SELECT text, rows_written FROM system.query_log WHERE text LIKE '%REPLAY%' AND error_code IS NULL"
+    )
+    assert logged[:1] == [("SYSTEM REPLAY DEAD LETTERS k", 4)]
+
+
 def test_a_verb_that_fails_is_audited_with_its_error(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise TilthError("the disk is full")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from tilth.ingest.offsets.reset import MOVED
-from tilth.model.offset import FOLDED, LedgerEntry, LedgerRange
+from tilth.model.offset import FOLDED, REPLAYED, LedgerEntry, LedgerRange
 from tilth.verify.twice import Twice, read_twice
 
 _stamps = count(1)
@@ -50,6 +50,14 @@ def test_what_was_moved_back_by_decision_is_no_fault() -> None:
     assert found(k1=one, k2=again) == []
     # A third one, without a decision, is one.
     assert found(k1=one, k2=again, k3=[entry((55, 58))]) == ["a/0: 55 to 58 by k2 and k3"]
+
+
+def test_replayed_letters_are_a_decision_and_part_no_rounds() -> None:
+    one = [entry((0, 50)), entry((3, 40), consumer=REPLAYED, topic_id="")]
+    again = [entry((0, 5), topic_id=""), entry((60, 61), consumer=REPLAYED), entry((5, 9))]
+    assert found(k1=one, k2=[entry((50, 60)), entry((10, 20), consumer=REPLAYED)]) == []
+    # The first round is of the topic of the next one, whatever was replayed between.
+    assert found(k1=one, k2=again) == ["a/0: 0 to 9 by k1 and k2"]
 
 
 def test_rounds_before_a_truncate_do_not_count() -> None:

@@ -85,7 +85,7 @@ class ReplayReport:
 
     #: Letters that went through their views.
     letters: int = 0
-    #: Rows that were stored for them, letters again among them.
+    #: Rows of the views' targets.
     rows: int = 0
     #: Dead letters that came of them.
     again: int = 0
@@ -363,7 +363,7 @@ class _Batch:
                 if number + 1 == UPSERT_TRIES_MAX or not self._is_unchanged(snapshot, done.deletions):
                     raise
         hit("replay.after_commit")
-        rows = sum(each.part.rows for each in parts)
+        rows = sum(each.part.rows for each in parts if each.table != snapshot.table.uuid)
         self._failing.committed(refusing=done.facts.refusing)
         self._replay.committed(done, rows=rows)
 
