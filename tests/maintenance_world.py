@@ -39,6 +39,7 @@ from tilth.model.txn import TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import file_name, local_root
 from tilth.warehouse import Dispatcher, TaskCancelledError, TaskResult, WorkerReports
+from tilth.warehouse.stats import WorkerLoad
 
 #: No such folder: removing files finds them gone.
 ROOT = local_root("/nonexistent/tables")
@@ -61,6 +62,7 @@ class MergeWorker:
     def __init__(self) -> None:
         self.name = "w"
         self.memory_bytes = 1 << 30
+        self.load = WorkerLoad()
         self.reports: WorkerReports | None = None
         #: What the next tasks fail with.
         self.errors: list[TilthError] = []

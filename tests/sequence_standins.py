@@ -28,6 +28,7 @@ from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports
+from tilth.warehouse.stats import WorkerLoad
 
 
 class TaskSession:
@@ -56,6 +57,7 @@ class InProcessWorker:
 
     name = "w"
     memory_bytes = 1 << 30
+    load = WorkerLoad()
 
     def __init__(self) -> None:
         self._runners: dict[TaskKind, Runner] = {

@@ -70,6 +70,7 @@ from tilth.warehouse import (
     known_name,
     warehouse_configs,
 )
+from tilth.warehouse.stats import WorkerLoad
 
 
 class FakeDispatch:
@@ -133,6 +134,7 @@ class FakeDispatch:
                 running=1,
                 resident=0,
                 memory_bytes=1 << 30,
+                load=WorkerLoad(),
             )
         ]
 

@@ -125,7 +125,6 @@ class WorkerNode:
             self._channel,
             self._registration(server.url),
             check_storage=self._check_storage,
-            folder=str(self._folder),
             over=self._over,
         )
         handlers |= self._link.handlers()

@@ -48,7 +48,8 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     input_bytes: int = 0
     output_bytes: int = 0
     memory_bytes: int = 0
-    temporary_bytes: int = 0
+    #: On the disk where Spark shuffles and spills. None: not measured.
+    temporary_bytes: int | None = None
     seconds: float = 0.0
 
 

@@ -102,7 +102,7 @@ WORKER_FREE_MEMORY = Metric(
     "tilth_worker_free_memory_bytes", _GAUGE, ("worker",), "Memory that is free on such a worker's machine."
 )
 WORKER_FREE_DISK = Metric(
-    "tilth_worker_free_disk_bytes", _GAUGE, ("worker",), "Disk that is free for such a worker's temporary files."
+    "tilth_worker_free_disk_bytes", _GAUGE, ("worker",), "Free disk for a worker's temporary files, where it is known."
 )
 WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks that may run at once.")
 WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
@@ -233,10 +233,12 @@ def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
     yield from ((TASKS_ENDED, (result,), count) for result, count in ended.items())
     for worker in stats.workers:
         yield WORKER_UP, (worker.name,), worker.state == "alive"
-        if worker.process is not None:
-            load = worker.process.load
+        load = worker.load
+        if load.cores:
             yield WORKER_FREE_CORES, (worker.name,), load.free_cores
+        if load.memory_bytes:
             yield WORKER_FREE_MEMORY, (worker.name,), load.free_memory_bytes
+        if load.disk_bytes:
             yield WORKER_FREE_DISK, (worker.name,), load.free_disk_bytes
     for warehouse in stats.warehouses:
         yield WAREHOUSE_SLOTS, (warehouse.name,), warehouse.slots

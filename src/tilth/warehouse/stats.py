@@ -23,12 +23,11 @@ class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerProcess:
-    """The process that a worker is, and its last report."""
+    """The process that a worker is."""
 
     host: str
     pid: int
     version: str
-    load: WorkerLoad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +46,8 @@ class WorkerInfo:
     running: int
     resident: int
     memory_bytes: int
+    #: What is known of its machine; of the server's own, the disk alone.
+    load: WorkerLoad
     #: None: a worker in the server's own process.
     process: WorkerProcess | None = None
 

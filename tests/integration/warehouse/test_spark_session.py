@@ -36,6 +36,7 @@ from tilth.warehouse import (
     run_in_task,
 )
 from tilth.warehouse.session.java import find_java
+from tilth.warehouse.worker.worker import MEASURED_BYTES_MIN
 
 pytestmark = pytest.mark.integration
 SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
@@ -118,6 +119,25 @@ def test_a_task_computes_in_a_spark_task_in_the_pool_of_its_warehouse(dispatcher
         f"({2 * i}, 0, 0) write".encode() for i in range(8)
     ]
     assert all(task.actual.seconds > 0 for task in dispatcher.tasks())
+
+
+def shuffled_in_spark(context: TaskContext) -> TaskResult:
+    rows = context.session.range(0, 200_000, 1, 2).repartition(4, "id").count()
+    return TaskResult(payload=str(rows).encode())
+
+
+@pytest.mark.parametrize("runner", [shuffled_in_spark])
+def test_what_spark_keeps_on_disk_is_measured(dispatcher: Dispatcher) -> None:
+    assert dispatcher.workers()[0].load.free_disk_bytes > 0
+    for input_bytes, is_measured in ((MEASURED_BYTES_MIN, True), (1, False)):
+        spec = dispatcher.new_spec(
+            TaskKind.INSERT, warehouse="write", table="db.t", payload=b"", input_bytes=input_bytes
+        )
+        assert spec.estimate.temporary_bytes is not None
+        dispatcher.run(spec)
+        [task] = [each for each in dispatcher.tasks() if each.id == spec.id]
+        measured = task.actual.temporary_bytes
+        assert (measured is not None and measured > 100_000) is is_measured, measured
 
 
 def test_the_pools_of_the_configuration_are_those_that_spark_knows(session: WorkerSession) -> None:

@@ -86,7 +86,8 @@ WORKER = WorkerInfo(
     running=0,
     resident=0,
     memory_bytes=0,
-    process=WorkerProcess(host="h", pid=1, version="1", load=WorkerLoad(cores=4, free_cores=2.5, free_disk_bytes=7)),
+    load=WorkerLoad(cores=4, free_cores=2.5, memory_bytes=9, disk_bytes=9, free_disk_bytes=7),
+    process=WorkerProcess(host="h", pid=1, version="1"),
 )
 WAREHOUSE = WarehouseInfo(name="write", workers=1, slots=4, running=1, waiting=2, resident=3)
 

@@ -27,6 +27,7 @@ from tilth.sql.control.running import (
 )
 from tilth.testing import ManualClock
 from tilth.warehouse import Dispatcher, TaskResult, WorkerReports
+from tilth.warehouse.stats import WorkerLoad
 
 ONE_SLOT = dict.fromkeys(Queue, 1)
 
@@ -68,6 +69,7 @@ class DeafWorker:
 
     name = "w1"
     memory_bytes = 1 << 30
+    load = WorkerLoad()
 
     def __init__(self) -> None:
         self.assigned: list[str] = []

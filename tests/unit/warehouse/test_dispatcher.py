@@ -25,6 +25,7 @@ from tilth.warehouse import (
     WorkerReports,
     WorkerUnfitError,
 )
+from tilth.warehouse.stats import WorkerLoad
 
 
 class StillClock:
@@ -49,6 +50,7 @@ class FakeWorker:
     def __init__(self, name: str = "w") -> None:
         self.name = name
         self.memory_bytes = 1 << 30
+        self.load = WorkerLoad()
         self.known: dict[str, TaskSpec] = {}
         self.is_down = False
         self.is_busy = False

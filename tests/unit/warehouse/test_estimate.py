@@ -38,3 +38,21 @@ def test_what_was_not_measured_teaches_nothing() -> None:
     assert estimator.learn(TaskKind.MERGE, estimated=estimated, actual=Cost(seconds=0.001)) is estimator
     learnt = estimator.learn(TaskKind.MERGE, estimated=estimated, actual=Cost(seconds=1.0))
     assert learnt.corrections[TaskKind.MERGE].output == 1.0
+
+
+def test_disk_is_estimated_and_measured_zeros_count() -> None:
+    estimator = Estimator()
+    first = estimator.estimate(TaskKind.QUERY, input_bytes=1000)
+    assert first.temporary_bytes == 200
+    assert estimator.estimate(TaskKind.MERGE, input_bytes=1000).temporary_bytes == 0
+    # Not measured, or of a task without input: as before.
+    for actual in (Cost(seconds=1.0), Cost(seconds=1.0, temporary_bytes=None)):
+        estimator = estimator.learn(TaskKind.QUERY, estimated=first, actual=actual)
+    estimator = estimator.learn(TaskKind.QUERY, estimated=Cost(), actual=Cost(seconds=1.0, temporary_bytes=10**9))
+    assert estimator.estimate(TaskKind.QUERY, input_bytes=1000).temporary_bytes == 200
+    for _ in range(30):
+        estimator = estimator.learn(TaskKind.QUERY, estimated=first, actual=Cost(seconds=1.0, temporary_bytes=0))
+    assert estimator.estimate(TaskKind.QUERY, input_bytes=1000).temporary_bytes == 0
+    for _ in range(30):
+        estimator = estimator.learn(TaskKind.QUERY, estimated=first, actual=Cost(seconds=1.0, temporary_bytes=3000))
+    assert 2900 < (estimator.estimate(TaskKind.QUERY, input_bytes=1000).temporary_bytes or 0) <= 3000

@@ -113,6 +113,8 @@ class FakeMembers:
 class FakeTasks:
     """The tasks of a worker; they end when the test says so."""
 
+    load = WorkerLoad(disk_bytes=1 << 40, free_disk_bytes=1 << 30)
+
     def __init__(self) -> None:
         self.started: list[str] = []
         self.live: set[str] = set()
@@ -168,7 +170,6 @@ class World:
             self.up,
             registration(instance=""),
             check_storage=check,
-            folder="/",
             over=self.over,
         )
         self.link._tasks = self.tasks

@@ -178,6 +178,21 @@ def test_what_workers_report_counts(busy: WorkerLoad, chosen: str) -> None:
     assert sent.worker == chosen
 
 
+def test_an_idle_worker_without_disk_is_passed_over() -> None:
+    loads = {"a": WorkerLoad(memory_bytes=1000, free_memory_bytes=1, disk_bytes=1000, free_disk_bytes=10)}
+    board = TaskBoard([place("a")], load_of=loads.__getitem__)
+    assert board.submit(task("t", cost=Cost(temporary_bytes=11, seconds=1.0)), now_ms=0) == []
+    [waiting] = board.infos()
+    assert waiting.reason == "needs 11 bytes of disk, the machine of a has 10"
+    # Of its memory nothing of ours will give any back.
+    [sent] = board.submit(task("u", TaskKind.MERGE, cost=Cost(memory_bytes=100, seconds=1.0)), now_ms=1)
+    assert isinstance(sent, Assign)
+    loads["a"] = WorkerLoad(disk_bytes=1000, free_disk_bytes=11)
+    [again] = board.touched("a", {"u"}, asked=["u"], now_ms=2)
+    assert isinstance(again, Assign)
+    assert again.spec.id == "t"
+
+
 def test_a_warehouse_takes_the_work_that_it_is_for() -> None:
     board = TaskBoard([place("a")])
     board.warehouses = warehouse_configs([Warehouse(name="write", settings={"work": "imports"})])

@@ -170,18 +170,18 @@ WAREHOUSES = SystemTable(
 def _rows_of_workers(services: Services) -> Iterator[Row]:
     for worker in services.dispatcher.workers():
         process = worker.process
-        load = None if process is None else process.load
+        load = worker.load
         yield Row(
             worker,
             warehouses=list(worker.warehouses),
             host=process and process.host,
             pid=process and process.pid,
             version=process and process.version,
-            cores=load and load.cores,
-            free_cores=load and load.free_cores,
-            free_memory_bytes=load and load.free_memory_bytes,
-            free_disk_bytes=load and load.free_disk_bytes,
-            last_report=(load and load.reported_ms) or None,
+            cores=load.cores or None,
+            free_cores=load.free_cores if load.cores else None,
+            free_memory_bytes=load.free_memory_bytes if load.memory_bytes else None,
+            free_disk_bytes=load.free_disk_bytes if load.disk_bytes else None,
+            last_report=load.reported_ms or None,
         )
 
 
@@ -208,7 +208,11 @@ WORKERS = SystemTable(
         ColumnDoc("cores", INTEGER, "Cores that its Spark uses."),
         ColumnDoc("free_cores", NUMBER, "What of them is not used, by its last report; it reports each second."),
         ColumnDoc("free_memory_bytes", INTEGER, "Memory of its machine that is free, likewise."),
-        ColumnDoc("free_disk_bytes", INTEGER, "Disk that is free for Spark's temporary files, likewise."),
+        ColumnDoc(
+            "free_disk_bytes",
+            INTEGER,
+            "Free disk for Spark's temporary files; NULL: not known, as on a cluster.",
+        ),
         ColumnDoc("last_report", TIME, "When that was; NULL: never yet."),
     ),
     rows=_rows_of_workers,
@@ -229,6 +233,8 @@ def _rows_of_tasks(services: Services) -> Iterator[Row]:
             output_bytes=task.actual.output_bytes,
             estimated_memory_bytes=task.estimate.memory_bytes,
             memory_bytes=task.actual.memory_bytes,
+            estimated_temporary_bytes=task.estimate.temporary_bytes,
+            temporary_bytes=task.actual.temporary_bytes,
         )
 
 
@@ -260,6 +266,8 @@ TASKS = SystemTable(
         ColumnDoc("output_bytes", INTEGER, "What it wrote."),
         ColumnDoc("estimated_memory_bytes", INTEGER, "What it was thought to hold in memory."),
         ColumnDoc("memory_bytes", INTEGER, "What it held in memory."),
+        ColumnDoc("estimated_temporary_bytes", INTEGER, "What Spark was thought to shuffle and spill to disk for it."),
+        ColumnDoc("temporary_bytes", INTEGER, "What Spark shuffled and spilled; NULL: not measured, as below 64 MiB."),
     ),
     rows=_rows_of_tasks,
 )

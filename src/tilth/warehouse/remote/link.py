@@ -13,7 +13,6 @@ itself, and a refusal of a registration by all servers ends the process.
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -65,6 +64,9 @@ _log = Log("warehouse")
 class Tasks(Protocol):
     """The worker whose tasks these are (EmbeddedWorker)."""
 
+    @property
+    def load(self) -> WorkerLoad: ...
+
     def attach(self, reports: WorkerReports) -> None: ...
 
     def assign(self, spec: TaskSpec) -> None: ...
@@ -91,18 +93,16 @@ class WorkerLink:
         registration: Registration,
         *,
         check_storage: Callable[[StorageProbe], None],
-        folder: str,
         over: threading.Event,
     ) -> None:
-        """`check_storage` raises WorkerStorageError; `folder`: where temporary files are; `over` is set when the worker
-        cannot go on, for the reason in `refusal`.
+        """`check_storage` raises WorkerStorageError; `over` is set when the worker cannot go on, for the reason in
+        `refusal`.
         """
         self._clock = clock
         self._ids = ids
         self._channel = channel
         self._registration = registration
         self._check_storage = check_storage
-        self._folder = folder
         self._tasks: Tasks | None = None
         self._taken: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
@@ -307,7 +307,7 @@ class WorkerLink:
 
     def _report(self) -> None:
         assert self._tasks is not None
-        report = Report(load=load_of(self._folder, cores=self._registration.cores), trouble=self._tasks.trouble())
+        report = Report(load=load_of(self._tasks.load, cores=self._registration.cores), trouble=self._tasks.trouble())
         seconds = _REPORT_ANSWER_SECONDS
         self._channel.call("report", report, Done, seconds=seconds, answer_seconds=seconds)
 
@@ -350,16 +350,15 @@ class WorkerLink:
         self._channel.call("leave", farewell, Done, seconds=_REGISTER_SECONDS_MAX)
 
 
-def load_of(folder: str, *, cores: int) -> WorkerLoad:
-    """Measure this machine; of its cores so many belong to the worker."""
-    memory, disk = psutil.virtual_memory(), shutil.disk_usage(folder)
-    return WorkerLoad(
+def load_of(tasks: WorkerLoad, *, cores: int) -> WorkerLoad:
+    """Measure this machine, beside what is known of the disk; of its cores so many belong to the worker."""
+    memory = psutil.virtual_memory()
+    return msgspec.structs.replace(
+        tasks,
         cores=cores,
         free_cores=round(cores * (1 - psutil.cpu_percent(interval=None) / 100), 2),
         memory_bytes=memory.total,
         free_memory_bytes=memory.available,
-        disk_bytes=disk.total,
-        free_disk_bytes=disk.free,
     )
 
 

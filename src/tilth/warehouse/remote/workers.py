@@ -117,9 +117,9 @@ class RemoteWorker:
         return self.registration.memory_bytes
 
     def process(self) -> WorkerProcess:
-        """Describe the process, by its last report."""
+        """Describe the process."""
         given = self.registration
-        return WorkerProcess(host=given.host, pid=given.pid, version=given.version, load=self.load)
+        return WorkerProcess(host=given.host, pid=given.pid, version=given.version)
 
     def attach(self, reports: WorkerReports) -> None:
         self._reports = reports

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
+from py4j.protocol import Py4JJavaError
 
 import tilth.base
 from tilth.base.logs import Log, rotate_appended
@@ -148,6 +149,10 @@ class WorkerSession:
         return str(self._folder)
 
     @property
+    def is_on_cluster(self) -> bool:
+        return is_cluster(self._settings.master)
+
+    @property
     def temporary_folder(self) -> Path:
         """Below which the present run's temporary files are."""
         return self._run_folder / "tmp"
@@ -258,6 +263,19 @@ class WorkerSession:
             tag = next((tag for tag in job.jobTags().mkString("\n").split("\n") if tag in tags), None)
             if tag is not None:
                 found[tag] = _added(found.get(tag), _progress(store, job))
+        return found
+
+    def temporary_bytes(self, tag: str) -> int:
+        """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
+        spark = self._started().sparkContext._jsc.sc()
+        store, jobs = spark.statusStore(), spark.statusTracker().getJobIdsForTag(tag)
+        found = 0
+        for index in range(len(jobs)):
+            for stage in store.job(jobs[index]).stageIds().mkString(" ").split():
+                # Skipped stages were never run.
+                with suppress(Py4JJavaError):
+                    data = store.lastStageAttempt(int(stage))
+                    found += data.shuffleWriteBytes() + data.diskBytesSpilled()
         return found
 
     def processes(self) -> Processes:

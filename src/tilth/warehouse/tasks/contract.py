@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from tilth.base.errors import TilthError
 from tilth.model.task import TaskSpec
 from tilth.warehouse.errors import TaskCancelledError
+from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.state import TaskResult
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Worker(Protocol):
     @property
     def memory_bytes(self) -> int:
         """Memory that its tasks may use together, by their estimates."""
+
+    @property
+    def load(self) -> WorkerLoad:
+        """What is free on its machine, as far as it is known."""
 
     def attach(self, reports: WorkerReports) -> None:
         """Set the receiver of the worker's reports."""

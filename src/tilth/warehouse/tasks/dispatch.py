@@ -200,8 +200,8 @@ class Dispatcher:
         self._perform(instructions)
 
     def _load_of(self, name: str) -> WorkerLoad:
-        """Return what a worker in another process has reported last. The lock is held."""
-        return self._processes[name]().load if name in self._processes else WorkerLoad()
+        """Return what is known of a worker's machine. The lock is held."""
+        return self._workers[name].load if name in self._workers else WorkerLoad()
 
     def declare(self, warehouses: Iterable[Warehouse]) -> None:
         """Set the warehouses that are defined, with workers or without; `default` and `write` are there anyhow."""
@@ -542,6 +542,7 @@ class Dispatcher:
             running=len(tasks) - resident,
             resident=resident,
             memory_bytes=worker.memory_bytes,
+            load=worker.load,
             process=self._processes[worker.name]() if worker.name in self._processes else None,
         )
 

@@ -30,8 +30,6 @@ class Guess:
     #: Memory bytes per input byte, and their ceiling: kernels work in blocks.
     memory: float
     memory_max: int
-    #: Temporary bytes per input byte.
-    temporary: float = 0.0
 
 
 GUESSES: dict[TaskKind, Guess] = {
@@ -45,6 +43,9 @@ GUESSES: dict[TaskKind, Guess] = {
     TaskKind.COPY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.0, memory=1.0, memory_max=64 * MIB),
     TaskKind.QUERY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.01, memory=0.1, memory_max=256 * MIB),
 }
+#: Temporary bytes per input byte, before any were measured: what Spark shuffles and spills of a statement. Rewrites of
+#: parts keep nothing on the worker's disk.
+TEMPORARY = {TaskKind.INSERT: 0.2, TaskKind.QUERY: 0.2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class Correction:
     seconds: float = 1.0
     output: float = 1.0
     memory: float = 1.0
+    #: Temporary bytes per input byte, as a running mean; none: not measured yet.
+    temporary: float | None = None
     tasks: int = 0
 
 
@@ -70,12 +73,14 @@ class Estimator:
             input_bytes=input_bytes,
             output_bytes=int(input_bytes * guess.output * known.output),
             memory_bytes=int(min(input_bytes * guess.memory, guess.memory_max) * known.memory),
-            temporary_bytes=int(input_bytes * guess.temporary),
+            temporary_bytes=int(
+                input_bytes * (TEMPORARY.get(kind, 0.0) if known.temporary is None else known.temporary)
+            ),
             seconds=(guess.seconds_min + input_bytes / guess.speed) * known.seconds,
         )
 
     def learn(self, kind: TaskKind, *, estimated: Cost, actual: Cost) -> Estimator:
-        """Correct the next estimates by what was measured; zeros count as not measured."""
+        """Correct the next estimates by what was measured; zeros count as not measured, but for temporary bytes."""
         if actual.seconds < _LEARN_SECONDS_MIN:
             return self
         known = self.corrections.get(kind, Correction())
@@ -84,9 +89,21 @@ class Estimator:
             seconds=_moved(known.seconds, estimated=estimated.seconds, actual=actual.seconds),
             output=_moved(known.output, estimated=estimated.output_bytes, actual=actual.output_bytes),
             memory=_moved(known.memory, estimated=estimated.memory_bytes, actual=actual.memory_bytes),
+            temporary=_mean(known.temporary, before=_temporary(kind, known), estimated=estimated, actual=actual),
             tasks=known.tasks + 1,
         )
         return Estimator({**self.corrections, kind: learnt})
+
+
+def _temporary(kind: TaskKind, known: Correction) -> float:
+    return TEMPORARY.get(kind, 0.0) if known.temporary is None else known.temporary
+
+
+def _mean(known: float | None, *, before: float, estimated: Cost, actual: Cost) -> float | None:
+    """Most statements keep nothing on disk, which a mean of logarithms could not take in."""
+    if actual.temporary_bytes is None or estimated.input_bytes <= 0:
+        return known
+    return before + _LEARNING_RATE * (actual.temporary_bytes / estimated.input_bytes - before)
 
 
 def _moved(factor: float, *, estimated: float, actual: float) -> float:

@@ -518,19 +518,21 @@ class TaskBoard:
         if held and held + spec.estimate.memory_bytes > place.memory_bytes:
             free = max(0, place.memory_bytes - held)
             return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
-        return self._refusal_by_load(place, spec.estimate) if running else ""
+        return self._refusal_by_load(place, spec.estimate, is_idle=not running)
 
-    def _refusal_by_load(self, place: Place, need: Cost) -> str:
-        """Return what the machine of a busy worker lacks, by its last report; one that is idle takes what comes."""
+    def _refusal_by_load(self, place: Place, need: Cost, *, is_idle: bool) -> str:
+        """Return what the worker's machine lacks, by its last report.
+
+        An idle worker is not asked for memory: nothing of ours will give any back, and estimates of it are ceilings.
+        """
         load = self._load_of(place.worker)
-        if load.memory_bytes and need.memory_bytes > load.free_memory_bytes:
+        if load.memory_bytes and not is_idle and need.memory_bytes > load.free_memory_bytes:
             return (
                 f"needs {need.memory_bytes} bytes of memory, the machine of {place.worker} has {load.free_memory_bytes}"
             )
-        if load.disk_bytes and need.temporary_bytes > load.free_disk_bytes:
-            return (
-                f"needs {need.temporary_bytes} bytes of disk, the machine of {place.worker} has {load.free_disk_bytes}"
-            )
+        temporary = need.temporary_bytes or 0
+        if load.disk_bytes and temporary > load.free_disk_bytes:
+            return f"needs {temporary} bytes of disk, the machine of {place.worker} has {load.free_disk_bytes}"
         return ""
 
     def _resident_on(self, place: Place) -> int:

@@ -8,6 +8,7 @@ fails because its JVM has ended is reported as that, whatever the error was.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -28,8 +29,9 @@ from tilth.warehouse.errors import (
     WorkerBusyError,
 )
 from tilth.warehouse.session.session import WorkerSession
+from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
-from tilth.warehouse.tasks.state import YIELDING, TaskResult
+from tilth.warehouse.tasks.state import STATEMENTS, YIELDING, TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
 from tilth.warehouse.worker.lingering import LingeringWork
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
@@ -39,6 +41,10 @@ from tilth.warehouse.worker.stalls import StallFinder, stall_bound
 UNTOUCHED_SECONDS_MAX = 60.0
 #: Merges and mutations that it takes for each of its threads (docs/policies/tasks.md#admission).
 BACKGROUND_TASKS_PER_THREAD = 1.5
+#: Estimated input from which on a statement's temporary bytes are measured: that takes some calls of the JVM.
+MEASURED_BYTES_MIN = 64 << 20
+#: For which free disk counts as known.
+LOAD_SECONDS = 2.0
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
@@ -80,6 +86,7 @@ class EmbeddedWorker:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._heartbeat: Heartbeat | None = None
+        self._load, self._load_until = WorkerLoad(), 0.0
 
     def live_ids(self) -> set[str]:
         with self._lock:
@@ -92,6 +99,22 @@ class EmbeddedWorker:
     @property
     def memory_bytes(self) -> int:
         return self._memory_bytes
+
+    @property
+    def load(self) -> WorkerLoad:
+        """The disk of Spark's temporary files: cores and memory are this process's own, which are counted by tasks.
+
+        Not known of a cluster, whose executors have disks of their own.
+        """
+        if self._session.is_on_cluster:
+            return WorkerLoad()
+        with self._lock:
+            now = self._clock.monotonic()
+            if now >= self._load_until:
+                disk = shutil.disk_usage(self._session.folder)
+                self._load = WorkerLoad(disk_bytes=disk.total, free_disk_bytes=disk.free)
+                self._load_until = now + LOAD_SECONDS
+            return self._load
 
     def register(self, kind: TaskKind, runner: Runner) -> None:
         assert kind not in self._runners, kind
@@ -203,7 +226,20 @@ class EmbeddedWorker:
                 tries_tasks_again=self._session.tries_tasks_again,
             )
             context.raise_if_cancelled()
-            return self._runners[spec.kind](context)
+            return self._with_temporary(spec, self._runners[spec.kind](context))
+
+    def _with_temporary(self, spec: TaskSpec, result: TaskResult) -> TaskResult:
+        """Add what Spark kept on disk, where that can be much."""
+        if spec.kind not in STATEMENTS or spec.estimate.input_bytes < MEASURED_BYTES_MIN:
+            return result
+        try:
+            found = self._session.temporary_bytes(tag_of(spec.id))
+        except Exception as error:
+            # Py4j's own errors: the task has its result, whatever becomes of Spark.
+            _log.debug("temporary_bytes_unknown", cause_id=spec.id, reason=error)
+            return result
+        actual = msgspec.structs.replace(result.actual, temporary_bytes=found)
+        return TaskResult(payload=result.payload, actual=actual, may_have_retried=result.may_have_retried)
 
     def _failure(self, task: _Running, error: Exception) -> TilthError:
         spec, memory_loss = task.spec, memory_loss_in(error)
