@@ -461,6 +461,7 @@ class Node:
             settings=read_settings(ManagerSettings, given),
             hosts=self._member.hosts,
         )
+        self._maintenance.add_memory_relief(self._session.release_memory)
 
     def _open_sql(self, given: GivenSettings) -> None:
         root = self._roots

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -138,6 +139,19 @@ def test_what_spark_keeps_on_disk_is_measured(dispatcher: Dispatcher) -> None:
         [task] = [each for each in dispatcher.tasks() if each.id == spec.id]
         measured = task.actual.temporary_bytes
         assert (measured is not None and measured > 100_000) is is_measured, measured
+
+
+def test_memory_that_the_jvm_does_not_use_is_collected(session: WorkerSession) -> None:
+    # Any: pyspark ships no types for objects of the JVM.
+    jvm: Any = session.context._jvm
+    beans = jvm.java.lang.management.ManagementFactory.getGarbageCollectorMXBeans()
+
+    def collected() -> int:
+        return sum(int(beans.get(index).getCollectionCount()) for index in range(beans.size()))
+
+    before = collected()
+    session.release_memory()
+    assert collected() > before
 
 
 def test_the_pools_of_the_configuration_are_those_that_spark_knows(session: WorkerSession) -> None:

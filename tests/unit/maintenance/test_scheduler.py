@@ -124,6 +124,12 @@ def test_memory_alone_may_win_under_pressure() -> None:
     assert pick([op("a", ram=5)]).rule is ChoiceRule.NOTHING_TO_GAIN
 
 
+def test_what_frees_no_memory_does_not_win_by_pressure() -> None:
+    ops = [op("a", logs=100 * MIB), op("b", logs=1, ram=1), op("c", perf=0.5)]
+    assert pick(ops, memory=used(90)).op_name == "b"
+    assert pick([ops[0], ops[2]], memory=used(90)).rule is ChoiceRule.READ_GAIN
+
+
 def test_pressure_without_anything_to_flush_falls_through() -> None:
     assert pick([op("a", perf=0.5)], memory=used(99)).rule is ChoiceRule.READ_GAIN
 

@@ -107,7 +107,7 @@ class DeltaChooser(Chooser[DeltaWork]):
         work = self._choice.work
         if work is None:
             return Refused(self._choice.about)
-        return Worth(gain=work.gain, ram_bytes=work.ram_bytes, log_bytes=work.log_bytes, about=work.about)
+        return Worth(gain=work.gain, log_bytes=work.log_bytes, about=work.about)
 
     def take(self, moment: OpMoment, busy: Busy) -> Sequence[DeltaWork] | Refused:
         wanted = self._choice.work

@@ -93,8 +93,7 @@ class DeltaWork:
     kept: tuple[Part, ...] = ()
     #: What readers gain.
     gain: float
-    #: Bytes that a reader must keep at hand until it is done, and those of all that is younger too.
-    ram_bytes: int = 0
+    #: Bytes of the change segments that are kept until it is done, younger ones too.
     log_bytes: int = 0
     reason: str
 
@@ -167,8 +166,7 @@ def choose_flush(
     oldest_ms = min(milliseconds(delta.change_ts) for _, delta in stores)
     sources = _oldest(_ready(chosen, busy))
     elapsed_ms = max(0, now_ms - oldest_ms)
-    ram = sum(delta.bytes for delta in sources)
-    gain = max(flush_gain(ram, elapsed_ms, settings), _files_gain(len(sources)))
+    gain = max(flush_gain(sum(delta.bytes for delta in sources), elapsed_ms, settings), _files_gain(len(sources)))
     parts, kept = _targets(chosen, sources, busy)
     waits = f"{len(stores)} change segments with {show_bytes(sum(delta.bytes for _, delta in stores))}"
     text = f"{waits}, the oldest {elapsed_ms / 1000:.0f} s old"
@@ -182,7 +180,6 @@ def choose_flush(
         parts=tuple(parts),
         kept=tuple(kept),
         gain=gain,
-        ram_bytes=ram,
         log_bytes=weighed[best].replay_bytes,
         reason=f"{len(sources)} of {text}",
     )

@@ -177,7 +177,8 @@ class FlushChooser(Chooser[Flush]):
             return Refused(f"{moment.running} flushes are running")
         gain = self._gain(waiting, moment.now_ms)
         about = waiting.about(moment.now_ms, gain)
-        return Worth(gain=gain, ram_bytes=waiting.bytes, log_bytes=waiting.bytes, about=about)
+        # Segments are files: a flush gives no memory back.
+        return Worth(gain=gain, log_bytes=waiting.bytes, about=about)
 
     def take(self, moment: OpMoment, busy: Busy) -> Sequence[Flush] | Refused:
         failing = self.failures.waiting(moment.now_ms)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
-from tilth.maintenance.op import Choice
+from tilth.maintenance.op import Choice, ChoiceRule
 from tilth.maintenance.stats import ChoiceRow
 
+#: What gives unused memory back, beside the ops of tables.
+RELEASE_MEMORY = "RELEASE_MEMORY"
 #: Lines that are kept.
 ROWS_MAX = 1_000
 
@@ -55,6 +57,12 @@ class DecisionLog:
         """Log a piece of work, or a table, that is left alone."""
         self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=op, table=table, rule="refused", reason=reason))
         _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
+
+    def relieved(self, reason: str) -> None:
+        """Log a try to give memory back, and what came of it."""
+        rule = ChoiceRule.MEMORY_PRESSURE
+        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=RELEASE_MEMORY, table="", rule=rule, reason=reason))
+        _log.info("maintenance_choice", op=RELEASE_MEMORY, rule=rule, reason=reason)
 
     def idle(self, choice: Choice) -> None:
         """Log once that nothing was chosen, until the reason changes."""

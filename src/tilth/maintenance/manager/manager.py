@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
+from tilth.base.memory import release_unused
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog, TableLeases
@@ -27,6 +28,7 @@ from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_o
 from tilth.maintenance.manager.optimize import optimize_table
 from tilth.maintenance.manager.poller import Observations, Poller
 from tilth.maintenance.manager.registry import Registry
+from tilth.maintenance.manager.relief import MemoryRelief
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
 from tilth.maintenance.manager.status import op_row, service_stats
@@ -140,6 +142,13 @@ class MaintenanceManager:
             read=stand_ins.memory or ProcessMemory(clock),
         )
         self._decisions = DecisionLog(clock)
+        self._relief = MemoryRelief(
+            clock,
+            [release_unused],
+            read=self._memory.read,
+            pressure_percent=settings.scheduler.memory_pressure_percentage,
+            told=self._decisions.relieved,
+        )
         self._context = self._new_context(root, stand_ins.new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
@@ -189,6 +198,10 @@ class MaintenanceManager:
             else:
                 self._woken.add(table_uuid)
         self._awake.set()
+
+    def add_memory_relief(self, act: Callable[[], None]) -> None:
+        """Call `act` too where memory is under pressure: it gives back what nobody uses."""
+        self._relief.add(act)
 
     def wait_refreshed(self) -> None:
         """Wait until the switches have been read anew, so that nothing more is begun by the former ones. Raises
@@ -244,7 +257,7 @@ class MaintenanceManager:
             for op in table.ops:
                 if op.kind in _WAITING_SHOWN:
                     last = self._observations.last(op)
-                    size = last.ram_anchored_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
+                    size = last.logs_retained_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
                     waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
@@ -438,10 +451,12 @@ class MaintenanceManager:
         if free > 0:
             self._poller.look()
             views = self._startable(self._poller.views())
+        memory = self._memory.use()
+        self._relief.look(memory)
         choice = choose(
             views,
             free_workers=free,
-            memory=self._memory.use(),
+            memory=memory,
             settings=self._settings.scheduler,
             rng=self._rng,
             last_served=self._served,

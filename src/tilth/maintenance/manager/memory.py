@@ -64,6 +64,10 @@ class MemoryMeter:
                 self._warn()
             return self._use
 
+    def read(self) -> int:
+        """Take a sample of the bytes in use now."""
+        return self._read()
+
     def _warn(self) -> None:
         """Warn once for each time that memory comes so near to its limit."""
         is_near = self._use.percent >= self._warn_percentage

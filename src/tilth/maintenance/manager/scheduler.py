@@ -32,9 +32,11 @@ class MemoryUse:
 
 @dataclass(slots=True)
 class _Best:
-    """The leaders of the four races."""
+    """The leaders of the five races."""
 
     log: tuple[int, OpView] | None = None
+    #: Of all that frees log or memory, and of what frees memory.
+    replay: tuple[tuple[int, int], OpView] | None = None
     memory: tuple[tuple[int, int], OpView] | None = None
     data: tuple[int, OpView] | None = None
     gain: tuple[float, OpView] | None = None
@@ -65,15 +67,13 @@ def choose(
         freed, op = best.log
         return _choice(op, ChoiceRule.FREE_LOG, f"free {freed} bytes of WAL")
     is_pressed = is_flush_due(memory, settings=settings, rng=rng)
-    if best.memory:
+    if best.memory and is_pressed:
         (logs, ram), op = best.memory
         text = f"{logs} bytes log retention, and flush {ram} bytes memory"
-        if is_pressed:
-            return _choice(
-                op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {text}"
-            )
-        if logs // MIB >= settings.log_target_replay_size_mb:
-            return _choice(op, ChoiceRule.REPLAY_SIZE, text)
+        return _choice(op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {text}")
+    if best.replay and best.replay[0][0] // MIB >= settings.log_target_replay_size_mb:
+        (logs, ram), op = best.replay
+        return _choice(op, ChoiceRule.REPLAY_SIZE, f"{logs} bytes log retention, and flush {ram} bytes memory")
     has_gain = best.gain is not None and best.gain[0] > 0
     if best.data and best.data[0] > settings.data_gc_min_size_mb * MIB:
         freed, op = best.data
@@ -127,7 +127,9 @@ def _lead(runnable: Sequence[tuple[OpView, OpStats]], settings: SchedulerSetting
         if stats.io is IoUsage.LOW and logs > (best.log[0] if best.log else 0):
             best.log = (logs, op)
         pair = (logs, stats.ram_anchored_bytes)
-        if pair > (best.memory[0] if best.memory else (0, 0)):
+        if pair > (best.replay[0] if best.replay else (0, 0)):
+            best.replay = (pair, op)
+        if pair[1] and pair > (best.memory[0] if best.memory else (0, 0)):
             best.memory = (pair, op)
         if stats.data_retained_bytes > (best.data[0] if best.data else 0):
             best.data = (stats.data_retained_bytes, op)

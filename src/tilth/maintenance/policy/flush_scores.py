@@ -22,9 +22,9 @@ class DeltaStore:
     replay_bytes: int
 
 
-def flush_gain(ram_bytes: int, elapsed_ms: int, settings: FlushSettings) -> float:
+def flush_gain(size: int, elapsed_ms: int, settings: FlushSettings) -> float:
     """Return the gain of flushing a memory table: by size once it is large, by age before."""
-    mb = ram_bytes / MIB
+    mb = size / MIB
     if mb >= settings.threshold_mb:
         return max(1.0, mb - settings.threshold_mb)
     if elapsed_ms > settings.threshold_secs * 1000:

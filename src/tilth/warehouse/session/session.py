@@ -265,6 +265,12 @@ class WorkerSession:
                 found[tag] = _added(found.get(tag), _progress(store, job))
         return found
 
+    def release_memory(self) -> None:
+        """Let the JVM collect its garbage and give back heap that it does not use; waits for it."""
+        # Any: pyspark ships no types for objects of the JVM.
+        jvm: Any = self._started().sparkContext._jvm
+        jvm.java.lang.System.gc()
+
     def temporary_bytes(self, tag: str) -> int:
         """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
         spark = self._started().sparkContext._jsc.sc()
