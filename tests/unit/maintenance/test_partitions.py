@@ -173,6 +173,30 @@ def test_gc_adds_where_merges_finished() -> None:
     assert gc(stats, 1, pushed=("p3", "p1", "gone", "p3")).partitions == ("p1", "p3")
 
 
+def test_half_of_a_round_collects_where_most_waits() -> None:
+    def waits(name: str, *, parts: int, size: int) -> PartitionStats:
+        # Collecting keeps up with merges everywhere: drops have left the rest.
+        return one(name, removed=10).with_end(parts=parts, size=size)
+
+    stats = known(
+        waits("large", parts=11, size=9000),
+        waits("many", parts=99, size=10),
+        waits("some", parts=12, size=500),
+        *(one(f"slow{index}", removed=1) for index in range(3)),
+        *(one(f"done{index}", removed=10) for index in range(9)),
+    )
+    found = gc(stats, 5)
+    assert set(found.partitions) == {"slow0", "slow1", "slow2", "large", "many"}
+    reasons = {each.partition: each.reason for each in found.chosen}
+    assert reasons["large"].startswith("most bytes to collect, 8.8 KiB")
+    assert reasons["many"].startswith("most parts to collect, 89")
+    # Where nothing waits, all places go the other way.
+    idle = known(*(one(f"done{index}", removed=10) for index in range(9)))
+    assert len(gc(idle, 4).partitions) == 4
+    # A drop of everything is collected at once: more removed than was counted is nothing that waits.
+    assert one("p", removed=99).waiting_parts == one("p", removed=99).waiting_bytes == 0
+
+
 def gc(stats: Mapping[str, PartitionStats], number: int, pushed: tuple[str, ...] = ()) -> PartitionSelection:
     return select_for_gc(
         stats,

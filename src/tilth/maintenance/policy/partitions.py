@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Literal
 
 from tilth.base.rand import Rng
+from tilth.base.units import show_bytes
 from tilth.maintenance.policy.settings import GcPartitionSettings, PartitionSettings, PartitionStrategy
 
 HOUR = 3600.0
@@ -65,6 +68,10 @@ class PartitionStats:
     merged_parts: int = 0
     #: Parts with rows that were moved to the trash.
     removed_parts: int = 0
+    #: Parts that merges, mutations and drops have replaced or hidden, which can be collected after a while.
+    ended_parts: int = 0
+    ended_bytes: int = 0
+    removed_bytes: int = 0
     #: Seconds since 1970; 0 if none was seen.
     last_insert_time: float = 0.0
     #: Visible parts at the last look; ranks the strategy `parts`.
@@ -79,6 +86,15 @@ class PartitionStats:
     @property
     def gc_speed(self) -> float:
         return self.removed_parts / self.merged_parts if self.merged_parts else 1.0
+
+    @property
+    def waiting_parts(self) -> int:
+        """Parts that have ended and are not collected yet, as far as was counted."""
+        return max(0, self.ended_parts - self.removed_parts)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return max(0, self.ended_bytes - self.removed_bytes)
 
     def with_insert(self, *, now: float, parts: int, size: int) -> PartitionStats:
         """After `parts` parts of `size` bytes in all were inserted at `now`."""
@@ -95,12 +111,18 @@ class PartitionStats:
         return replace(
             self,
             merged_parts=self.merged_parts + parts,
+            ended_parts=self.ended_parts + parts,
+            ended_bytes=self.ended_bytes + size,
             hour=self.hour.added(now=now, merged=size),
             six_hours=self.six_hours.added(now=now, merged=size),
         )
 
-    def with_removal(self, *, parts: int) -> PartitionStats:
-        return replace(self, removed_parts=self.removed_parts + parts)
+    def with_end(self, *, parts: int, size: int) -> PartitionStats:
+        """After `parts` parts of `size` bytes in all were replaced or hidden otherwise."""
+        return replace(self, ended_parts=self.ended_parts + parts, ended_bytes=self.ended_bytes + size)
+
+    def with_removal(self, *, parts: int, size: int = 0) -> PartitionStats:
+        return replace(self, removed_parts=self.removed_parts + parts, removed_bytes=self.removed_bytes + size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,13 +270,15 @@ def select_for_gc(
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
-    """Select the partitions to collect in: the slowest collected ones, plus those that finished merges `pushed`."""
+    """Select the partitions to collect in: half of them the slowest collected ones, the others those with the most
+    bytes and the most parts to collect, by turns; plus those that finished merges `pushed`.
+    """
     known = [stats[partition] for partition in all_partitions if partition in stats]
     cause = _rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)
     if cause:
         selection = _rotate(stats, all_partitions, rotation, cause, number=settings.number, now=now)
     else:
-        selection = PartitionSelection(chosen=_slowest_collected(known, settings.number, rng), rotation=rotation)
+        selection = PartitionSelection(chosen=_to_collect(known, settings.number, rng), rotation=rotation)
     return _with(selection, pushed, set(all_partitions), "a merge finished here")
 
 
@@ -363,11 +387,37 @@ def _ranked(
     )
 
 
-def _slowest_collected(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple[ChosenPartition, ...]:
+def _to_collect(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple[ChosenPartition, ...]:
     if number >= len(known):
         return _whole(known, number)
     mixed = list(known)
     rng.shuffle(mixed)
+    full = _fullest(mixed, number // 2)
+    taken = {one.partition for one in full}
+    others = [one for one in mixed if one.partition not in taken]
+    return (*_slowest_collected(others, number - len(full)), *full)
+
+
+def _fullest(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
+    """Partitions with the most bytes to collect and those with the most parts, by turns; none that has nothing."""
+    lists = (
+        [(one, f"most bytes to collect, {show_bytes(one.waiting_bytes)}") for one in _by(mixed, "waiting_bytes")],
+        [(one, f"most parts to collect, {one.waiting_parts}") for one in _by(mixed, "waiting_parts")],
+    )
+    turns = chain.from_iterable(zip_longest(*lists))
+    found: dict[str, ChosenPartition] = {}
+    for one, reason in (turn for turn in turns if turn is not None):
+        if len(found) == number:
+            break
+        found.setdefault(one.partition, _because(one, reason))
+    return tuple(found.values())
+
+
+def _by(mixed: Sequence[PartitionStats], what: Literal["waiting_bytes", "waiting_parts"]) -> list[PartitionStats]:
+    return _top((one for one in mixed if getattr(one, what)), lambda one: -getattr(one, what))
+
+
+def _slowest_collected(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
     # Those that keep up come last by themselves, so the same order also fills a round that lacks eligible ones.
     slow = _top(mixed, lambda one: one.gc_speed)[:number]
     return tuple(

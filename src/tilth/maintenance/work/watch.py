@@ -125,7 +125,11 @@ def _counted(stats: PartitionStats, event: PartEvent) -> PartitionStats:
         case "merge":
             return stats.with_merge(now=now, parts=event.sources, size=event.bytes)
         case "trash":
-            return stats.with_removal(parts=1)
+            return stats.with_removal(parts=1, size=event.bytes)
+        case "mutate" | "hide" | "remove_deleted":
+            return stats.with_end(parts=max(1, event.sources), size=event.bytes)
+        case "undrop":
+            return stats.with_end(parts=-max(1, event.sources), size=-event.bytes)
         case _:
             return stats
 
