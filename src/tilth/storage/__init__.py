@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         stamp_of,
     )
     from tilth.storage.store.local import sync_local_folder
+    from tilth.storage.store.memory import release_unused
     from tilth.storage.store.paths import (
         EXTENSIONS,
         FILTER_EXTENSION,
@@ -303,6 +304,7 @@ __all__ = [
     "read_segment",
     "read_source",
     "read_unrecorded",
+    "release_unused",
     "remove_copies",
     "remove_data",
     "remove_files",

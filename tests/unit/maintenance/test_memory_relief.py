@@ -8,9 +8,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.base.memory import release_unused
 from tilth.maintenance.manager.relief import PERIOD_SECONDS, MemoryRelief
 from tilth.maintenance.manager.scheduler import MemoryUse
+from tilth.storage import release_unused
 from tilth.testing import ManualClock
 
 WAIT_SECONDS = 10.0

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
-from tilth.base.memory import release_unused
 from tilth.base.pressure import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog, TableLeases
@@ -57,7 +56,7 @@ from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.server import hosts_all
 from tilth.model.service import ServiceStats
-from tilth.storage import Roots
+from tilth.storage import Roots, release_unused
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
 #: Between two looks at the list of tables and the switches, when nobody wakes the manager.
