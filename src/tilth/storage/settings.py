@@ -53,6 +53,14 @@ class StorageSettings:
         "fewer footers to read. Less: writers and merges of wide tables hold less memory.",
         unit="bytes",
     )
+    segment_mb: int = table_setting(
+        "log_segment_size_mb",
+        64,
+        within(int, 0),
+        "Size at which a row segment rolls, before compression: the next rows go into another file; 0 never. More: "
+        "fewer files and requests. Less: flushes hold less memory, and segments that nobody needs go sooner.",
+        unit="MiB",
+    )
     storage_policy: str = table_setting(
         "storage_policy",
         DEFAULT_STORAGE,

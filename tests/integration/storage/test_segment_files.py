@@ -34,6 +34,7 @@ from tilth.storage import (
     local_root,
     read_changes,
     read_deletes,
+    read_segment,
     read_source,
     remove_data,
     write_parts,
@@ -93,6 +94,32 @@ def _source(part: WrittenPart, *written: WrittenDelta) -> PartSource:
 def _segment(layout: TableLayout, *keys: int) -> WrittenPart:
     (part,) = write_segments(layout, _rows(*keys), txn=1, task=0, attempt=0)
     return part
+
+
+def test_a_segment_rolls_at_a_size_and_keeps_the_order(layout: TableLayout) -> None:
+    rows = pa.table(
+        {
+            "note": [f"n{number}" for number in range(1000)],
+            "k": list(range(1000)),
+            "day": ["a" if number % 3 else "b" for number in range(1000)],
+        }
+    )
+    small = dataclasses.replace(layout, segment_bytes=4000)
+    written = write_segments(small, rows, **AT)
+    assert len(written) > 4
+    assert len({each.file.name for each in written}) == len(written)
+    for day in "ab":
+        found = [
+            key
+            for each in written
+            if each.partition == day
+            for piece in read_segment(small.folder, each.file, SCHEMA, ["k"])
+            for key in piece.column("k").to_pylist()
+        ]
+        assert found == [number for number in range(1000) if ("a" if number % 3 else "b") == day]
+    # One row above the limit is one segment; without a limit there is one for each partition.
+    assert len(write_segments(dataclasses.replace(layout, segment_bytes=1), rows.slice(0, 5), **AT | {"task": 1})) == 5
+    assert len(write_segments(dataclasses.replace(layout, segment_bytes=0), rows, **AT | {"task": 2})) == 2
 
 
 def test_a_segment_holds_one_partition_and_keeps_the_order(layout: TableLayout) -> None:

@@ -8,7 +8,8 @@ checksum of the whole file are verified before any of it is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +37,8 @@ _WRITE_BYTES = 1 << 20
 def write_segments(
     layout: TableLayout, rows: pa.Table, *, txn: int, task: int, attempt: int, first_n: int = 0
 ) -> list[WrittenPart]:
-    """Write the rows in their order, one segment for each partition, in the order in which partitions first appear.
+    """Write the rows in their order, by partition in the order in which partitions first appear: one segment for each,
+    and further ones from `layout.segment_bytes` on.
 
     The rows are brought into the table's shape first. They may have one more column, `_op`, whose value is 1 in rows
     that only name a key to delete: those may lack values in columns that are NOT NULL. Raises BadColumnError,
@@ -49,7 +51,7 @@ def write_segments(
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
     with Endings(layout.folder, fsync=layout.fsync) as endings:
-        for number, (partition, values, group) in enumerate(_by_partition(layout, table)):
+        for number, (partition, values, group) in enumerate(_rolled(layout, _by_partition(layout, table))):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
             ranges = {column: range_of(group.column(column)) for column in ranged_columns(layout)}
             note = new_note(layout, partition=partition, values=values, rows=group.num_rows, ranges=ranges)
@@ -178,6 +180,17 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
     for partition, values, end in zip(found.ids, found.values, ends.tolist(), strict=True):
         yield partition, values, table.slice(start, end - start)
         start = end
+
+
+def _rolled(
+    layout: TableLayout, groups: Iterable[tuple[str, tuple[Bound, ...], pa.Table]]
+) -> Iterator[tuple[str, tuple[Bound, ...], pa.Table]]:
+    """Cut the rows of a partition into segments of like size, none above the limit unless one row is."""
+    for partition, values, group in groups:
+        count = math.ceil(group.nbytes / layout.segment_bytes) if layout.segment_bytes else 1
+        rows = math.ceil(group.num_rows / max(1, count))
+        for start in range(0, group.num_rows, rows):
+            yield partition, values, group.slice(start, rows)
 
 
 def _is_op(name: str, schema: Schema) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tilth.base.errors import InvalidInputError
+from tilth.base.units import MIB
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
 from tilth.model.txn import TxnOutput
@@ -62,6 +63,8 @@ class TableLayout:
     row_group_rows: int = StorageSettings().parquet_row_group_rows
     #: Of uncompressed values, by estimate; the smaller of the two limits counts.
     row_group_bytes: int = StorageSettings().parquet_row_group_bytes
+    #: At which a row segment rolls, before compression; 0: never.
+    segment_bytes: int = StorageSettings().segment_mb * MIB
     #: Wait for the disk before a file counts as written.
     fsync: bool = True
     #: The table's definition and the version of these columns, for the notes of new files; empty: they get none.
@@ -134,6 +137,7 @@ def layout_of(
         is_partial=bool(table.unique_key) and settings.enable_unique_partial_update,
         ttl_column=_ttl_column(table),
         zstd_level=settings.parquet_compression_level,
+        segment_bytes=settings.segment_mb * MIB,
         row_group_rows=settings.parquet_row_group_rows,
         row_group_bytes=settings.parquet_row_group_bytes,
         fsync=fsync,

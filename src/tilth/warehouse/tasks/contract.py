@@ -70,7 +70,7 @@ class Worker(Protocol):
 
     @property
     def load(self) -> WorkerLoad:
-        """What is free on its machine, as far as it is known."""
+        """Free cores, memory and disk of its machine, as far as they are known."""
 
     def attach(self, reports: WorkerReports) -> None:
         """Set the receiver of the worker's reports."""
