@@ -440,14 +440,13 @@ class Node:
         return tuple(probes)
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
-        root = self._roots
         context = ConsumeContext(
             clock=self._clock,
             catalog=self.catalog,
             dispatcher=self._dispatcher,
             ids=random_id,
             settings=read_settings(IngestSettings, given),
-            root=root,
+            root=self._roots,
             server=self._server,
             hosts=self._member.hosts,
             memory=lambda: self._maintenance.memory(),
@@ -457,7 +456,7 @@ class Node:
             self._clock,
             self.catalog,
             self._dispatcher,
-            root=root,
+            root=self._roots,
             settings=read_settings(ManagerSettings, given),
             hosts=self._member.hosts,
         )

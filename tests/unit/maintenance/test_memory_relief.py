@@ -24,7 +24,7 @@ class Host:
         self.used, self.unused, self.tries = 85, unused, 0
         self.told: list[str] = []
         acts = [self.fail, self.release]
-        self.relief = MemoryRelief(self.clock, acts, read=lambda: self.used, pressure_percent=60, told=self.told.append)
+        self.relief = MemoryRelief(self.clock, acts, read=lambda: self.used, pressure_percent=60, log=self.told.append)
 
     def fail(self) -> None:
         raise ConnectionError("no JVM")

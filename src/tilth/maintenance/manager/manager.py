@@ -141,13 +141,7 @@ class MaintenanceManager:
             read=stand_ins.memory or ProcessMemory(clock),
         )
         self._decisions = DecisionLog(clock)
-        self._relief = MemoryRelief(
-            clock,
-            [release_unused],
-            read=self._memory.read,
-            pressure_percent=settings.scheduler.memory_pressure_percentage,
-            told=self._decisions.relieved,
-        )
+        self._relief = self._new_relief()
         self._context = self._new_context(root, stand_ins.new_rebaser)
         self._lock = threading.Lock()
         #: Tables about which something is to be read anew.
@@ -542,6 +536,15 @@ class MaintenanceManager:
             table_count=self._registry.count,
             workers=self._workers,
             used_percent=self._used_under_pressure,
+        )
+
+    def _new_relief(self) -> MemoryRelief:
+        return MemoryRelief(
+            self._clock,
+            [release_unused],
+            read=self._memory.read,
+            pressure_percent=self._settings.scheduler.memory_pressure_percentage,
+            log=self._decisions.relieved,
         )
 
     def _build(self, watch: TableWatch) -> TableOps:

@@ -33,14 +33,14 @@ class MemoryRelief:
         *,
         read: Callable[[], int],
         pressure_percent: float,
-        told: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
-        """`acts` give memory back; `read` returns the bytes in use; `told` takes what came of a try."""
+        """`acts` give memory back; `read` returns the bytes in use; `log` takes what came of a try."""
         self._clock = clock
         self._acts = list(acts)
         self._read = read
         self._pressure_percent = pressure_percent
-        self._told = told
+        self._write = log
         self._period = PERIOD_SECONDS
         self._next_at = 0.0
         self._thread: threading.Thread | None = None
@@ -79,4 +79,4 @@ class MemoryRelief:
             f"under memory pressure ({memory.percent:.2f}% used), {show_bytes(max(0, freed))} that nobody used were "
             f"given back, {show_bytes(after)} are in use; the next try is in {self._period:.0f} s at the earliest"
         )
-        self._told(text)
+        self._write(text)

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
-from py4j.protocol import Py4JJavaError
 
 import tilth.base
 from tilth.base.logs import Log, rotate_appended
@@ -43,6 +42,7 @@ from tilth.warehouse.session.cluster_auth import REFUSED_HINT, cluster_secret, i
 from tilth.warehouse.session.conf import FAIR_SCHEDULER, cores_of, log_properties, slots_of, spark_conf
 from tilth.warehouse.session.folders import make_run_folder, make_socket_folder, remove_left_behind
 from tilth.warehouse.session.java import find_java
+from tilth.warehouse.session.jobs import progress_of, temporary_bytes_of
 from tilth.warehouse.session.reports import Beat, JobProgress, Outage, Processes
 from tilth.warehouse.session.spark import warm
 from tilth.warehouse.settings import STOP_SHARE, WarehouseSettings
@@ -255,34 +255,17 @@ class WorkerSession:
 
     def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
         """Return the progress of the running jobs with these tags. Waits as long as the JVM is silent."""
-        spark = self._started().sparkContext._jsc.sc()
-        store, active = spark.statusStore(), spark.statusTracker().getActiveJobIds()
-        found: dict[str, JobProgress] = {}
-        for index in range(len(active)):
-            job = store.job(active[index])
-            tag = next((tag for tag in job.jobTags().mkString("\n").split("\n") if tag in tags), None)
-            if tag is not None:
-                found[tag] = _added(found.get(tag), _progress(store, job))
-        return found
+        return progress_of(self._started().sparkContext, tags)
+
+    def temporary_bytes(self, tag: str) -> int:
+        """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
+        return temporary_bytes_of(self._started().sparkContext, tag)
 
     def release_memory(self) -> None:
         """Let the JVM collect its garbage and give back heap that it does not use; waits for it."""
         # Any: pyspark ships no types for objects of the JVM.
         jvm: Any = self._started().sparkContext._jvm
         jvm.java.lang.System.gc()
-
-    def temporary_bytes(self, tag: str) -> int:
-        """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
-        spark = self._started().sparkContext._jsc.sc()
-        store, jobs = spark.statusStore(), spark.statusTracker().getJobIdsForTag(tag)
-        found = 0
-        for index in range(len(jobs)):
-            for stage in store.job(jobs[index]).stageIds().mkString(" ").split():
-                # Skipped stages were never run.
-                with suppress(Py4JJavaError):
-                    data = store.lastStageAttempt(int(stage))
-                    found += data.shuffleWriteBytes() + data.diskBytesSpilled()
-        return found
 
     def processes(self) -> Processes:
         """Return the processor time of the JVM and its Python workers, and how many of these workers are stopped."""
@@ -565,32 +548,6 @@ class WorkerSession:
     def _open_log(self) -> Any:
         # Any: what `open` returns has no name that says more. Beside log4j's file, for what Java itself prints.
         return open(self._log_folder / _OUTPUT, "ab")
-
-
-# Any: pyspark ships no types for objects of the JVM.
-def _progress(store: Any, job: Any) -> JobProgress:
-    """The counts of a job and of its stages that run."""
-    counts = [job.numCompletedTasks(), job.numFailedTasks(), job.numActiveTasks()]
-    stages = job.stageIds().mkString(" ").split()
-    running = store.activeStages()
-    for index in range(running.size()):
-        stage = running.apply(index)
-        if str(stage.stageId()) in stages:
-            counts += [
-                stage.inputBytes(),
-                stage.inputRecords(),
-                stage.outputBytes(),
-                stage.outputRecords(),
-                stage.shuffleReadBytes(),
-                stage.shuffleWriteBytes(),
-            ]
-    return JobProgress(active=job.numActiveTasks(), counts=tuple(counts))
-
-
-def _added(one: JobProgress | None, other: JobProgress) -> JobProgress:
-    if one is None:
-        return other
-    return JobProgress(active=one.active + other.active, counts=one.counts + other.counts)
 
 
 # Any: what pyspark gives.
