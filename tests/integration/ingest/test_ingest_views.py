@@ -140,6 +140,26 @@ def test_a_not_null_target_is_not_filled_from_what_may_be_null(
     check_view(spark.new_session(pool=QUERY_WAREHOUSE), kafka, target, "SELECT coalesce(id, 0) AS id FROM k", view="v")
 
 
+@pytest.mark.parametrize("mode", ["dead_letter", "stream"])
+@pytest.mark.parametrize(
+    ("virtual", "is_never_null"),
+    [("_offset", True), ("CAST(_partition AS BIGINT)", True), ("unix_micros(_timestamp)", False)],
+)
+def test_a_not_null_target_is_filled_from_what_every_message_has(
+    world: IngestWorld, spark: WorkerSession, mode: str, virtual: str, is_never_null: bool
+) -> None:
+    kafka = world.kafka("k", "views-virtual", {"id": Kind.INT64}, kafka_handle_error_mode=mode)
+    session = spark.new_session(pool=QUERY_WAREHOUSE)
+    for key in ((), ("id",)):
+        target = msgspec.structs.replace(_target_not_null(), unique_key=key)
+        for select in (f"SELECT {virtual} AS id FROM k", f"SELECT {virtual} + 1 AS id FROM k WHERE id > 0"):
+            if is_never_null:
+                check_view(session, kafka, target, select, view="v")
+            elif not key:
+                with pytest.raises(ViewError, match="may get NULL"):
+                    check_view(session, kafka, target, select, view="v")
+
+
 def test_a_view_is_read_by_characters_not_by_code_units(world: IngestWorld, broker: Broker) -> None:
     broker.create_topic("views-emoji")
     kafka = world.kafka("k", "views-emoji")

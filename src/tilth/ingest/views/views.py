@@ -14,7 +14,7 @@ from typing import Any
 
 from tilth.base.errors import InvalidInputError, TilthError
 from tilth.ingest.errors import ViewError
-from tilth.ingest.messages.decode import ERROR_COLUMNS, VIRTUAL_COLUMNS, column_type
+from tilth.ingest.messages.decode import ERROR_COLUMNS, NEVER_NULL_COLUMNS, VIRTUAL_COLUMNS, column_type
 from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS
 from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
 from tilth.ingest.views.nodes import below, class_of, listed, nodes_of
@@ -180,13 +180,17 @@ def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableD
         if each.target in key and each.source is None:
             hint = "select a column of the Kafka table for each column of the UNIQUE KEY"
             raise ViewError("a column of the unique key is not filled", view=plan.view, column=each.target, hint=hint)
-        if each.target in key and each.source is not None:
+        if each.target in key and each.source is not None and not _is_never_null(kafka, each.source):
             _check_stream(plan.view, each.target, config)
             because = f"it is in the unique key of {full_name(target)}"
             checks.append(RowCheck(each.source, Wanted.PRESENT, because))
     if op is not None:
         checks.append(RowCheck(op, Wanted.OP, f"{full_name(target)} must know what the row does"))
     return replace(plan, op=op, checks=tuple(checks))
+
+
+def _is_never_null(kafka: KafkaDef, name: str) -> bool:
+    return name in NEVER_NULL_COLUMNS and kafka.schema.find(name) is None
 
 
 def _check_stream(view: str, column: str, config: KafkaConfig) -> None:
@@ -273,9 +277,10 @@ def spark_ddl(schema: Schema, columns: Sequence[str]) -> str:
 def _register_empty(session: Any, kafka: KafkaDef, columns: Sequence[str]) -> None:
     # Over an RDD: a relation that the optimizer knows to be empty would be folded away, and the plan with it.
     # What is never null says so: a message without it is a dead letter, so a NOT NULL column may be filled from it.
-    required = {c.name for c in kafka.schema.columns if not c.nullable}
-    if read_config(kafka).error_mode is ErrorMode.STREAM:
-        required = set()
+    is_streaming = read_config(kafka).error_mode is ErrorMode.STREAM
+    required = {name for name in columns if _is_never_null(kafka, name)}
+    if not is_streaming:
+        required |= {c.name for c in kafka.schema.columns if not c.nullable}
     ddl = ", ".join(
         f"{quoted(name)} {spark_name(column_type(kafka.schema, name))}{' NOT NULL' if name in required else ''}"
         for name in columns
