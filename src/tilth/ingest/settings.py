@@ -334,7 +334,9 @@ class KafkaConfig:
         "input_format_json_read_numbers_from_strings",
         False,
         SettingCheck(parse_bool, "0, 1"),
-        '1: "12" is read as 12 where a number is expected, and "true" as true. 0: it makes a message broken.',
+        '1: "1.5" is read as 1.5 where a number is expected, and "true" as true, as ClickHouse always does; numbers '
+        "where a time is expected are seconds since 1970, in DateTime64(p) units of its last digit. 0: they make a "
+        "message broken, except texts of decimals and of UInt64. INSERT reads numbers in quotes in any case.",
     )
     csv_delimiter: str = kafka_setting(
         "format_csv_delimiter",
@@ -363,6 +365,7 @@ _WITHOUT_EFFECT = (
     "kafka_unique_group_prefix",
     "kafka_sample_consuming_params",
     "kafka_max_write_execution_second",
+    "date_time_input_format",
 )
 #: Settings of one Kafka table.
 KAFKA_SETTINGS = SettingGroup(

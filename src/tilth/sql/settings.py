@@ -205,6 +205,14 @@ class SessionSettings:
         "is remembered for a few hours.",
         aliases=("insert_deduplication_token",),
     )
+    data_type_default_nullable: bool = session_setting(
+        "data_type_default_nullable",
+        True,
+        SWITCH,
+        "Off, ClickHouse's default: a column of CREATE TABLE or ADD COLUMN without NULL or Nullable is NOT NULL, and a "
+        "row that does not bring it has the default of its type: 0, false, an empty text or list, 1970-01-01, the "
+        "first name of an Enum. On: it may be NULL, and is where a row does not bring it.",
+    )
     dialect: str = session_setting(
         "dialect",
         "spark",
@@ -250,6 +258,7 @@ _SESSION_WITHOUT_EFFECT = (
     "load_balancing",
     "prefer_localhost_replica",
     "dialect_type",
+    "date_time_input_format",
     "join_use_nulls",
 )
 SESSION_ACCEPTED = tuple(

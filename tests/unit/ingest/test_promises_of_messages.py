@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import json
 from collections.abc import Mapping, Sequence
 
@@ -57,6 +58,40 @@ def test_a_message_that_breaks_a_promise_is_broken(declared: str, good: str, bad
     assert decoded.rows.num_rows == 2
     assert list(reasons(decoded)) == [1]
     assert why in reasons(decoded)[1]
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "read"),
+    [
+        ("Float64", '"1.5"', 1.5),
+        ("Float32", '"-0.5"', -0.5),
+        ("Int32", '"12"', 12),
+        ("UInt8", '"255"', 255),
+        ("UInt64", '"18446744073709551615"', 2**64 - 1),
+        ("Decimal(10, 2)", '"1.25"', decimal.Decimal("1.25")),
+        ("Float64", '"x"', "column `c`: expected Float64, got a text"),
+        ("UInt8", '"256"', "column `c`: 256, but expected a number from 0 to 255"),
+        ("DateTime", "1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+        ("DateTime", '"1700000000"', dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+        ("DateTime64", "1700000000123", dt.datetime(2023, 11, 14, 22, 13, 20, 123_000, tzinfo=dt.UTC)),
+        ("Nullable(DateTime64(6))", "1700000000123456", dt.datetime(2023, 11, 14, 22, 13, 20, 123_456, tzinfo=dt.UTC)),
+        ("DateTime64(3)", "-1", dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=dt.UTC)),
+        ("DateTime64(3)", '"2023-11-14T22:13:20Z"', dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+        ("DateTime64(3)", "null", None),
+        ("DateTime64(3)", "9223372036854775807", "column `c`: 9223372036854775807 leaves the years 1 to 9999"),
+        ("DateTime64(3)", "99999999999999999999999999", "column `c`: "),
+        ("DateTime64(3)", "true", "column `c`: expected DateTime64(3), got true or false"),
+        ("TIMESTAMP", "1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
+    ],
+)
+def test_numbers_in_quotes_and_numbers_of_times_when_asked(declared: str, given: str, read: object) -> None:
+    decoded = decode(f"c {declared}", [b'{"c":%s}' % given.encode()], input_format_json_read_numbers_from_strings="1")
+    found = decoded.rows.column("c").to_pylist()
+    if isinstance(read, str):
+        assert not found
+        assert reasons(decoded)[0].startswith(read)
+    else:
+        assert (found, reasons(decoded)) == ([read], {})
 
 
 FINE = "2026-01-01T00:00:00.1234567Z"

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, TypedDict, assert_never
 
 import msgspec
@@ -23,7 +23,9 @@ import msgspec
 from tilth.ingest.errors import FormatError
 from tilth.ingest.messages.envelope import ENVELOPE_NAMES, debezium_reader, envelope_fields
 from tilth.ingest.settings import Envelope, Format, KafkaConfig
+from tilth.model.checks import SecondDigits
 from tilth.model.table import Column, Schema
+from tilth.model.text.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
 
 _STRING = Simple(Kind.STRING)
@@ -69,6 +71,15 @@ class _IsTime(type):
 
 class _Instant(metaclass=_IsTime):
     """Stands for datetime in the types of records whose times are looked at digit by digit."""
+
+    #: Numbers count 10^-n seconds since 1970, as in ClickHouse's DateTime64(n).
+    number_digits = 0
+
+
+#: By the digits of a DateTime64.
+_INSTANTS = [_IsTime(f"_Instant{digits}", (_Instant,), {"number_digits": digits}) for digits in range(7)]
+_DATETIME64 = re.compile(r"(?:nullable\s*\(\s*)?datetime64\b", re.IGNORECASE)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def check_format(schema: Schema, config: KafkaConfig) -> None:
@@ -162,7 +173,7 @@ class _Records:
         """`is_older`: of a row that is deleted, of which anything may be missing."""
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for index, column in enumerate(self.schema.columns):
-            kind = _python_type(column.type, is_exact=is_exact)
+            kind = self._python_type(column, is_exact=is_exact)
             if is_older:
                 fields.append((f"c{index}", kind | None, None))
             elif column.nullable or column.name in self.defaults:
@@ -181,6 +192,13 @@ class _Records:
             gc=False,
             forbid_unknown_fields=not self.config.skip_unknown,
         )
+
+    # Any: as _python_type.
+    def _python_type(self, column: Column, *, is_exact: bool) -> Any:
+        if self.is_strict or not _DATETIME64.match(column.declared):
+            return _python_type(column.type, is_exact=is_exact)
+        digits = [check.rule.digits for check in column.checks if isinstance(check.rule, SecondDigits)]
+        return _INSTANTS[min(digits, default=SECOND_DIGITS_MAX)]
 
     def _line_reader(self) -> Callable[[Sequence[str | None]], Record]:
         columns = self.schema.columns
@@ -317,12 +335,26 @@ def _instants(*, is_strict: bool) -> Callable[[type, Any], datetime]:
     """Return the hook that msgspec calls for `_Instant`; it raises ValueError with the reason."""
 
     def instant(wanted: type, given: Any) -> datetime:
-        assert wanted is _Instant, wanted
+        assert issubclass(wanted, _Instant), wanted
         if isinstance(given, str) and _TOO_FINE.search(given):
             raise ValueError("finer than a microsecond, which is all that is stored")
-        return msgspec.convert(given, datetime, strict=is_strict)
+        if wanted.number_digits and type(given) is int:
+            return _of_number(given, wanted.number_digits)
+        try:
+            return msgspec.convert(given, datetime, strict=is_strict)
+        except msgspec.ValidationError as error:
+            # As one of its own the library would not say where it was.
+            raise ValueError(str(error)) from error
 
     return instant
+
+
+def _of_number(number: int, digits: int) -> datetime:
+    """The instant so many units of the last digit after 1970."""
+    try:
+        return _EPOCH + timedelta(microseconds=number * 10 ** (SECOND_DIGITS_MAX - digits))
+    except OverflowError as error:
+        raise ValueError(f"{number} leaves the years 1 to 9999") from error
 
 
 def is_nested(data_type: DataType) -> bool:
