@@ -41,6 +41,7 @@ from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
 from tilth.sql.statements.storages import kept_storage
+from tilth.sql.statements.type_defaults import without_null
 from tilth.storage import StorageSettings, begin_table, check_partition_by, insert_quorum
 
 
@@ -68,7 +69,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     existing = services.catalog.tables.find(database, name)
     if existing is not None and statement.if_not_exists:
         return done(f"exists already: {full_name(existing)}")
-    schema = _schema(statement)
+    schema = _schema(call, statement)
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
     schema = _with_defaults(services, call, statement, keyed_schema(statement, schema))
@@ -141,10 +142,12 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
     return done(f"Kafka table created: {full_name(made)}{beside}{goes_on}")
 
 
-def _schema(statement: CreateTable) -> Schema:
+def _schema(call: Call, statement: CreateTable) -> Schema:
     if not statement.columns:
         raise BadDefinitionError("a table needs columns", table=statement.name)
-    return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(statement.columns, start=1)))
+    may_be_null = call.settings.data_type_default_nullable
+    specs = [spec if may_be_null else without_null(spec) for spec in statement.columns]
+    return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(specs, start=1)))
 
 
 def _with_defaults(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Schema:

@@ -40,6 +40,7 @@ from tilth.sql.statements.alter.alter_partitions import drop_partition, undrop_p
 from tilth.sql.statements.alter.alter_rows import alter_rows, check_mutable
 from tilth.sql.statements.clauses import check_scope_stays, check_storage_stays, check_ttl, expired_at_once
 from tilth.sql.statements.kafka import alter_kafka_columns, ensure_dead_letters
+from tilth.sql.statements.type_defaults import operations_without_null
 
 
 def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcome:
@@ -49,7 +50,7 @@ def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcom
         case (ResetSetting(names=names),):
             return _change_settings(services, call, statement.name, {}, names)
     what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
-    columns = [operation for operation in statement.operations if isinstance(operation, ColumnOperation)]
+    columns = _column_operations(call, statement.operations)
     relation = relation_of(services, call, statement.name)
     if isinstance(relation, KafkaDef) and len(columns) == len(statement.operations):
         with audited(services, call, verb=f"ALTER .. {what}", table=full_name(relation)):
@@ -76,10 +77,15 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
             check_mutable(table, operation)
             is_waiting = call.settings.mutations_sync > 0
             return alter_rows(services, call, table, operation, is_waiting=is_waiting)
-    columns = [operation for operation in operations if isinstance(operation, ColumnOperation)]
+    columns = _column_operations(call, operations)
     # The grammar lets nothing else stand together.
     assert len(columns) == len(operations), operations
     return alter_columns(services, call, table, columns)
+
+
+def _column_operations(call: Call, operations: Sequence[AlterOperation]) -> list[ColumnOperation]:
+    columns = [operation for operation in operations if isinstance(operation, ColumnOperation)]
+    return columns if call.settings.data_type_default_nullable else operations_without_null(columns)
 
 
 def _spelled(operation: AlterOperation) -> str:
