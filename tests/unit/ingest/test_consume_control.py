@@ -76,6 +76,25 @@ def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
         assert (again.switch, again.until_ms, again.asked_by) == (SwitchState.RUNNING, 0, "")
 
 
+def test_what_the_last_look_missed_is_not_said_while_a_change_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statement after CREATE MATERIALIZED VIEW asks for the reason, and the broker takes seconds to answer."""
+    world = World()
+    kafka = world.kafka()
+    goes_on = threading.Event()
+
+    def look(service: KafkaService, look: Callable[[KafkaService], TableObservation] = KafkaService._look) -> object:
+        assert goes_on.wait(30)
+        return look(service)
+
+    with managed(world, world.catalog) as manager:
+        assert "lacks a setting" in row(manager, kafka, is_waiting).reason
+        monkeypatch.setattr(KafkaService, "_look", look)
+        manager.wake(kafka)
+        assert [each.reason for each in manager.stats()] == ["looking at its definitions and its topic"]
+        goes_on.set()
+        row(manager, kafka, lambda stats: "lacks a setting" in stats.reason)
+
+
 def test_a_consumer_that_hangs_holds_up_the_end_and_the_return_of_no_other_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -124,6 +124,24 @@ def test_missing_dependency_waits_with_its_reason() -> None:
     assert (heart.state, heart.reason) == (ServiceState.WAITING, "the target of a view is gone")
 
 
+def test_what_was_missing_is_not_said_once_a_definition_has_changed() -> None:
+    heart = running_heart()
+    missing = replace(WELL, missing="no materialized view reads from d.k")
+    heart.definition_changed()
+    assert (heart.state, heart.reason) == (ServiceState.RUNNING, "2 consumers")
+    heart.look_begins()
+    heart.looked(missing, now_ms=1)
+    assert heart.reason == "no materialized view reads from d.k"
+    heart.definition_changed()
+    assert (heart.state, heart.reason) == (ServiceState.WAITING, "looking at its definitions and its topic")
+    # A look that began before the change.
+    heart.looked(missing, now_ms=2)
+    assert heart.reason == "looking at its definitions and its topic"
+    heart.look_begins()
+    heart.looked(missing, now_ms=3)
+    assert heart.reason == "no materialized view reads from d.k"
+
+
 def test_broker_that_comes_back_cuts_the_wait() -> None:
     heart = running_heart()
     for _ in range(8):

@@ -90,7 +90,7 @@ class ConsumeManager:
             known = list(self._services.values()) if kafka_uuid is None else [self._services.get(kafka_uuid)]
         for service in known:
             if service is not None:
-                service.wake()
+                service.wake(is_changed=kafka_uuid is not None)
         self._wake.set()
 
     # --- the user's verbs --------------------------------------------------------------------------------------------

@@ -144,7 +144,10 @@ class KafkaService:
         self._wake.set()
         self._thread.join(2 * STOP_SECONDS_MAX)
 
-    def wake(self) -> None:
+    def wake(self, *, is_changed: bool = False) -> None:
+        if is_changed:
+            with self._lock:
+                self._lifecycle.definition_changed()
         self._is_look_due = True
         self._wake.set()
 
@@ -334,6 +337,7 @@ class KafkaService:
                     self._is_look_due = False
                     looked = self._clock.monotonic()
                     with self._lock:
+                        self._lifecycle.look_begins()
                         self._looks_begun = number = self._looks_begun + 1
                     self._looked(self._look(), number)
                     if self._lifecycle.state is ServiceState.STOPPED:
@@ -421,10 +425,8 @@ class KafkaService:
             self._close_broker()
             return TableObservation(is_wanted=False, because=switch.because)
         try:
-            folder = self._certificates_folder
-            seen = read_definitions(
-                self._clock, self._catalog, self._context.ids, self._kafka.uuid, certificates_folder=folder
-            )
+            ids, uuid, folder = self._context.ids, self._kafka.uuid, self._certificates_folder
+            seen = read_definitions(self._clock, self._catalog, ids, uuid, certificates_folder=folder)
         except TilthError as error:
             self._close_broker()
             return TableObservation(is_wanted=True, missing=str(error))

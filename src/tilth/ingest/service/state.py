@@ -76,6 +76,9 @@ class TableObservation:
     gaps: frozenset[TopicPartition] = frozenset()
 
 
+_LOOKING = "looking at its definitions and its topic"
+
+
 @dataclass(frozen=True, slots=True)
 class StartConsumer:
     """Dispatch consumer `index` for these partitions."""
@@ -118,11 +121,16 @@ class ServiceLifecycle:
         self.state = ServiceState.WAITING
         self.reason = "not looked at yet"
         self._look = TableObservation(is_wanted=False)
+        #: Whether a definition has changed since the last look began.
+        self._is_changed = False
         #: Since when the broker has not answered; 0: it has.
         self._no_broker_ms = 0
         #: Of what runs or is about to.
         self._definition = ""
         self._partitions: dict[str, int] = {}
+
+    def look_begins(self) -> None:
+        self._is_changed = False
 
     def looked(self, look: TableObservation, *, now_ms: int) -> list[Instruction]:
         """The manager has looked around."""
@@ -131,7 +139,7 @@ class ServiceLifecycle:
         if not look.is_wanted:
             return self._rest(ServiceState.STOPPED, look.because or "stopped by SYSTEM STOP CONSUME")
         if look.missing:
-            return self._rest(ServiceState.WAITING, look.missing)
+            return self._rest(ServiceState.WAITING, _LOOKING if self._is_changed else look.missing)
         if look.trouble:
             # Those that run find out by themselves, or the broker is back before they do.
             self._wait_for_broker(look.trouble, now_ms=now_ms)
@@ -220,6 +228,12 @@ class ServiceLifecycle:
         """Stop all consumers, for the node's end and while offsets are moved: nothing starts before the next look."""
         self._look = TableObservation(is_wanted=False, because=reason)
         return self._rest(ServiceState.STOPPED, reason)
+
+    def definition_changed(self) -> None:
+        """Drop what the last look missed as the reason, until a look that begins later says so again."""
+        self._is_changed = True
+        if self._look.missing:
+            self.reason = _LOOKING
 
     def _wait_for_broker(self, why: str, *, now_ms: int) -> None:
         self._no_broker_ms = self._no_broker_ms or now_ms
