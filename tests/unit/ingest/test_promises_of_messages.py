@@ -17,7 +17,9 @@ from tilth.sql.grammar import CreateTable, parse
 from tilth.sql.statements.columns import column_of
 
 
-def decode(columns: str, values: Sequence[bytes], **settings: str) -> Decoded:
+def decode(
+    columns: str, values: Sequence[bytes], defaults: Mapping[str, object] | None = None, **settings: str
+) -> Decoded:
     """The rows of these messages of a Kafka table with these columns, `c Type, ..`."""
     statement = parse(f"CREATE TABLE k ({columns}) ENGINE = Kafka")
     assert isinstance(statement, CreateTable)
@@ -29,7 +31,7 @@ def decode(columns: str, values: Sequence[bytes], **settings: str) -> Decoded:
         "kafka_format": "JSONEachRow",
     } | settings
     kafka = KafkaDef(uuid="u", database="d", name="k", schema=schema, settings=given)
-    decoder = Decoder(schema, read_config(kafka), columns=schema.names, defaults={})
+    decoder = Decoder(schema, read_config(kafka), columns=schema.names, defaults=defaults or {})
     return decoder.decode("t", 0, [FakeMessage(offset, value) for offset, value in enumerate(values)])
 
 
@@ -92,6 +94,25 @@ def test_numbers_in_quotes_and_numbers_of_times_when_asked(declared: str, given:
         assert reasons(decoded)[0].startswith(read)
     else:
         assert (found, reasons(decoded)) == ([read], {})
+
+
+@pytest.mark.parametrize(
+    ("declared", "default", "read"),
+    [
+        ("Array(UInt8)", [1, 2], [1, 2]),
+        ("Array(Decimal(4, 1))", [], []),
+        ("Map(String, Decimal(4, 1))", [("a", decimal.Decimal("1.5"))], [("a", decimal.Decimal("1.5"))]),
+        ("Map(String, Int8)", [], []),
+        ("Tuple(a Int8, b Array(String))", {"a": 0, "b": ["x"]}, {"a": 0, "b": ["x"]}),
+    ],
+)
+@pytest.mark.parametrize("not_null", ["", " NOT NULL"])
+def test_what_is_missing_gets_a_default_with_others_in_it(
+    declared: str, not_null: str, default: object, read: object
+) -> None:
+    decoded = decode(f"c {declared}{not_null}", [b"{}", b'{"c": null}', b"{}"], {"c": default})
+    found = [read, read if not_null else None, read]
+    assert (decoded.rows.column("c").to_pylist(), reasons(decoded)) == (found, {})
 
 
 FINE = "2026-01-01T00:00:00.1234567Z"

@@ -177,7 +177,7 @@ class _Records:
             if is_older:
                 fields.append((f"c{index}", kind | None, None))
             elif column.nullable or column.name in self.defaults:
-                fields.append((f"c{index}", kind | None, self.defaults.get(column.name)))
+                fields.append((f"c{index}", kind | None, self._default(column)))
             else:
                 fields.append((f"c{index}", kind))
         names = {f"c{index}": column.name for index, column in enumerate(self.schema.columns)}
@@ -192,6 +192,17 @@ class _Records:
             gc=False,
             forbid_unknown_fields=not self.config.skip_unknown,
         )
+
+    # Any: a value of the column's type, or a field of the library that brings it.
+    def _default(self, column: Column) -> Any:
+        value = self.defaults.get(column.name)
+        if isinstance(column.type, Map) and isinstance(value, list):
+            # Arrow's pairs, as messages bring them.
+            value = dict(value)
+        if isinstance(value, list | dict):
+            # Nobody changes a record's values, so that all may have the same one.
+            return msgspec.field(default_factory=lambda: value)
+        return value
 
     # Any: as _python_type.
     def _python_type(self, column: Column, *, is_exact: bool) -> Any:
