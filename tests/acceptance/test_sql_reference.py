@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tools.node_process import NodeProcess
 pytestmark = pytest.mark.acceptance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "sql.md"
+README = PAGE.parents[2] / "README.md"
 #: Blocks marked `sql broker` need a broker that answers; the ingest tests run those forms.
 BLOCK = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
@@ -41,6 +44,22 @@ def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:
     for statement in statements:
         with node.connection.ask(statement, accept="application/json") as reply:
             assert b"".join(reply.pieces), statement
+
+
+def test_the_python_of_the_readme_runs_as_one_block(node: NodeProcess, tmp_path: Path) -> None:
+    text = README.read_text()
+    first = BLOCK.search(text)
+    block = re.search(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert first is not None
+    assert block is not None
+    # Up to the table that a broker feeds.
+    for statement in split(first[1].partition("-- the same table")[0]):
+        node.connection.sql(statement)
+    script = block[1].replace("http://127.0.0.1:7411", node.url)
+    assert node.url in script
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("ada") == 2, done.stdout
 
 
 def test_every_example_runs(node: NodeProcess) -> None:
