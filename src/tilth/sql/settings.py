@@ -278,7 +278,7 @@ _WHOSE = {
     SettingScope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
     SettingScope.KAFKA: "of a Kafka table: ALTER TABLE k MODIFY SETTING",
     SettingScope.WAREHOUSE: "of a warehouse: ALTER WAREHOUSE w SETTINGS name = value",
-    SettingScope.SESSION: "of a statement: .. SETTINGS name = value at its end",
+    SettingScope.SESSION: "of a statement: SET name = value before it, or .. SETTINGS name = value at a query's end",
 }
 
 

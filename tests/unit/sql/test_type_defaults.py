@@ -67,6 +67,12 @@ def test_what_is_written_counts(world: SqlWorld) -> None:
     assert error.code == "BAD_VALUE"
 
 
+def test_it_is_no_setting_of_a_table(world: SqlWorld) -> None:
+    text = "CREATE TABLE t (k Int64) ENGINE = MergeTree ORDER BY k SETTINGS data_type_default_nullable = 0"
+    error = refused(world, text)
+    assert (error.code, "SET name = value before it" in error.hint) == ("UNKNOWN_SETTING", True), error
+
+
 def test_columns_that_alter_makes(world: SqlWorld) -> None:
     world.run("CREATE TABLE t (k Int64, a Int8 NOT NULL DEFAULT 3, b Int8) ENGINE = MergeTree ORDER BY k")
     world.run("ALTER TABLE t ADD COLUMN c String, ADD COLUMN d Nullable(String), MODIFY COLUMN a Int16", settings=OFF)
