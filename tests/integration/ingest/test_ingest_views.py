@@ -143,7 +143,7 @@ def test_a_not_null_target_is_not_filled_from_what_may_be_null(
 @pytest.mark.parametrize("mode", ["dead_letter", "stream"])
 @pytest.mark.parametrize(
     ("virtual", "is_never_null"),
-    [("_offset", True), ("CAST(_partition AS BIGINT)", True), ("unix_micros(_timestamp)", False)],
+    [("_offset", True), ("CAST(_PARTITION AS BIGINT)", True), ("unix_micros(_timestamp)", False)],
 )
 def test_a_not_null_target_is_filled_from_what_every_message_has(
     world: IngestWorld, spark: WorkerSession, mode: str, virtual: str, is_never_null: bool

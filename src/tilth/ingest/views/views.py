@@ -262,7 +262,9 @@ def _offered(kafka: KafkaDef, config: KafkaConfig, select: str) -> list[str]:
         virtual += ERROR_COLUMNS
     if config.envelope is Envelope.DEBEZIUM:
         virtual += ENVELOPE_COLUMNS
-    named = [name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select)]
+    named = [
+        name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select, re.IGNORECASE)
+    ]
     if config.envelope is Envelope.DEBEZIUM and kafka.schema.find(OP_COLUMN) is None and OP_COLUMN not in named:
         # `*` stands for it: whoever takes events as they are must not turn deletes into rows.
         named.append(OP_COLUMN)
