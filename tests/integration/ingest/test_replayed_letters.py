@@ -179,3 +179,43 @@ def test_what_cannot_be_replayed(world: IngestWorld, broker: Broker) -> None:
     for name in ("default.t", "default.nothing"):
         with pytest.raises(TilthError):
             world.sql(f"SYSTEM REPLAY DEAD LETTERS {name}")
+
+
+def test_rows_that_are_no_messages_stay_and_stop_nothing(world: IngestWorld, broker: Broker) -> None:
+    """Whatever somebody has inserted into the dead-letter table: what can be a message is one, the rest stays."""
+    broker.create_topic("replay-odd")
+    world.kafka("k", "replay-odd")
+    kafka = world.catalog.tables.get("default", "k")
+    assert isinstance(kafka, KafkaDef)
+    target = world.table("t", EVENTS, "id")
+    world.view("v", kafka, target, "SELECT id, concat(name, 'é') AS name, price FROM k")
+    world.send("replay-odd", [event(1), b"{"])
+    world.wait_rows(target, 1)
+    raw, far = event(5).decode().replace("'", "''"), (1 << 48) - 1
+    odd = [
+        f"(NULL, 0, 3, 'why', '{raw}', NULL)",
+        f"('replay-odd', NULL, 3, 'why', '{raw}', NULL)",
+        f"('replay-odd', 0, NULL, 'why', '{raw}', NULL)",
+        f"('replay-odd', 0, -1, 'why', '{raw}', NULL)",
+        f"('replay-odd', 0, {1 << 62}, 'why', '{raw}', NULL)",
+        "('replay-odd', 0, 3, 'why', NULL, NULL)",
+        f"('replay-odd', 0, 3, 'why', '{raw}', 'it''s `no` \"view\"')",
+    ]
+    fine = [
+        f"('replay-odd', 0, {far}, 'why', '{event(6).decode()}', NULL)",
+        f"('a topic; é', {(1 << 31) - 1}, 0, '', '{event(7).decode()}', 'default.v')",
+        # Of an older version, which had no column for it.
+        f"('replay-odd', 0, 4, 'view default.v: why', '{event(8).decode()}', NULL)",
+        f"('replay-odd', 0, 4, 'view default.gone: why', '{event(9).decode()}', NULL)",
+    ]
+    rows = ", ".join([*odd, *fine])
+    world.sql(f"INSERT INTO k_dead_letters (topic, partition, offset, reason, raw, view) VALUES {rows}")
+    answer = world.sql(REPLAY)
+    assert "4 letters in 2 transactions, 3 rows stored, 1 of their messages are dead letters again" in answer
+    assert "1 left: no view default.gone reads the Kafka table" in answer
+    assert '1 left: no view it\'s `no` "view" reads the Kafka table' in answer
+    assert world.ids(target) == [1, 6, 7, 8]
+    dead = world.catalog.tables.get("default", "k_dead_letters")
+    assert isinstance(dead, TableDef)
+    assert world.count(dead) == 1 + len(odd) + 1
+    world.verify(target, dead)
