@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
-from tilth.ingest import Offset, PartitionEnd, TopicPartitionStats
+from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -135,6 +135,7 @@ def metrics() -> Metrics:
         warehouse=warehouse,
         services=lambda: [SERVICE],
         consumers=lambda: [CONSUMER],
+        replays=lambda: [ReplayStats(database="db", table="k", letters=21)],
         tasks=lambda: [TASK, TASK],
         maintenance=maintenance,
         inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
@@ -167,6 +168,7 @@ def test_consumers(metrics: Metrics) -> None:
     assert value(metrics, "tilth_ingest_lag_age_seconds", **place, partition="4") == 0
     assert value(metrics, "tilth_ingest_offset", **place, partition="3") == 10
     assert value(metrics, "tilth_ingest_rows_total", database="shop", table="topic", consumer="1") == 39
+    assert value(metrics, "tilth_ingest_replayed_total", database="db", table="k") == 21
     stored = [labels for name, labels in samples(metrics) if name == "tilth_ingest_offset"]
     assert len(stored) == 1, "no offset is stored for the other partition"
 
