@@ -37,6 +37,16 @@ from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, ResponseFormat
+from tilth.sql.language.dialect_words import (
+    CALLS,
+    CHANGED,
+    MANY,
+    NODES,
+    NODES_REFUSED,
+    PARAMETERS,
+    REFUSED,
+    REFUSED_FAMILIES,
+)
 from tilth.sql.language.spark_settings import SPARK_SETTINGS
 from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
@@ -107,6 +117,7 @@ def pages() -> dict[str, str]:
     makers: dict[str, Callable[[], Iterable[str]]] = {
         "settings.md": _settings_page,
         "functions.md": _functions_page,
+        "dialect.md": _dialect_page,
         "errors.md": _errors_page,
         "cli.md": _cli_page,
         "metrics.md": _metrics_page,
@@ -271,6 +282,33 @@ def _functions_page() -> Iterator[str]:
     yield from ("", "## Other things that are refused in queries", "")
     what = {one.what: one.instead for one in allowed.refused_kinds.values()}
     yield from _table(("what", "what to do instead"), sorted(what.items()))
+
+
+def _dialect_page() -> Iterator[str]:
+    yield from ("# ClickHouse's dialect", "")
+    yield "What a SELECT can have where `dialect = 'clickhouse'` is set. Answers are compared with those of ClickHouse"
+    yield "itself, over NULL, NaN, the limits of types and other hostile values: they are the same, or an error. What"
+    yield "is not listed is refused by name. [sql.md](sql.md#words-of-other-systems) says how the setting is given."
+    yield from ("", "## Functions", "")
+    yield "A name that begins with `clickhouse_` is that of a function of Tilth that differs from Spark's."
+    yield ""
+    rows = []
+    for name, call in sorted(CALLS.items(), key=lambda item: item[0].lower()):
+        first, last = call.counts[0], call.counts[-1]
+        count = str(first) if first == last else f"from {first}" if last == MANY else f"{first} to {last}"
+        rows.append((f"`{name}`", count, f"`{call.written}`"))
+    yield from _table(("function", "arguments", "written for Spark as a call of"), rows)
+    yield from ("", "Changed in more than their names: " + ", ".join(f"`{name}`" for name in CHANGED) + ".")
+    yield "With parameters: " + ", ".join(f"`{name}(..)(x)`" for name in PARAMETERS) + "."
+    yield from ("", "## Constructs", "")
+    yield "The parts of a query, by the names that its parser gives them."
+    yield ""
+    parts = {kind.__name__: ", ".join(part.rstrip("_") for part in has.split()) for kind, has in NODES.items()}
+    yield from _table(("construct", "parts"), [(f"`{name}`", has or "none") for name, has in parts.items()])
+    yield from ("", "## Refused, and what to do", "")
+    named = [(f"`{name}`", hint) for name, hint in sorted(REFUSED.items())]
+    families = [(f"`{begin}..`", hint) for begin, hint in sorted(REFUSED_FAMILIES.items())]
+    yield from _table(("what", "what to do instead"), [*NODES_REFUSED.values(), *named, *families])
 
 
 def _cli_page() -> Iterator[str]:

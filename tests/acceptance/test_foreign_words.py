@@ -108,7 +108,7 @@ def test_a_view_in_clickhouses_dialect_is_kept_in_sparks(node: LocalNode) -> Non
     )
     assert any("read the query as" in notice for notice in result.summary.notices)
     ((shown,),) = node.sql("SHOW CREATE VIEW d.dialect_view").rows
-    assert "WHERE i > 1" in shown
+    assert "i > 1 AND" in shown
     assert "PREWHERE" not in shown
 
 

@@ -14,9 +14,14 @@ import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegralType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampType;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -31,7 +36,7 @@ import scala.runtime.AbstractPartialFunction;
  * behind the analysis meets a function of this file.
  *
  * A line describes a variant: name, kinds of the arguments (separated by blanks; `*`: any number), expression, separated
- * by tabs. In the expression `__argument0` is the first argument.
+ * by tabs; `!` behind a kind: the argument is never NULL. In the expression `__argument0` is the first argument.
  */
 public class ClickHouseFunctions implements java.util.function.BiFunction {
     private static final String PREFIX = "__argument";
@@ -92,12 +97,26 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
         private boolean fits(String kind, Expression argument) {
             if (kind.equals("any")) return true;
             if (!argument.resolved()) return false;
+            if (kind.endsWith("!")) return !argument.nullable() && fits(kind.substring(0, kind.length() - 1), argument);
             DataType type = argument.dataType();
             if (kind.equals("number")) return type instanceof NumericType;
             if (kind.equals("text")) return type instanceof StringType;
             if (kind.equals("date")) return type instanceof DateType;
             if (kind.equals("boolean")) return type instanceof BooleanType;
+            if (kind.equals("whole")) return isWhole(type);
+            if (kind.equals("wide")) return type instanceof DecimalType && isWhole(type);
+            if (kind.equals("decimal")) return type instanceof DecimalType;
+            if (kind.equals("float")) return type instanceof DoubleType || type instanceof FloatType;
+            if (kind.equals("single")) return type instanceof FloatType;
+            if (kind.equals("time")) return type instanceof TimestampType;
+            if (kind.equals("array")) return type instanceof ArrayType;
+            if (kind.equals("map")) return type instanceof MapType;
             return type instanceof ArrayType || type instanceof MapType;
+        }
+
+        /** Unsigned numbers of 64 bits are stored as decimals without a fraction. */
+        private static boolean isWhole(DataType type) {
+            return type instanceof IntegralType || (type instanceof DecimalType && ((DecimalType) type).scale() == 0);
         }
     }
 

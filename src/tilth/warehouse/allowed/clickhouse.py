@@ -1,7 +1,8 @@
 """ClickHouse's functions as Spark SQL expressions.
 
 Covers: which functions there are, the expression that each one stands for. Does not cover: registering them in the JVM
-(registry.py), functions that Spark has under the same name, queries in ClickHouse's dialect (sql/language/dialect.py).
+(registry.py), functions that Spark has under the same name, what differs from ClickHouse and is
+exact in its dialect only (exact.py), queries in that dialect (sql/language/dialect.py).
 Always holds: an expression consists of allowed functions only; a name that Spark has too is extended, never changed:
 what worked before returns the same.
 """
@@ -9,31 +10,9 @@ what worked before returns the same.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 
-
-class ArgumentKind(StrEnum):
-    """Type that an argument must have for a variant to apply."""
-
-    ANY = "any"
-    NUMBER = "number"
-    TEXT = "text"
-    DATE = "date"
-    BOOLEAN = "boolean"
-    #: Arrays and maps.
-    COLLECTION = "collection"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """One way to call a function."""
-
-    #: One for each argument; None: any number of arguments, which go to another function as they are.
-    arguments: tuple[ArgumentKind, ...] | None
-    #: A Spark SQL expression in which `$1` is the first argument; of any number of arguments: the other function.
-    expression: str
-
+from tilth.warehouse.allowed.exact import exact_functions
+from tilth.warehouse.allowed.variants import ArgumentKind, Variant
 
 _ANY, _NUMBER, _TEXT, _DATE = ArgumentKind.ANY, ArgumentKind.NUMBER, ArgumentKind.TEXT, ArgumentKind.DATE
 
@@ -302,7 +281,7 @@ def functions() -> dict[str, tuple[Variant, ...]]:
             found.setdefault(name, []).append(_variant(full))
     for name, other in _RENAMED.items():
         found[name] = [Variant(arguments=None, expression=other)]
-    for name, variant in (*_conversions(), *_starts(), *_arithmetic(), *_json(), *_others()):
+    for name, variant in (*_conversions(), *_starts(), *_arithmetic(), *_json(), *_others(), *exact_functions()):
         found.setdefault(name, []).append(variant)
     return {name: tuple(variants) for name, variants in found.items()}
 

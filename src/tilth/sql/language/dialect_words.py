@@ -1,0 +1,241 @@
+"""What `dialect = 'clickhouse'` reads: each function and each construct, by name. Nothing else is passed on.
+
+Covers: the call of Spark or of Tilth that a function is written as, and how many arguments it takes; the parts of
+constructs; what is refused although it is well known, with what to do. Does not cover: how a tree is changed
+(dialect.py), what the functions compute (warehouse/allowed/exact.py).
+Always holds: what stands here was compared with ClickHouse itself (tools/dialect_oracle.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+
+@dataclass(frozen=True, slots=True)
+class DialectCall:
+    """A function that is written as a call of another, with the same arguments in the same order."""
+
+    written: str
+    counts: range
+
+
+def _calls(text: str, first: int, last: int | None = None) -> dict[str, DialectCall]:
+    """Read `name` or `name:written`; of exactly `first`, or of `first` to `last` arguments."""
+    found = {}
+    for word in text.split():
+        name, _, written = word.partition(":")
+        found[name] = DialectCall(written or name, range(first, (last or first) + 1))
+    return found
+
+
+#: More arguments than a call has.
+MANY = 100
+_INTS, _BITS = ("Int", "UInt"), (8, 16, 32, 64)
+#: By ClickHouse's name. Those that begin with `clickhouse_` differ from the function of Spark or Tilth of that name.
+CALLS: dict[str, DialectCall] = {
+    # Conversions.
+    **_calls("toInt8 toInt16 toInt32 toInt64 toUInt8 toUInt16 toUInt32 toUInt64", 1),
+    **_calls(
+        " ".join(f"to{kind}{bits}OrNull:clickhouse_to{kind}{bits}_or_null" for kind in _INTS for bits in _BITS), 1
+    ),
+    **_calls(
+        " ".join(f"to{kind}{bits}OrZero:clickhouse_to{kind}{bits}_or_zero" for kind in _INTS for bits in _BITS), 1
+    ),
+    **_calls("toFloat64OrNull:clickhouse_toFloat64_or_null toFloat64OrZero:clickhouse_toFloat64_or_zero", 1),
+    **_calls("toFloat32 toFloat64", 1),
+    **_calls("toString:clickhouse_to_string toDate:clickhouse_to_date toDateTime:clickhouse_to_datetime", 1),
+    # Parts and beginnings of times.
+    **_calls("toYear toQuarter toMonth toDayOfMonth toDayOfWeek toDayOfYear toISOWeek toISOYear", 1),
+    **_calls("toHour toMinute toSecond toYYYYMM toYYYYMMDD toYYYYMMDDhhmmss toUnixTimestamp", 1),
+    **_calls("toStartOfSecond toStartOfMinute toStartOfFiveMinutes toStartOfFiveMinute toStartOfTenMinutes", 1),
+    **_calls("toStartOfFifteenMinutes toStartOfHour toStartOfDay toStartOfMonth toStartOfQuarter toStartOfYear", 1),
+    **_calls("toMonday toLastDayOfMonth fromUnixTimestamp", 1),
+    **_calls("toStartOfWeek", 1, 2),
+    **_calls("addSeconds addMinutes addHours addDays addWeeks addMonths addQuarters addYears", 2),
+    **_calls("subtractSeconds subtractMinutes subtractHours subtractDays subtractWeeks", 2),
+    **_calls("subtractMonths subtractQuarters subtractYears", 2),
+    **_calls("toIntervalSecond toIntervalMinute toIntervalHour toIntervalDay toIntervalWeek", 1),
+    **_calls("toIntervalMonth toIntervalQuarter toIntervalYear", 1),
+    **_calls("now today yesterday", 0),
+    **_calls("makeDate:make_date", 3),
+    # NULL and choices.
+    **_calls("isNull:isnull isNotNull:isnotnull", 1),
+    **_calls("ifNull:coalesce nullIf:nullif", 2),
+    **_calls("coalesce", 1, MANY),
+    **_calls("if", 3),
+    # Numbers.
+    **_calls("plus minus:clickhouse_minus multiply divide:clickhouse_divide", 2),
+    **_calls("intDiv:clickhouse_int_div modulo:clickhouse_modulo mod:clickhouse_modulo MOD:clickhouse_modulo", 2),
+    **_calls(
+        "negate abs sqrt exp sin cos tan asin acos atan cbrt degrees radians sign:clickhouse_sign sinh cosh tanh", 1
+    ),
+    **_calls("log:clickhouse_log ln:clickhouse_log log2:clickhouse_log2 log10:clickhouse_log10", 1),
+    **_calls("floor:clickhouse_floor ceil:clickhouse_ceil ceiling:clickhouse_ceil", 1),
+    **_calls("round:clickhouse_round", 1, 2),
+    **_calls("pow:power power atan2 hypot", 2),
+    **_calls("pi e", 0),
+    **_calls("isNaN:clickhouse_is_nan", 1),
+    **_calls("bitAnd bitOr bitXor", 2),
+    # Texts.
+    **_calls("length:clickhouse_length", 1),
+    **_calls(
+        "lowerUTF8 upperUTF8 lengthUTF8 empty notEmpty lower:clickhouse_lower upper:clickhouse_upper reverseUTF8", 1
+    ),
+    **_calls("lcase:clickhouse_lower ucase:clickhouse_upper", 1),
+    **_calls("substring:clickhouse_substring substr:clickhouse_substring mid:clickhouse_substring", 2, 3),
+    **_calls("position:clickhouse_position locate:clickhouse_locate", 2),
+    **_calls("positionUTF8", 2),
+    **_calls("replaceAll replace:replaceAll replaceOne", 3),
+    **_calls("startsWith:startswith endsWith:endswith", 2),
+    **_calls("trimLeft trimRight trimBoth trim:trimBoth ltrim:trimLeft rtrim:trimRight", 1),
+    **_calls("base64Encode", 1),
+    **_calls("repeat", 2),
+    # Arrays and maps.
+    **_calls("array", 1, MANY),
+    **_calls("has:clickhouse_has indexOf:clickhouse_index_of arrayElement:clickhouse_element", 2),
+    **_calls("arrayReverse arrayDistinct:clickhouse_array_distinct", 1),
+    **_calls("arrayMap arrayFilter arrayExists arrayAll", 2),
+    **_calls("arrayPushBack arrayPushFront", 2),
+    **_calls("range", 1, 2),
+    **_calls("map", 2, MANY),
+    **_calls("mapKeys mapValues", 1),
+    **_calls("mapContains", 2),
+    # Aggregates.
+    **_calls("count", 0, 1),
+    **_calls(
+        "sum:clickhouse_sum min:clickhouse_min max:clickhouse_max avg:clickhouse_avg uniqExact:clickhouse_uniq_exact",
+        1,
+    ),
+    **_calls("countIf", 1),
+    **_calls("sumIf:clickhouse_sum_if", 2),
+    **_calls("argMin:clickhouse_arg_min argMax:clickhouse_arg_max", 2),
+    **_calls("groupArray", 1),
+    # Windows.
+    **_calls("row_number rank dense_rank", 0),
+}
+
+#: Functions that are changed in more than their names (dialect.py), and those that are aggregates with parameters.
+CHANGED = (
+    "arrayJoin",
+    "concat",
+    "dateAdd",
+    "dateSub",
+    "dateDiff",
+    "dateTrunc",
+    "formatDateTime",
+    "toStartOfInterval",
+    "multiIf",
+)
+PARAMETERS = ("quantile", "quantiles")
+
+#: What a node of the tree may have. A part that is not named is refused.
+NODES: dict[type[exp.Expr], str] = {
+    exp.Select: "expressions from_ joins where prewhere group having order limit offset distinct qualify with_",
+    exp.Subquery: "this alias",
+    exp.Union: "this expression distinct by_name order limit offset with_",
+    exp.With: "expressions",
+    exp.CTE: "this alias scalar",
+    exp.From: "this",
+    exp.Table: "this db alias sample",
+    exp.TableAlias: "this columns",
+    exp.TableSample: "size percent",
+    exp.Final: "this",
+    exp.Join: "this side kind on using",
+    exp.Where: "this",
+    exp.PreWhere: "this",
+    exp.Having: "this",
+    exp.Qualify: "this",
+    exp.Group: "expressions rollup cube all",
+    exp.Rollup: "expressions",
+    exp.Cube: "expressions",
+    exp.Order: "expressions",
+    exp.Ordered: "this desc nulls_first",
+    exp.Limit: "expression expressions then",
+    exp.Offset: "expression expressions",
+    exp.Distinct: "expressions",
+    exp.Window: "this partition_by order spec over",
+    exp.WindowSpec: "kind start start_side end end_side",
+    # Values.
+    exp.Alias: "this alias",
+    exp.Column: "this table db",
+    exp.Identifier: "this quoted",
+    exp.Star: "except_",
+    exp.Literal: "this is_string",
+    exp.Boolean: "this",
+    exp.Null: "",
+    exp.Paren: "this",
+    exp.Tuple: "expressions",
+    exp.Array: "expressions value_constructor",
+    exp.Bracket: "this expressions",
+    exp.Dot: "this expression",
+    exp.Lambda: "this expressions",
+    exp.Interval: "this unit",
+    exp.Var: "this",
+    exp.Case: "this ifs default",
+    exp.If: "this true false",
+    exp.Cast: "this to",
+    exp.CastToStrType: "this to",
+    exp.DataType: "this expressions nested nullable values",
+    exp.DataTypeParam: "this",
+    # Operators.
+    exp.Add: "this expression",
+    exp.Sub: "this expression",
+    exp.Mul: "this expression",
+    exp.Div: "this expression typed safe",
+    exp.IntDiv: "this expression",
+    exp.Mod: "this expression",
+    exp.Neg: "this",
+    exp.Not: "this",
+    exp.And: "this expression",
+    exp.Or: "this expression",
+    exp.EQ: "this expression",
+    exp.NEQ: "this expression",
+    exp.LT: "this expression",
+    exp.LTE: "this expression",
+    exp.GT: "this expression",
+    exp.GTE: "this expression",
+    exp.NullSafeEQ: "this expression",
+    exp.Is: "this expression",
+    exp.In: "this expressions query",
+    exp.Between: "this low high",
+    exp.Like: "this expression negate",
+    exp.DPipe: "this expression safe",
+    # Calls.
+    exp.Anonymous: "this expressions",
+    exp.AnonymousAggFunc: "this expressions",
+    exp.CombinedAggFunc: "this expressions",
+    exp.ParameterizedAgg: "this expressions params",
+    exp.CombinedParameterizedAgg: "this expressions params",
+}
+
+_OF_JSON = "use get_json_object(j, '$.a') without the dialect"
+#: Well-known functions that are refused, in lower case, with what to do.
+REFUSED: dict[str, str] = {
+    "sha1": "use sha1(x) without the dialect",
+    "sha256": "use sha2(x, 256) without the dialect",
+    "md5": "use md5(x) without the dialect",
+    "format": "use concat or format_string without the dialect",
+    "arraysum": "use aggregate(..) without the dialect",
+    **dict.fromkeys(("hasany", "hasall"), "use arrays_overlap or array_except without the dialect"),
+    **dict.fromkeys(("splitbystring", "splitbychar"), "use split(s, ',') without the dialect"),
+    **dict.fromkeys(
+        ("windowfunnel", "topk", "retention", "sequencematch"), "use window functions, or a function of Spark"
+    ),
+    **dict.fromkeys(("minif", "maxif", "anyif", "avgif"), "write min(if(condition, x, NULL)): NULL where no row fits"),
+}
+#: Beginnings of names that are refused, with what to do.
+REFUSED_FAMILIES: dict[str, str] = {
+    "jsonextract": _OF_JSON,
+    "jsonhas": _OF_JSON,
+    "simplejson": _OF_JSON,
+    "visitparam": _OF_JSON,
+}
+#: Constructs that are refused, with what to do.
+NODES_REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
+    exp.Except: ("EXCEPT between queries", "write NOT IN (SELECT ..)"),
+    exp.Intersect: ("INTERSECT between queries", "write IN (SELECT ..)"),
+    exp.BitwiseXor: ("the operator ^", "write bitXor(x, y)"),
+}

@@ -1,0 +1,49 @@
+"""Ways to call a function of ours: which arguments fit, and the expression of Spark that stands for the call. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ArgumentKind(StrEnum):
+    """Type that an argument must have for a variant to apply."""
+
+    ANY = "any"
+    NUMBER = "number"
+    #: Numbers, by what they hold.
+    WHOLE = "whole"
+    #: Whole numbers of more than 64 bits with a sign.
+    WIDE = "wide"
+    DECIMAL = "decimal"
+    FLOAT = "float"
+    #: Those of 32 bits.
+    SINGLE = "single"
+    TEXT = "text"
+    DATE = "date"
+    #: A point in time.
+    TIME = "time"
+    BOOLEAN = "boolean"
+    #: Arrays and maps.
+    COLLECTION = "collection"
+    ARRAY = "array"
+    MAP = "map"
+    #: Values that are never NULL.
+    FILLED_WHOLE = "whole!"
+    FILLED_WIDE = "wide!"
+    FILLED_DECIMAL = "decimal!"
+    FILLED_FLOAT = "float!"
+    FILLED_TEXT = "text!"
+    FILLED_DATE = "date!"
+    FILLED_TIME = "time!"
+    FILLED_BOOLEAN = "boolean!"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way to call a function."""
+
+    #: One for each argument; None: any number of arguments, which go to another function as they are.
+    arguments: tuple[ArgumentKind, ...] | None
+    #: A Spark SQL expression in which `$1` is the first argument; of any number of arguments: the other function.
+    expression: str

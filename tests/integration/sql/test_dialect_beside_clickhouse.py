@@ -1,0 +1,40 @@
+"""What `dialect = 'clickhouse'` answers is what ClickHouse answers: expressions over hostile values, and queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tilth.warehouse import WorkerSession
+from tools.clickhouse import ClickHouse
+from tools.dialect_cases import COLUMNS, CONSTANTS, OVER_COLUMNS, QUERIES, ROWS, lines
+from tools.dialect_oracle import Compared, Sides
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def sides(spark: WorkerSession) -> Iterator[Sides]:
+    with ClickHouse() as clickhouse:
+        made = Sides(spark.session.newSession(), clickhouse)
+        made.create("h", COLUMNS, ROWS)
+        yield made
+
+
+def _check(found: Compared, same_min: int) -> None:
+    """Nothing differs, and what was answered goes on being answered."""
+    assert [str(each) for each in found.different] == []
+    assert len(found.same) >= same_min, found.refused
+
+
+def test_constants(sides: Sides) -> None:
+    _check(sides.compare(lines(CONSTANTS)), 180)
+
+
+def test_expressions_over_columns(sides: Sides) -> None:
+    _check(sides.compare(lines(OVER_COLUMNS), "FROM h ORDER BY id"), 100)
+
+
+def test_queries(sides: Sides) -> None:
+    _check(sides.compare_queries(lines(QUERIES)), 30)

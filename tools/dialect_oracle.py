@@ -1,0 +1,219 @@
+"""Compares what Tilth answers where `dialect = 'clickhouse'` is set with what ClickHouse answers.
+
+    python -m tools.dialect_oracle [--expressions 3000] [--selects 500] [--seed N]
+
+Covers: the tables of hostile values that both sides have, many expressions in one query, whole queries, values that
+are the same although their types differ. Does not cover: which expressions (dialect_cases.py, dialect_random.py).
+Always holds: a difference is an expression that both sides answer and whose values differ; what either side refuses is
+counted and named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from tilth.base.errors import TilthError
+from tilth.sql.language.dialect import to_spark
+from tools.clickhouse import ClickHouse, ClickHouseError
+
+#: Expressions in one query.
+BATCH = 60
+_FILLED = {"INT": "0", "DOUBLE": "0D", "STRING": "''", "TIMESTAMP": "timestamp_seconds(0)", "DATE": "DATE'1970-01-01'"}
+#: Functions of numbers differ in their last digits.
+_RELATIVE = 1e-13
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    text: str
+    tilth: object
+    clickhouse: object
+
+    def __str__(self) -> str:
+        return f"{self.text}: Tilth {self.tilth!r}, ClickHouse {self.clickhouse!r}; read as {_read_as(self.text)}"
+
+
+@dataclass(slots=True)
+class Compared:
+    """What became of the texts."""
+
+    same: list[str] = field(default_factory=list)
+    different: list[Difference] = field(default_factory=list)
+    #: With what Tilth said.
+    refused: dict[str, str] = field(default_factory=dict)
+    #: Tilth answers, or fails too.
+    refused_by_clickhouse: dict[str, str] = field(default_factory=dict)
+
+
+class Sides:
+    """Both systems, with the same tables. Tilth's is a Spark that has its functions."""
+
+    def __init__(self, spark: SparkSession, clickhouse: ClickHouse) -> None:
+        self._spark = spark
+        self._clickhouse = clickhouse
+
+    def create(self, name: str, columns: Sequence[tuple[str, str, str, bool]], rows: Sequence[str]) -> None:
+        """Create a table. `columns`: as in dialect_cases.py; `rows`: literals that both systems read, with commas."""
+        theirs = ", ".join(f"{column} {f'Nullable({kind})' if can else kind}" for column, kind, _, can in columns)
+        self._clickhouse.run(f"CREATE TABLE {name} ({theirs}) ENGINE = MergeTree ORDER BY {columns[0][0]}")
+        self._clickhouse.run(f"INSERT INTO {name} VALUES {', '.join(f'({row})' for row in rows)}")
+        # Literals of one column differ in their types.
+        texts = [" ".join(("SELECT", ", ".join(map(_column, row.split(", "), columns)))) for row in rows]
+        self._spark.sql(" UNION ALL ".join(texts)).createOrReplaceTempView(name)
+
+    def compare(self, expressions: Sequence[str], source: str = "") -> Compared:
+        """Compare expressions, each of them in all rows of `source`, which is what follows: FROM t ORDER BY id."""
+        found = Compared()
+        readable = []
+        for each in expressions:
+            try:
+                to_spark(f"SELECT {each} AS c {source}")
+                readable.append(each)
+            except TilthError as error:
+                found.refused[each] = _said(error)
+        for begin in range(0, len(readable), BATCH):
+            self._compare(readable[begin : begin + BATCH], source, found)
+        return found
+
+    def compare_queries(self, queries: Sequence[str]) -> Compared:
+        """Compare whole queries; each says its order."""
+        found = Compared()
+        for query in queries:
+            try:
+                theirs = self._clickhouse.run(query).rows
+            except ClickHouseError as error:
+                found.refused_by_clickhouse[query] = str(error)
+                continue
+            try:
+                ours = _rows(self._spark.sql(to_spark(query)).toArrow())
+            except (TilthError, PySparkException) as error:
+                found.refused[query] = _said(error)
+                continue
+            if is_same(ours, [list(row) for row in theirs]):
+                found.same.append(query)
+            else:
+                found.different.append(Difference(query, ours, theirs))
+        return found
+
+    def _compare(self, expressions: Sequence[str], source: str, found: Compared) -> None:
+        theirs = dict(self._split(expressions, source, self._ask_clickhouse, found.refused_by_clickhouse))
+        # To analyze is cheaper than to run.
+        analyzed = [text for text, _ in self._split(list(theirs), source, self._analyzed, found.refused)]
+        ours = dict(self._split(analyzed, source, self._ask_tilth, found.refused))
+        for text, values in ours.items():
+            if is_same(values, theirs[text]):
+                found.same.append(text)
+            else:
+                found.different.append(Difference(text, *_first_different(values, theirs[text])))
+
+    def _split(
+        self,
+        expressions: Sequence[str],
+        source: str,
+        ask: Callable[[Sequence[str], str], list[list[Any]]],
+        refused: dict[str, str],
+    ) -> Iterator[tuple[str, list[Any]]]:
+        """Ask for all in one query; where it is refused, for halves."""
+        if not expressions:
+            return
+        try:
+            yield from zip(expressions, ask(expressions, source), strict=True)
+        except (PySparkException, ClickHouseError) as error:
+            if len(expressions) == 1:
+                refused[expressions[0]] = _said(error)
+                return
+            half = len(expressions) // 2
+            yield from self._split(expressions[:half], source, ask, refused)
+            yield from self._split(expressions[half:], source, ask, refused)
+
+    def _ask_clickhouse(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
+        rows = self._clickhouse.run(f"SELECT {_listed(expressions)} {source}").rows
+        return [[row[place] for row in rows] for place in range(len(expressions))]
+
+    def _analyzed(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
+        self._spark.sql(to_spark(f"SELECT {_listed(expressions)} {source}"))
+        return [[] for _ in expressions]
+
+    def _ask_tilth(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
+        rows = _rows(self._spark.sql(to_spark(f"SELECT {_listed(expressions)} {source}")).toArrow())
+        return [[row[place] for row in rows] for place in range(len(expressions))]
+
+
+def _column(literal: str, column: tuple[str, str, str, bool]) -> str:
+    name, _, kind, can_be_null = column
+    value = f"CAST({literal} AS {kind})"
+    # Spark knows by it that there is no NULL.
+    return f"{value} AS {name}" if can_be_null else f"coalesce({value}, {_FILLED[kind]}) AS {name}"
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, TilthError) else str(error).splitlines()[0]
+
+
+def is_same(ours: Any, theirs: Any) -> bool:
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return len(ours) == len(theirs) and all(is_same(*pair) for pair in zip(ours, theirs, strict=True))
+    if isinstance(ours, float) or isinstance(theirs, float):
+        return _is_number(ours) and _is_number(theirs) and _is_near(float(ours), float(theirs))
+    if _is_number(ours) and _is_number(theirs):
+        return bool(ours == theirs)
+    return type(ours) is type(theirs) and bool(ours == theirs)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal)
+
+
+def _is_near(one: float, other: float) -> bool:
+    return (math.isnan(one) and math.isnan(other)) or math.isclose(one, other, rel_tol=_RELATIVE)
+
+
+def _first_different(ours: list[Any], theirs: list[Any]) -> tuple[object, object]:
+    if len(ours) != len(theirs):
+        return ours, theirs
+    return next((one, other) for one, other in zip(ours, theirs, strict=True) if not is_same(one, other))
+
+
+def _listed(expressions: Sequence[str]) -> str:
+    return ", ".join(f"{each} AS c{place}" for place, each in enumerate(expressions))
+
+
+def _rows(table: pa.Table) -> list[list[Any]]:
+    columns = [[_value(each.as_py(), column.type) for each in column] for column in table.columns]
+    return [[column[row] for column in columns] for row in range(table.num_rows)]
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
+    """A value of Arrow in the form of clickhouse.value_of."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return sorted([[_value(key, kind.key_type), _value(each, kind.item_type)] for key, each in value], key=str)
+    if pa.types.is_list(kind):
+        return [_value(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind):
+        return [_value(each, kind.field(place).type) for place, each in enumerate(value.values())]
+    if isinstance(value, datetime):
+        whole = value.replace(microsecond=0).timestamp()
+        return Decimal(int(whole)) + Decimal(value.microsecond).scaleb(-6)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, date | int | float | Decimal | str):
+        return value
+    return str(value)
+
+
+def _read_as(text: str) -> str:
+    try:
+        return to_spark(text if text.upper().startswith(("SELECT", "WITH")) else f"SELECT {text}")
+    except TilthError as error:
+        return error.message
