@@ -1,8 +1,8 @@
-"""What `dialect = 'clickhouse'` reads: each function and each construct, by name. Nothing else is passed on.
+"""Functions and constructs that `dialect = 'clickhouse'` reads, each by its name. Nothing else is passed on.
 
 Covers: the call of Spark or of Tilth that a function is written as, and how many arguments it takes; the parts of
 constructs; what is refused although it is well known, with what to do. Does not cover: how a tree is changed
-(dialect.py), what the functions compute (warehouse/allowed/exact.py).
+(dialect_queries.py, dialect_calls.py), what the functions compute (warehouse/allowed/exact.py).
 Always holds: what stands here was compared with ClickHouse itself (tools/dialect_oracle.py).
 """
 
@@ -11,6 +11,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sqlglot import exp
+
+from tilth.sql.grammar import UnsupportedSqlError
+
+CLICKHOUSE, SPARK = "clickhouse", "spark"
+WITHOUT = "it was not compared with ClickHouse: write the query in Spark's SQL and leave SETTINGS dialect out"
+#: Begin of the names of functions that the changes write.
+OURS = "clickhouse_"
+
+
+def refused(what: str, hint: str) -> UnsupportedSqlError:
+    return UnsupportedSqlError(f"dialect = 'clickhouse' has no counterpart for {what}", hint=hint)
+
+
+def call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
+    """Return a call that is not changed any more."""
+    return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 @dataclass(frozen=True, slots=True)

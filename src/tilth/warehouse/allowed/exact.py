@@ -44,7 +44,7 @@ def _error(why: str, kind: str = "STRING") -> str:
 
 
 def _conversions() -> _Lines:
-    """Of texts: Spark takes blanks around a number, which are no part of one there."""
+    """Conversions of texts: Spark takes blanks around a number, which are no part of one there."""
     signed = "$1 RLIKE '^[+-]?[0-9]+$'"
     unsigned = "$1 RLIKE '^[+]?[0-9]+$'"
     for prefix, test in (("Int", signed), ("UInt", unsigned)):
@@ -160,7 +160,7 @@ def _numbers() -> _Lines:
 
 
 def _limits() -> _Lines:
-    """What leaves the range of a type there, and begins at its other end."""
+    """Errors for what leaves the range of a type there, and begins at its other end."""
     for kind, filled, low, high, name in (
         (_DATE, ArgumentKind.FILLED_DATE, "DATE'1970-01-01'", "DATE'2149-06-06'", "DATE"),
         (_TIME, ArgumentKind.FILLED_TIME, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", "TIMESTAMP"),
@@ -174,7 +174,7 @@ def _limits() -> _Lines:
 
 
 def _comparisons() -> _Lines:
-    """In Spark NaN equals itself and is larger than all numbers; in ClickHouse all comparisons with it are false."""
+    """Comparisons of NaN, which equals itself in Spark and is larger than all numbers; in ClickHouse all are false."""
     yield "is_ordered", (_FLOAT,), "NOT isnan($1)"
     yield "is_ordered", (_ANY,), "true"
     yield "is_unordered", (_FLOAT,), "CASE WHEN $1 IS NULL THEN 2 WHEN isnan($1) THEN 1 ELSE 0 END"

@@ -1,0 +1,384 @@
+"""Changes of expressions, from ClickHouse's dialect to Spark's: calls, operators, CAST, numbers.
+
+Covers: what an expression is written as. Does not cover: clauses (dialect_queries.py), which functions there are
+(dialect_words.py), what they compute (warehouse/allowed/exact.py). Always holds: a call that is not listed is refused
+by name. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from tilth.sql.language.dialect_words import (
+    CALLS,
+    CLICKHOUSE,
+    OURS,
+    PARAMETERS,
+    REFUSED,
+    REFUSED_FAMILIES,
+    SPARK,
+    WITHOUT,
+    call,
+    refused,
+)
+
+
+def functions(tree: exp.Expression) -> exp.Expression:
+    # What is inside comes first: a change keeps it.
+    for node in reversed(list(tree.walk())):
+        assert isinstance(node, exp.Expression)
+        changed = _changed(node)
+        if changed is not node:
+            node.replace(changed)
+    return tree
+
+
+def _changed(node: exp.Expression) -> exp.Expression:
+    if isinstance(node, exp.Anonymous | exp.AnonymousAggFunc | exp.CombinedAggFunc):
+        return node if node.name.startswith(OURS) else _called(node)
+    if isinstance(node, exp.ParameterizedAgg | exp.CombinedParameterizedAgg):
+        return _with_parameters(node)
+    if isinstance(node, exp.CastToStrType):
+        return _cast(exp.cast(node.this, exp.DataType.build(node.args["to"].name, dialect=CLICKHOUSE)))
+    if isinstance(node, exp.Cast):
+        return _cast(node)
+    if isinstance(node, exp.Bracket):
+        return call("clickhouse_element", node.this, *node.expressions)
+    if isinstance(node, exp.Dot) and node.expression.is_int:
+        return exp.Dot(this=node.this, expression=exp.to_identifier(f"col{node.expression.name}"))
+    if isinstance(node, exp.Column) and isinstance(node.this, exp.Literal):
+        inner = exp.Column(this=node.args["table"], table=node.args.get("db"))
+        return exp.Dot(this=inner, expression=exp.to_identifier(f"col{node.name}"))
+    if isinstance(node, exp.Window):
+        return _window(node)
+    if isinstance(node, exp.Literal) and not node.is_string:
+        return _number(node)
+    if isinstance(node, exp.Array) and not node.expressions:
+        raise refused("an array without elements", "write a condition on length(..) or empty(..)")
+    return _operator(node)
+
+
+def _number(node: exp.Literal) -> exp.Expression:
+    """A number with a fraction is a Float64 there, and a Decimal in Spark's SQL."""
+    if node.name.isdigit():
+        if int(node.name) > _WHOLE_MAX:
+            raise refused(f"the number {node.name}", "write it as a text, and CAST it to a Decimal")
+        return node
+    return exp.Literal.number(f"{node.name}D") if node.name.replace(".", "", 1).isdigit() else node
+
+
+def _window(node: exp.Window) -> exp.Expression:
+    """Aggregates over windows, none of which is empty."""
+    spec = node.args.get("spec")
+    if spec is not None and (spec.args.get("start_side") == "FOLLOWING" or spec.args.get("end_side") == "PRECEDING"):
+        raise refused("a window without the present row", "let it begin or end with CURRENT ROW")
+    call = node.this
+    name = call.name if isinstance(call, exp.Anonymous) else ""
+    written = _OF_WINDOWS.get(name)
+    if written is None:
+        raise refused(f"{name or 'this expression'} OVER", WITHOUT)
+    call.set("this", written)
+    return node
+
+
+def _operator(node: exp.Expression) -> exp.Expression:
+    """Write an operator that differs between the systems as a function of ours."""
+    if isinstance(node, exp.DPipe):
+        return call("concat", *(_as_text(side) for side in (node.this, node.expression)))
+    if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+        return _arithmetic(node)
+    if isinstance(node, exp.Tuple):
+        return _tuple(node)
+    if isinstance(node, exp.Mod):
+        return call("clickhouse_modulo", node.this, node.expression)
+    if isinstance(node, exp.IntDiv):
+        return call("clickhouse_int_div", node.this, node.expression)
+    if isinstance(node, exp.Div):
+        return call("clickhouse_divide", node.this, node.expression)
+    if type(node) in _COMPARISONS:
+        return _compared(node)
+    if isinstance(node, exp.In):
+        return _in(node)
+    return node
+
+
+def _arithmetic(node: exp.Expression) -> exp.Expression:
+    sides = (node.this, node.expression)
+    if isinstance(node, exp.Sub) and not any(_is_constant(each) or isinstance(each, exp.Interval) for each in sides):
+        return call("clickhouse_fits", call("clickhouse_minus", *sides))
+    # Of constants nothing is too large.
+    return node if all(_is_constant(each) for each in sides) else call("clickhouse_fits", node.copy())
+
+
+def _tuple(node: exp.Expression) -> exp.Expression:
+    """Elements are called by their places."""
+    named = [(exp.Literal.string(f"col{place}"), each) for place, each in enumerate(node.expressions, start=1)]
+    if not named:
+        raise refused("a tuple without elements", WITHOUT)
+    return call("named_struct", *(each for pair in named for each in pair))
+
+
+def _compared(node: exp.Expression) -> exp.Expression:
+    """NaN equals nothing and is larger than nothing, which is said beside the comparison: its literal stays visible."""
+    left, right = node.this, node.expression
+    if not _is_constant(left) and not _is_constant(right):
+        if isinstance(node, exp.EQ) and isinstance(node.find_ancestor(exp.Join, exp.Query), exp.Join):
+            return call("clickhouse_join_equals", left, right)
+        return call(_COMPARISONS[type(node)], left, right)
+    # Only a NaN on the greater side is a match in Spark.
+    greater = left if isinstance(node, exp.GT | exp.GTE) else right if isinstance(node, exp.LT | exp.LTE) else None
+    if greater is None or _is_constant(greater):
+        return node
+    return exp.paren(exp.and_(node.copy(), call("clickhouse_is_ordered", greater.copy())))
+
+
+def _in(node: exp.In) -> exp.Expression:
+    """A list's NULL is no element there: a value that is not found is not in it."""
+    query = node.args.get("query")
+    if query is not None:
+        inner = query.this if isinstance(query, exp.Subquery) else query
+        if isinstance(node.this, exp.Tuple) or not isinstance(inner, exp.Select) or len(inner.expressions) != 1:
+            raise refused("IN with a query of several columns", "use a JOIN")
+        if isinstance(inner.expressions[0], exp.Star):
+            raise refused("IN with SELECT *", "name the column")
+        found = exp.Subquery(
+            this=inner, alias=exp.TableAlias(this=exp.to_identifier("found"), columns=[_ELEMENT.copy()])
+        )
+        filled = (
+            exp.select(exp.column(_ELEMENT.copy()))
+            .from_(found)
+            .where(exp.column(_ELEMENT.copy()).is_(exp.null()).not_())
+        )
+        return exp.In(this=node.this, query=exp.Subquery(this=filled))
+    values = [each for each in node.expressions if not isinstance(each, exp.Null)]
+    if not values or any(not _is_constant(each) for each in values):
+        raise refused("IN with anything but constants or a query", "write x = a OR x = b")
+    return exp.In(this=node.this, expressions=values)
+
+
+def _is_constant(node: exp.Expression) -> bool:
+    inner = node.this if isinstance(node, exp.Neg | exp.Paren) else node
+    return isinstance(inner, exp.Literal | exp.Boolean | exp.Null)
+
+
+def _as_text(node: exp.Expression) -> exp.Expression:
+    return node if isinstance(node, exp.Literal) and node.is_string else call("clickhouse_to_string", node)
+
+
+def _called(node: exp.Expression) -> exp.Expression:
+    """Write a call as the list says; refuse what it does not name."""
+    name, arguments = node.name, node.expressions
+    low = name.lower()
+    change = _CHANGES_OF_CALLS.get(low)
+    if change is not None:
+        return change(node)
+    listed = _CALLS.get(low)
+    if listed is None:
+        raise refused(name, _hint(low))
+    if low in _ZONE_FROM and len(arguments) >= _ZONE_FROM[low]:
+        raise refused(f"a time zone in {name}", "write the time in the zone of the session, and leave the zone out")
+    if len(arguments) not in listed.counts:
+        raise refused(f"{name} with {len(arguments)} arguments", WITHOUT)
+    if any(isinstance(each, exp.Alias) for each in arguments):
+        raise refused(f"names in the arguments of {name}", WITHOUT)
+    written = exp.Anonymous(this=listed.written, expressions=arguments)
+    return call("clickhouse_fits", written) if low.startswith(_MOVING) else written
+
+
+def _hint(low: str) -> str:
+    if low in REFUSED:
+        return REFUSED[low]
+    family = next((hint for begin, hint in REFUSED_FAMILIES.items() if low.startswith(begin)), None)
+    return family or WITHOUT
+
+
+def _with_parameters(node: exp.Expression) -> exp.Expression:
+    name, levels, values = node.name, node.expressions, node.args["params"]
+    if name not in PARAMETERS or len(values) != 1 or not levels or not all(_is_constant(each) for each in levels):
+        raise refused(f"the aggregate function {name}(..)(..)", "use window functions, or a function of Spark")
+    if name == "quantile" and len(levels) != 1:
+        raise refused(f"quantile with {len(levels)} levels", "use quantiles")
+    if name == "quantile":
+        return call("clickhouse_quantile", values[0], levels[0])
+    return exp.Array(expressions=[call("clickhouse_quantile", values[0].copy(), level) for level in levels])
+
+
+def _concat(node: exp.Expression) -> exp.Expression:
+    if not node.expressions:
+        raise refused("concat of nothing", WITHOUT)
+    return call("concat", *(_as_text(each) for each in node.expressions))
+
+
+def _moved(node: exp.Expression) -> exp.Expression:
+    """dateAdd(HOUR, 1, t) as addHours(t, 1)."""
+    arguments = node.expressions
+    unit = arguments[0].name.upper() if arguments else ""
+    if len(arguments) != 3 or unit not in _STARTS or isinstance(arguments[1], exp.Interval):
+        raise refused("this dateAdd or dateSub", "write t + INTERVAL 1 HOUR, or addHours(t, 1)")
+    verb = "subtract" if "sub" in node.name.lower() else "add"
+    return call("clickhouse_fits", call(f"{verb}{unit.capitalize()}s", arguments[2], arguments[1]))
+
+
+def _difference(node: exp.Expression) -> exp.Expression:
+    """Spark counts whole units, ClickHouse borders between them."""
+    arguments = node.expressions
+    unit = arguments[0].name.upper() if arguments else ""
+    if len(arguments) != 3 or unit not in _STARTS:
+        raise refused("this dateDiff", "write dateDiff('hour', from, to) without a time zone")
+    return call("unitDiff", exp.Literal.string(unit.lower()), arguments[1], arguments[2])
+
+
+def _truncated(node: exp.Expression) -> exp.Expression:
+    arguments = node.expressions
+    unit = arguments[0].name.upper() if arguments else ""
+    if len(arguments) != 2 or unit not in _STARTS:
+        raise refused(f"the beginning of {unit} in a time zone or of this unit", "use toStartOfHour(t)")
+    # Of weeks and more, ClickHouse returns dates.
+    return call("clickhouse_fits", call(_STARTS[unit], arguments[1]))
+
+
+def _formatted(node: exp.Expression) -> exp.Expression:
+    arguments = node.expressions
+    pattern = arguments[1] if len(arguments) == 2 else None
+    if not isinstance(pattern, exp.Literal) or _FORMAT_CODES.sub("", pattern.name).count("%"):
+        raise refused("this formatDateTime", "use %Y %y %m %d %H %i %S %s %F %T %R %j, and no time zone")
+    return call("formatDateTime", arguments[0], pattern)
+
+
+def _many_ifs(node: exp.Expression) -> exp.Expression:
+    arguments = node.expressions
+    if len(arguments) < 3 or len(arguments) % 2 == 0:
+        raise refused(
+            f"multiIf with {len(arguments)} arguments", "write a condition and a value, .., and the value else"
+        )
+    pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
+    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in pairs], default=arguments[-1])
+
+
+def _exploded(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 1:
+        raise refused("arrayJoin of several arrays", WITHOUT)
+    return call("explode", node.expressions[0])
+
+
+def _interval_start(node: exp.Expression) -> exp.Expression:
+    arguments = node.expressions
+    if len(arguments) == 2 and isinstance(arguments[1], exp.Interval) and arguments[1].this is not None:
+        unit, number = _unit_of(arguments[1]), arguments[1].this.name
+        count = int(number) if number.isdigit() else 0
+        if count == 1 and unit in _STARTS:
+            return call("clickhouse_fits", call(_STARTS[unit], arguments[0]))
+        # Divisors of a day begin at midnight in both systems.
+        if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0:
+            return call("toStartOfInterval", *arguments)
+    raise refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")
+
+
+def _cast(node: exp.Expression) -> exp.Expression:
+    kind = node.args["to"]
+    if any(each.is_string for each in kind.find_all(exp.Literal)):
+        raise refused("a time zone or a name in CAST", "write the time in the zone of the session")
+    function = _CONVERSIONS.get(kind.this)
+    if function is not None:
+        return call(function, node.this)
+    if any(each.this not in _CAST_AS_THEY_ARE for each in kind.find_all(exp.DataType)):
+        raise refused(f"a CAST to {kind.sql(dialect=CLICKHOUSE)}", "cast to numbers, String, Date or DateTime")
+    return node
+
+
+def _unit_of(node: exp.Expression) -> str:
+    unit = node.args.get("unit")
+    return unit.name.strip("'").upper() if isinstance(unit, exp.Expression) else ""
+
+
+def types(tree: exp.Expression) -> exp.Expression:
+    """Write types as tables store them: unsigned ones are wider."""
+    for node in list(tree.find_all(exp.DataType)):
+        stored = _TYPES.get(node.this)
+        if stored is not None:
+            node.replace(exp.DataType.build(stored, dialect=SPARK))
+    return tree
+
+
+#: Functions that return the beginning of a unit of time.
+_STARTS = {
+    "SECOND": "toStartOfSecond",
+    "MINUTE": "toStartOfMinute",
+    "HOUR": "toStartOfHour",
+    "DAY": "toStartOfDay",
+    "WEEK": "toMonday",
+    "MONTH": "toStartOfMonth",
+    "QUARTER": "toStartOfQuarter",
+    "YEAR": "toStartOfYear",
+}
+#: Number of units in the next larger one.
+_PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
+_FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
+#: Begins of the names of functions whose results can lie before 1970.
+_MOVING = ("add", "subtract", "tomonday", "tostartofweek")
+_ELEMENT = exp.to_identifier("element")
+_WHOLE_MAX = 2**64 - 1
+#: Functions with OVER, as they are written there.
+_OF_WINDOWS = {
+    **{f"clickhouse_{name}": f"clickhouse_window_{name}" for name in ("sum", "avg", "min", "max")},
+    **{name: name for name in ("count", "row_number", "rank", "dense_rank")},
+}
+_COMPARISONS: dict[type, str] = {
+    exp.EQ: "clickhouse_equals",
+    exp.NEQ: "clickhouse_not_equals",
+    exp.LT: "clickhouse_less",
+    exp.LTE: "clickhouse_less_or_equals",
+    exp.GT: "clickhouse_greater",
+    exp.GTE: "clickhouse_greater_or_equals",
+}
+_CALLS = {name.lower(): call for name, call in CALLS.items()}
+_CHANGES_OF_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
+    "concat": _concat,
+    **dict.fromkeys(("dateadd", "datesub", "date_add", "date_sub"), _moved),
+    **dict.fromkeys(("timestampadd", "timestampsub", "timestamp_add", "timestamp_sub"), _moved),
+    **dict.fromkeys(("datediff", "date_diff"), _difference),
+    **dict.fromkeys(("datetrunc", "date_trunc"), _truncated),
+    "formatdatetime": _formatted,
+    "tostartofinterval": _interval_start,
+    "multiif": _many_ifs,
+    "arrayjoin": _exploded,
+    "tuple": _tuple,
+}
+#: Types of a CAST that are written as a function.
+_CONVERSIONS = {
+    exp.DType.UTINYINT: "toUInt8",
+    exp.DType.USMALLINT: "toUInt16",
+    exp.DType.UINT: "toUInt32",
+    exp.DType.UBIGINT: "toUInt64",
+    exp.DType.TINYINT: "toInt8",
+    exp.DType.SMALLINT: "toInt16",
+    exp.DType.INT: "toInt32",
+    exp.DType.BIGINT: "toInt64",
+    exp.DType.FLOAT: "toFloat32",
+    exp.DType.DOUBLE: "toFloat64",
+    exp.DType.TEXT: "clickhouse_to_string",
+    exp.DType.DATE: "clickhouse_to_date",
+    exp.DType.DATETIME: "clickhouse_to_datetime",
+}
+_CAST_AS_THEY_ARE = {exp.DType.DECIMAL}
+#: Functions of time, and the number of arguments from which the last one is a time zone.
+_ZONE_FROM = {
+    **dict.fromkeys(("now", "today", "yesterday"), 1),
+    **dict.fromkeys(("totimezone", "todatetime", "todatetime32", "todate", "todate32", "tohour", "tominute"), 2),
+    **dict.fromkeys(("tosecond", "toyear", "toquarter", "tomonth", "todayofmonth", "todayofyear", "tomonday"), 2),
+    **dict.fromkeys(("toyyyymm", "toyyyymmdd", "tounixtimestamp", "fromunixtimestamp", "toisoyear"), 2),
+    **dict.fromkeys(("todatetime64", "now64"), 3),
+}
+_TYPES = {
+    exp.DType.UTINYINT: "SMALLINT",
+    exp.DType.USMALLINT: "INT",
+    exp.DType.UINT: "BIGINT",
+    exp.DType.UBIGINT: "DECIMAL(20, 0)",
+    exp.DType.DATETIME: "TIMESTAMP",
+    exp.DType.DATETIME64: "TIMESTAMP",
+    exp.DType.DATE32: "DATE",
+    exp.DType.FIXEDSTRING: "STRING",
+}
