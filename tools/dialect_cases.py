@@ -313,7 +313,7 @@ toString(m)
 toString(d)
 toString(t)
 toString(f)
-m::String
+m::Nullable(String)
 round(f)
 round(g)
 round(g, 1)

@@ -138,8 +138,6 @@ def _numbers() -> _Lines:
     yield "round", (_SINGLE, _WHOLE), f"CASE WHEN $1 IS NOT NULL THEN {wrong.format('DOUBLE')} END"
     yield "round", (_FLOAT, _WHOLE), digits.format("DOUBLE", "rint($1 * power(10D, $2)) / power(10D, $2)")
     yield "round", (_WHOLE, _WHOLE), digits.format("BIGINT", "$1")
-    digits = f"CASE WHEN $2 >= 0 THEN round($1, $2) ELSE {wrong.format('DECIMAL(38, 0)')} END"
-    yield "round", (_DECIMAL, _WHOLE), digits
     yield "is_nan", (_FLOAT,), "CASE WHEN $1 IS NOT NULL THEN isnan($1) END"
     yield "is_nan", (_WHOLE,), "CASE WHEN $1 IS NOT NULL THEN false END"
     yield "sign", (_FLOAT,), f"CASE WHEN isnan($1) THEN 1D ELSE sign({_DOUBLE}) END"
