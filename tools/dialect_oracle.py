@@ -10,7 +10,11 @@ counted and named.
 
 from __future__ import annotations
 
+import argparse
 import math
+import random
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -23,7 +27,10 @@ from pyspark.sql import SparkSession
 
 from tilth.base.errors import TilthError
 from tilth.sql.language.dialect import to_spark
+from tilth.warehouse import WorkerSession, warehouse_settings
+from tools import dialect_random
 from tools.clickhouse import ClickHouse, ClickHouseError
+from tools.dialect_cases import COLUMNS, ROWS
 
 #: Expressions in one query.
 BATCH = 60
@@ -217,3 +224,34 @@ def _read_as(text: str) -> str:
         return to_spark(text if text.upper().startswith(("SELECT", "WITH")) else f"SELECT {text}")
     except TilthError as error:
         return error.message
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="compare random expressions and queries with ClickHouse")
+    options.add_argument("--expressions", type=int, default=3000)
+    options.add_argument("--selects", type=int, default=500)
+    options.add_argument("--seed", type=int, default=1)
+    given = options.parse_args()
+    draw = random.Random(given.seed)
+    settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
+    with tempfile.TemporaryDirectory() as folder, ClickHouse() as clickhouse:
+        session = WorkerSession(settings, folder=f"{folder}/spark", log_folder=f"{folder}/log")
+        session.start()
+        try:
+            sides = Sides(session.session.newSession(), clickhouse)
+            sides.create("h", COLUMNS, ROWS)
+            expressions = [dialect_random.expression(draw) for _ in range(given.expressions)]
+            queries = [dialect_random.query(draw) for _ in range(given.selects)]
+            found = (sides.compare(expressions, "FROM h ORDER BY id"), sides.compare_queries(queries))
+        finally:
+            session.stop()
+    for one in found:
+        print(f"same {len(one.same)}, different {len(one.different)}, refused {len(one.refused)}, ", end="")
+        print(f"refused by ClickHouse {len(one.refused_by_clickhouse)}")
+        for each in one.different:
+            print(each)
+    sys.exit(any(one.different for one in found))
+
+
+if __name__ == "__main__":
+    main()
