@@ -318,7 +318,7 @@ _STARTS = {
 _PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
 _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
 #: Begins of the names of functions whose results can lie before 1970.
-_MOVING = ("add", "subtract", "tomonday", "tostartofweek")
+_MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tolastdayofmonth")
 _ELEMENT = exp.to_identifier("element")
 _WHOLE_MAX = 2**64 - 1
 #: Functions with OVER, as they are written there.

@@ -51,12 +51,17 @@ def _conversions() -> _Lines:
         for bits in (8, 16, 32, 64):
             name = f"to{prefix}{bits}"
             yield f"{name}_or_null", (_TEXT,), f"CASE WHEN {test} THEN {name}OrNull($1) END"
-            yield f"{name}_or_zero", (_TEXT,), f"{name}OrZero(CASE WHEN {test} THEN $1 END)"
+            yield (
+                f"{name}_or_zero",
+                (_TEXT,),
+                f"CASE WHEN $1 IS NOT NULL THEN {name}OrZero(CASE WHEN {test} THEN $1 END) END",
+            )
     number = r"$1 RLIKE '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$'"
     words = "lower($1) RLIKE '^[+-]?(nan|inf)'"
     wrong = _error("toFloat64OrNull and OrZero take no words here: nan, inf", "DOUBLE")
     for name, missing in (("null", "NULL"), ("zero", "0D")):
-        value = f"CASE WHEN {number} THEN TRY_CAST($1 AS DOUBLE) WHEN {words} THEN {wrong} ELSE {missing} END"
+        otherwise = f"WHEN {words} THEN {wrong} WHEN $1 IS NOT NULL THEN {missing}"
+        value = f"CASE WHEN {number} THEN TRY_CAST($1 AS DOUBLE) {otherwise} END"
         yield f"toFloat64_or_{name}", (_TEXT,), value
 
 
