@@ -41,7 +41,13 @@ if TYPE_CHECKING:
     from tilth.ingest.service.definitions import DependencyMissingError, check_allowed, check_kafka
     from tilth.ingest.service.manager import ConsumeManager
     from tilth.ingest.service.replay import ReplayReport, ReplayStats, RunReplay
-    from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, ConsumerStats, TopicPartitionStats
+    from tilth.ingest.service.stats import (
+        ConsumeEvent,
+        ConsumeEventKind,
+        ConsumerStats,
+        TopicPartitionStats,
+        partition_skew,
+    )
     from tilth.ingest.settings import (
         INGEST_SETTINGS,
         KAFKA_SETTINGS,
@@ -108,6 +114,7 @@ __all__ = [
     "consume_runner",
     "dead_letter_table",
     "group_of",
+    "partition_skew",
     "pinned_group",
     "read_config",
     "reads_elsewhere",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -150,6 +150,18 @@ class ConsumerStats:
         ages = [each.end_age for each in self.partitions]
         known = [age for age in ages if age is not None]
         return max(known, default=0.0) if len(known) == len(ages) else None
+
+
+def partition_skew(places: Iterable[TopicPartitionStats]) -> float | None:
+    """How unevenly messages are spread over topic partitions: those that the fullest ever had over the mean; 1: even.
+
+    None: the end of one was never seen, or there is no message.
+    """
+    ends = [place.end for place in places]
+    highs = [end.high for end in ends if end is not None]
+    if len(highs) < len(ends) or not any(highs):
+        return None
+    return max(highs) * len(highs) / sum(highs)
 
 
 def _total(counts: Sequence[int | None]) -> int | None:

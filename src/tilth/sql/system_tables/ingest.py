@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.ingest import ConsumerStats, Doing
+from tilth.ingest import ConsumerStats, Doing, TopicPartitionStats, partition_skew
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
     INTEGER,
@@ -25,12 +25,17 @@ from tilth.sql.system_tables.table import (
 
 
 def _rows_of_kafka_tables(services: Services) -> Iterator[Row]:
-    for one in services.consume.kafka_tables():
+    consumers = services.consume.kafka_tables()
+    places: dict[str, list[TopicPartitionStats]] = {}
+    for one in consumers:
+        places.setdefault(one.uuid, []).extend(one.partitions)
+    for one in consumers:
         slowest_view, share = one.slowest_view or (None, None)
         yield Row(
             one,
             one.doing,
             **_positions(one),
+            skew=partition_skew(places[one.uuid]),
             reason=one.reason or None,
             last_exception=one.last_exception or None,
             last_exception_time=time_of_ms(one.last_exception_ms),
@@ -99,6 +104,12 @@ KAFKA_TABLES = SystemTable(
             "uncommitted",
             INTEGER,
             "Messages of the lag that are in transactions which are still open; NULL: not known.",
+        ),
+        ColumnDoc(
+            "skew",
+            NUMBER,
+            "How unevenly messages are spread over the topic partitions of all consumers of the table: those that the "
+            "fullest ever had over the mean; 1 is even. NULL: no message, or an end that was never seen.",
         ),
         ColumnDoc("rounds", INTEGER, "Rounds that it has committed."),
         ColumnDoc("messages", INTEGER, "Messages in them."),
