@@ -206,7 +206,7 @@ def test_workers_are_shown_with_their_process_and_what_is_free(world: World) -> 
     assert [(row[0], list(row[1]), *row[2:]) for row in rows] == [
         ("a-query", ["default"], "alive", world.query.pid, version("tilth"), 2, True, True),
         ("a-write", ["write"], "alive", world.write.pid, version("tilth"), 2, True, True),
-        ("embedded", ["default", "write"], "alive", None, None, None, None, False),
+        ("embedded", ["default", "write"], "alive", None, None, None, True, False),
     ]
 
 
