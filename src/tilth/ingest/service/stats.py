@@ -153,7 +153,7 @@ class ConsumerStats:
 
 
 def partition_skew(places: Iterable[TopicPartitionStats]) -> float | None:
-    """How unevenly messages are spread over topic partitions: those that the fullest ever had over the mean; 1: even.
+    """Messages that the fullest topic partition ever had over the mean of all: 1 is even.
 
     None: the end of one was never seen, or there is no message.
     """
