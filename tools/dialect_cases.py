@@ -424,6 +424,14 @@ SELECT sumIf(n, n > 1000), sumIf(n, n > 0) FROM h
 SELECT argMax(w, n), argMin(w, n) FROM h
 SELECT quantile(0.5)(n) FROM h
 SELECT quantiles(0.25, 0.75)(n) FROM h
+SELECT max(addMinutes(u, 1)) FROM h WHERE n > 1000
+SELECT max(addMinutes(u, 1)), min(toDate(u)), sum(length(w)) FROM h
+SELECT sumIf(n, empty(w)) FROM h WHERE n > 1000
+SELECT sumIf(n, empty(w)), sumIf(n, n > 1 AND n < 9) FROM h
+SELECT max(x) FROM (SELECT toDate(u) AS x FROM h WHERE n > 1000)
+SELECT max(x) FROM (SELECT toDate(u) AS x FROM h)
+WITH c AS (SELECT length(w) AS x FROM h WHERE n > 1000) SELECT sum(x), avg(x) FROM c
+SELECT n > 3 AS k, max(toDate(t)) FROM h GROUP BY k ORDER BY k
 SELECT id, g FROM h ORDER BY g DESC, id
 SELECT id, g FROM h ORDER BY g, id
 SELECT id, f FROM h ORDER BY f DESC, id

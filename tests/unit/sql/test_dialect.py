@@ -25,6 +25,26 @@ from tilth.sql.language.dialect import reading, refusal_of, to_spark
             "SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY y ORDER BY x NULLS LAST) <= 2 "
             "ORDER BY x NULLS LAST",
         ),
+        # Whether a computed value can be NULL is not known of a query's column, and of most functions.
+        (
+            "SELECT max(x), sum(x + 1), sumIf(x, y > 2) FROM t",
+            "SELECT clickhouse_max(x), clickhouse_sum(clickhouse_fits(x + 1)), "
+            "clickhouse_sum_if(x, (y > 2 AND clickhouse_is_ordered(y))) FROM t",
+        ),
+        ("SELECT max(toDate(x)) FROM t", "SELECT clickhouse_max_of_computed(clickhouse_to_date(x)) FROM t"),
+        ("SELECT sumIf(x, empty(y)) FROM t", "SELECT clickhouse_sum_if_of_computed(x, empty(y)) FROM t"),
+        (
+            "SELECT max(x) FROM (SELECT toDate(y) AS x FROM t)",
+            "SELECT clickhouse_max_of_computed(x) FROM (SELECT clickhouse_to_date(y) AS x FROM t)",
+        ),
+        (
+            "WITH c AS (SELECT 1 AS x) SELECT max(x) FROM c",
+            "WITH c AS (SELECT 1 AS x) SELECT clickhouse_max_of_computed(x) FROM c",
+        ),
+        (
+            "SELECT max(x) OVER (), max(toDate(x)) OVER () FROM t",
+            "SELECT clickhouse_window_max(x) OVER (), clickhouse_window_max(clickhouse_to_date(x)) OVER () FROM t",
+        ),
         ("SELECT x::String, CAST(x, 'UInt64')", "SELECT clickhouse_to_string(x), toUInt64(x)"),
         ("SELECT x::DateTime, x::Nullable(UInt8)", "SELECT clickhouse_to_datetime(x), toUInt8(x)"),
         ("SELECT quantile(0.9)(x) FROM t", "SELECT clickhouse_quantile(x, 0.9D) FROM t"),

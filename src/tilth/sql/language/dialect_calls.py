@@ -184,6 +184,8 @@ def _called(node: exp.Expression) -> exp.Expression:
         raise refused(f"{name} with {len(arguments)} arguments", WITHOUT)
     if any(isinstance(each, exp.Alias) for each in arguments):
         raise refused(f"names in the arguments of {name}", WITHOUT)
+    if listed.written in _AGGREGATES:
+        return _aggregate(listed.written, *arguments)
     written = exp.Anonymous(this=listed.written, expressions=arguments)
     return call("clickhouse_fits", written) if low.startswith(_MOVING) else written
 
@@ -202,8 +204,45 @@ def _with_parameters(node: exp.Expression) -> exp.Expression:
     if name == "quantile" and len(levels) != 1:
         raise refused(f"quantile with {len(levels)} levels", "use quantiles")
     if name == "quantile":
-        return call("clickhouse_quantile", values[0], levels[0])
-    return exp.Array(expressions=[call("clickhouse_quantile", values[0].copy(), level) for level in levels])
+        return _aggregate("clickhouse_quantile", values[0], levels[0])
+    is_plain = _is_plain(values[0])
+    each = [call(_named("clickhouse_quantile", is_plain), values[0].copy(), level) for level in levels]
+    return exp.Array(expressions=each)
+
+
+def _aggregate(written: str, *arguments: exp.Expression) -> exp.Expression:
+    return call(_named(written, all(_is_plain(each) for each in arguments)), *arguments)
+
+
+def _named(written: str, is_plain: bool) -> str:
+    return written if is_plain else f"{written}_of_computed"
+
+
+def _is_plain(node: exp.Expression) -> bool:
+    """Return whether Spark and ClickHouse agree on whether it can be NULL: columns of tables, constants, and what
+    operators make of them.
+    """
+    if _is_constant(node):
+        return True
+    if isinstance(node, exp.Column):
+        return _is_of_table(node)
+    if isinstance(node, _PLAIN_NODES) or (isinstance(node, exp.Anonymous) and node.name in _PLAIN_CALLS):
+        inner = node.expressions if isinstance(node, exp.Anonymous) else [node.this, node.args.get("expression")]
+        return all(_is_plain(each) for each in inner if isinstance(each, exp.Expression))
+    return False
+
+
+def _is_of_table(node: exp.Column) -> bool:
+    """Return whether a column is one of a table: no result of a query, no other name of an expression."""
+    select = node.find_ancestor(exp.Select)
+    if select is None:
+        return False
+    start = select.args.get("from_") or select.args.get("from")
+    sources = [each.this for each in (start, *select.args.get("joins", ())) if each is not None]
+    queries = {each.alias.lower() for each in node.root().find_all(exp.CTE)}
+    names = {each.alias.lower() for each in select.expressions if isinstance(each, exp.Alias)}
+    is_table = all(isinstance(each, exp.Table) and each.name.lower() not in queries for each in sources)
+    return bool(sources) and is_table and node.name.lower() not in names
 
 
 def _concat(node: exp.Expression) -> exp.Expression:
@@ -321,9 +360,26 @@ _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
 _MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tolastdayofmonth")
 _ELEMENT = exp.to_identifier("element")
 _WHOLE_MAX = 2**64 - 1
+#: Aggregates whose value without rows depends on whether their argument can be NULL.
+_AGGREGATES = frozenset(f"clickhouse_{name}" for name in ("sum", "min", "max", "avg", "sum_if"))
+_PLAIN_NODES = (
+    *(exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.And, exp.Or, exp.Not),
+    *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
+)
+_PLAIN_CALLS = frozenset(
+    f"clickhouse_{name}"
+    for name in (
+        *("fits", "minus", "divide", "modulo", "int_div", "is_ordered", "equals", "not_equals"),
+        *("less", "less_or_equals", "greater", "greater_or_equals"),
+    )
+)
 #: Functions with OVER, as they are written there.
 _OF_WINDOWS = {
-    **{f"clickhouse_{name}": f"clickhouse_window_{name}" for name in ("sum", "avg", "min", "max")},
+    **{
+        f"clickhouse_{name}{computed}": f"clickhouse_window_{name}"
+        for name in ("sum", "avg", "min", "max")
+        for computed in ("", "_of_computed")
+    },
     **{name: name for name in ("count", "row_number", "rank", "dense_rank")},
 }
 _COMPARISONS: dict[type, str] = {

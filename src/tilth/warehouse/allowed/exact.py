@@ -243,7 +243,34 @@ _DEFAULTS = {
 }
 
 
+_FILLED = frozenset({*_DEFAULTS, ArgumentKind.FILLED_BOOLEAN})
+
+
 def _aggregates() -> _Lines:
+    yield from _of_columns()
+    # Spark takes many computed values for such that can be NULL, which they cannot be there.
+    why = "raise_error('an aggregate of a computed value without rows: write if(count() = 0, a value, the aggregate)')"
+    for name, kinds, expression in _of_columns():
+        is_filled = all(kind in _FILLED for kind in kinds if kind is not _ANY)
+        rows = "count(CASE WHEN $2 THEN 1 END)" if name == "sum_if" else "count(1)"
+        guarded = expression if is_filled else f"CASE WHEN {rows} = 0 THEN {why} ELSE {expression} END"
+        yield f"{name}_of_computed", kinds, guarded
+    for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
+        for name in ("min", "max"):
+            yield f"window_{name}", (kind,), f"{name}($1)"
+    for kind in (_WHOLE, _DECIMAL, _FLOAT):
+        yield "window_sum", (kind,), "sum($1)"
+        yield "window_avg", (kind,), f"avg({_DOUBLE})"
+    # -0.0 and 0.0 are two values there.
+    yield "uniq_exact", (_FLOAT,), "count(DISTINCT CAST($1 AS STRING))"
+    yield "uniq_exact", (_ANY,), "count(DISTINCT $1)"
+    for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
+        yield "arg_min", (_ANY, kind), "min_by($1, $2)"
+        yield "arg_max", (_ANY, kind), "max_by($1, $2)"
+
+
+def _of_columns() -> _Lines:
+    """Aggregates of columns: without a row NULL where a column can be NULL, else its type's default."""
     nan = "CAST('NaN' AS DOUBLE)"
     for name in ("min", "max"):
         # NaN counts where there is nothing else.
@@ -254,7 +281,6 @@ def _aggregates() -> _Lines:
         yield name, (_FLOAT,), of_floats
         for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
             yield name, (kind,), f"{name}($1)"
-            yield f"window_{name}", (kind,), f"{name}($1)"
     for kind in (ArgumentKind.FILLED_WHOLE, ArgumentKind.FILLED_DECIMAL, ArgumentKind.FILLED_FLOAT):
         default = _DEFAULTS[kind]
         yield "sum", (kind,), f"coalesce(sum($1), {default})"
@@ -267,11 +293,3 @@ def _aggregates() -> _Lines:
         yield "sum_if", (kind, ArgumentKind.BOOLEAN), "sum(CASE WHEN $2 THEN $1 END)"
         yield "avg", (kind,), f"avg({_DOUBLE})"
         yield "quantile", (kind, _ANY), f"percentile({_DOUBLE}, $2)"
-        yield "window_sum", (kind,), "sum($1)"
-        yield "window_avg", (kind,), f"avg({_DOUBLE})"
-    # -0.0 and 0.0 are two values there.
-    yield "uniq_exact", (_FLOAT,), "count(DISTINCT CAST($1 AS STRING))"
-    yield "uniq_exact", (_ANY,), "count(DISTINCT $1)"
-    for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
-        yield "arg_min", (_ANY, kind), "min_by($1, $2)"
-        yield "arg_max", (_ANY, kind), "max_by($1, $2)"
