@@ -123,7 +123,9 @@ def _parts(kind: str) -> tuple[str, list[str]]:
 def _serve(zone: str) -> None:
     from chdb import session
 
-    base = session.Session()
+    # Any: chdb's functions have no types.
+    begin: Any = session.Session
+    base = begin()
     for name, value in (*_SETTINGS.items(), ("session_timezone", zone)):
         base.query(f"SET {name} = '{value}'")
     for line in sys.stdin:
