@@ -70,6 +70,7 @@ def stopped(rows: list[Row]) -> None:
     [row] = rows
     assert (row["service"], row["because"], row["until"]) == ("merge", "a copy is being made, ask Ann", None)
     assert row["asked_by"]
+    assert row["asked_from"].startswith("127.0.0.1:")
 
 
 def damaged(rows: list[Row]) -> None:

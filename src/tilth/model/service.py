@@ -120,5 +120,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
     because: str = ""
     query_id: str = ""
+    #: Address of whoever sent it, with the client's name; empty: this process, or an older version wrote the line.
+    client: str = ""
     #: What came of it, or the error that refused it.
     outcome: str = ""

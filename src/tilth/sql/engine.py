@@ -395,6 +395,7 @@ class SqlEngine:
         self._services.running.remove(entry.query_id)
         event = QueryEvent(
             query_id=entry.query_id,
+            client=entry.origin.shown,
             kind=entry.kind,
             text=shortened(log_statement(self._services.audit, entry.text), LOGGED_TEXT_MAX),
             database=entry.database,

@@ -18,6 +18,7 @@ from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
 from tilth.model.txn import UnsweptTxn
 from tilth.model.types import Kind, Simple
+from tilth.sql.control.running import Origin
 from tilth.sql.query.protocol import InsertResult
 from tilth.storage import data_folder, local_root, read_part
 
@@ -123,6 +124,16 @@ def test_what_was_said_is_audited_with_what_came_of_it(world: SqlWorld) -> None:
         ),
     ]
     assert world.rows("SELECT query_id FROM system.audit_log WHERE verb = 'SYSTEM RESTART CONSUME'") == [(said,)]
+
+
+def test_who_said_it_is_logged(world: SqlWorld) -> None:
+    origin = Origin("fe80::1", "55", "cli/1\n")
+    world.engine.run("SYSTEM STOP MERGES t", database="default", origin=origin)
+    shown = "[fe80::1]:55 (cli/1)"
+    assert world.rows("SELECT client FROM system.audit_log") == [(shown,)]
+    assert world.rows("SELECT client FROM system.query_log WHERE kind = 'SwitchService'") == [(shown,)]
+    # What comes from this process has no address.
+    assert world.rows("SELECT client FROM system.query_log WHERE kind = 'Query' LIMIT 1") == [(None,)]
 
 
 def test_a_replay_says_what_became_of_the_letters(world: SqlWorld) -> None:

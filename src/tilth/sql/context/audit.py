@@ -46,6 +46,7 @@ def audited(
             duration_ms=duration_ms,
             because=because,
             query_id=call.query_id,
+            client=call.client,
             outcome=log_outcome(services.audit, without_secrets(outcome, call.secrets)),
         )
         services.catalog.audit.record(event)

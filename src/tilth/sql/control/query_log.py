@@ -34,6 +34,8 @@ class QueryEvent:
     error: str
     #: ClickHouse's number of the error; 0: there was none.
     exception_code: int = 0
+    #: Address of whoever sent it, with the client's name; empty: it comes from this process.
+    client: str = ""
     #: `True` if the literals of an expired line are masked.
     is_masked: bool = False
 

@@ -14,6 +14,7 @@ from tilth.sql.context.services import Services
 from tilth.sql.control.running import Running
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables.table import (
+    AUDIT_LINES_MAX,
     FLAG,
     INTEGER,
     NUMBER,
@@ -100,7 +101,7 @@ PROCESSES = SystemTable(
 
 def _rows_of_query_log(services: Services) -> Iterator[Row]:
     for event in services.query_log.recent():
-        yield Row(event, error_code=event.error_code or None, error=event.error or None)
+        yield Row(event, error_code=event.error_code or None, error=event.error or None, client=event.client or None)
 
 
 QUERY_LOG = SystemTable(
@@ -109,6 +110,7 @@ QUERY_LOG = SystemTable(
     is_of_servers=True,
     columns=(
         ColumnDoc("query_id", TEXT, "The statement's id; the log names it as cause_id."),
+        ColumnDoc("client", TEXT, "Address of whoever sent it, with the client's name; NULL: the server itself."),
         ColumnDoc("kind", TEXT, "`Query`, `CreateTable`, `InsertValues`, ..."),
         ColumnDoc(
             "text",
@@ -130,18 +132,17 @@ QUERY_LOG = SystemTable(
     ),
     rows=_rows_of_query_log,
 )
-#: All lines that the catalog keeps.
-_LINES_MAX = 10_000
 
 
 def _rows_of_audit_log(services: Services) -> Iterator[Row]:
-    for event in services.catalog.audit.recent(_LINES_MAX):
+    for event in services.catalog.audit.recent(AUDIT_LINES_MAX):
         yield Row(
             event,
             time=time_of_ms(event.at_ms),
             table=event.table or None,
             seconds=event.duration_ms / 1000 if event.duration_ms else None,
             because=event.because or None,
+            client=event.client or None,
         )
 
 
@@ -161,6 +162,7 @@ AUDIT_LOG = SystemTable(
         ColumnDoc("seconds", NUMBER, "How long it holds; NULL: until it is changed."),
         ColumnDoc("because", TEXT, "The reason, in the user's words."),
         ColumnDoc("query_id", TEXT, "The query, as in `system.query_log`."),
+        ColumnDoc("client", TEXT, "Address of whoever sent it, with the client's name; NULL: the server itself."),
         ColumnDoc("outcome", TEXT, "`done`, what came of it, or the error that refused it."),
     ),
     rows=_rows_of_audit_log,
