@@ -121,6 +121,25 @@ def test_what_is_carried_over(text: str, written: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        (
+            "SELECT max(x), x + 1, count(*) FROM t",
+            "SELECT clickhouse_max(x) AS `max(x)`, clickhouse_fits(x + 1) AS `x + 1`, count(*) AS `count(*)` FROM t",
+        ),
+        ("SELECT *, t.y, 1, 'a', toDate(d) AS z FROM t", "SELECT *, t.y, 1, 'a', clickhouse_to_date(d) AS z FROM t"),
+        (
+            "SELECT max(x) FROM a UNION ALL SELECT min(x) FROM b",
+            "SELECT clickhouse_max(x) AS `max(x)` FROM a UNION ALL SELECT clickhouse_min(x) FROM b",
+        ),
+        ("SELECT length('a`b')", "SELECT clickhouse_length('a`b') AS `length('a``b')`"),
+    ],
+)
+def test_columns_of_an_answer_are_called_what_the_user_has_written(text: str, written: str) -> None:
+    assert to_spark(text, is_headed=True) == written
+
+
+@pytest.mark.parametrize(
     ("text", "named"),
     [
         ("SELECT count() FROM t GROUP BY y WITH TOTALS", "WITH TOTALS"),

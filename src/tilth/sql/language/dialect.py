@@ -9,7 +9,7 @@ silently, and sqlglot gives no call another meaning. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, cast
@@ -114,7 +114,7 @@ def in_sparks_words(statement: Statement) -> Statement:
     """
     match statement:
         case Query(text=text) if text.lstrip()[:7].upper() != "EXPLAIN":
-            return replace(statement, text=to_spark(text))
+            return replace(statement, text=to_spark(text, is_headed=True))
         case InsertQuery(query=query):
             return replace(statement, query=to_spark(query))
         case CreateView(select=select):
@@ -123,7 +123,11 @@ def in_sparks_words(statement: Statement) -> Statement:
             return statement
 
 
-def to_spark(text: str) -> str:
+def to_spark(text: str, *, is_headed: bool = False) -> str:
+    """Return the SELECT in Spark's words; `is_headed`: its columns are called what the user has written.
+
+    Raises SqlSyntaxError, and UnsupportedSqlError for what has no counterpart.
+    """
     try:
         tree = sqlglot.parse_one(text, read=_ClickHouse)
     except sqlglot.errors.ParseError as error:
@@ -135,9 +139,11 @@ def to_spark(text: str) -> str:
         raise refused("this query", "write it in Spark's SQL and leave SETTINGS dialect out") from error
     if not isinstance(tree, exp.Query):
         raise refused("this statement", "only SELECT is read in it")
+    headings = [_heading(each) for each in _first(tree).expressions] if is_headed else []
     # Any: nodes of sqlglot have values of any type.
     for change in cast(list[Callable[[Any], Any]], _CHANGES):
         tree = change(tree)
+    _head(tree, headings)
     try:
         return tree.sql(dialect=_Spark, normalize_functions=False, unsupported_level=sqlglot.ErrorLevel.RAISE)
     except (sqlglot.errors.SqlglotError, ValueError, RecursionError) as error:
@@ -162,6 +168,30 @@ def read_as(text: str) -> str:
     """Return the sentence that shows a user the query as it was read."""
     shown = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}.."
     return f"dialect = 'clickhouse' read the query as: {shown}"
+
+
+def _first(tree: exp.Expr) -> exp.Expr:
+    """Return the SELECT that names the columns of the answer."""
+    while isinstance(tree, exp.SetOperation | exp.Subquery):
+        tree = tree.this
+    return tree
+
+
+def _heading(node: exp.Expr) -> str:
+    """Return what a column of the answer is called; empty: what Spark calls it."""
+    has_name = isinstance(node, exp.Alias | exp.Aliases | exp.Column | exp.Star | exp.Literal)
+    return "" if has_name else node.sql(dialect=_ClickHouse, normalize_functions=False)
+
+
+def _head(tree: exp.Expr, headings: Sequence[str]) -> None:
+    select = _first(tree)
+    if len(select.expressions) != len(headings):
+        return
+    columns = [
+        exp.alias_(each, heading, quoted=True) if heading and not isinstance(each, exp.Alias) else each
+        for each, heading in zip(select.expressions, headings, strict=True)
+    ]
+    select.set("expressions", columns)
 
 
 # Changes of the tree, in this order.
