@@ -463,7 +463,7 @@ SELECT DISTINCT n > 0 AS k FROM h ORDER BY k
 SELECT l.id, r.n FROM h AS l JOIN h AS r ON l.n = r.i32 ORDER BY l.id, r.n
 SELECT l.id FROM h AS l JOIN h AS r ON l.f = r.f ORDER BY l.id
 SELECT id, row_number() OVER (PARTITION BY n > 0 ORDER BY id) AS r FROM h ORDER BY id
-SELECT id FROM h WHERE id < 3 UNION ALL SELECT id FROM h WHERE id > 7
+SELECT id FROM (SELECT id FROM h WHERE id < 3 UNION ALL SELECT id FROM h WHERE id > 7) ORDER BY id
 SELECT max(id) AS m FROM h HAVING m > 3
 SELECT n > 0 AS k, sum(id) AS s FROM h GROUP BY k HAVING s > 20 ORDER BY k
 """

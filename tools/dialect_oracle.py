@@ -101,7 +101,7 @@ class Sides:
                 found.refused_by_clickhouse[query] = str(error)
                 continue
             try:
-                ours = _rows(self._spark.sql(to_spark(query)).toArrow())
+                ours = _rows(self._spark.sql(to_spark(query, is_headed=True)).toArrow())
             except (TilthError, PySparkException) as error:
                 found.refused[query] = _said(error)
                 continue
