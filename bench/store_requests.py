@@ -2,7 +2,7 @@
 
 Covers: one node over an S3 server (s3proxy) or a bucket that speaks as GCS does, each statement alone, counted until
 the store is quiet again. Does not cover: time.
-Always holds: merges, flushes and collecting are stopped, so that what is counted is the statement's own.
+Always holds: merges, flushes and collecting are stopped; a mutation that a statement begins counts with it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from tools.s3server import KEY, SECRET, S3Server
 #: Without a request for so long, what a statement has begun has ended: leftovers are removed after its answer.
 QUIET_SECONDS = 3.0
 QUIET_SECONDS_MAX = 60.0
-#: Requests beside those of files that a change of one row may cost.
-BESIDE_MAX = 6
 PARTITIONS = 60
 
 BEFORE = (
@@ -140,6 +138,9 @@ def count(store: str) -> dict[str, Counter[str]]:
                 _quiet(bucket)
                 found = {}
                 for kind, statement in STATEMENTS:
+                    # Spark reads rows of GCS by a connector that is not among the jars of the tests.
+                    if store == "gs" and not statement.startswith(("INSERT", "CREATE", "DROP")):
+                        continue
                     node.connection.sql(statement)
                     found[kind] = _quiet(bucket)
                     print(kind, dict(found[kind]), flush=True)
@@ -160,9 +161,13 @@ def main() -> None:
     changes = {kind: counts.total() for kind, counts in found.items() if "of one row" in kind and "SELECT" not in kind}
     print_report(
         f"store_requests_{store}",
-        [less(f"{kind.replace(' ', '_')}_requests", total, "requests") for kind, total in changes.items()],
+        [less(f"{_figure(kind)}_requests", total, "requests") for kind, total in changes.items()],
         [table],
     )
+
+
+def _figure(kind: str) -> str:
+    return kind.replace(",", "").replace(" ", "_")
 
 
 if __name__ == "__main__":

@@ -168,10 +168,14 @@ class FakeConsume:
     def wake(self, kafka_uuid: str | None = None) -> None:
         self.calls.append(("wake", kafka_uuid))
 
-    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+    def start_table(
+        self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
+    ) -> None:
         self.calls.append(("start", kafka_uuid))
 
-    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+    def stop_table(
+        self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
+    ) -> None:
         self.calls.append(("stop", kafka_uuid, because, until_ms))
 
     def wait_stopped(self) -> None:

@@ -37,9 +37,9 @@ from tilth.model.wire import Health
 from tilth.server import METRICS, Doors, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, ResponseFormat
+from tilth.sql.language.dialect_calls import CHANGED_CALLS
 from tilth.sql.language.dialect_words import (
     CALLS,
-    CHANGED,
     MANY,
     NODES,
     NODES_REFUSED,
@@ -298,7 +298,7 @@ def _dialect_page() -> Iterator[str]:
         count = str(first) if first == last else f"from {first}" if last == MANY else f"{first} to {last}"
         rows.append((f"`{name}`", count, f"`{call.written}`"))
     yield from _table(("function", "arguments", "written for Spark as a call of"), rows)
-    yield from ("", "Changed in more than their names: " + ", ".join(f"`{name}`" for name in CHANGED) + ".")
+    yield from ("", "Changed in more than their names: " + ", ".join(f"`{name}`" for name in CHANGED_CALLS) + ".")
     yield "With parameters: " + ", ".join(f"`{name}(..)(x)`" for name in PARAMETERS) + "."
     yield from ("", "## Constructs", "")
     yield "The parts of a query, by the names that its parser gives them."

@@ -55,6 +55,18 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     #: The query that asked for it.
     query_id: str = ""
+    #: Address of whoever sent it, with the client's name; empty: this process, or an older version wrote the switch.
+    client: str = ""
+
+
+def running_switch(service: ServiceKind) -> Switch:
+    """Return what no switch means: the service runs."""
+    return Switch(table=ALL_TABLES, service=service, state=SwitchState.RUNNING, since_ms=0)
+
+
+def effective_switch(switches: Iterable[Switch], service: ServiceKind, *, now_ms: int) -> Switch:
+    """Return the switch of a service that is in force, among those of one table and those of all tables."""
+    return switches_in_force(switches, now_ms=now_ms).get(service) or running_switch(service)
 
 
 def switches_in_force(switches: Iterable[Switch], *, now_ms: int) -> dict[ServiceKind, Switch]:
@@ -100,6 +112,8 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int = 0
     #: The query that switched it; empty: nobody did.
     asked_by: str = ""
+    #: Address of whoever sent that query, with the client's name; empty: not known.
+    asked_from: str = ""
     #: When it looks for work next, if nothing happens before; 0: not known, or not before somebody starts it.
     next_wakeup_ms: int = 0
     #: When what failed is tried again; 0: nothing waits for that.

@@ -39,7 +39,7 @@ def context(world: MaintenanceWorld) -> TableContext:
 
 def merge_chooser(world: MaintenanceWorld) -> MergeChooser:
     of = context(world)
-    return MergeChooser(of, MergeChoice(of.watch, of.server.workers))
+    return MergeChooser(of, MergeChoice(of))
 
 
 def moment(world: MaintenanceWorld, *, running: int = 0, has_news: bool = False, looked_ms: int = 0) -> OpMoment:

@@ -94,6 +94,8 @@ class FakeSession:
     run = 1
     tries_tasks_again = False
 
+    is_on_cluster = True
+
     def __init__(self) -> None:
         self.cancelled: list[str] = []
 

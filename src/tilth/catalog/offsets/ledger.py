@@ -6,7 +6,7 @@ Covers: which entries may become one, and which one. Does not cover: when (maint
 Always holds: what the entries prove stays proved. Only ranges of one topic that follow each other are joined, so a hole
 stays a hole; rounds that wrote to other tables are not joined with each other, so it stays known which offsets are in
 which table; an entry of moved offsets, which is a decision, stays as it is and nothing is joined across it. An entry of
-replayed dead letters stays as it is, too, but has no place among the rounds.
+replayed dead letters stays as it is, too, and is left out of that order: it consumed no offsets.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
-from tilth.model.service import ServiceKind, Switch
+from tilth.model.service import ALL_TABLES, ServiceKind, Switch
 
 #: The value that says where the catalog was moved to; servers refuse a catalog that has one.
 MOVED = "catalog/moved"
@@ -29,6 +29,11 @@ class ServiceSwitches:
     def switch(self, table: str, service: ServiceKind) -> Switch | None:
         """None: never switched, so running."""
         return read(self._kv, pack(Space.SWITCH, table, service.value), codec.SWITCHES)
+
+    def of_table(self, table: str, service: ServiceKind) -> list[Switch]:
+        """Return the switches of a service for the table and for all tables."""
+        found = (self.switch(each, service) for each in (table, ALL_TABLES))
+        return [switch for switch in found if switch is not None]
 
     def set(self, switch: Switch) -> None:
         """Store the switch; it is durable when the call returns, and only then may services be notified."""

@@ -40,7 +40,8 @@ VIRTUAL_COLUMNS: Mapping[str, DataType] = {
     "_headers": Map(_STRING, _STRING),
     "_content": _STRING,
 }
-#: Those that every row has, that of a broken message in stream mode too. A message may come without a time.
+#: Virtual columns that are never NULL, even of a broken message in stream mode. `_timestamp` may be: a message may
+#: lack a time.
 NEVER_NULL_COLUMNS = frozenset({"_topic", "_partition", "_offset"})
 #: Those of kafka_handle_error_mode = stream.
 ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STRING}

@@ -76,7 +76,7 @@ class _Instant(metaclass=_IsTime):
     number_digits = 0
 
 
-#: By the digits of a DateTime64.
+#: Classes of instants, indexed by the digits of a DateTime64.
 _INSTANTS = [_IsTime(f"_Instant{digits}", (_Instant,), {"number_digits": digits}) for digits in range(7)]
 _DATETIME64 = re.compile(r"(?:nullable\s*\(\s*)?datetime64\b", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import msgspec
 from tilth.ingest.consumer.calls import ViewOrder
 from tilth.ingest.policy.care import Care
 from tilth.ingest.rounds.letters import SAME_MAX
-from tilth.ingest.rounds.round import RoundFacts
+from tilth.ingest.rounds.round import RoundFacts, tasks_max
 from tilth.model.delta import WrittenDelta
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef
@@ -24,8 +24,8 @@ READERS_MAX = 8
 GROUPS_MAX = READERS_MAX * SAME_MAX
 
 
-class LetterPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """The place of a letter in the order in which letters are replayed."""
+class LetterPosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Topic, partition and offset of a letter's message; letters are replayed in this order."""
 
     topic: str
     partition: int
@@ -35,9 +35,9 @@ class LetterPlace(msgspec.Struct, frozen=True, kw_only=True):
 class LetterSource(msgspec.Struct, frozen=True, kw_only=True):
     """The letters that a statement is about."""
 
-    #: Of the dead-letter table.
+    #: Snapshot of the dead-letter table.
     snapshot: Snapshot
-    #: Of all tables that the replay reads or writes.
+    #: Roots of all tables that the replay reads or writes.
     root: TableRoots
     #: Spark SQL, as checked; empty: all letters.
     predicate: str
@@ -56,22 +56,22 @@ class ReplayLetters(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
 
     source: LetterSource
     kafka: KafkaDef
-    #: Those that get the messages.
+    #: Views that get the messages.
     views: tuple[ViewOrder, ...]
-    #: Whose letters: `database.view`; empty: those for all views.
+    #: The view whose letters are replayed, as `database.view`; empty: letters for all views.
     addressee: str
-    #: Letters behind this one; None: from the first on.
-    after: LetterPlace | None
+    #: Only letters with a greater position are replayed; None: all.
+    after: LetterPosition | None
     letters_max: int
     bytes_max: int
-    #: As in RoundJob.
+    #: Care levels of views that have failed, as in RoundJob.
     care: dict[str, Care]
     txn: int
 
     @property
     def first_task(self) -> int:
-        """The first task number behind those of the round."""
-        return (3 + len(self.views)) * GROUPS_MAX
+        """The first task number that the round does not use."""
+        return tasks_max(GROUPS_MAX, len(self.views))
 
 
 class ResolveKeys(msgspec.Struct, frozen=True, kw_only=True, tag="keys"):
@@ -90,20 +90,20 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a replay of some letters; nothing is true yet."""
 
     facts: RoundFacts = RoundFacts()
-    #: By which the letters leave their table.
+    #: Change segments that delete the letters from their table.
     deletions: tuple[WrittenDelta, ...] = ()
     #: Letters that were read.
     letters: int = 0
     #: Letters that were not taken: there are too many of the same message.
     left: int = 0
-    #: The last letter that was looked at; None: there was none.
-    last: LetterPlace | None = None
-    #: Whether no letter comes behind it.
+    #: Greatest position among the letters that were read; None: there was no letter.
+    last: LetterPosition | None = None
+    #: True if no letter has a greater position.
     is_end: bool = True
-    #: By view, why the round must be done in another way; then nothing else counts.
+    #: Reasons why views failed, by view: the round is repeated in another way, and the other fields are empty.
     failures: dict[str, str] = {}
 
 
 def tasks_reserved(views: int) -> int:
     """Return how many task numbers a replay may use in the names of files, for so many views."""
-    return (3 + views) * GROUPS_MAX + READERS_MAX + 1
+    return tasks_max(GROUPS_MAX, views) + READERS_MAX + 1

@@ -1,6 +1,6 @@
 """The Spark jobs of a replay.
 
-    letters of one view, some of them   1 job      their places and sizes, as far as one transaction takes them
+    letters of one view, some of them   1 job      their positions and sizes, as many as one transaction takes
                                         1 job      dead-letter table -> files of letters
                                         a round    files -> parts, dead letters again, as from a topic (rounds/spark.py)
                                         1 job      the change segments by which the letters leave the table
@@ -27,14 +27,14 @@ from tilth.ingest.messages.dead import addressee
 from tilth.ingest.replay.orders import (
     READERS_MAX,
     CountLetters,
-    LetterPlace,
+    LetterPosition,
     LetterSource,
     Replayed,
     ReplayLetters,
     ReplayOrder,
     ResolveKeys,
 )
-from tilth.ingest.rounds.letters import Letters, LettersWritten, LetterWriter
+from tilth.ingest.rounds.letters import POSITION_COLUMNS, Letters, LettersWritten, LetterWriter
 from tilth.ingest.rounds.round import DeadLetters, RoundJob
 from tilth.ingest.rounds.spark import run_round
 from tilth.ingest.settings import read_config
@@ -50,7 +50,6 @@ from tilth.warehouse import TaskContext, TaskResult, mailbox, run_in_task, run_t
 _OFFSETS_MAX = 1 << 48
 #: A task that reads fewer letters costs more than it saves.
 _TASK_LETTERS_MIN = 8192
-_PLACE = ("topic", "partition", "offset")
 _ADDRESSEE = "addressee"
 
 
@@ -84,12 +83,12 @@ def _answered(context: TaskContext, work: ReplayOrder, letters: Mailbox) -> byte
 def _replayed(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> Replayed:
     mine = _letters(context.session, order.source, letters).where(f.col(_ADDRESSEE) == order.addressee)
     if order.after is not None:
-        mine = mine.where(_is_behind(order.after))
+        mine = mine.where(_is_after(order.after))
     chosen, last, is_end = _chosen(mine, order)
     if last is None:
         return Replayed()
     tasks = max(1, min(READERS_MAX, context.session.sparkContext.defaultParallelism, chosen // _TASK_LETTERS_MIN))
-    written = _written(mine.where(~_is_behind(last)), order, tasks)
+    written = _written(mine.where(~_is_after(last)), order, tasks)
     files = [each for found in written for each in found.files]
     left = sum(found.left for found in written)
     context.raise_if_cancelled()
@@ -131,7 +130,7 @@ def _letters(session: SparkSession, source: LetterSource, letters: Mailbox) -> D
     found = rows.select(
         f.col(FILE_COLUMN).cast("string").alias("file"),
         f.col(ROW_COLUMN).cast("bigint").alias("row"),
-        *(f.col(name).alias(name) for name in _PLACE),
+        *(f.col(name).alias(name) for name in POSITION_COLUMNS),
         f.expr("unix_millis(`timestamp`)").alias("ms"),
         *(f.col(name).alias(name) for name in ("key", "raw")),
         f.expr(addressee(table.schema)).alias(_ADDRESSEE),
@@ -140,30 +139,34 @@ def _letters(session: SparkSession, source: LetterSource, letters: Mailbox) -> D
     return found.where(is_message & f.col("offset").between(0, _OFFSETS_MAX - 1))
 
 
-def _is_behind(place: LetterPlace) -> Column:
-    topic, partition, offset = map(f.col, _PLACE)
-    in_partition = (partition > place.partition) | ((partition == place.partition) & (offset > place.offset))
-    return (topic > place.topic) | ((topic == place.topic) & in_partition)
+def _is_after(position: LetterPosition) -> Column:
+    topic, partition, offset = map(f.col, POSITION_COLUMNS)
+    in_partition = (partition > position.partition) | ((partition == position.partition) & (offset > position.offset))
+    return (topic > position.topic) | ((topic == position.topic) & in_partition)
 
 
-def _chosen(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPlace | None, bool]:
-    """Return how many letters one transaction takes, the last of them, and whether none comes behind it."""
+def _chosen(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPosition | None, bool]:
+    """Return how many letters one transaction takes, the greatest position among them, and whether none is greater."""
     size = f.expr("length(`raw`) + coalesce(length(`key`), 0)").cast("bigint").alias("size")
-    first = mine.select(*_PLACE, size).orderBy(*_PLACE).limit(order.letters_max).collect()
+    first = mine.select(*POSITION_COLUMNS, size).orderBy(*POSITION_COLUMNS).limit(order.letters_max).collect()
     total = count = 0
-    last: LetterPlace | None = None
+    last: LetterPosition | None = None
     for row in first:
         total += row["size"]
         if count and total > order.bytes_max:
             break
         count += 1
-        last = LetterPlace(topic=row["topic"], partition=row["partition"], offset=row["offset"])
+        last = LetterPosition(topic=row["topic"], partition=row["partition"], offset=row["offset"])
     return count, last, count == len(first) < order.letters_max
 
 
 def _written(chosen: DataFrame, order: ReplayLetters, tasks: int) -> list[LettersWritten]:
     """Write the letters to files, those of one message in one task."""
-    ordered = chosen.drop(_ADDRESSEE).repartitionByRange(tasks, *_PLACE).sortWithinPartitions(*_PLACE, "file", "row")
+    ordered = (
+        chosen.drop(_ADDRESSEE)
+        .repartitionByRange(tasks, *POSITION_COLUMNS)
+        .sortWithinPartitions(*POSITION_COLUMNS, "file", "row")
+    )
     layout = layout_of(order.source.snapshot.table, order.source.root)
     return run_tasks(ordered, LetterWriter(layout, order.txn, order.first_task), LettersWritten)
 

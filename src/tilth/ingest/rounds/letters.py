@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import compress, groupby
 from operator import attrgetter
 
 import msgspec
@@ -34,8 +34,10 @@ from tilth.storage import (
 #: Letters about the same message that one transaction takes; the others stay for the next statement.
 SAME_MAX = 4
 
-#: Where the letter stands in the dead-letter table, and what it has of its message.
-LETTER_COLUMNS = ("file", "row", "topic", "partition", "offset", "ms", "key", "raw")
+#: Columns of a message's position.
+POSITION_COLUMNS = ("topic", "partition", "offset")
+#: Columns of the letter's row in the dead-letter table, then those of its message.
+LETTER_COLUMNS = ("file", "row", *POSITION_COLUMNS, "ms", "key", "raw")
 _SCHEMA = pa.schema(
     list(
         zip(
@@ -45,9 +47,12 @@ _SCHEMA = pa.schema(
         )
     )
 )
-_PLACES = ("topic", "partition", "offset")
-#: The type of a message's time in librdkafka: none, or the producer's.
+#: Types of a message's time in librdkafka: none, the producer's.
 _NO_TIME, _CREATE_TIME = (0, -1), 1
+
+
+#: Topic, partition, offset.
+Position = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ class LetterFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of letters."""
 
     name: str
-    #: One for each topic partition: from its first letter to its last.
+    #: Ranges of offsets by topic partition, from its first letter to its last.
     ranges: tuple[OffsetRange, ...]
     letters: int
 
@@ -101,9 +106,9 @@ class LettersWritten(msgspec.Struct, frozen=True, kw_only=True):
 class Letters:
     """The messages of a replay; goes to the tasks that read them."""
 
-    #: Of the dead-letter table.
+    #: Layout of the dead-letter table.
     layout: TableLayout
-    #: By group of the round.
+    #: File names, one for each group of the round.
     names: tuple[str, ...]
 
     def fetch(self, group: int) -> Iterator[Fetched]:
@@ -116,13 +121,11 @@ class Letters:
     def deletions(
         self, partitions: Mapping[str, str], *, txn: int, first_task: int, attempt: int
     ) -> tuple[WrittenDelta, ...]:
-        """Write the change segments by which the letters leave the table. `partitions`: by data file its partition."""
+        """Write the change segments that delete the letters from the table. `partitions`: partitions by data file."""
         batches = [batch for name in self.names for batch in read_scratch(self.layout, name, ("file", "row"))]
-        places = pa.Table.from_batches(batches)
-        names = places.column("file").to_pylist()
-        of_row = pa.array([partitions[name] for name in names], pa.string())
-        deleted = pa.repeat(pa.scalar(CHANGE_DELETE, pa.int8()), places.num_rows)
-        changes = places.append_column("op", deleted)
+        rows = pa.Table.from_batches(batches)
+        of_row = pa.array([partitions[name] for name in rows.column("file").to_pylist()], pa.string())
+        changes = rows.append_column("op", pa.repeat(pa.scalar(CHANGE_DELETE, pa.int8()), rows.num_rows))
         with DeltaWriter(self.layout, txn=txn, task=first_task, attempt=attempt) as out:
             return tuple(
                 out.changes(partition, changes.filter(pc.equal(of_row, partition)))
@@ -130,7 +133,7 @@ class Letters:
             )
 
     def remove(self) -> None:
-        # From the last one: the files of a task are numbered without holes.
+        # From the last one on, so that the numbers of a task's files never have a hole.
         for name in reversed(self.names):
             remove_scratch(self.layout, name)
 
@@ -153,12 +156,14 @@ class LetterWriter:
                     [column.cast(field.type) for column, field in zip(batch.columns, _SCHEMA, strict=True)],
                     schema=_SCHEMA,
                 )
-                repeats = counted.of(letters)
+                positions = list(zip(*(letters.column(name).to_pylist() for name in POSITION_COLUMNS), strict=True))
+                repeats = counted.of(positions)
                 for number in range(min(max(repeats, default=-1) + 1, SAME_MAX)):
                     if number == len(files):
                         name = scratch_name(txn=self.txn, task=self.first_task + task, attempt=attempt, n=number)
                         files.append(_OpenFile(name, stack.enter_context(ScratchWriter(self.layout, name, _SCHEMA))))
-                    files[number].write(letters.filter(pa.array([each == number for each in repeats])))
+                    is_in_file = [each == number for each in repeats]
+                    files[number].write(letters.filter(pa.array(is_in_file)), list(compress(positions, is_in_file)))
                 left += sum(each >= SAME_MAX for each in repeats)
         return LettersWritten(files=tuple(each.facts() for each in files), left=left)
 
@@ -167,14 +172,14 @@ class _Repeats:
     """Counts how many letters of the same message came before each one."""
 
     def __init__(self) -> None:
-        self._last: tuple[object, ...] = ()
+        self._last: Position | None = None
         self._count = 0
 
-    def of(self, letters: pa.RecordBatch) -> Sequence[int]:
+    def of(self, positions: Iterable[Position]) -> Sequence[int]:
         found = []
-        for place in zip(*(letters.column(name).to_pylist() for name in _PLACES), strict=True):
-            self._count = self._count + 1 if place == self._last else 0
-            self._last = place
+        for position in positions:
+            self._count = self._count + 1 if position == self._last else 0
+            self._last = position
             found.append(self._count)
         return found
 
@@ -184,15 +189,15 @@ class _OpenFile:
         self._name = name
         self._writer = writer
         self._letters = 0
-        #: By topic partition: the first and the last offset.
+        #: First and last offset by topic partition.
         self._spans: dict[tuple[str, int], tuple[int, int]] = {}
 
-    def write(self, letters: pa.RecordBatch) -> None:
+    def write(self, letters: pa.RecordBatch, positions: Iterable[Position]) -> None:
         if not letters.num_rows:
             return
         self._writer.write(letters)
         self._letters += letters.num_rows
-        for topic, partition, offset in zip(*(letters.column(name).to_pylist() for name in _PLACES), strict=True):
+        for topic, partition, offset in positions:
             first, _ = self._spans.get((topic, partition), (offset, offset))
             self._spans[topic, partition] = first, offset
 

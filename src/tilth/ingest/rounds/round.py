@@ -114,7 +114,12 @@ class RoundJob:
 def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
     """Return how many task numbers the jobs of a round may use in each table's file names."""
     computed = sum(isinstance(plan, SqlPlan) for plan in plans)
-    return job_tasks * (3 + computed if computed else 1)
+    return tasks_max(job_tasks, computed) if computed else job_tasks
+
+
+def tasks_max(job_tasks: int, computed: int) -> int:
+    """Return the most task numbers that a round may use, of which so many views are computed."""
+    return job_tasks * (3 + computed)
 
 
 class MessageNumbers:

@@ -95,16 +95,24 @@ class ConsumeManager:
 
     # --- the user's verbs --------------------------------------------------------------------------------------------
 
-    def start_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+    def start_table(
+        self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
+    ) -> None:
         """SYSTEM START CONSUME of one table, or of all with ALL_TABLES."""
-        self._switch(kafka_uuid, SwitchState.RUNNING, because=because, until_ms=until_ms, query_id=query_id)
+        self._switch(
+            kafka_uuid, SwitchState.RUNNING, because=because, until_ms=until_ms, query_id=query_id, client=client
+        )
         self.wake(kafka_uuid or None)
 
-    def stop_table(self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "") -> None:
+    def stop_table(
+        self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
+    ) -> None:
         """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer of this server runs any
         more. Raises NotHostedError when it is switched and another server has to end it.
         """
-        self._switch(kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id)
+        self._switch(
+            kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id, client=client
+        )
         if kafka_uuid == ALL_TABLES:
             self.wait_stopped()
             return
@@ -226,7 +234,9 @@ class ConsumeManager:
         self._services[kafka.uuid] = service
         return service
 
-    def _switch(self, kafka_uuid: str, state: SwitchState, *, because: str, until_ms: int, query_id: str) -> None:
+    def _switch(
+        self, kafka_uuid: str, state: SwitchState, *, because: str, until_ms: int, query_id: str, client: str
+    ) -> None:
         if kafka_uuid != ALL_TABLES:
             self._kafka(kafka_uuid)
         others = [each for each in self._catalog.services.all() if each.service is ServiceKind.CONSUME]
@@ -239,6 +249,7 @@ class ConsumeManager:
                 until_ms=until_ms,
                 because=because,
                 query_id=query_id,
+                client=client,
             )
         )
 

@@ -46,7 +46,7 @@ from tilth.ingest.policy.care import FailingViews
 from tilth.ingest.replay.orders import (
     LETTERS_MAX,
     CountLetters,
-    LetterPlace,
+    LetterPosition,
     LetterSource,
     Replayed,
     ReplayLetters,
@@ -61,13 +61,13 @@ from tilth.ingest.service.definitions import Definitions, read_definitions
 from tilth.ingest.settings import ErrorMode, read_config
 from tilth.model.delta import WrittenDelta, seen_of
 from tilth.model.offset import REPLAYED, LedgerEntry
-from tilth.model.service import ALL_TABLES, ServiceKind, SwitchState, switches_in_force
+from tilth.model.service import ServiceKind, SwitchState, effective_switch
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, TableRoots, output_of, sources_of
 from tilth.warehouse import TaskResult
 
-#: How often a batch begins anew because others changed the letters or the tables meanwhile.
+#: Maximum number of attempts at a batch, while others change the letters or the tables.
 TRIES_MAX = 10
 _AGAIN = (PartsChangedError, PartsGoneError, SchemaChangedError, StorageChangedError)
 
@@ -139,9 +139,9 @@ def dead_letters_of(catalog: Catalog, kafka: KafkaDef, *, now_ms: int) -> TableD
     if table.unique_key:
         hint = "INSERT the letters into a table without one, and name it by kafka_dead_letter_table"
         raise NoDeadLettersError("dead letters with a unique key are not replayed", table=full_name(table), hint=hint)
-    switches = [catalog.services.switch(uuid, ServiceKind.CONSUME) for uuid in (kafka.uuid, ALL_TABLES)]
-    switch = switches_in_force([each for each in switches if each], now_ms=now_ms).get(ServiceKind.CONSUME)
-    if switch is not None and switch.state is not SwitchState.RUNNING:
+    switches = catalog.services.of_table(kafka.uuid, ServiceKind.CONSUME)
+    switch = effective_switch(switches, ServiceKind.CONSUME, now_ms=now_ms)
+    if switch.state is not SwitchState.RUNNING:
         hint = f"SYSTEM START CONSUME {name}, and replay then"
         raise ConsumeStoppedError(table=name, because=switch.because or "-", hint=hint)
     return table
@@ -187,7 +187,7 @@ class LetterReplay:
 
     def _replay_all(self, addressee: str) -> None:
         """Batch by batch, until no letter of the addressee is left behind the last one."""
-        after: LetterPlace | None = None
+        after: LetterPosition | None = None
         failing = FailingViews()
         while True:
             done = self._again(_Batch(self, addressee, after, failing).run)
@@ -293,7 +293,9 @@ class LetterReplay:
 class _Batch:
     """Some letters of one addressee, in one transaction."""
 
-    def __init__(self, replay: LetterReplay, addressee: str, after: LetterPlace | None, failing: FailingViews) -> None:
+    def __init__(
+        self, replay: LetterReplay, addressee: str, after: LetterPosition | None, failing: FailingViews
+    ) -> None:
         self._replay = replay
         self._catalog = replay.context.catalog
         self._addressee = addressee

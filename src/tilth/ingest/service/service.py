@@ -64,13 +64,12 @@ from tilth.ingest.service.stats import ConsumerStats, EventLog
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import TopicPartition
 from tilth.model.service import (
-    ALL_TABLES,
     ServiceKind,
     ServiceState,
     ServiceStats,
     Switch,
     SwitchState,
-    switches_in_force,
+    effective_switch,
 )
 from tilth.model.table import KafkaDef, full_name
 from tilth.warehouse import TaskCancelledError
@@ -186,7 +185,7 @@ class KafkaService:
 
     def stats(self) -> ServiceStats:
         """The row of `system.bg_threads`."""
-        switch = switches_in_force(self._switches(), now_ms=self._clock.now_ms()).get(ServiceKind.CONSUME)
+        switch = effective_switch(self._switches(), ServiceKind.CONSUME, now_ms=self._clock.now_ms())
         failures = self._reporter.failures(list(self._lifecycle.consumers))
         with self._lock:
             dispatched = [i for i, each in self._lifecycle.consumers.items() if each.state is ConsumerState.RUNNING]
@@ -203,10 +202,11 @@ class KafkaService:
                 table=self._kafka.name,
                 uuid=self._kafka.uuid,
                 service=ServiceKind.CONSUME,
-                switch=SwitchState.RUNNING if switch is None else switch.state,
-                because="" if switch is None else switch.because,
-                until_ms=0 if switch is None else switch.until_ms,
-                asked_by="" if switch is None else switch.query_id,
+                switch=switch.state,
+                because=switch.because,
+                until_ms=switch.until_ms,
+                asked_by=switch.query_id,
+                asked_from=switch.client,
                 state=state.value,
                 reason=reason,
                 wakeups=self._wakeups,
@@ -420,8 +420,8 @@ class KafkaService:
         switches, now_ms = self._switches(), self._clock.now_ms()
         self._look_again_ms = _FAR_MS
         self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
-        switch = switches_in_force(switches, now_ms=now_ms).get(ServiceKind.CONSUME)
-        if switch is not None and switch.state is not SwitchState.RUNNING:
+        switch = effective_switch(switches, ServiceKind.CONSUME, now_ms=now_ms)
+        if switch.state is not SwitchState.RUNNING:
             self._close_broker()
             return TableObservation(is_wanted=False, because=switch.because)
         try:
@@ -480,8 +480,7 @@ class KafkaService:
 
     def _switches(self) -> list[Switch]:
         """Return the switches of this table and of all tables."""
-        found = [self._catalog.services.switch(table, ServiceKind.CONSUME) for table in (self._kafka.uuid, ALL_TABLES)]
-        return [switch for switch in found if switch is not None]
+        return self._catalog.services.of_table(self._kafka.uuid, ServiceKind.CONSUME)
 
     def _broker_for(self, config: KafkaConfig) -> BrokerClient:
         if self._broker is None or self._broker_config != config:

@@ -121,7 +121,7 @@ class ServiceLifecycle:
         self.state = ServiceState.WAITING
         self.reason = "not looked at yet"
         self._look = TableObservation(is_wanted=False)
-        #: Whether a definition has changed since the last look began.
+        #: True if a definition has changed since the last look began.
         self._is_changed = False
         #: Since when the broker has not answered; 0: it has.
         self._no_broker_ms = 0

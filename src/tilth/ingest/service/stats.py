@@ -152,12 +152,12 @@ class ConsumerStats:
         return max(known, default=0.0) if len(known) == len(ages) else None
 
 
-def partition_skew(places: Iterable[TopicPartitionStats]) -> float | None:
+def partition_skew(partitions: Iterable[TopicPartitionStats]) -> float | None:
     """Messages that the fullest topic partition ever had over the mean of all: 1 is even.
 
     None: the end of one was never seen, or there is no message.
     """
-    ends = [place.end for place in places]
+    ends = [each.end for each in partitions]
     highs = [end.high for end in ends if end is not None]
     if len(highs) < len(ends) or not any(highs):
         return None

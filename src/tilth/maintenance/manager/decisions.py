@@ -11,7 +11,7 @@ from tilth.base.logs import Log
 from tilth.maintenance.op import Choice, ChoiceRule
 from tilth.maintenance.stats import ChoiceRow
 
-#: What gives unused memory back, beside the ops of tables.
+#: Name, in the op column, of giving unused memory back.
 RELEASE_MEMORY = "RELEASE_MEMORY"
 #: Lines that are kept.
 ROWS_MAX = 1_000

@@ -35,7 +35,7 @@ class _Best:
     """The leaders of the five races."""
 
     log: tuple[int, OpView] | None = None
-    #: Of all that frees log or memory, and of what frees memory.
+    #: Leaders among the ops that free log or memory, and among those that free memory.
     replay: tuple[tuple[int, int], OpView] | None = None
     memory: tuple[tuple[int, int], OpView] | None = None
     data: tuple[int, OpView] | None = None

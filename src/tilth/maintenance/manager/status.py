@@ -10,7 +10,7 @@ from tilth.maintenance.settings import SchedulerSettings
 from tilth.maintenance.state import FAR_MS, Failure, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.service import ServiceState, ServiceStats, SwitchState
+from tilth.model.service import ServiceState, ServiceStats, running_switch
 
 #: The state of a service is the first of these that one of its ops has.
 _ORDER = (
@@ -60,6 +60,7 @@ def service_stats(
     last = newest(failures)
     service = ops[0].service
     switch = watch.switch(service, now_ms)
+    said = switch or running_switch(service)
     # A service that is stopped neither looks nor tries before its switch is over.
     starts_ms = 0 if watch.is_on(service, now_ms) else FAR_MS if switch is None else switch.until_ms or FAR_MS
     wakeup_ms = max(now_ms, starts_ms, min(op.due_ms for op in ops))
@@ -70,8 +71,8 @@ def service_stats(
         table=watch.definition.name,
         uuid=watch.uuid,
         service=service,
-        switch=SwitchState.RUNNING if switch is None else switch.state,
-        because="" if switch is None else switch.because,
+        switch=said.state,
+        because=said.because,
         state=state.value,
         reason=reason,
         wakeups=sum(op.wakeups for op in ops),
@@ -81,8 +82,9 @@ def service_stats(
         last_exception="" if last is None else last.reason,
         last_exception_ms=0 if last is None else last.at_ms,
         server=server,
-        until_ms=0 if switch is None else switch.until_ms,
-        asked_by="" if switch is None else switch.query_id,
+        until_ms=said.until_ms,
+        asked_by=said.query_id,
+        asked_from=said.client,
         next_wakeup_ms=0 if wakeup_ms >= FAR_MS else wakeup_ms,
         next_attempt_ms=0 if attempt_ms >= FAR_MS else attempt_ms,
     )

@@ -7,7 +7,7 @@ Always holds: the answer follows from the parts, the table's definition, its pen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tilth.base.errors import InvalidInputError
@@ -37,8 +37,9 @@ from tilth.maintenance.policy.expiry import (
     ttl_of,
 )
 from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.sources import ChangesOf, delta_bytes
-from tilth.maintenance.work.watch import TableWatch, share_of
+from tilth.maintenance.work.watch import share_of
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
 from tilth.model.table import TableDef
@@ -47,13 +48,10 @@ from tilth.model.table import TableDef
 class MergeChoice:
     """The merge policy of one table, with its memory."""
 
-    def __init__(
-        self, watch: TableWatch, workers: Callable[[], int], is_clock_sure: Callable[[], bool] = lambda: True
-    ) -> None:
-        """`workers` returns the number of workers at that time, `is_clock_sure` whether its clock may end rows."""
-        self._watch = watch
-        self._workers = workers
-        self._is_clock_sure = is_clock_sure
+    def __init__(self, context: TableContext) -> None:
+        self._watch = context.watch
+        self._workers = context.server.workers
+        self._clock_check = context.server.catalog.clock_check
         self._key_range = KeyRangePolicy()
         self._ttl_of: TableDef | None = None
         self._ttl: TableTtl | None = None
@@ -117,17 +115,16 @@ class MergeChoice:
     def _with_expired(
         self, candidates: list[CandidatePart], parts: Sequence[Part], effort: Effort, now_ms: int
     ) -> list[CandidatePart]:
-        """Mark the candidates whose expired rows are due to go; with OPTIMIZE FINAL all that have expired.
-
-        While the clock is in doubt no row counts as expired.
-        """
-        if self.ttl is None or not self._is_clock_sure():
+        """Mark the candidates whose expired rows are due to go; with OPTIMIZE FINAL all that have expired."""
+        ttl = self.ttl_in_force
+        if ttl is None:
             return candidates
-        expired = {str(part.name) for part in parts if has_expired_rows(self.ttl, part, now_ms)}
+        expired = [part for part in parts if has_expired_rows(ttl, part, now_ms)]
         if effort is not Effort.FINAL:
-            due = ((str(part.name), self.rewrite_due_ms([part])) for part in parts)
-            expired &= {name for name, due_ms in due if due_ms is not None and due_ms <= now_ms}
-        return [replace(each, has_expired_rows=each.name in expired) for each in candidates]
+            due = ((part, self.rewrite_due_ms([part])) for part in expired)
+            expired = [part for part, due_ms in due if due_ms is not None and due_ms <= now_ms]
+        names = {str(part.name) for part in expired}
+        return [replace(each, has_expired_rows=each.name in names) for each in candidates]
 
     def _with_ttl(self, candidate: MergeCandidate, parts: Mapping[str, Part], now_ms: int) -> MergeCandidate:
         """Add to the reason of a part alone what the TTL says of its rows."""
@@ -169,6 +166,11 @@ class MergeChoice:
                 self._ttl = None
             self._ttl_of = definition
         return self._ttl
+
+    @property
+    def ttl_in_force(self) -> TableTtl | None:
+        """The TTL; None while the clock is in doubt, too: then no row counts as expired."""
+        return self.ttl if self._clock_check.removal_error() is None else None
 
     def is_separated(self, parts: Sequence[Part], now_ms: int) -> bool:
         """True if some of these parts wait for a mutation that others do not need."""

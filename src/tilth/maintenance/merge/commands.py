@@ -37,12 +37,7 @@ class MergeCommands:
         self._clock = context.server.clock
         self._catalog = context.server.catalog
         self._watch = context.watch
-        clock_check = context.server.catalog.clock_check
-        self._choice = MergeChoice(
-            context.watch,
-            context.server.workers,
-            is_clock_sure=lambda: clock_check.removal_error() is None,
-        )
+        self._choice = MergeChoice(context)
         self._chooser = MergeChooser(context, self._choice)
         self.op: MergeOp = PartWorkOp(context, self._chooser, MergeRecipe(context, self._choice))
 

@@ -29,6 +29,7 @@ from tilth.maintenance.policy import (
     Rotation,
     postpone,
     select_for_merge,
+    with_partitions,
 )
 from tilth.maintenance.state import FAR_MS, newest, rule_of
 from tilth.maintenance.work.chooser import (
@@ -122,7 +123,7 @@ class MergeChooser(Chooser[Merge]):
         self._news_ms = 0
         #: Partitions that were looked at since the last news.
         self._seen: set[str] = set()
-        #: By partition, when a part of it is to be written anew for its expired rows.
+        #: Due times, by partition, of the first part to be written anew for its expired rows.
         self._rewrites_ms: dict[str, int] = {}
 
     @property
@@ -194,7 +195,6 @@ class MergeChooser(Chooser[Merge]):
             all_partitions=everything,
             expired=failing.keys(),
             postponed=self._postponed,
-            due=[name for name, due_ms in self._rewrites_ms.items() if due_ms <= now_ms],
             counts=counts,
             rotation=self._rotation,
             is_ready=True,
@@ -203,6 +203,9 @@ class MergeChooser(Chooser[Merge]):
             rng=self._rng,
         )
         self._rotation = chosen.rotation
+        others = counts.keys() - failing.keys() - set(chosen.partitions)
+        due = [name for name, due_ms in self._rewrites_ms.items() if due_ms <= now_ms and name in others]
+        chosen = with_partitions(chosen, due[: max(1, settings.number)], "rows have expired here")
         self._seen.update(chosen.partitions)
         parts, changes, expired = self._read(chosen.partitions, now_ms)
         self._rewrites_ms = {name: due_ms for name, due_ms in self._rewrites_ms.items() if name in counts}
@@ -352,7 +355,6 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         self._clock = context.server.clock
-        self._clock_check = context.server.catalog.clock_check
         self._root = context.server.root
         self._watch = context.watch
         self._choice = choice
@@ -398,11 +400,9 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
         definition = self._watch.definition
         sources = sources_of(definition, work.sources, work.changes)
         layout = layout_of(definition, self._root, sources[0].schema)
-        ttl = self._choice.ttl
+        ttl = self._choice.ttl_in_force
         expired: Expiry | None = None
-        has_ttl = ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns)
-        # While the clock is in doubt no row counts as expired: the merge keeps all of them.
-        if ttl is not None and has_ttl and self._clock_check.removal_error() is None:
+        if ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns):
             expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
         return MergeTask(
             layout=layout,

@@ -24,6 +24,7 @@ from tilth.maintenance.policy.partitions import (
     postpone,
     select_for_gc,
     select_for_merge,
+    with_partitions,
 )
 from tilth.maintenance.policy.settings import (
     GcSettings,
@@ -57,4 +58,5 @@ __all__ = [
     "postpone",
     "select_for_gc",
     "select_for_merge",
+    "with_partitions",
 ]

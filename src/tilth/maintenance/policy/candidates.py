@@ -38,7 +38,7 @@ class CandidatePart:
     age: float
     #: Deltas on it.
     chain_depth: int = 0
-    #: Whether some of its rows have expired by the table's TTL, and it is time to write it anew without them.
+    #: True if some of its rows have expired by the table's TTL, and it is time to write it anew without them.
     has_expired_rows: bool = False
     #: Whether segments, which wait to be flushed, stand between it and the part before it.
     is_after_segment: bool = False

@@ -8,10 +8,9 @@ partition is chosen that is not in the list of all.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
-from typing import Literal
 
 from tilth.base.rand import Rng
 from tilth.base.units import show_bytes
@@ -178,7 +177,6 @@ def select_for_merge(
     all_partitions: Sequence[str],
     expired: Collection[str] = (),
     postponed: Mapping[str, BackOff],
-    due: Iterable[str] = (),
     counts: Mapping[str, int],
     rotation: Rotation,
     is_ready: bool,
@@ -186,41 +184,12 @@ def select_for_merge(
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
-    """The partitions to look for merges in, and those that are `due` for the rows that have expired in them.
+    """The partitions to look for merges in.
 
     `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
     `postponed` holds when a partition was last found to give nothing, see `postpone`; `counts`: visible parts by
     partition. Of those that are ranked, at most half are there because they are crowded.
     """
-    chosen = _for_merge(
-        stats,
-        all_partitions=all_partitions,
-        expired=expired,
-        postponed=postponed,
-        counts=counts,
-        rotation=rotation,
-        is_ready=is_ready,
-        settings=settings,
-        now=now,
-        rng=rng,
-    )
-    there = set(all_partitions).difference(expired)
-    return _with(chosen, due, there, "rows have expired here", number=max(1, settings.number))
-
-
-def _for_merge(
-    stats: Mapping[str, PartitionStats],
-    *,
-    all_partitions: Sequence[str],
-    expired: Collection[str],
-    postponed: Mapping[str, BackOff],
-    counts: Mapping[str, int],
-    rotation: Rotation,
-    is_ready: bool,
-    settings: PartitionSettings,
-    now: float,
-    rng: Rng,
-) -> PartitionSelection:
     left_out = set(expired)
     everything = [partition for partition in all_partitions if partition not in left_out]
     known = [stats[partition] for partition in everything if partition in stats]
@@ -279,22 +248,15 @@ def select_for_gc(
         selection = _rotate(stats, all_partitions, rotation, cause, number=settings.number, now=now)
     else:
         selection = PartitionSelection(chosen=_to_collect(known, settings.number, rng), rotation=rotation)
-    return _with(selection, pushed, set(all_partitions), "a merge finished here")
+    there = set(all_partitions)
+    return with_partitions(selection, [name for name in pushed if name in there], "a merge finished here")
 
 
-def _with(
-    selection: PartitionSelection,
-    partitions: Iterable[str],
-    there: Collection[str],
-    reason: str,
-    *,
-    number: int | None = None,
-) -> PartitionSelection:
-    """Add those of the partitions that are there, `number` of them at most."""
+def with_partitions(selection: PartitionSelection, partitions: Iterable[str], reason: str) -> PartitionSelection:
+    """Add these partitions, each with the reason, where the selection does not have them."""
     taken = set(selection.partitions)
-    extra = [partition for partition in dict.fromkeys(partitions) if partition in there and partition not in taken]
-    added = tuple(ChosenPartition(partition, reason) for partition in extra[:number])
-    return replace(selection, chosen=selection.chosen + added)
+    extra = [partition for partition in dict.fromkeys(partitions) if partition not in taken]
+    return replace(selection, chosen=selection.chosen + tuple(ChosenPartition(name, reason) for name in extra))
 
 
 def postpone(
@@ -400,21 +362,16 @@ def _to_collect(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple
 
 def _fullest(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
     """Partitions with the most bytes to collect and those with the most parts, by turns; none that has nothing."""
-    lists = (
-        [(one, f"most bytes to collect, {show_bytes(one.waiting_bytes)}") for one in _by(mixed, "waiting_bytes")],
-        [(one, f"most parts to collect, {one.waiting_parts}") for one in _by(mixed, "waiting_parts")],
-    )
-    turns = chain.from_iterable(zip_longest(*lists))
+    by_bytes = heapq.nlargest(number, mixed, key=lambda one: one.waiting_bytes)
+    by_parts = heapq.nlargest(number, mixed, key=lambda one: one.waiting_parts)
     found: dict[str, ChosenPartition] = {}
-    for one, reason in (turn for turn in turns if turn is not None):
-        if len(found) == number:
-            break
-        found.setdefault(one.partition, _because(one, reason))
-    return tuple(found.values())
-
-
-def _by(mixed: Sequence[PartitionStats], what: Literal["waiting_bytes", "waiting_parts"]) -> list[PartitionStats]:
-    return _top((one for one in mixed if getattr(one, what)), lambda one: -getattr(one, what))
+    for large, many in zip(by_bytes, by_parts, strict=True):
+        if large.waiting_bytes:
+            text = f"most bytes to collect, {show_bytes(large.waiting_bytes)}"
+            found.setdefault(large.partition, _because(large, text))
+        if many.waiting_parts:
+            found.setdefault(many.partition, _because(many, f"most parts to collect, {many.waiting_parts}"))
+    return tuple(found.values())[:number]
 
 
 def _slowest_collected(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:

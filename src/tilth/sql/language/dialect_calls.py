@@ -172,7 +172,7 @@ def _called(node: exp.Expression) -> exp.Expression:
     """Write a call as the list says; refuse what it does not name."""
     name, arguments = node.name, node.expressions
     low = name.lower()
-    change = _CHANGES_OF_CALLS.get(low)
+    change = _CHANGED_CALLS.get(low)
     if change is not None:
         return change(node)
     listed = _CALLS.get(low)
@@ -391,18 +391,20 @@ _COMPARISONS: dict[type, str] = {
     exp.GTE: "clickhouse_greater_or_equals",
 }
 _CALLS = {name.lower(): call for name, call in CALLS.items()}
-_CHANGES_OF_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
+#: Functions that are changed in more than their names.
+CHANGED_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
     "concat": _concat,
-    **dict.fromkeys(("dateadd", "datesub", "date_add", "date_sub"), _moved),
-    **dict.fromkeys(("timestampadd", "timestampsub", "timestamp_add", "timestamp_sub"), _moved),
-    **dict.fromkeys(("datediff", "date_diff"), _difference),
-    **dict.fromkeys(("datetrunc", "date_trunc"), _truncated),
-    "formatdatetime": _formatted,
-    "tostartofinterval": _interval_start,
-    "multiif": _many_ifs,
-    "arrayjoin": _exploded,
+    **dict.fromkeys(("dateAdd", "dateSub", "date_add", "date_sub"), _moved),
+    **dict.fromkeys(("timestampAdd", "timestampSub", "timestamp_add", "timestamp_sub"), _moved),
+    **dict.fromkeys(("dateDiff", "date_diff"), _difference),
+    **dict.fromkeys(("dateTrunc", "date_trunc"), _truncated),
+    "formatDateTime": _formatted,
+    "toStartOfInterval": _interval_start,
+    "multiIf": _many_ifs,
+    "arrayJoin": _exploded,
     "tuple": _tuple,
 }
+_CHANGED_CALLS = {name.lower(): change for name, change in CHANGED_CALLS.items()}
 #: Types of a CAST that are written as a function.
 _CONVERSIONS = {
     exp.DType.UTINYINT: "toUInt8",

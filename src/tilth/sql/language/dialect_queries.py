@@ -171,8 +171,8 @@ def orders(tree: exp.Expression) -> exp.Expression:
         for key in order.expressions:
             value = key.this
             if isinstance(value, exp.Literal) and value.is_int and isinstance(select, exp.Select):
-                place = int(value.name) - 1
-                item = select.expressions[place] if place < len(select.expressions) else None
+                number = int(value.name)
+                item = select.expressions[number - 1] if number <= len(select.expressions) else None
                 value = item.this if isinstance(item, exp.Alias) else item
             if key.args.get("desc") and value is not None and not isinstance(value, exp.Star | exp.Literal):
                 keys.append(exp.Ordered(this=call("clickhouse_is_unordered", value.copy()), nulls_first=True))

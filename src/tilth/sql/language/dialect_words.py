@@ -49,7 +49,8 @@ def _calls(text: str, first: int, last: int | None = None) -> dict[str, DialectC
 #: More arguments than a call has.
 MANY = 100
 _INTS, _BITS = ("Int", "UInt"), (8, 16, 32, 64)
-#: By ClickHouse's name. Those that begin with `clickhouse_` differ from the function of Spark or Tilth of that name.
+#: Accepted functions by ClickHouse's name. Functions that begin with `clickhouse_` differ from Spark's or Tilth's of
+#: that name.
 CALLS: dict[str, DialectCall] = {
     # Conversions.
     **_calls("toInt8 toInt16 toInt32 toInt64 toUInt8 toUInt16 toUInt32 toUInt64", 1),
@@ -132,21 +133,10 @@ CALLS: dict[str, DialectCall] = {
     **_calls("row_number rank dense_rank", 0),
 }
 
-#: Functions that are changed in more than their names (dialect.py), and those that are aggregates with parameters.
-CHANGED = (
-    "arrayJoin",
-    "concat",
-    "dateAdd",
-    "dateSub",
-    "dateDiff",
-    "dateTrunc",
-    "formatDateTime",
-    "toStartOfInterval",
-    "multiIf",
-)
+#: Aggregates with parameters.
 PARAMETERS = ("quantile", "quantiles")
 
-#: What a node of the tree may have. A part that is not named is refused.
+#: Parts that each node of the tree may have; any other part is refused.
 NODES: dict[type[exp.Expr], str] = {
     exp.Select: "expressions from_ joins where prewhere group having order limit offset distinct qualify with_",
     exp.Subquery: "this alias",

@@ -84,9 +84,13 @@ def _switch_consume(services: Services, call: Call, uuid: str, statement: Switch
     consume = services.consume
     match statement.verb:
         case SwitchVerb.START:
-            consume.start_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
+            consume.start_table(
+                uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id, client=call.client
+            )
         case SwitchVerb.STOP:
-            consume.stop_table(uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id)
+            consume.stop_table(
+                uuid, because=statement.because, until_ms=until_ms, query_id=call.query_id, client=call.client
+            )
         case SwitchVerb.RESTART:
             consume.restart(uuid)
 
@@ -102,6 +106,7 @@ def _switch_maintenance(services: Services, call: Call, uuid: str, statement: Sw
             until_ms=until_ms,
             because=statement.because,
             query_id=call.query_id,
+            client=call.client,
         )
     )
     services.maintenance.wake(uuid or None)

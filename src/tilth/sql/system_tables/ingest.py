@@ -26,16 +26,16 @@ from tilth.sql.system_tables.table import (
 
 def _rows_of_kafka_tables(services: Services) -> Iterator[Row]:
     consumers = services.consume.kafka_tables()
-    places: dict[str, list[TopicPartitionStats]] = {}
+    partitions: dict[str, list[TopicPartitionStats]] = {}
     for one in consumers:
-        places.setdefault(one.uuid, []).extend(one.partitions)
+        partitions.setdefault(one.uuid, []).extend(one.partitions)
     for one in consumers:
         slowest_view, share = one.slowest_view or (None, None)
         yield Row(
             one,
             one.doing,
             **_positions(one),
-            skew=partition_skew(places[one.uuid]),
+            skew=partition_skew(partitions[one.uuid]),
             reason=one.reason or None,
             last_exception=one.last_exception or None,
             last_exception_time=time_of_ms(one.last_exception_ms),

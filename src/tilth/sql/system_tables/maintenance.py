@@ -16,7 +16,6 @@ from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.task import TaskKind, TaskState
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
-    AUDIT_LINES_MAX,
     FLAG,
     INTEGER,
     NUMBER,
@@ -40,15 +39,12 @@ def _rows_of_bg_threads(services: Services) -> Iterator[Row]:
     trouble = "; ".join(each.reason for each in workers if each.reason)
     if trouble and all(each.reason for each in workers):
         found = [_waiting(one, trouble) for one in found]
-    switched = {one.asked_by for one in found if one.asked_by}
-    events = services.catalog.audit.recent(AUDIT_LINES_MAX) if switched else []
-    clients = {event.query_id: event.client for event in events if event.query_id in switched}
     for one in sorted(found, key=lambda one: (one.database, one.table, one.service)):
         yield Row(
             one,
             because=one.because or None,
             asked_by=one.asked_by or None,
-            asked_from=clients.get(one.asked_by) or None,
+            asked_from=one.asked_from or None,
             last_exception=one.last_exception or None,
             last_exception_time=time_of_ms(one.last_exception_ms),
         )
@@ -75,7 +71,7 @@ BG_THREADS = SystemTable(
         ColumnDoc("because", TEXT, "Why it was switched, in the user's words."),
         ColumnDoc("until", TIME, "When the switch is over by itself; NULL: never."),
         ColumnDoc("asked_by", TEXT, "The query that switched it, as in `system.audit_log`; NULL: nobody did."),
-        ColumnDoc("asked_from", TEXT, "Address of whoever sent it, while `system.audit_log` has its line."),
+        ColumnDoc("asked_from", TEXT, "Address of whoever sent it, with the client's name; NULL: not known."),
         ColumnDoc("state", TEXT, "What it does: `running`, `idle`, `waiting`, `stopped`, `failed`."),
         ColumnDoc("reason", TEXT, "Why it is in this state."),
         ColumnDoc("wakeups", INTEGER, "How often it has looked for work."),

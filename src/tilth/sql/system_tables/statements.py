@@ -14,7 +14,6 @@ from tilth.sql.context.services import Services
 from tilth.sql.control.running import Running
 from tilth.sql.settings import all_settings
 from tilth.sql.system_tables.table import (
-    AUDIT_LINES_MAX,
     FLAG,
     INTEGER,
     NUMBER,
@@ -132,10 +131,12 @@ QUERY_LOG = SystemTable(
     ),
     rows=_rows_of_query_log,
 )
+#: All lines that the catalog keeps.
+_LINES_MAX = 10_000
 
 
 def _rows_of_audit_log(services: Services) -> Iterator[Row]:
-    for event in services.catalog.audit.recent(AUDIT_LINES_MAX):
+    for event in services.catalog.audit.recent(_LINES_MAX):
         yield Row(
             event,
             time=time_of_ms(event.at_ms),

@@ -17,8 +17,6 @@ NUMBER = pa.float64()
 FLAG = pa.bool_()
 #: Microseconds since 1970, UTC.
 TIME = pa.timestamp("us", tz="UTC")
-#: Lines of the audit log that the catalog keeps.
-AUDIT_LINES_MAX = 10_000
 
 
 class Row:

@@ -63,7 +63,7 @@ class TableLayout:
     row_group_rows: int = StorageSettings().parquet_row_group_rows
     #: Of uncompressed values, by estimate; the smaller of the two limits counts.
     row_group_bytes: int = StorageSettings().parquet_row_group_bytes
-    #: At which a row segment rolls, before compression; 0: never.
+    #: Size at which a row segment rolls, before compression; 0: never.
     segment_bytes: int = StorageSettings().segment_mb * MIB
     #: Wait for the disk before a file counts as written.
     fsync: bool = True

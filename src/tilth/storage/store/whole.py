@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tilth.storage.store.files import corrupt, of_a_good_copy
-from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION
+from tilth.storage.store.paths import PART_EXTENSION
 from tilth.storage.store.root import Folder
 from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
@@ -30,27 +30,29 @@ def open_whole(folder: Folder, name: str) -> pa.NativeFile:
     store, key = store_of(folder.root), folder.key(name)
     if len(store.copies) == 1:
         return store.open(key)
-    return store.open(key, size=of_a_whole_copy(folder, name, lambda copy: _size_with_end(copy, folder, name)))
+    return store.open(key, size=_of_a_whole_copy(folder, name, lambda copy: _size_with_end(copy, folder, name)))
 
 
 def read_whole(folder: Folder, name: str, decode: Callable[[pa.Buffer], T]) -> T:
     """Return what a file means, by the first copy that `decode` understands; raises as `open_whole`."""
-    return of_a_whole_copy(folder, name, lambda copy: decode(copy.read(folder.key(name))))
+    return _of_a_whole_copy(folder, name, lambda copy: decode(copy.read(folder.key(name))))
 
 
 def whole_checksum(folder: Folder, name: str) -> tuple[int, int]:
-    """Return size and CRC-32 of a whole copy; raises as `open_whole`."""
+    """Return size and CRC-32 of a whole copy of a Parquet or Arrow file; raises as `open_whole`."""
+    store, key = store_of(folder.root), folder.key(name)
+    if len(store.copies) == 1:
+        return store.checksum(key)
 
     def ask(copy: Store) -> tuple[int, int]:
-        size, checksum = copy.checksum(folder.key(name))
-        if not name.endswith(f".{DELETE_EXTENSION}"):
-            _size_with_end(copy, folder, name)
-        return size, checksum
+        # First: it reads little of a copy that is not whole.
+        _size_with_end(copy, folder, name)
+        return copy.checksum(key)
 
-    return of_a_whole_copy(folder, name, ask)
+    return _of_a_whole_copy(folder, name, ask)
 
 
-def of_a_whole_copy(folder: Folder, name: str, ask: Callable[[Store], T]) -> T:
+def _of_a_whole_copy(folder: Folder, name: str, ask: Callable[[Store], T]) -> T:
     def asked(copy: Store) -> T:
         try:
             return ask(copy)

@@ -232,7 +232,7 @@ def _collections() -> _Lines:
     yield "array_distinct", (_ARRAY,), "array_compact(array_distinct($1))"
 
 
-#: What a column without NULL is in ClickHouse where there is no row, by its kind.
+#: Results of aggregates of columns without NULL where there is no row, by the column's kind.
 _DEFAULTS = {
     ArgumentKind.FILLED_WHOLE: "0",
     ArgumentKind.FILLED_DECIMAL: "0",

@@ -17,7 +17,7 @@ class ArgumentKind(StrEnum):
     WIDE = "wide"
     DECIMAL = "decimal"
     FLOAT = "float"
-    #: Those of 32 bits.
+    #: Floats of 32 bits.
     SINGLE = "single"
     TEXT = "text"
     DATE = "date"

@@ -43,8 +43,6 @@ UNTOUCHED_SECONDS_MAX = 60.0
 BACKGROUND_TASKS_PER_THREAD = 1.5
 #: Estimated input from which on a statement's temporary bytes are measured: that takes some calls of the JVM.
 MEASURED_BYTES_MIN = 64 << 20
-#: For which free disk counts as known.
-LOAD_SECONDS = 2.0
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
@@ -86,7 +84,7 @@ class EmbeddedWorker:
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._heartbeat: Heartbeat | None = None
-        self._load, self._load_until = WorkerLoad(), 0.0
+        self._load = WorkerLoad()
 
     def live_ids(self) -> set[str]:
         with self._lock:
@@ -106,15 +104,7 @@ class EmbeddedWorker:
 
         Not known of a cluster, whose executors have disks of their own.
         """
-        if self._session.is_on_cluster:
-            return WorkerLoad()
-        with self._lock:
-            now = self._clock.monotonic()
-            if now >= self._load_until:
-                disk = shutil.disk_usage(self._session.folder)
-                self._load = WorkerLoad(disk_bytes=disk.total, free_disk_bytes=disk.free)
-                self._load_until = now + LOAD_SECONDS
-            return self._load
+        return self._load
 
     def register(self, kind: TaskKind, runner: Runner) -> None:
         assert kind not in self._runners, kind
@@ -127,6 +117,7 @@ class EmbeddedWorker:
         """Begin to watch over Spark and the tasks."""
         self._heartbeat = Heartbeat(self._clock, self._session)
         self._heartbeat.start()
+        self._measure()
         self._watcher = threading.Thread(target=self._watch, name=f"tilth-worker-{self._name}", daemon=True)
         self._watcher.start()
 
@@ -320,10 +311,17 @@ class EmbeddedWorker:
                 self._end_stalled(stalls)
                 self._end_unwanted()
                 lingering.look(self._cancelled_tags())
+                self._measure()
             except BaseException as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)
         stalls.leave()
         lingering.leave()
+
+    def _measure(self) -> None:
+        """Measure what `load` gives: whoever asks for it holds locks, and a disk may hang."""
+        if not self._session.is_on_cluster:
+            disk = shutil.disk_usage(self._session.folder)
+            self._load = WorkerLoad(disk_bytes=disk.total, free_disk_bytes=disk.free)
 
     def _cancelled_tags(self) -> set[str]:
         with self._lock:
