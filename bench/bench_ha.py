@@ -109,10 +109,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="of chaos")
     arguments = parser.parse_args()
     figures: list[Figure] = []
-    for name in arguments.sections.split(","):
-        with tempfile.TemporaryDirectory(prefix=f"tilth-ha-{name}-") as folder:
-            figures += SECTIONS[name](Path(folder), arguments)
-    print_report("ha", figures)
+    try:
+        for name in arguments.sections.split(","):
+            with tempfile.TemporaryDirectory(prefix=f"tilth-ha-{name}-") as folder:
+                figures += SECTIONS[name](Path(folder), arguments)
+    finally:
+        # What was measured before a section failed is worth its minutes, too.
+        print_report("ha", figures)
 
 
 if __name__ == "__main__":

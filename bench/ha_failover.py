@@ -49,8 +49,7 @@ def fail_over(folder: Path, *, kills: int) -> Failovers:
 
 
 def _kill(stage: HaStage) -> float:
-    wait(lambda: stage.host != "", "a host")
-    host = stage.host
+    host = stage.wait_host()
     other = stage.nodes[next(name for name in SERVERS if name != host)]
     # Asked of the one that stays, so that no client's pause counts.
     other.value(ROUNDS)

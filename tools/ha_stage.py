@@ -90,6 +90,17 @@ class HaStage(Stage):
         rows = self.ask(HOLDERS).rows
         return str(rows[0][0]).partition("#")[0] if rows else ""
 
+    def wait_host(self) -> str:
+        """Return the first server that is seen hosting the only Kafka table."""
+        seen = [""]
+
+        def has_host() -> bool:
+            seen[0] = self.host
+            return seen[0] != ""
+
+        wait(has_host, "a host")
+        return seen[0]
+
     def wait_all_alive(self) -> None:
         for node in self.nodes.values():
             node.wait_ready()
