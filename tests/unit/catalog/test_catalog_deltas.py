@@ -449,7 +449,7 @@ def test_an_insert_costs_the_same_however_large_the_table_is() -> None:
     assert kv.scanned == []
     spaces = [Space(key[:1]) for key in kv.puts]
     assert sorted(spaces, key=str) == sorted(
-        [Space.FINISHED_TXN, Space.VERSION, Space.VERSION_TIME, Space.PARTITION, Space.ENTRY, Space.PART_LOG], key=str
+        [Space.FINISHED_TXN, Space.VERSION, Space.VERSION_COMMIT, Space.PARTITION, Space.ENTRY, Space.PART_LOG], key=str
     )
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import COUNTER_MAX, milliseconds, pack
+from tilth.catalog import RestorePartition
+from tilth.catalog.records import codec
+from tilth.catalog.records.nouns import VersionCommit
 from tilth.front import _milliseconds
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
@@ -227,6 +231,29 @@ def test_versions_are_listed_with_what_can_be_read(world: SqlWorld) -> None:
     world.clock.advance(HOUR - 599)
     shown = world.rows("SELECT version, readable, ended IS NULL FROM system.table_versions WHERE table = 't'")
     assert shown == [(3, True, True), (2, True, False), (1, False, False)]
+
+
+def test_a_version_says_who_made_it(world: SqlWorld) -> None:
+    statements = [
+        "INSERT INTO t VALUES (4)",
+        "ALTER TABLE t ADD COLUMN b Int64",
+        "ALTER TABLE t DROP PARTITION ID 'all'",
+        "ALTER TABLE t UNDROP PARTITION ID 'all'",
+        "TRUNCATE TABLE t",
+    ]
+    for statement in statements:
+        world.run(statement)
+    world.catalog.transactions.apply("rebuild", [RestorePartition(table=table_of(world).uuid, partition="all")])
+    shown = world.rows("SELECT kind, actor, statement FROM system.table_versions WHERE table = 't'")[::-1]
+    kinds = ["insert", "alter", "drop", "undrop", "truncate", "rebuild"]
+    assert [(kind, statement) for kind, _, statement in shown[3:]] == list(zip(kinds, [*statements, None], strict=True))
+    [(query_id,)] = world.rows("SELECT query_id FROM system.query_log WHERE text = 'TRUNCATE TABLE t'")
+    assert shown[-2][1] == f"truncate default.t by {query_id}"
+
+
+def test_a_version_of_an_older_release_has_a_time_only() -> None:
+    before = b"\x01" + msgspec.msgpack.encode(7)
+    assert codec.VERSION_COMMITS.decode(b"", before) == VersionCommit(ts=7)
 
 
 @pytest.mark.parametrize(

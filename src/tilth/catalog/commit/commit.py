@@ -32,7 +32,7 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
 from tilth.catalog.records.living import life_key, pin_life
-from tilth.catalog.records.nouns import FinishedTxn
+from tilth.catalog.records.nouns import FinishedTxn, VersionCommit
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX, read, unchanged, wait_before_retry
 from tilth.catalog.rules import state
 from tilth.catalog.rules.changes import Changes, CommitState, CommitTimes, TableChange, TableState
@@ -57,7 +57,7 @@ from tilth.catalog.rules.updates import (
 from tilth.catalog.rules.visibility import visible
 from tilth.catalog.stats import Counters
 from tilth.model.part import Part
-from tilth.model.txn import UnsweptTxn
+from tilth.model.txn import Txn, UnsweptTxn
 
 #: Locks that commits to the same table take in turn, so that they do not fold in vain.
 _STRIPES = 256
@@ -251,7 +251,7 @@ class Committer:
             check_commit(before, changes)
         finished = FinishedTxn(txn=state.finish(txn, commit_ts=commit_ts), parts=tuple(changes.parts))
         batch.puts[pack(Space.FINISHED_TXN, txn_id)] = codec.FINISHED_TXNS.encode(finished)
-        _write(batch, before, changes, times)
+        _write(batch, before, changes, finished.txn)
         put_missing(batch, checked.missing, commit_ts=commit_ts, now_ms=times.now_ms)
         return _Ready(batch, before, changes, Committed(commit_ts=commit_ts, parts=finished.parts))
 
@@ -325,11 +325,11 @@ def _check_pressure(
             check_parts(before.tables[table].definition, changes.tables[table], inserted, requirement)
 
 
-def _write(batch: Batch, before: CommitState, changes: Changes, times: CommitTimes) -> None:
+def _write(batch: Batch, before: CommitState, changes: Changes, txn: Txn) -> None:
     puts = batch.puts
     for table, change in changes.tables.items():
         if not change.is_empty:
-            _write_table(batch, table, change)
+            _write_table(batch, table, change, txn)
     for table, kafka in changes.kafka.items():
         puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(kafka.version)
         stored = before.kafka[table].offsets
@@ -348,10 +348,10 @@ def _write(batch: Batch, before: CommitState, changes: Changes, times: CommitTim
             batch.deletes.append(pack(Space.SUBSCRIPTION, *fields))
         else:
             puts[pack(Space.SUBSCRIPTION, *fields)] = codec.SUBSCRIPTIONS.encode(subscription)
-    puts.update(put_events(changes.events, times.txn))
+    puts.update(put_events(changes.events, txn.id))
 
 
-def _write_table(batch: Batch, table: str, change: TableChange) -> None:
+def _write_table(batch: Batch, table: str, change: TableChange, txn: Txn) -> None:
     puts = batch.puts
     puts[pack(Space.VERSION, table)] = codec.VERSIONS.encode(change.version)
     if change.definition is not None:
@@ -367,7 +367,8 @@ def _write_table(batch: Batch, table: str, change: TableChange) -> None:
         puts[delta_key(table, delta)] = codec.DELTAS.encode(delta)
     for label, record in change.labels.items():
         puts[pack(Space.LABEL, table, label)] = codec.LABELS.encode(record)
-    puts[pack(Space.VERSION_TIME, table, change.version.counter)] = codec.INTEGERS.encode(change.version.last_commit_ts)
+    made = VersionCommit(ts=change.version.last_commit_ts, txn=txn.id, actor=txn.actor)
+    puts[pack(Space.VERSION_COMMIT, table, change.version.counter)] = codec.VERSION_COMMITS.encode(made)
     batch.deletes.extend(delta_key(table, msgspec.structs.replace(each, end_ts=0)) for each in change.deltas_ended)
     batch.deletes.extend(entry_key(table, part.name, space=Space.TRASH) for part in change.restored)
     batch.deletes.extend(entry_key(table, entry.name) for entry in change.removed)

@@ -23,6 +23,7 @@ from tilth.catalog.records.nouns import (
     PartitionRecord,
     TableVersion,
     TurnRecord,
+    VersionCommit,
 )
 from tilth.model.copy_note import CopyNote
 from tilth.model.delta import Delta
@@ -87,6 +88,12 @@ ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
 SECRETS = Codec(msgspec.msgpack.Decoder(Secrets))
 DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
 VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
+#: The first version was the time alone.
+VERSION_COMMITS = Codec(
+    msgspec.msgpack.Decoder(VersionCommit),
+    version=2,
+    older=lambda data: VersionCommit(ts=msgspec.msgpack.decode(data, type=int)),
+)
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
 LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))

@@ -53,8 +53,8 @@ class Space(Enum):
     DELTA = b"e"
     #: like DELTA -> Delta, of those that have ended
     ENDED_DELTA = b"f"
-    #: table, commit counter -> commit_ts
-    VERSION_TIME = b"v"
+    #: table, commit counter -> VersionCommit
+    VERSION_COMMIT = b"v"
     #: table, label -> LabelRecord
     LABEL = b"b"
     #: table, id -> Mutation

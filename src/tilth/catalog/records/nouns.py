@@ -56,6 +56,17 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     undone: tuple[tuple[int, int], ...] = ()
 
 
+class VersionCommit(msgspec.Struct, frozen=True, kw_only=True):
+    """The commit that made a version of a table."""
+
+    #: Hybrid time of the commit.
+    ts: int
+    #: The transaction; 0: the version is older than this record.
+    txn: int = 0
+    #: As in the transaction's record.
+    actor: str = ""
+
+
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Says that a partition exists, so that nobody has to look through the parts for it."""
 

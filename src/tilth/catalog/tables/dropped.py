@@ -28,7 +28,7 @@ _SPACES_OF_ONE = (
     Space.TRASH,
     Space.DELTA,
     Space.ENDED_DELTA,
-    Space.VERSION_TIME,
+    Space.VERSION_COMMIT,
     Space.LABEL,
     Space.MUTATION,
     Space.OFFSET,

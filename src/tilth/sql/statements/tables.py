@@ -252,7 +252,9 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
         return done(f"there was no {database}.{name}")
     table = table_of(services, call, statement.name, what="TRUNCATE")
     with audited(services, call, verb="TRUNCATE TABLE", table=full_name(table)):
-        services.catalog.transactions.apply(f"truncate {full_name(table)}", [HideEverything(table=table.uuid)])
+        services.catalog.transactions.apply(
+            f"truncate {full_name(table)} by {call.query_id}", [HideEverything(table=table.uuid)]
+        )
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, None)
     services.maintenance.wake(table.uuid)

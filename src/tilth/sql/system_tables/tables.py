@@ -210,24 +210,29 @@ VERSIONS_SHOWN_MAX = 10_000
 
 
 def _rows_of_table_versions(services: Services) -> Iterator[Row]:
+    texts = {event.query_id: event.text for event in services.query_log.recent()}
     for table in services.catalog.tables.list():
         if not isinstance(table, TableDef):
             continue
-        listed = services.catalog.history.listing(table.uuid, VERSIONS_SHOWN_MAX)
-        oldest = readable_from(listed, mark_of(table, services.clock))
+        commits = services.catalog.history.commits(table.uuid, VERSIONS_SHOWN_MAX)
+        oldest = readable_from([(version, commit.ts) for version, commit in commits], mark_of(table, services.clock))
         ended: int | None = None
-        for version, commit_ts in listed:
+        for version, commit in commits:
             is_readable = oldest is not None and version >= oldest
             yield Row(
                 table,
                 table=table.name,
                 version=version,
-                committed=time_of_hybrid(commit_ts),
+                committed=time_of_hybrid(commit.ts),
                 ended=None if ended is None else time_of_hybrid(ended),
-                commit_ts=commit_ts,
+                commit_ts=commit.ts,
                 readable=is_readable,
+                kind=commit.actor.partition(" ")[0] or None,
+                actor=commit.actor or None,
+                txn=commit.txn or None,
+                statement=next((texts[word] for word in commit.actor.split() if word in texts), None),
             )
-            ended = commit_ts
+            ended = commit.ts
 
 
 TABLE_VERSIONS = SystemTable(
@@ -241,6 +246,20 @@ TABLE_VERSIONS = SystemTable(
         ColumnDoc("ended", TIME, "When the next one was committed; NULL: it is the present one."),
         ColumnDoc("commit_ts", INTEGER, "The commit's hybrid time."),
         ColumnDoc("readable", FLAG, "Whether it can be read now: `tablet_history_max_age_sec` keeps it."),
+        ColumnDoc(
+            "kind",
+            TEXT,
+            "What made it: `insert`, `update`, `delete`, `alter`, `truncate`, `drop`, `undrop`, `consume`, `replay`, "
+            "`rebuild`, or a background operation such as `merge`, `flush` or `mutate`; NULL: an older version of "
+            "Tilth committed it.",
+        ),
+        ColumnDoc("actor", TEXT, "Who wrote, as in `system.transactions`; of statements it has the query's id."),
+        ColumnDoc("txn", INTEGER, "Its transaction."),
+        ColumnDoc(
+            "statement",
+            TEXT,
+            "The statement, as long as the query log of this server has it; NULL: it has not, or there was none.",
+        ),
     ),
     rows=_rows_of_table_versions,
 )

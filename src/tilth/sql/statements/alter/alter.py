@@ -70,9 +70,9 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
         case (RemoveTtl(),):
             return _change_ttl(services, table, None)
         case (DropPartition(partition=partition),):
-            return drop_partition(services, table, partition)
+            return drop_partition(services, call, table, partition)
         case (UndropPartition(partition=partition),):
-            return undrop_partition(services, table, partition)
+            return undrop_partition(services, call, table, partition)
         case (MutateUpdate() | MutateDelete() as operation,):
             check_mutable(table, operation)
             is_waiting = call.settings.mutations_sync > 0

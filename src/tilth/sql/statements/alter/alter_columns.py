@@ -61,7 +61,7 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
         schema=new.schema,
         next_column_id=new.next_column_id,
     )
-    entry = start_mutation(services, table, update)
+    entry = start_mutation(services, call, table, update)
     _wake_consumers(services, views)
     return mutation_outcome(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
 

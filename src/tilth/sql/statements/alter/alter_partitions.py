@@ -13,7 +13,7 @@ from tilth.catalog import HidePartition, RestorePartition
 from tilth.model.table import TableDef, full_name
 from tilth.model.types import spark_name
 from tilth.sql.context.lifetimes import trash_lifetime_ms
-from tilth.sql.context.services import Services
+from tilth.sql.context.services import Call, Services
 from tilth.sql.errors import BadAlterError, BadValueError, PartitionNotFoundError
 from tilth.sql.grammar import (
     Partition,
@@ -24,10 +24,11 @@ from tilth.sql.results.answer import Outcome, done
 from tilth.storage import partition_id, result_type, storage_settings
 
 
-def drop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+def drop_partition(services: Services, call: Call, table: TableDef, partition: Partition) -> Outcome:
     name = partition_named(services, table, partition)
     services.catalog.transactions.apply(
-        f"drop partition {full_name(table)} {name}", [HidePartition(table=table.uuid, partition=name)]
+        f"drop partition {full_name(table)} {name} by {call.query_id}",
+        [HidePartition(table=table.uuid, partition=name)],
     )
     # What still runs there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, name)
@@ -36,7 +37,7 @@ def drop_partition(services: Services, table: TableDef, partition: Partition) ->
     return done(f"partition dropped: {name} of {full_name(table)}; UNDROP PARTITION brings it back until {until}")
 
 
-def undrop_partition(services: Services, table: TableDef, partition: Partition) -> Outcome:
+def undrop_partition(services: Services, call: Call, table: TableDef, partition: Partition) -> Outcome:
     if table.unique_key and not storage_settings(table).partition_level_unique_keys:
         raise BadAlterError(
             "UNDROP PARTITION cannot be used for tables whose keys are unique in the whole table",
@@ -48,7 +49,7 @@ def undrop_partition(services: Services, table: TableDef, partition: Partition) 
     else:
         name = _id_of_values(table, partition.values, services.catalog.parts.partitions(table.uuid))
     update = RestorePartition(table=table.uuid, partition=name)
-    services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name}", [update])
+    services.catalog.transactions.apply(f"undrop partition {full_name(table)} {name} by {call.query_id}", [update])
     services.maintenance.wake(table.uuid)
     return done(f"partition restored: {name} of {full_name(table)}")
 

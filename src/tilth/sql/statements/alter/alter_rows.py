@@ -62,7 +62,7 @@ def alter_rows(
         assignments=checked.assignments,
         predicate=checked.predicate,
     )
-    entry = start_mutation(services, table, update)
+    entry = start_mutation(services, call, table, update)
     return mutation_outcome(services, call, table, entry, update.command, is_waiting=is_waiting)
 
 

@@ -25,9 +25,9 @@ POLL_SECONDS = 0.25
 LOOK_SECONDS = 1.0
 
 
-def start_mutation(services: Services, table: TableDef, update: StartMutation) -> int:
+def start_mutation(services: Services, call: Call, table: TableDef, update: StartMutation) -> int:
     """Commit the entry, and the new columns with it; return its number."""
-    entry = services.catalog.transactions.apply(f"alter {full_name(table)}", [update])
+    entry = services.catalog.transactions.apply(f"alter {full_name(table)} by {call.query_id}", [update])
     services.maintenance.wake(table.uuid)
     return entry
 
