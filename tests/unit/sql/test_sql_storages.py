@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.sql_world import SqlWorld
+from tests.sql_world import SqlWorld, table_of
 from tilth.base.errors import TilthError
 from tilth.sql.control.insert_groups import InsertGroups
 from tilth.sql.grammar import parse, render
-from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql, parse_root
+from tilth.storage import BadStoreError, NodeStorageSettings, StorageNotFoundError, check_from_sql, parse_root
 
 HOSTILE = 'it\'s `a` "b" \U0001f680'
 
@@ -42,6 +42,25 @@ def world(tmp_path: Path) -> SqlWorld:
 def test_statements_are_read_and_written_again(text: str) -> None:
     statement = parse(text)
     assert parse(render(statement)) == statement
+
+
+def test_new_tables_are_in_the_default_storage_of_the_node(tmp_path: Path) -> None:
+    settings = {"storage.local-folder": str(tmp_path), "storage.default": "safe"}
+    world = SqlWorld(tmp_path / "node", settings=settings)
+    with pytest.raises(StorageNotFoundError, match="safe"):
+        world.run("CREATE TABLE t (a BIGINT) ENGINE = MergeTree ORDER BY a")
+    assert world.catalog.tables.find("default", "t") is None
+    folders = [tmp_path / name for name in ("one", "two")]
+    world.run("CREATE STORAGE safe REPLICAS ('{}', '{}') QUORUM 2".format(*folders))
+    world.run("CREATE TABLE t (a BIGINT) ENGINE = ReplicatedMergeTree ORDER BY a")
+    world.run("CREATE TABLE u (a BIGINT) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'default'")
+    world.run("CREATE TABLE k (a BIGINT) ENGINE = Kafka('h:1', 'x', 'g', 'JSONEachRow')")
+    policies = world.rows("SELECT name, storage_policy FROM system.tables WHERE engine = 'MergeTree' ORDER BY name")
+    assert policies == [("k_dead_letters", "safe"), ("t", "safe"), ("u", "default")]
+    [(ddl,)] = world.rows("SHOW CREATE TABLE t")
+    assert "storage_policy = 'safe'" in str(ddl)
+    world.run("INSERT INTO t VALUES (1)")
+    assert [len(list((folder / table_of(world).uuid / "data").iterdir())) for folder in folders] == [1, 1]
 
 
 def test_a_storage_is_made_shown_used_and_dropped(world: SqlWorld, tmp_path: Path) -> None:

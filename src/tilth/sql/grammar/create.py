@@ -273,7 +273,7 @@ def _read_engine(cursor: Cursor, clauses: _Clauses) -> None:
     if is_replicated:
         cursor.notice(
             f"{clauses.engine_name} makes no replicas: a table has those of its storage, which CREATE STORAGE .. "
-            "REPLICAS makes and storage_policy names"
+            "REPLICAS makes and storage_policy or the node's storage.default names"
         )
     if not arguments:
         return

@@ -32,6 +32,7 @@ from tilth.sql.inserts.defaults import altered
 from tilth.sql.query.protocol import CheckTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.columns import NewColumns, column_of, described, find_in, placed, replaced, with_default
+from tilth.sql.statements.storages import create_in_storage
 
 _OTHER_NAME = "choose another name"
 _AGAIN = "drop the view (DROP VIEW), alter the table, and create the view again; offsets are kept"
@@ -207,10 +208,8 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
                 f"{DEAD_LETTER_SCHEMA.spark_ddl}",
             )
         return DeadLetterTable(table=found, is_new=False)
-    new = dead_letter_table(kafka, config, uuid="", now_ms=services.clock.now_ms())
-    made = services.catalog.tables.create(new)
-    assert isinstance(made, TableDef)
-    return DeadLetterTable(table=made, is_new=True)
+    new = dead_letter_table(kafka, config, uuid=services.ids(), now_ms=services.clock.now_ms())
+    return DeadLetterTable(table=create_in_storage(services, new), is_new=True)
 
 
 def has_dead_letters_in(kafka: KafkaDef, table: TableDef) -> bool:

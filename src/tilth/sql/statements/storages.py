@@ -18,7 +18,7 @@ from tilth.base.errors import ConflictError, InvalidInputError
 from tilth.base.settings import read_settings
 from tilth.catalog import ReplicaNeededError
 from tilth.model.copy_note import CopyNote
-from tilth.model.storage import DEFAULT_STORAGE, Storage
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING, Storage
 from tilth.model.table import Relation, TableDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.services import Call, Services
@@ -40,9 +40,11 @@ from tilth.storage import (
     NodeStorageSettings,
     StorageSettings,
     StoreRoot,
+    begin_table,
     check_from_sql,
     claim_replica,
     defined_root,
+    insert_quorum,
     parse_root,
     place_text,
     replicas_of,
@@ -106,6 +108,26 @@ def kept_storage(services: Services, name: str) -> Iterator[None]:
     with nullcontext() if name == DEFAULT_STORAGE else _one_at_a_time:
         services.root.named(name)
         yield
+
+
+def create_in_storage(services: Services, table: TableDef, *, if_not_exists: bool = False) -> TableDef:
+    """Create a table in the storage that its settings name, else in that of the setting `storage.default`.
+
+    Returns the table that is there afterwards. Raises StorageNotFoundError, and BadQuorumError for more copies than the
+    storage keeps.
+    """
+    default = read_settings(NodeStorageSettings, services.node_settings.texts).default
+    if STORAGE_SETTING not in table.settings and default != DEFAULT_STORAGE:
+        table = msgspec.structs.replace(table, settings={**table.settings, STORAGE_SETTING: default})
+    storage = _storage_of(table)
+    services.root.named(storage).with_quorum(insert_quorum(table.settings))
+    with kept_storage(services, storage):
+        made = services.catalog.tables.create(table, if_not_exists=if_not_exists)
+    assert isinstance(made, TableDef)
+    if made.uuid == table.uuid:
+        # One that was there may lack files where it lacks the sign.
+        begin_table(services.root.of(made.uuid), made.uuid)
+    return made
 
 
 def _create(services: Services, statement: CreateStorage) -> Outcome:

@@ -40,9 +40,9 @@ from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_toget
 from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
-from tilth.sql.statements.storages import kept_storage
+from tilth.sql.statements.storages import create_in_storage
 from tilth.sql.statements.type_defaults import without_null
-from tilth.storage import StorageSettings, begin_table, check_partition_by, insert_quorum
+from tilth.storage import check_partition_by
 
 
 def create_database(services: Services, statement: CreateDatabase) -> Outcome:
@@ -76,8 +76,6 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     settings = TABLE_SETTINGS.canonical(dict(statement.settings))
     check_together(settings)
     check_named(services, settings)
-    storage = read_settings(StorageSettings, settings).storage_policy
-    services.root.named(storage).with_quorum(insert_quorum(settings))
     table = TableDef(
         uuid=services.ids(),
         database=database,
@@ -94,11 +92,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
         next_column_id=len(schema.columns) + 1,
     )
     _check_table(statement, table)
-    with kept_storage(services, storage):
-        made = services.catalog.tables.create(table, if_not_exists=statement.if_not_exists)
-    if made.uuid == table.uuid:
-        # One that was there may lack files where it lacks the sign.
-        begin_table(services.root.of(made.uuid), made.uuid)
+    made = create_in_storage(services, table, if_not_exists=statement.if_not_exists)
     services.maintenance.wake()
     return done(f"table created: {full_name(made)}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tilth.base.hosts import HOSTS
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of
+from tilth.model.storage import DEFAULT_STORAGE
 from tilth.storage.store.root import parse_root
 
 
@@ -19,6 +20,13 @@ class NodeStorageSettings:
         SettingCheck(lambda text: parse_root(text).text if text.strip() else "", "a folder or a URI"),
         "Where the files of all tables are: a folder, or the URI of a place in a store, with references to secrets. "
         "Empty: `tables` in the data folder. Chosen at the first start: files are not moved.",
+    )
+    default: str = node_setting(
+        "storage.default",
+        DEFAULT_STORAGE,
+        SettingCheck(str, "the name of a storage"),
+        "The storage of a new table whose statement has no `storage_policy`, and of new tables of dead letters. With "
+        "that of a storage with replicas each new table has them. Tables that are there stay where they are.",
     )
     local_folder: str = node_setting(
         "storage.local-folder",
