@@ -60,9 +60,9 @@ _NOBODY = re.compile(r"kind: Connect\b")
 _REFUSAL = re.compile(r"status code: (4(?!08|29)\d\d|3\d\d)")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NO_RANGE = "status code: 416"
-_NOT_REMOVED = re.compile(r"DeleteObjects request failed for key (.+?): .*?\(code: (\w+)\)", re.DOTALL)
+_NOT_REMOVED = re.compile(r"(?:DeleteObjects|Bulk delete) request failed for key (.+?): .*?\(code: (\w+)\)", re.DOTALL)
 #: What a store says of a name that nobody may remove; all else is tried again.
-_REFUSED_CODES = re.compile(r"AccessDenied|Invalid\w+|\w*Lock\w*")
+_REFUSED_CODES = re.compile(r"AccessDenied|Invalid\w+|\w*Lock\w*|4(?!08|29)\d\d")
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
 #: Of what the client says why it failed.
 _BECAUSE_CHARS_MAX = 200
@@ -264,11 +264,15 @@ class ObjectStore:
     def _remove(self, names: list[str], removal: Removal) -> TilthError | None:
         """Remove names by one request; return why the store is not asked for others, if so."""
         left = names
+        why: TilthError = StoreBusyError(file=self._uri(names[0]), hint="the operation is tried again")
         for _ in range(REMOVE_TRIES_MAX):
             try:
                 refused = self._refused(left)
             except FileNotFoundError:
-                return self._remove_missing(left, removal)
+                left = self._remaining(left, removal)
+                if not left:
+                    return None
+                continue
             except TilthError as error:
                 removal.fail(left, error)
                 return None if isinstance(error, StoreRefusedError) and self.names_per_removal == 1 else error
@@ -285,18 +289,23 @@ class ObjectStore:
         removal.fail(left, why)
         return None
 
-    def _remove_missing(self, names: list[str], removal: Removal) -> TilthError | None:
-        """Go on where the store says that one of the names was not there, and nothing of the others."""
-        if len(names) == 1:
-            removal.gone += names
-            return None
-        why: TilthError | None = None
-        for place, name in enumerate(names):
-            why = self._remove([name], removal)
-            if why is not None:
-                removal.fail(names[place + 1 :], why)
-                break
-        return why
+    def _remaining(self, names: list[str], removal: Removal) -> list[str]:
+        """Return the names that are there after a request to remove all of them, whose answer was that one was not
+        there.
+
+        Azure has tried each of the names then, and says nothing of the others. A listing of their folders costs a
+        request for some thousands of files; a removal name by name costs one for each.
+        """
+        there: set[str] = set()
+        if len(names) > 1:
+            try:
+                for folder in {name.rpartition("/")[0] for name in names}:
+                    there.update(found.path for found in self.files(folder))
+            except TilthError as error:
+                removal.fail(names, error)
+                return []
+        removal.gone += [name for name in names if name not in there]
+        return [name for name in names if name in there]
 
     def _refused(self, names: list[str]) -> tuple[str, TilthError] | None:
         """Remove names by one request; return one that stays, and why, where the store says so of one."""
