@@ -164,6 +164,7 @@ class FakeConsume:
         self.calls: list[tuple[object, ...]] = []
         #: None: as where the Kafka table has never read a message.
         self.dead: TableDef | None = None
+        self.adopting_fails: TilthError | None = None
 
     def wake(self, kafka_uuid: str | None = None) -> None:
         self.calls.append(("wake", kafka_uuid))
@@ -183,6 +184,11 @@ class FakeConsume:
 
     def restart(self, kafka_uuid: str) -> None:
         self.calls.append(("restart", kafka_uuid))
+
+    def adopt_settings(self, kafka_uuid: str) -> None:
+        self.calls.append(("adopt", kafka_uuid))
+        if self.adopting_fails is not None:
+            raise self.adopting_fails
 
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
         self.calls.append(("reset", kafka_uuid, reset))

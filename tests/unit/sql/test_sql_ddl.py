@@ -186,12 +186,12 @@ def test_settings_are_checked_before_they_change(world: SqlWorld) -> None:
     assert refused(world, "ALTER TABLE k MODIFY SETTING kafka_num_consumers = -1").code == "BAD_SETTING"
     assert refused(world, "ALTER TABLE k MODIFY SETTING parquet_row_group_rows = 10").code == "UNKNOWN_SETTING"
     assert refused(world, "ALTER TABLE k RESET SETTING kafka_topic_list").code == "MISSING_SETTING"
-    assert ("restart", kafka.uuid) not in world.consume.calls
+    assert ("adopt", kafka.uuid) not in world.consume.calls
     world.run("ALTER TABLE k MODIFY SETTING num_consumers = 3, kafka_max_block_size = 1000")
     changed = world.catalog.tables.get("default", "k")
     assert isinstance(changed, KafkaDef)
     assert changed.settings["kafka_num_consumers"] == "3"
-    assert ("restart", kafka.uuid) in world.consume.calls
+    assert ("adopt", kafka.uuid) in world.consume.calls
     world.run("ALTER TABLE k RESET SETTING kafka_num_consumers")
     reset = world.catalog.tables.get("default", "k")
     assert isinstance(reset, KafkaDef)

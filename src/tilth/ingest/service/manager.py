@@ -135,6 +135,15 @@ class ConsumeManager:
         """SYSTEM RESTART CONSUME: ends the consumers; new ones start unless the table is stopped."""
         self._service(kafka_uuid).restart()
 
+    def adopt_settings(self, kafka_uuid: str) -> None:
+        """Let consumers begin anew with settings that were stored; those of another server do so by the news of the
+        change. Raises UnavailableError where they do not end in time: they begin anew later.
+        """
+        service = self._find(kafka_uuid)
+        if service is not None:
+            service.restart()
+        self.wake(kafka_uuid)
+
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
         """SYSTEM RESET CONSUME OFFSET: returns the new offsets. Raises ResetError or what the broker says.
 

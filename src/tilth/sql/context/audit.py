@@ -7,10 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
+from tilth.base.logs import Log
 from tilth.base.secrets import without_secrets
 from tilth.model.service import AuditEvent
+from tilth.sql.context.peers import note_unanswered
 from tilth.sql.context.services import Call, Services
 from tilth.sql.language.masking import log_outcome, log_statement
+
+_log = Log("sql")
 
 
 @dataclass(slots=True)
@@ -25,7 +29,7 @@ def audited(
     services: Services, call: Call, *, verb: str, table: str = "", because: str = "", duration_ms: int = 0
 ) -> Iterator[Audit]:
     """Add a line to the audit log when the block is over, with what the block says of its outcome, or the error that
-    refused it.
+    refused it. A line that cannot be recorded is in the server's log, and the answer has a notice.
 
     `verb` is the statement without names, as in `ALTER .. DROP PARTITION`; `table` is `database.table`.
     """
@@ -49,4 +53,11 @@ def audited(
             client=call.client,
             outcome=log_outcome(services.audit, without_secrets(outcome, call.secrets)),
         )
-        services.catalog.audit.record(event)
+        try:
+            services.catalog.audit.record(event)
+        except TilthError as error:
+            # What the block has committed stays, and its own error says what became of it.
+            _log.error(
+                "not_in_audit_log", cause_id=call.query_id, verb=verb, table=table, outcome=event.outcome, reason=error
+            )
+            note_unanswered(f"system.audit_log lacks this statement: {error.message}")

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, reads_elsewhere
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.names import relation_of, table_of, wrong_kind
+from tilth.sql.context.peers import note_unanswered
 from tilth.sql.context.placing import check_named
 from tilth.sql.context.services import Call, Services
 from tilth.sql.grammar import (
@@ -135,7 +137,11 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
                 check_group(changed, services.catalog.tables.list())
             ensure_dead_letters(services, changed, config)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset, secrets=secrets)
-            services.consume.restart(relation.uuid)
+            try:
+                services.consume.adopt_settings(relation.uuid)
+            except TilthError as error:
+                # The settings are stored: an error would say that they are not.
+                note_unanswered(f"the settings are stored; consumers adopt them when they have ended: {error.message}")
     shown = ", ".join([f"{name} = {text}" for name, text in changes.items()] + [f"{name} reset" for name in reset])
     return done(f"settings of {full_name(relation)}: {shown}")
 
