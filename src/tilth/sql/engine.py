@@ -92,6 +92,8 @@ from tilth.sql.grammar import (
 from tilth.sql.inserts import insert
 from tilth.sql.inserts.commit import store
 from tilth.sql.language import dialect
+from tilth.sql.language.clauses import check_select
+from tilth.sql.language.dialect_words import CLICKHOUSE
 from tilth.sql.language.masking import log_statement
 from tilth.sql.language.redact import Redacted, redacted, shortened
 from tilth.sql.language.spark_errors import nested_too_deep
@@ -256,6 +258,8 @@ class SqlEngine:
             if isinstance(statement, Query):
                 running.output_format = _known_format(statement.format)
             call = _call(running, database, given, streams=streams)
+            if call.settings.dialect != CLICKHOUSE:
+                check_select(statement)
             self._services.running.enter(running.entry, queue_of(statement, database))
             with (
                 dialect.reading(statement, call.settings.dialect) as (statement, read_as),

@@ -260,6 +260,37 @@ _SESSION_WITHOUT_EFFECT = (
     "dialect_type",
     "date_time_input_format",
     "join_use_nulls",
+    "final",
+    "lightweight_deletes_sync",
+    "alter_sync",
+    "replication_alter_partitions_sync",
+    "database_atomic_wait_for_drop_and_detach_synchronously",
+    "allow_drop_detached",
+    "describe_include_subcolumns",
+    "parallel_view_processing",
+    "input_format_parallel_parsing",
+    "log_query_threads",
+    "log_profile_events",
+    "send_progress_in_http_headers",
+    "enable_http_compression",
+    "receive_timeout",
+    "send_timeout",
+    "connect_timeout",
+    "priority",
+    "os_thread_priority",
+    "use_query_cache",
+    "enable_filesystem_cache",
+    "max_parallel_replicas",
+    "allow_experimental_parallel_reading_from_replicas",
+    "max_distributed_connections",
+    "background_pool_size",
+    "optimize_skip_unused_shards",
+    "optimize_read_in_order",
+    "optimize_aggregation_in_order",
+    "compile_expressions",
+    "enable_optimizer_fallback",
+    "bsp_mode",
+    "disk_cache_mode",
 )
 SESSION_ACCEPTED = tuple(
     Setting(
@@ -282,6 +313,24 @@ _WHOSE = {
 }
 
 
+#: What to write in the place of a setting of ClickHouse and ByConity.
+_INSTEAD = {
+    "kafka_cluster": "name its brokers: kafka_broker_list = 'host1:9092,host2:9092'",
+    "kafka_compression_codec": "leave it out: compressed messages are read by themselves",
+    "kafka_autodetect_client_rack": "leave it out; client_rack in kafka_extra_librdkafka_config names a rack",
+    "kafka_keyspace": "leave it out",
+    "disk": "CREATE STORAGE name ROOT '..', then storage_policy = 'name'",
+    "storage_type": "CREATE STORAGE name ROOT '..', then storage_policy = 'name'",
+    "max_rows_to_read": "use max_execution_time and max_result_bytes",
+    "max_bytes_to_read": "use max_execution_time and max_result_bytes",
+    "max_rows_in_set": "use max_execution_time and max_result_bytes",
+    "sql_dialect": "SET dialect = 'clickhouse' or 'spark'",
+    "allow_suspicious_low_cardinality_types": "leave it out: LowCardinality is always allowed",
+    "join_algorithm": "leave it out: Spark chooses it; a hint /*+ BROADCAST(t) */ in the query asks for one",
+    "mt_dop": "leave it out: Spark chooses it; spark.sql.shuffle.partitions bounds it",
+}
+
+
 class _KnownGroup(SettingGroup):
     """Says of a setting of another scope whose it is."""
 
@@ -290,6 +339,8 @@ class _KnownGroup(SettingGroup):
             return super().find(name)
         except UnknownSettingError as error:
             plain = _plain(name)
+            if plain in _INSTEAD:
+                raise UnknownSettingError(setting=name, hint=_INSTEAD[plain]) from error
             for setting in all_settings():
                 if plain in (_plain(known) for known in (setting.name, *setting.aliases)):
                     hint = f"it is a setting {_WHOSE[setting.scope]}"

@@ -5,6 +5,8 @@ Always holds: several operations in one statement are operations on columns; any
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilth.sql.grammar.create import parse_ttl
 from tilth.sql.grammar.literals import parse_partition, parse_settings, take_settings
 from tilth.sql.grammar.phrases import (
@@ -25,6 +27,7 @@ from tilth.sql.grammar.statements import (
     AlterTable,
     ColumnOperation,
     ColumnSpec,
+    DeleteRows,
     DescribeColumn,
     DropColumn,
     DropPartition,
@@ -33,8 +36,10 @@ from tilth.sql.grammar.statements import (
     ModifyTtl,
     MutateDelete,
     MutateUpdate,
+    Name,
     RemoveTtl,
     RenameColumn,
+    RenameTable,
     ResetSetting,
     UndropPartition,
 )
@@ -75,18 +80,31 @@ _VERBS_REFUSED = {
     "ENABLE": "SYSTEM START MERGES t, and so on, switches services of a table",
     "DISABLE": "SYSTEM STOP MERGES t, and so on, switches services of a table",
 }
+#: What CLEAR and MATERIALIZE of something else than a column are about.
+_NOUNS_REFUSED = {
+    "INDEX": "leave it out: there are no indexes, parts carry the range of each sort key and partition column",
+    "PROJECTION": "leave it out: there are no projections; write to a second table by a second view",
+    "STATISTICS": "leave it out: statistics are taken while parts are written",
+    "TTL": "leave it out: expired rows go by themselves; OPTIMIZE TABLE t FINAL removes them at once",
+    "MAP": "UPDATE t SET m = map_filter(m, (k, v) -> k <> 'key') WHERE true",
+}
 
 
-def parse_alter(cursor: Cursor) -> AlterTable:
+def parse_alter(cursor: Cursor) -> AlterTable | RenameTable | DeleteRows:
     """Read what follows ALTER."""
     cursor.expect("TABLE")
     name = parse_table_name(cursor)
+    if cursor.take("RENAME", "TO"):
+        new = parse_table_name(cursor)
+        return RenameTable(old=name, new=replace(new, database=new.database or name.database))
+    if cursor.take("FASTDELETE"):
+        return _fast_delete(cursor, name)
     first = cursor.peek()
-    operations = [_operation(cursor)]
+    operations: list[AlterOperation] = _operations(cursor)
     while cursor.take_symbol(","):
         _check_combines(cursor, operations[0], first)
         token = cursor.peek()
-        operations.append(_operation(cursor))
+        operations += _operations(cursor)
         _check_combines(cursor, operations[-1], token)
     return AlterTable(name=name, operations=tuple(operations), settings=take_settings(cursor))
 
@@ -97,9 +115,31 @@ def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> 
         raise cursor.refused("one ALTER can combine only operations on columns", at=token, hint=hint)
 
 
+def _fast_delete(cursor: Cursor, name: Name) -> DeleteRows:
+    """`FASTDELETE WHERE p` of ByConity: rows go without parts being written anew, which is DELETE FROM."""
+    if cursor.is_name() and not (cursor.at("WHERE") or cursor.at("IN", "PARTITION")):
+        hint = "UPDATE t SET column = NULL WHERE .. empties a column; FASTDELETE WHERE .. deletes rows"
+        raise cursor.refused("FASTDELETE of columns is not supported", hint=hint)
+    predicate = parse_where(cursor)
+    return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
+
+
+def _operations(cursor: Cursor) -> list[AlterOperation]:
+    if not (cursor.at("ADD", "COLUMNS") and cursor.is_symbol("(", 2)):
+        return [_operation(cursor)]
+    cursor.expect("ADD", "COLUMNS")
+    added: list[AlterOperation] = []
+    while cursor.take_symbol("(" if not added else ","):
+        added.append(AddColumn(column=parse_column(cursor)))
+    cursor.expect_symbol(")")
+    return added
+
+
 def _operation(cursor: Cursor) -> AlterOperation:
     for word, hint in _VERBS_REFUSED.items():
         if cursor.at(word):
+            of_what = cursor.peek(1).text.upper()
+            hint = _NOUNS_REFUSED.get(of_what, hint) if word in ("CLEAR", "MATERIALIZE") else hint
             raise cursor.refused(f"ALTER TABLE .. {word} is not supported", hint=hint)
     if cursor.take("ALTER"):
         return _alter_column(cursor)
@@ -135,11 +175,18 @@ def _operation(cursor: Cursor) -> AlterOperation:
             return MutateDelete(predicate=parse_where(cursor))
 
 
-def _alter_column(cursor: Cursor) -> ModifyColumn:
-    """`ALTER COLUMN a TYPE T`: the same as MODIFY COLUMN a T."""
+def _alter_column(cursor: Cursor) -> ModifyColumn | DescribeColumn:
+    """`ALTER COLUMN a TYPE T`, `SET DEFAULT e`, `DROP DEFAULT` and `COMMENT 'text'`: MODIFY COLUMN in other words."""
     cursor.expect("COLUMN")
     if_exists = take_if_exists(cursor)
+    if cursor.is_word("COMMENT", 1):
+        return parse_description(cursor, if_exists=if_exists)
     name = cursor.name("a column")
+    if cursor.take("DROP", "DEFAULT"):
+        return DescribeColumn(column=name, no_default=True, if_exists=if_exists)
+    if cursor.take("SET", "DEFAULT"):
+        default = cursor.expression("an expression", at_settings, stop_at_comma=True)
+        return DescribeColumn(column=name, default=default, if_exists=if_exists)
     cursor.expect("TYPE")
     written = parse_type(cursor)
     spec = ColumnSpec(

@@ -42,6 +42,35 @@ _ENGINES_INSTEAD = {
     **dict.fromkeys(("log", "tinylog", "stripelog", "memory", "null", "set", "join"), "use MergeTree"),
     "buffer": "use MergeTree SETTINGS memory_buffer = 1",
     "merge": "read the tables with UNION ALL",
+    "graphitemergetree": "use MergeTree and aggregate when reading",
+    "coalescingmergetree": "use MergeTree with UNIQUE KEY SETTINGS enable_unique_partial_update = 1",
+    **dict.fromkeys(
+        ("mysql", "postgresql", "mongodb", "sqlite", "odbc", "jdbc", "redis", "remote", "materializedpostgresql"),
+        "use MergeTree, and load the rows: INSERT INTO t FORMAT CSV, or Kafka with its connectors",
+    ),
+    **dict.fromkeys(
+        (
+            "s3",
+            "s3queue",
+            "hdfs",
+            "cnchhdfs",
+            "cnchs3",
+            "azureblobstorage",
+            "file",
+            "url",
+            "hive",
+            "cnchhive",
+            "iceberg",
+        ),
+        "use MergeTree, and load the rows with `tilth sql`, over HTTP or from Kafka",
+    ),
+    **dict.fromkeys(("rabbitmq", "nats", "filelog"), "use MergeTree, and load the rows by INSERT or from Kafka"),
+    **dict.fromkeys(("embeddedrocksdb", "keepermap"), "use MergeTree with UNIQUE KEY"),
+    **dict.fromkeys(("dictionary", "view", "liveview", "materializedview"), "use MergeTree, and join the table"),
+    **dict.fromkeys(("generaterandom", "executable", "executablepool"), "use MergeTree, and INSERT .. SELECT the rows"),
+    **dict.fromkeys(
+        ("innodb", "myisam", "kudu", "parquet", "delta"), "use MergeTree, with UNIQUE KEY where rows have keys"
+    ),
 }
 #: What `Kafka('..', ..)` says by position.
 _KAFKA_ARGUMENTS = ("kafka_broker_list", "kafka_topic_list", "kafka_group_name", "kafka_format")
@@ -51,7 +80,7 @@ _CREATE_REFUSED = {
     "OR": "DROP it first",
     "REPLACE": "DROP it first",
     "TEMPORARY": "create a table, and drop it when you are done",
-    "VIEW": "only CREATE MATERIALIZED VIEW .. TO is there",
+    "VIEW": "write WITH v AS (SELECT ..) in front of queries; only CREATE MATERIALIZED VIEW .. TO is there",
     "LIVE": "only CREATE MATERIALIZED VIEW .. TO is there",
     "WINDOW": "only CREATE MATERIALIZED VIEW .. TO is there",
     "DICTIONARY": "create a table and join it",
@@ -94,7 +123,8 @@ def parse_create(cursor: Cursor) -> Statement:
     cursor.expect("CREATE")
     for word, hint in _CREATE_REFUSED.items():
         if cursor.at(word):
-            raise cursor.refused(f"CREATE {word} is not supported", hint=hint)
+            said = "OR REPLACE" if word == "OR" else word
+            raise cursor.refused(f"CREATE {said} is not supported", hint=hint)
     if cursor.take("DATABASE") or cursor.take("SCHEMA"):
         return _database(cursor)
     if cursor.take("TABLE"):
@@ -116,6 +146,9 @@ def _database(cursor: Cursor) -> CreateDatabase:
     skip_on_cluster(cursor)
     if cursor.take("ENGINE"):
         cursor.expect_symbol("=")
+        if not any(cursor.at(word) for word in _DATABASE_ENGINES):
+            hint = "leave ENGINE out: rows of other systems are loaded by INSERT or from Kafka"
+            raise cursor.refused(f"ENGINE = {cursor.found()} of a database is not supported", hint=hint)
         engine = cursor.choose(*_DATABASE_ENGINES)
         cursor.notice(f"ENGINE = {engine.capitalize()} has no effect: databases are names of the one catalog")
     comment = cursor.string("a comment") if cursor.take("COMMENT") else ""
@@ -145,9 +178,15 @@ class _Clauses:
 def _table(cursor: Cursor) -> CreateTable:
     if_not_exists = take_if_not_exists(cursor)
     name = parse_table_name(cursor)
+    if cursor.at("UUID") and cursor.is_string(1):
+        cursor.expect("UUID")
+        cursor.string("a UUID")
+        skip_on_cluster(cursor)
+        cursor.notice("UUID has no effect: the catalog gives each table its own")
     clauses = _Clauses()
     if cursor.at("AS") or cursor.at("CLONE") or cursor.at("LIKE"):
-        raise cursor.refused("CREATE TABLE .. AS is not supported", hint="write the columns, then INSERT .. SELECT")
+        hint = "SHOW CREATE TABLE the other one, write its columns, then INSERT .. SELECT"
+        raise cursor.refused(f"CREATE TABLE .. {cursor.peek().text.upper()} is not supported", hint=hint)
     if cursor.at("ENGINE") or cursor.at("ORDER", "BY") or cursor.at("COMMENT"):
         hint = "write the columns in brackets, then INSERT .. SELECT"
         raise cursor.refused(
@@ -241,8 +280,7 @@ def _clause(cursor: Cursor, clauses: _Clauses) -> None:
     if words in clauses.seen:
         raise cursor.error(f"{words} is given twice", at=token)
     clauses.seen[words] = token
-    for _ in words.split():
-        cursor.advance()
+    cursor.expect(*words.split())
     _READ[words](cursor, clauses)
 
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 
+from tilth.sql.grammar.errors import SqlSyntaxError
 from tilth.sql.grammar.literal_values import Value
-from tilth.sql.grammar.literals import parse_settings, parse_value
+from tilth.sql.grammar.literals import is_literal_call, parse_settings, parse_value
 from tilth.sql.grammar.phrases import parse_name, parse_names
 from tilth.sql.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.sql.grammar.text.cursor import Cursor
+from tilth.sql.grammar.text.tokens import TokenKind
 
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "TABLE")
 _HINT = "VALUES takes literals only: use INSERT .. SELECT"
@@ -93,9 +95,28 @@ def _rows(cursor: Cursor, columns: int) -> tuple[tuple[Value, ...], ...]:
 
 
 def _row(cursor: Cursor) -> tuple[Value, ...]:
-    row = [parse_value(cursor, hint=_HINT)]
+    row = [_value(cursor)]
     while not cursor.take_symbol(")"):
         if not cursor.take_symbol(","):
-            raise cursor.expected("',' or ')'", hint=_HINT)
-        row.append(parse_value(cursor, hint=_HINT))
+            raise _not_a_literal(cursor, "',' or ')'")
+        row.append(_value(cursor))
     return tuple(row)
+
+
+def _value(cursor: Cursor) -> Value:
+    token = cursor.peek()
+    is_expression = token.kind is TokenKind.WORD and cursor.is_symbol("(", 1) and not is_literal_call(token.text)
+    if is_expression or cursor.at("DEFAULT"):
+        raise _not_a_literal(cursor, "a literal")
+    return parse_value(cursor, hint=_HINT)
+
+
+def _not_a_literal(cursor: Cursor, expected: str) -> SqlSyntaxError:
+    """Error that refuses an expression in VALUES, and anything else as a mistake."""
+    message = f"expected {expected}, found {cursor.found()}"
+    if cursor.at("DEFAULT"):
+        hint = "leave the column out of the list of columns: it gets its default"
+        return cursor.refused(f"DEFAULT in VALUES is not supported: {message}", hint=hint)
+    if cursor.at_end:
+        return cursor.error(message, hint=_HINT)
+    return cursor.refused(f"expressions in VALUES are not supported: {message}", hint=_HINT)

@@ -184,6 +184,10 @@ def _bucket_of_hash(cursor: Cursor, name: str) -> Transform:
     """`cityHash64(k) % 8` is `bucket(8, k)`: as many partitions, by another hash."""
     column = _argument_column(cursor, name)
     cursor.expect_symbol(")")
+    if cursor.take("PARTITIONS"):
+        buckets = _positive(cursor, "PARTITIONS")
+        cursor.notice(f"{name}({column}) PARTITIONS {buckets} is read as bucket({buckets}, {column})")
+        return Transform(kind=TransformKind.BUCKET, column=column, argument=buckets)
     if not cursor.take_symbol("%"):
         hint = f"write {name}({column}) % 8, or bucket(8, {column})"
         raise cursor.refused(f"PARTITION BY {name}(..) would make a partition of each value", hint=hint)

@@ -66,6 +66,11 @@ def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
     raise cursor.expected(_EXPECTED, hint=hint)
 
 
+def is_literal_call(word: str) -> bool:
+    """True if Spark makes a literal by a call of this name."""
+    return word.upper() in _CALLS
+
+
 def parse_partition(cursor: Cursor) -> Partition:
     """Read the part of a statement behind the word PARTITION."""
     if cursor.at("ID") and cursor.is_string(1):
@@ -95,6 +100,12 @@ def parse_settings(cursor: Cursor) -> SettingTexts:
 
 def take_settings(cursor: Cursor) -> SettingTexts:
     return parse_settings(cursor) if cursor.take("SETTINGS") else ()
+
+
+def skip_settings(cursor: Cursor) -> None:
+    """Skip SETTINGS behind a statement that none of them changes."""
+    for name, _ in take_settings(cursor):
+        cursor.notice(f"the setting {name} has no effect on this statement")
 
 
 def parse_setting_value(cursor: Cursor) -> str:

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from tilth.sql.grammar.alter import parse_alter
 from tilth.sql.grammar.create import parse_create
 from tilth.sql.grammar.insert import parse_insert
-from tilth.sql.grammar.literals import parse_setting_value, parse_settings, take_settings
+from tilth.sql.grammar.literals import parse_setting_value, parse_settings, skip_settings, take_settings
 from tilth.sql.grammar.phrases import (
     parse_assignments,
     parse_name,
     parse_table_name,
     parse_where,
     refuse_in_partition,
+    refuse_list,
     skip_on_cluster,
     take_if_exists,
 )
@@ -134,13 +135,14 @@ def _statement(cursor: Cursor) -> Statement:
     word = cursor.peek().text.upper() if cursor.peek().kind is TokenKind.WORD else ""
     if word in _QUERY_WORDS or cursor.is_symbol("("):
         return _query(cursor)
+    cursor.refuse_elsewhere()
     if word in _REFUSED:
         raise cursor.refused(f"{word} is not supported", hint=_REFUSED[word])
     if word not in _STATEMENTS:
         words = (*_STATEMENTS, *_QUERY_WORDS)
         near = nearest(word, words)
-        hint = f"did you mean {near}?" if near else f"statements begin with {listed(words, 'or')}"
-        raise cursor.expected("a statement", hint=hint)
+        hint = "" if near else f"statements begin with {listed(words, 'or')}"
+        raise cursor.expected("a statement", words=words, hint=hint)
     return _STATEMENTS[word](cursor)
 
 
@@ -226,12 +228,15 @@ def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse
         database = cursor.name("the name of a database")
         skip_on_cluster(cursor)
         _skip_sync(cursor)
+        skip_settings(cursor)
         if cursor.at("CASCADE"):
             hint = "DROP TABLE each table and view first; SHOW TABLES FROM the database lists them"
             raise cursor.refused("DROP DATABASE .. CASCADE is not supported", hint=hint)
         return DropDatabase(database=database, if_exists=if_exists)
     name = parse_table_name(cursor)
     _skip_sync(cursor)
+    skip_settings(cursor)
+    refuse_list(cursor, f"DROP {kind}")
     if kind == "VIEW":
         return DropView(name=name, if_exists=if_exists)
     return DropTable(name=name, if_exists=if_exists)
@@ -239,7 +244,7 @@ def _drop(cursor: Cursor) -> DropDatabase | DropTable | DropView | DropWarehouse
 
 def _skip_sync(cursor: Cursor) -> None:
     """Skip words about when files go, which the catalog does not need."""
-    for words in (("SYNC",), ("NO", "DELAY"), ("PERMANENTLY",)):
+    for words in (("SYNC",), ("ASYNC",), ("NO", "DELAY"), ("PERMANENTLY",), ("PURGE",)):
         if cursor.take(*words):
             cursor.notice(
                 f"{' '.join(words)} has no effect: the name is free at once, and UNDROP TABLE works for a while"
@@ -320,7 +325,7 @@ def _show(cursor: Cursor) -> Statement:
     if cursor.take("WAREHOUSE"):
         return parse_show_warehouse(cursor)
     match cursor.choose(
-        "DATABASES", "TABLES", "SETTINGS", "PROCESSLIST", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS"
+        "DATABASES", "TABLES", "SETTINGS", "PROCESSLIST", "CREATE", "COLUMNS", "PARTITIONS", "FUNCTIONS", "SETTING"
     ):
         case "COLUMNS":
             return Describe(name=_name_from(cursor))
@@ -338,6 +343,8 @@ def _show(cursor: Cursor) -> Statement:
             return ShowTables(database=database, like=like, limit=limit)
         case "SETTINGS":
             return ShowSettings(like=_like(cursor))
+        case "SETTING":
+            return ShowSettings(like=cursor.name("the name of a setting"))
         case "PROCESSLIST":
             return ShowProcesses()
         case _:
@@ -373,7 +380,12 @@ def _describe(cursor: Cursor) -> Describe:
     if cursor.is_symbol("(") or cursor.at("SELECT"):
         hint = "over HTTP, SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
         raise cursor.refused("DESCRIBE of a query is not supported", hint=hint)
-    return Describe(name=parse_name(cursor))
+    name = parse_name(cursor)
+    if cursor.is_symbol("("):
+        hint = "DESCRIBE takes the name of a table: queries read no files and no addresses"
+        raise cursor.refused(f"DESCRIBE of {name}(..) is not supported", hint=hint)
+    skip_settings(cursor)
+    return Describe(name=name)
 
 
 def _exists(cursor: Cursor) -> ExistsTable:
@@ -404,6 +416,9 @@ def _truncate(cursor: Cursor) -> TruncateTable:
     if cursor.at("PARTITION"):
         hint = "ALTER TABLE t DROP PARTITION p empties one partition"
         raise cursor.refused("TRUNCATE of a partition is not supported", hint=hint)
+    _skip_sync(cursor)
+    skip_settings(cursor)
+    refuse_list(cursor, "TRUNCATE TABLE")
     return TruncateTable(name=name, if_exists=if_exists)
 
 
@@ -418,7 +433,11 @@ def _rename(cursor: Cursor) -> RenameTable:
 
 
 def _delete(cursor: Cursor) -> DeleteRows:
-    cursor.expect("DELETE", "FROM")
+    cursor.expect("DELETE")
+    if not cursor.at("FROM"):
+        hint = "write DELETE FROM t WHERE .., with a condition of the table's own columns"
+        raise cursor.refused("DELETE without FROM is not supported: expected FROM, found " + cursor.found(), hint=hint)
+    cursor.expect("FROM")
     name = parse_table_name(cursor)
     refuse_in_partition(cursor)
     predicate = parse_where(cursor)
@@ -446,9 +465,11 @@ def _explain(cursor: Cursor) -> Statement:
         name = parse_name(cursor)
         _refuse_partition(cursor, "EXPLAIN GC")
         return ExplainGc(name=name)
+    hint = "EXPLAIN SELECT .. shows Spark's plan, EXPLAIN MERGE t and EXPLAIN GC t what the background does"
+    if cursor.is_name(1) and cursor.is_symbol("=", 2):
+        raise cursor.refused("settings of EXPLAIN are not supported", at=cursor.peek(1), hint=hint)
     for word in _EXPLAIN_REFUSED:
         if cursor.is_word(word, 1):
-            hint = "EXPLAIN SELECT .. shows Spark's plan, EXPLAIN MERGE t and EXPLAIN GC t what the background does"
             raise cursor.refused(f"EXPLAIN {word} is not supported", hint=hint)
     return _query(cursor)
 
@@ -490,7 +511,19 @@ _SHOW_REFUSED = {
     "MERGES": "SELECT * FROM system.merges",
     "TBLPROPERTIES": "SHOW CREATE TABLE t shows the settings",
 }
-_EXPLAIN_REFUSED = ("PIPELINE", "ESTIMATE", "AST", "SYNTAX", "QUERY", "PLAN", "TABLE")
+_EXPLAIN_REFUSED = (
+    "PIPELINE",
+    "ESTIMATE",
+    "AST",
+    "SYNTAX",
+    "QUERY",
+    "PLAN",
+    "TABLE",
+    "ANALYZE",
+    "CURRENT",
+    "OPTIMIZED",
+    "METADATA",
+)
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": parse_create,

@@ -16,6 +16,8 @@ _COLUMN_REFUSED = {
     "TTL": "rows expire as a whole: give the table a TTL",
     "PRIMARY": "name the key behind the columns: ORDER BY (..)",
     "STATISTICS": "leave it out",
+    "MODIFY": "settings are those of a table: ALTER TABLE t MODIFY SETTING name = value",
+    "RESET": "settings are those of a table: ALTER TABLE t RESET SETTING name",
     "COLLATE": "strings are compared by their bytes; leave it out",
 }
 
@@ -46,6 +48,12 @@ def skip_on_cluster(cursor: Cursor) -> None:
             cursor.string("the name of a cluster")
         else:
             cursor.name("the name of a cluster")
+
+
+def refuse_list(cursor: Cursor, what: str) -> None:
+    """Raises UnsupportedSqlError where a second name follows."""
+    if cursor.is_symbol(","):
+        raise cursor.refused(f"{what} of several at once is not supported", hint="write a statement for each")
 
 
 def take_if_exists(cursor: Cursor) -> bool:
@@ -89,14 +97,26 @@ def parse_assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
         cursor.expect_symbol("=")
         if cursor.at("WHERE"):
             raise cursor.expected("an expression")
-        assignments[column] = cursor.expression("an expression", lambda c: c.at("WHERE"), stop_at_comma=True)
+        assignments[column] = cursor.expression("an expression", _ends_assignment, stop_at_comma=True)
+        if cursor.at("FROM"):
+            hint = (
+                "a row is changed by what it holds itself; INSERT .. SELECT into a table with UNIQUE KEY replaces rows"
+            )
+            raise cursor.refused("UPDATE .. FROM is not supported", hint=hint)
         if not cursor.take_symbol(","):
             return tuple(assignments.items())
 
 
+def _ends_assignment(cursor: Cursor) -> bool:
+    return cursor.at("WHERE") or cursor.at("FROM") or cursor.at("IN", "PARTITION")
+
+
 def parse_where(cursor: Cursor) -> str:
     """`WHERE p` up to the end of the statement."""
+    refuse_in_partition(cursor)
     if not cursor.take("WHERE"):
+        if cursor.at_end:
+            raise cursor.refused("expected WHERE, found the end: a change of all rows says so", hint="write WHERE true")
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
     predicate = cursor.expression("a predicate", _ends_predicate, stop_at_comma=True)
     if not (cursor.at_end or at_settings(cursor)) and _ends_predicate(cursor):
@@ -112,10 +132,10 @@ def _ends_predicate(cursor: Cursor) -> bool:
 
 
 def refuse_in_partition(cursor: Cursor) -> None:
-    """Raises UnsupportedSqlError for DELETE .. IN PARTITION."""
+    """Raises UnsupportedSqlError for DELETE and UPDATE .. IN PARTITION."""
     if cursor.at("IN", "PARTITION"):
         hint = "name the partition's columns in WHERE, or ALTER TABLE t DROP PARTITION p for all of its rows"
-        raise cursor.refused("DELETE IN PARTITION is not supported", hint=hint)
+        raise cursor.refused("IN PARTITION is not supported", hint=hint)
 
 
 def at_settings(cursor: Cursor) -> bool:

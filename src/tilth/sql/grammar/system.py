@@ -320,6 +320,8 @@ def _json_target(cursor: Cursor, given: dict[str, Any], token: Token) -> ResetTa
     if "timestamp" in given:
         return ResetToTimestamp(_json_integer(cursor, given, "timestamp", token))
     topic, values = given.get("topic_name"), given.get("offset_values")
+    if values and not topic:
+        raise cursor.refused('"offset_values" without "topic_name" is not supported', at=token, hint=_JSON_HINT)
     if not (isinstance(topic, str) and topic and isinstance(values, list) and values):
         raise cursor.error("the JSON does not name a position", at=token, hint=_JSON_HINT)
     offsets: list[PartitionOffset] = []

@@ -13,11 +13,14 @@ from tilth.base.errors import TilthError
 from tilth.model.text.quotes import double_quoted
 from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, place
+from tilth.sql.language.clauses import HOW_TO_READ, clause_of
 from tilth.sql.language.dialect import refusal_of
 from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
+#: How Spark says where its parser gave up; empty at the end of the text.
+_AT = re.compile(r"Syntax error at or near (?:end of input|'([^']*)')")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _NESTED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+)")
@@ -38,6 +41,10 @@ _HINTS = {
     "MISSING_AGGREGATION": "add the column to GROUP BY, or take any(column)",
     "MISSING_GROUP_BY": "add GROUP BY",
     "AMBIGUOUS_REFERENCE": "put the table's name or alias before the column",
+    "INVALID_ARRAY_INDEX": "a[n] counts from 0, and from 1 with SETTINGS dialect = 'clickhouse'; get(a, n) and "
+    "try_element_at(a, n) return NULL where there is none",
+    "NON_FOLDABLE_ARGUMENT": "extract(field FROM t) takes parts of times: regexp_extract(s, '(a)') is ClickHouse's "
+    "extract(s, '(a)'); other functions need a constant there",
     "NUM_COLUMNS_MISMATCH": "give both sides the same columns",
 }
 
@@ -64,11 +71,7 @@ def from_spark(
     message = _message(text)
     where = _place_of(text, original, to_original, sent)
     if condition.startswith("PARSE_"):
-        line, column = where or (1, 1)
-        if not is_whole:
-            # Their places are counted in the expression.
-            return SqlSyntaxError(message, line=line, column=column, expression=original)
-        return SqlSyntaxError(message, line=line, column=column)
+        return _unread(message, original, where or (1, 1), is_whole=is_whole)
     facts = {"at": f"{where[0]}:{where[1]}"} if where is not None and is_whole else {}
     if not is_whole:
         facts = {"expression": original}
@@ -80,6 +83,22 @@ def from_spark(
     if condition or _is_analysis(error):
         return BadQueryError(message, hint=_hint_of(condition), reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
+
+
+def _unread(message: str, original: str, where: tuple[int, int], *, is_whole: bool) -> SqlSyntaxError:
+    """Error for a text that Spark's parser does not read; a clause of another system is refused by name."""
+    line, column = where
+    found = _AT.match(message)
+    place_of_it = "it ends too soon" if found is not None and not found[1] else f"at '{found[1]}'" if found else message
+    clause = clause_of(original)
+    if not is_whole:
+        # Their places are counted in the expression.
+        hint = clause[1] if clause is not None else "expressions are those of Spark's SQL"
+        told = f"the expression cannot be read: {place_of_it}"
+        return SqlSyntaxError(told, line=line, column=column, expression=original, hint=hint)
+    if clause is not None:
+        return UnsupportedSqlError(f"{clause[0]} is not supported", line=line, column=column, hint=clause[1])
+    return SqlSyntaxError(f"the query cannot be read: {place_of_it}", line=line, column=column, hint=HOW_TO_READ)
 
 
 def _hint_of(condition: str) -> str:

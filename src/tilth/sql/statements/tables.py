@@ -6,6 +6,8 @@ back; a view's SELECT is analysed by a worker before the view exists, and a colu
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from tilth.base.errors import TilthError
@@ -13,6 +15,7 @@ from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms
@@ -44,6 +47,9 @@ from tilth.sql.statements.storages import create_in_storage
 from tilth.sql.statements.type_defaults import without_null
 from tilth.storage import check_partition_by
 
+#: How ByConity calls the storage policies that every table of it names.
+_BYCONITYS_STORAGES = ("cnch_default",)
+
 
 def create_database(services: Services, statement: CreateDatabase) -> Outcome:
     services.catalog.tables.create_database(statement.database, if_not_exists=statement.if_not_exists)
@@ -73,7 +79,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
     schema = _with_defaults(services, call, statement, keyed_schema(statement, schema))
-    settings = TABLE_SETTINGS.canonical(dict(statement.settings))
+    settings, notices = _in_known_storage(services, TABLE_SETTINGS.canonical(dict(statement.settings)))
     check_together(settings)
     check_named(services, settings)
     table = TableDef(
@@ -94,7 +100,16 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     _check_table(statement, table)
     made = create_in_storage(services, table, if_not_exists=statement.if_not_exists)
     services.maintenance.wake()
-    return done(f"table created: {full_name(made)}")
+    return replace(done(f"table created: {full_name(made)}"), notices=notices)
+
+
+def _in_known_storage(services: Services, settings: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the settings without ByConity's own storage policies, unless a storage is called so, and a notice."""
+    named = settings.get(STORAGE_SETTING, "")
+    if not named.startswith(_BYCONITYS_STORAGES) or named in services.root.all():
+        return settings, ()
+    kept = {name: text for name, text in settings.items() if name != STORAGE_SETTING}
+    return kept, (f"{STORAGE_SETTING} = '{named}' has no effect: the table is in the storage {DEFAULT_STORAGE}",)
 
 
 def _create_kafka(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Outcome:

@@ -467,6 +467,7 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
             given=len(fields),
             taken=len(task.columns),
             columns=", ".join(task.columns),
+            hint="name the columns that are given: INSERT INTO t (a, b) SELECT ..; the others get their defaults",
         )
     position = {name.lower(): index for index, name in enumerate(task.columns)}
     expressions = []

@@ -63,7 +63,8 @@ def checked(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = Fals
     if found is not None:
         message = "a value does not fit its column"
         facts = {"column": column.name, "type": column.declared_type, "value": found.value, "why": found.why}
-        raise BadColumnError(message, row=found.row + 1, **facts) if is_numbered else BadColumnError(message, **facts)
+        hint = "change the value, or the column's type: ALTER TABLE t MODIFY COLUMN"
+        raise BadColumnError(message, hint=hint, **({"row": found.row + 1} if is_numbered else {}), **facts)
     return kept
 
 

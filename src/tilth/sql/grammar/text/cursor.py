@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, syntax_error, unsupported
+from tilth.sql.grammar.text.elsewhere import BETWEEN, form_of, instead, instead_of_statement, phrase
 from tilth.sql.grammar.text.tokens import Token, TokenKind, name_value, next_token, string_value
 
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
@@ -21,6 +22,11 @@ _OPERATORS_TEXT = (
 _OPERATORS = frozenset(_OPERATORS_TEXT.split())
 #: Longest text of a found token that a message repeats.
 _SHOWN_MAX = 40
+#: Words behind one that is not understood that are looked at for what was meant.
+_AHEAD_MAX = 3
+#: Words of a statement that are remembered for messages.
+_WORDS_MAX = 200
+_END = "the end of the statement"
 #: Digits of a number; no type holds more, and Python's own limit is not ours to meet.
 _DIGITS_MAX = 400
 
@@ -34,6 +40,8 @@ class Cursor:
         self._ahead: list[Token] = []
         self._start = position
         self._last: Token | None = None
+        #: Words of the statement so far, `..` for what stood between them.
+        self._words: list[str] = []
         #: What was read and has no effect, in words for the user.
         self.notices: list[str] = []
 
@@ -77,10 +85,20 @@ class Cursor:
     # Taking
 
     def advance(self) -> Token:
+        if self.peek().kind is not TokenKind.SYMBOL:
+            self._remember(BETWEEN)
+        return self._pass()
+
+    def _pass(self) -> Token:
         token = self.peek()
         del self._ahead[0]
         self._last = token
         return token
+
+    def _remember(self, word: str) -> None:
+        is_again = word == BETWEEN and self._words[-1:] == [BETWEEN]
+        if not is_again and len(self._words) < _WORDS_MAX:
+            self._words.append(word)
 
     def jump(self, position: int) -> None:
         self._ahead.clear()
@@ -91,8 +109,9 @@ class Cursor:
         """Take these words if they come next."""
         if not self.at(*words):
             return False
-        for _ in words:
-            self.advance()
+        for word in words:
+            self._remember(word)
+            self._pass()
         return True
 
     def take_symbol(self, symbol: str) -> bool:
@@ -153,8 +172,9 @@ class Cursor:
         """Check that nothing but a `;` follows."""
         self.take_symbol(";")
         if self.peek().kind is not TokenKind.END:
-            hint = "one statement at a time" if self.text[: self.last_end].endswith(";") else ""
-            raise self.expected("the end of the statement", hint=hint)
+            if self.text[: self.last_end].endswith(";"):
+                raise self.error(f"expected {_END}, found {self.found()}", hint="one statement at a time")
+            raise self.expected(_END)
 
     # Raw text
 
@@ -200,19 +220,50 @@ class Cursor:
     # Messages
 
     def expected(self, what: str, *, words: Sequence[str] = (), hint: str = "") -> SqlSyntaxError:
-        """Error that names what should stand here and what does; the nearest of the words becomes the hint."""
-        near = nearest(self.peek().text, words)
+        """Error that names what should stand here and what does; the nearest of the words becomes the hint.
+
+        What another system understands, as far as is known, is refused by name with what to write instead. So is a word
+        in capital letters that is no misspelling, where a statement is over or has a choice."""
+        token = self.peek()
+        foreseen = instead(self._words, self._words_ahead()) if token.kind is TokenKind.WORD else ""
+        near = "" if foreseen else nearest(token.text, words)
+        is_listed = len(words) > 1 and what == listed(words, "or")
+        is_word_of_others = token.kind is TokenKind.WORD and token.text.isupper() and (what == _END or is_listed)
+        if foreseen or (is_word_of_others and not near and not hint):
+            message = f"{phrase(self._words, self._shown())} is not supported"
+            return self.refused(message, hint=foreseen or (f"write {what}" if is_listed else form_of(self._words)))
+        if what == _END and not hint:
+            hint = form_of(self._words)
         return self.error(
             f"expected {what}, found {self.found()}", hint=hint or (f"did you mean {near}?" if near else "")
         )
+
+    def refuse_elsewhere(self) -> None:
+        """Raises UnsupportedSqlError where the first words are a statement of another system and a name follows."""
+        words = self._words_ahead()
+        count, hint = instead_of_statement(words)
+        is_followed = self.is_name(count) or self.is_string(count) or self.is_symbol("*", count)
+        if count and (is_followed or words[0] == "SYSTEM"):
+            raise self.refused(f"{' '.join(words[:count])} is not supported", hint=hint)
+
+    def _words_ahead(self) -> list[str]:
+        """Return the words from here on, up to the first thing that is none."""
+        words: list[str] = []
+        while len(words) <= _AHEAD_MAX and self.peek(len(words)).kind is TokenKind.WORD:
+            words.append(self.peek(len(words)).text.upper())
+        return words
 
     def found(self) -> str:
         """Text that stands here, for messages."""
         token = self.peek()
         if token.kind is TokenKind.END:
             return "the end of the text"
-        shown = token.text if len(token.text) <= _SHOWN_MAX else f"{token.text[:_SHOWN_MAX]}.."
+        shown = self._shown()
         return shown if token.kind in (TokenKind.STRING, TokenKind.QUOTED) else f"'{shown}'"
+
+    def _shown(self) -> str:
+        text = self.peek().text
+        return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}.."
 
     def notice(self, message: str) -> None:
         """Notify the user, once, of something that is read and has no effect."""
