@@ -27,6 +27,8 @@ _GROUP = re.compile(r"-- ([a-z]+)\n")
 _END = re.compile(r";[ \t]*(?:\n|\Z)")
 #: Codes that blame the user's spelling, or the node, where the statement is right elsewhere.
 _UNCLEAR_CODES = frozenset({"SYNTAX_ERROR", "INTERNAL_ERROR", "INTERNAL", "QUERY_FAILED"})
+#: Codes of an overloaded machine: no answer to the statement.
+_NO_ANSWER = frozenset({"SPARK_RESTARTING", "TASK_LOST", "NO_WORKER"})
 #: Words of Spark, DataFusion, Java and Python.
 _FOREIGN_WORDS = re.compile(
     r"Syntax error at or near|ParserError|SQL error|SQLSTATE|spark\.sql\.|Caused by|An error occurred|__tilth_"
@@ -41,11 +43,11 @@ _WITHOUT_EFFECT = {
     r"\bENGINE = (?:Atomic|Cnch);|\bENGINE = (?:Atomic|Cnch) COMMENT": "ENGINE",
     r"\bReplicatedMergeTree\('": "ReplicatedMergeTree",
     r"\bNO DELAY\b": "NO DELAY",
-    r"\bSYNC\b": "SYNC",
+    r"^(?!KILL QUERY)[\s\S]*\bSYNC\b": "SYNC",
     r"\bindex_granularity\b": "index_granularity",
     r"\bmin_bytes_for_wide_part\b": "min_bytes_for_wide_part",
     r"\bwait_for_async_insert\b": "wait_for_async_insert",
-    r"\bmax_threads\b": "max_threads",
+    r"\bmax_threads\s*=": "max_threads",
     r"\benable_optimizer\b": "enable_optimizer",
     r"\bkafka_(?:row_delimiter|thread_per_consumer|commit_every_batch|leader_priority)\b": "kafka_",
     r"\bINTO\s+\d+\s+BUCKETS\b": "",
@@ -107,6 +109,8 @@ def judge(statement: Foreign, run: Run) -> Judged:
     try:
         message, notices = run(statement.text)
     except TilthError as error:
+        if error.code in _NO_ANSWER:
+            raise
         told = f"{error.code}: {error}"
         hint = error.hint
         is_clear = bool(hint) and error.code not in _UNCLEAR_CODES and not _FOREIGN_WORDS.search(f"{told} {hint}")

@@ -327,7 +327,7 @@ _INSTEAD = {
     "sql_dialect": "SET dialect = 'clickhouse' or 'spark'",
     "allow_suspicious_low_cardinality_types": "leave it out: LowCardinality is always allowed",
     "join_algorithm": "leave it out: Spark chooses it; a hint /*+ BROADCAST(t) */ in the query asks for one",
-    "mt_dop": "leave it out: Spark chooses it; spark.sql.shuffle.partitions bounds it",
+    "mt_dop": "leave it out: Spark chooses it",
 }
 
 

@@ -173,6 +173,8 @@ class _Clauses:
     settings: SettingTexts = ()
     comment: str = ""
     seen: dict[str, Token] = field(default_factory=dict)
+    #: True until the brackets around the columns are closed.
+    is_among_columns: bool = True
 
 
 def _table(cursor: Cursor) -> CreateTable:
@@ -184,7 +186,7 @@ def _table(cursor: Cursor) -> CreateTable:
         skip_on_cluster(cursor)
         cursor.notice("UUID has no effect: the catalog gives each table its own")
     clauses = _Clauses()
-    if cursor.at("AS") or cursor.at("CLONE") or cursor.at("LIKE"):
+    if any(cursor.at(word) for word in ("AS", "CLONE", "LIKE", "EMPTY")):
         hint = "SHOW CREATE TABLE the other one, write its columns, then INSERT .. SELECT"
         raise cursor.refused(f"CREATE TABLE .. {cursor.peek().text.upper()} is not supported", hint=hint)
     if cursor.at("ENGINE") or cursor.at("ORDER", "BY") or cursor.at("COMMENT"):
@@ -193,6 +195,7 @@ def _table(cursor: Cursor) -> CreateTable:
             "CREATE TABLE without columns, as in CREATE TABLE .. AS SELECT, is not supported", hint=hint
         )
     columns = _columns(cursor, clauses)
+    clauses.is_among_columns = False
     while not cursor.at_end:
         _clause(cursor, clauses)
     _check_together(cursor, clauses)
@@ -387,11 +390,11 @@ def _read_order_by(cursor: Cursor, clauses: _Clauses) -> None:
 
 
 def _read_primary_key(cursor: Cursor, clauses: _Clauses) -> None:
-    clauses.primary_key = parse_key(cursor, "PRIMARY KEY")
+    clauses.primary_key = parse_key(cursor, "PRIMARY KEY", is_element=clauses.is_among_columns)
 
 
 def _read_unique_key(cursor: Cursor, clauses: _Clauses) -> None:
-    clauses.unique_key = parse_key(cursor, "UNIQUE KEY")
+    clauses.unique_key = parse_key(cursor, "UNIQUE KEY", is_element=clauses.is_among_columns)
 
 
 def _read_cluster_by(cursor: Cursor, clauses: _Clauses) -> None:

@@ -88,14 +88,17 @@ def parse_partition_by(cursor: Cursor) -> tuple[Transform, ...]:
     return (first,)
 
 
-def parse_key(cursor: Cursor, clause: str) -> tuple[str, ...]:
-    """Read the columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none."""
+def parse_key(cursor: Cursor, clause: str, *, is_element: bool = False) -> tuple[str, ...]:
+    """Read the columns of ORDER BY, PRIMARY KEY or UNIQUE KEY; `tuple()` is none.
+
+    `is_element`: the key stands among the table's columns, so that a comma ends it.
+    """
     columns: list[str] = []
     if not _takes_tuple(cursor):
         columns += _key_columns(cursor, clause)
         if _goes_on(cursor):
             raise _not_a_column(cursor, clause)
-        if cursor.is_symbol(","):
+        if cursor.is_symbol(",") and not is_element:
             raise cursor.expected("the next clause", hint=f"put several in brackets: {clause} (a, b)")
         return tuple(columns)
     while not cursor.take_symbol(")"):

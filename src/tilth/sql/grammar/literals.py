@@ -76,6 +76,9 @@ def parse_partition(cursor: Cursor) -> Partition:
     if cursor.at("ID") and cursor.is_string(1):
         cursor.advance()
         return PartitionId(cursor.string("the partition's id"))
+    if cursor.at("ALL"):
+        hint = "name one partition; TRUNCATE TABLE t empties the table, OPTIMIZE TABLE t takes all partitions"
+        raise cursor.refused("PARTITION ALL is not supported", hint=hint)
     hint = "write PARTITION 'text', PARTITION 202401, PARTITION ('a', 1) or PARTITION ID 'x'"
     if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
         cursor.advance()
@@ -116,6 +119,9 @@ def parse_setting_value(cursor: Cursor) -> str:
             return word.lower()
     sign = "-" if cursor.take_symbol("-") else ""
     hint = "put texts in single quotes" if cursor.is_name() else ""
+    if cursor.is_name() and cursor.is_symbol("(", 1):
+        hint = "a setting is a number, a text, true or false; storages are made by CREATE STORAGE"
+        raise cursor.refused(f"{cursor.peek().text}(..) as a setting's value is not supported", hint=hint)
     if cursor.peek().kind is not TokenKind.NUMBER:
         raise cursor.expected("a number, a string, true or false", hint=hint)
     return sign + cursor.number("a number").text

@@ -18,7 +18,7 @@ from tilth.sql.grammar.phrases import (
     parse_name,
     parse_table_name,
     parse_where,
-    refuse_in_partition,
+    refuse_alias,
     refuse_list,
     skip_on_cluster,
     take_if_exists,
@@ -439,7 +439,8 @@ def _delete(cursor: Cursor) -> DeleteRows:
         raise cursor.refused("DELETE without FROM is not supported: expected FROM, found " + cursor.found(), hint=hint)
     cursor.expect("FROM")
     name = parse_table_name(cursor)
-    refuse_in_partition(cursor)
+    if not cursor.at("IN", "PARTITION"):
+        refuse_alias(cursor, "WHERE", "SETTINGS")
     predicate = parse_where(cursor)
     return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
 
@@ -447,6 +448,7 @@ def _delete(cursor: Cursor) -> DeleteRows:
 def _update(cursor: Cursor) -> UpdateRows:
     cursor.expect("UPDATE")
     name = parse_table_name(cursor)
+    refuse_alias(cursor, "SET")
     cursor.expect("SET")
     assignments = parse_assignments(cursor)
     predicate = parse_where(cursor)
@@ -468,9 +470,9 @@ def _explain(cursor: Cursor) -> Statement:
     hint = "EXPLAIN SELECT .. shows Spark's plan, EXPLAIN MERGE t and EXPLAIN GC t what the background does"
     if cursor.is_name(1) and cursor.is_symbol("=", 2):
         raise cursor.refused("settings of EXPLAIN are not supported", at=cursor.peek(1), hint=hint)
-    for word in _EXPLAIN_REFUSED:
-        if cursor.is_word(word, 1):
-            raise cursor.refused(f"EXPLAIN {word} is not supported", hint=hint)
+    word = cursor.peek(1).text.upper()
+    if word in _EXPLAIN_REFUSED or (cursor.is_name(1) and word not in (*_EXPLAIN_WORDS, *_QUERY_WORDS, *_STATEMENTS)):
+        raise cursor.refused(f"EXPLAIN {word} is not supported", hint=hint)
     return _query(cursor)
 
 
@@ -511,19 +513,9 @@ _SHOW_REFUSED = {
     "MERGES": "SELECT * FROM system.merges",
     "TBLPROPERTIES": "SHOW CREATE TABLE t shows the settings",
 }
-_EXPLAIN_REFUSED = (
-    "PIPELINE",
-    "ESTIMATE",
-    "AST",
-    "SYNTAX",
-    "QUERY",
-    "PLAN",
-    "TABLE",
-    "ANALYZE",
-    "CURRENT",
-    "OPTIMIZED",
-    "METADATA",
-)
+_EXPLAIN_REFUSED = ("SYNTAX", "TABLE")
+#: How Spark explains.
+_EXPLAIN_WORDS = ("MERGE", "EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL")
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {
     "CREATE": parse_create,

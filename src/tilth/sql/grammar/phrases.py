@@ -50,6 +50,14 @@ def skip_on_cluster(cursor: Cursor) -> None:
             cursor.name("the name of a cluster")
 
 
+def refuse_alias(cursor: Cursor, *words: str) -> None:
+    """Raises UnsupportedSqlError where another name follows, and not one of the words."""
+    is_alias = cursor.is_name() and not any(cursor.at(word) for word in words)
+    if is_alias and (cursor.at("AS") or cursor.peek(1).text.upper() in words):
+        hint = "leave the alias out: a row is changed by its own columns"
+        raise cursor.refused("an alias of the table to change is not supported", hint=hint)
+
+
 def refuse_list(cursor: Cursor, what: str) -> None:
     """Raises UnsupportedSqlError where a second name follows."""
     if cursor.is_symbol(","):

@@ -82,8 +82,14 @@ _INSTEAD = {
     "time64": "use String or Int64",
     "interval": "use Int64",
     "point": "use Tuple(x Float64, y Float64)",
-    "nothing": "",
-    "void": "",
+    **dict.fromkeys(("ring", "linestring"), "use Array(Tuple(x Float64, y Float64))"),
+    **dict.fromkeys(("polygon", "multilinestring"), "use Array(Array(Tuple(x Float64, y Float64)))"),
+    **dict.fromkeys(("multipolygon", "geometry"), "use String, or arrays of Tuple(x Float64, y Float64)"),
+    "bitmap32": "use Array(UInt32)",
+    "sketchbinary": "store the values and aggregate when reading",
+    "qbit": "use Array(Float32)",
+    **dict.fromkeys(("serial", "bigserial"), "use Int64, and give each row its number"),
+    **dict.fromkeys(("nothing", "void"), "leave the column out"),
 }
 
 
@@ -163,7 +169,8 @@ def _unknown(cursor: Cursor, token: Token) -> Exception:
     if lowered in _INSTEAD or lowered.startswith("interval"):
         return cursor.refused(f"type {token.text} is not supported", at=token, hint=_INSTEAD.get(lowered, "use Int64"))
     near = nearest(token.text, KNOWN_TYPES)
-    return cursor.error(f"unknown type {token.text}", at=token, hint=f"did you mean {near}?" if near else "")
+    hint = f"did you mean {near}?" if near else "docs/reference/sql.md#types lists the types"
+    return cursor.error(f"unknown type {token.text}", at=token, hint=hint)
 
 
 # Types with numbers or strings in brackets

@@ -40,6 +40,7 @@ _CLAUSES: tuple[tuple[str, str, str], ...] = (
     (r"\b(LEFT|RIGHT|INNER|FULL)\s+(ANY|ASOF|ALL)\s+JOIN\b", "ANY, ALL or ASOF JOIN", _JOINS["ANY"]),
     (r"\b(ANY|ASOF|PASTE)\s+(\w+\s+){0,2}JOIN\b", "ANY, ASOF or PASTE JOIN", _JOINS["ANY"]),
     (r"\b(LEFT\s+)?ARRAY\s+JOIN\b", "ARRAY JOIN", _JOINS["ARRAY"]),
+    (r"\b(SEMI|ANTI)\s+(LEFT|RIGHT)\s+JOIN\b", "SEMI LEFT JOIN", "write LEFT SEMI JOIN or LEFT ANTI JOIN"),
     (r"\bSTRAIGHT_JOIN\b", "STRAIGHT_JOIN", "write JOIN: the order is chosen by itself"),
     (r"\bGLOBAL\s+(NOT\s+)?IN\b", "GLOBAL IN", "leave GLOBAL out: every worker reads all tables"),
     (r"\bWITH\s+TOTALS\b", "WITH TOTALS", "use GROUP BY .. WITH ROLLUP"),

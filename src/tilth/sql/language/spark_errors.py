@@ -89,16 +89,19 @@ def _unread(message: str, original: str, where: tuple[int, int], *, is_whole: bo
     """Error for a text that Spark's parser does not read; a clause of another system is refused by name."""
     line, column = where
     found = _AT.match(message)
-    place_of_it = "it ends too soon" if found is not None and not found[1] else f"at '{found[1]}'" if found else message
+    reason = message
+    if found is not None:
+        reason = f"at '{found[1]}'" if found[1] else "it ends too soon"
     clause = clause_of(original)
     if not is_whole:
         # Their places are counted in the expression.
         hint = clause[1] if clause is not None else "expressions are those of Spark's SQL"
-        told = f"the expression cannot be read: {place_of_it}"
-        return SqlSyntaxError(told, line=line, column=column, expression=original, hint=hint)
+        return SqlSyntaxError(
+            f"the expression cannot be read: {reason}", line=line, column=column, expression=original, hint=hint
+        )
     if clause is not None:
         return UnsupportedSqlError(f"{clause[0]} is not supported", line=line, column=column, hint=clause[1])
-    return SqlSyntaxError(f"the query cannot be read: {place_of_it}", line=line, column=column, hint=HOW_TO_READ)
+    return SqlSyntaxError(f"the query cannot be read: {reason}", line=line, column=column, hint=HOW_TO_READ)
 
 
 def _hint_of(condition: str) -> str:

@@ -15,7 +15,7 @@ from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
-from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING
+from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms
@@ -109,7 +109,7 @@ def _in_known_storage(services: Services, settings: dict[str, str]) -> tuple[dic
     if not named.startswith(_BYCONITYS_STORAGES) or named in services.root.all():
         return settings, ()
     kept = {name: text for name, text in settings.items() if name != STORAGE_SETTING}
-    return kept, (f"{STORAGE_SETTING} = '{named}' has no effect: the table is in the storage {DEFAULT_STORAGE}",)
+    return kept, (f"{STORAGE_SETTING} = '{named}' has no effect: the table is where new tables are",)
 
 
 def _create_kafka(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Outcome:

@@ -123,7 +123,8 @@ class Cursor:
     def expect(self, *words: str) -> None:
         for word in words:
             if not self.take(word):
-                raise self.expected(word, words=(word,))
+                near = nearest(self.peek().text, (word,))
+                raise self.expected(word, words=(word,), hint="" if near else form_of(self._words))
 
     def expect_symbol(self, symbol: str) -> None:
         if not self.take_symbol(symbol):

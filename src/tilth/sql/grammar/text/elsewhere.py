@@ -1,4 +1,4 @@
-"""What other systems write, and what to write instead: hints for words that no statement here has. Pure.
+"""Hints for what other systems write and no statement here has: what to write instead. Pure.
 
 Covers: ClickHouse, ByConity, ByteHouse, Impala, Kudu, MySQL. Does not cover: what a parser refuses by itself (parse.py,
 create.py, alter.py, system.py). Always holds: a key is the words of a statement from its beginning, `..` for names,
@@ -103,6 +103,14 @@ _BY_BEGINNING: dict[str, str] = {
     **dict.fromkeys(
         (f"{verb}{word}" for verb in ("DESCRIBE ", "DESC ") for word in ("FORMATTED", "EXTENDED", "HISTORY", "DETAIL")),
         "DESCRIBE t shows columns and keys, SHOW CREATE TABLE t the whole definition, system.tables the numbers",
+    ),
+    **dict.fromkeys(
+        (f"{verb} {word}" for verb in ("DESCRIBE", "DESC") for word in ("DATABASE", "SCHEMA", "CATALOG")),
+        "SHOW TABLES FROM the database: a database has nothing but its name",
+    ),
+    **dict.fromkeys(
+        (f"{verb} {word}" for verb in ("DESCRIBE", "DESC") for word in ("FUNCTION", "DICTIONARY", "QUERY", "USER")),
+        "DESCRIBE takes the name of a table; SHOW FUNCTIONS lists functions",
     ),
     # ALTER.
     "ALTER TABLE .. FASTDELETE": "DELETE FROM t WHERE .. deletes rows without rewriting parts",
