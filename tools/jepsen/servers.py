@@ -38,7 +38,7 @@ from tools.jepsen.history import History
 from tools.jepsen.hosts import Hosts, can_make_hosts
 from tools.jepsen.nemesis import LASTING_SECONDS
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
-from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
+from tools.jepsen.subjects import Asking, Copies, Store, bucket_copies, folder_copies
 from tools.node_process import NodeProcess
 from tools.stage import BUCKET, wait
 from tools.tcp_link import TcpLink
@@ -233,7 +233,8 @@ class Servers(HaStage):
         ]
         bucket = self.store.folder / "buckets" / BUCKET / "copies"
         return [
-            folder_copies(bucket if path.startswith("s3:") else Path(path.removeprefix("file://"))) for path in paths
+            bucket_copies(bucket) if path.startswith("s3:") else folder_copies(Path(path.removeprefix("file://")))
+            for path in paths
         ]
 
     def logs(self) -> dict[str, Path]:

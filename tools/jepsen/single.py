@@ -31,7 +31,7 @@ from tools.jepsen.harm import (
 from tools.jepsen.history import History
 from tools.jepsen.servers import python_path
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
-from tools.jepsen.subjects import Asking, Copies, Store, folder_copies
+from tools.jepsen.subjects import Asking, Copies, Store, bucket_copies, folder_copies
 from tools.node_process import NodeProcess
 from tools.own_process import OwnProcess
 from tools.stage import BUCKET, Stage
@@ -165,7 +165,7 @@ class OnBucket(Single):
         return settings | {"storage.root": root}
 
     def _copies(self) -> Sequence[Copies]:
-        return [folder_copies(self.store.folder / "buckets" / BUCKET / "tables")]
+        return [bucket_copies(self.store.folder / "buckets" / BUCKET / "tables")]
 
     def blows(self) -> list[Blow]:
         store = self.store

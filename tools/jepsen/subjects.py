@@ -7,6 +7,7 @@ Does not cover: the subjects themselves (servers.py, single.py).
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ POLL_SECONDS = 0.2
 
 #: Checksums of the files of one replica, by the uuid of their table and by name.
 Copies = Mapping[str, Mapping[str, str]]
+_UNFINISHED = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 
 class Process(Protocol):
@@ -121,6 +123,18 @@ def folder_copies(folder: Path) -> dict[str, dict[str, str]]:
             digest = hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()
             found.setdefault(path.parent.parent.name, {})[path.name] = digest
     return found
+
+
+def bucket_copies(folder: Path) -> dict[str, dict[str, str]]:
+    """Return the objects of tables below a root in a bucket, from the folder where the bucket's server keeps them.
+
+    That server writes an object to the name with a UUID behind it and then renames it. What a request that was cut off
+    leaves there is no object: a bucket of S3 never shows it.
+    """
+    return {
+        table: {name: digest for name, digest in files.items() if not _UNFINISHED.search(name)}
+        for table, files in folder_copies(folder).items()
+    }
 
 
 def wait_until(is_done: Callable[[], bool], what: str, seconds_max: float) -> bool:

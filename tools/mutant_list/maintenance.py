@@ -6,6 +6,14 @@ from tools.mutant_list.mutant import Mutant
 
 MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
+        name="refused-after-its-commit",
+        breaks="DROP PARTITION that has landed on one server is done again on the one that hosts the table",
+        path="src/tilth/maintenance/manager/manager.py",
+        old="        found = self._registry.find(table_uuid)\n        return 0 if",
+        new="        found = self._registry.get(table_uuid)\n        return 0 if",
+        tests=("tests/unit/sql/test_after_commit.py::test_parts_of_another_servers_table_are_hidden_once",),
+    ),
+    Mutant(
         name="trash-without-claim",
         breaks="files of the trash go without being claimed",
         path="src/tilth/maintenance/gc/trash.py",

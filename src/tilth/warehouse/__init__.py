@@ -8,7 +8,7 @@ See also: docs/operate for tuning, tilth.model.task for the nouns.
 """
 
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
-from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan
+from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan, own_functions
 from tilth.warehouse.allowed.plans import (
     LogicalPlan,
     PlanNode,
@@ -129,6 +129,7 @@ __all__ = [
     "make_class_data",
     "make_result_folder",
     "memory_loss_in",
+    "own_functions",
     "parse_expression",
     "parse_plan",
     "read_needs",

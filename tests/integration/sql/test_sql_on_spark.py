@@ -50,6 +50,13 @@ def test_types_and_names_of_the_answer(world: SparkWorld) -> None:
         ("id", "bigint"),
     ]
     assert world.rows("SELECT id, day, amount FROM orders WHERE id = 11") == [(11, date(2020, 1, 11), Decimal("1.50"))]
+    # Spark's name would be the expression that toMonday and dateDiff stand for.
+    answer = world.run(
+        "SELECT count(*), o.*, toMonday(day),  dateDiff('day', day, current_date()) > 1 FROM orders o "
+        "WHERE id = 11 AND day < current_date() GROUP BY ALL ORDER BY id LIMIT 1"
+    )
+    names = ["count(1)", "id", "day", "customer", "amount", "note", "toMonday(day)"]
+    assert answer.table.column_names == [*names, "dateDiff('day', day, current_date()) > 1"]
 
 
 @pytest.mark.parametrize(

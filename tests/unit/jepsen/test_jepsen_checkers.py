@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from tools.jepsen.checkers import (
     Faults,
@@ -22,6 +23,7 @@ from tools.jepsen.checkers import (
     check_updates,
 )
 from tools.jepsen.history import Op, Outcome, Window
+from tools.jepsen.subjects import bucket_copies, folder_copies
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
 
@@ -178,3 +180,12 @@ def test_a_version_has_one_content() -> None:
     assert check_past([first, replace(first, server="b", at=2)]).is_none
     assert check_past([first, replace(first, server="b", at=2, content="y")]).wrong == 1
     assert check_past([first, replace(first, server="b", at=2, content="y", version=4)]).is_none
+
+
+def test_what_the_buckets_server_leaves_of_a_request_that_was_cut_off_is_no_file(tmp_path: Path) -> None:
+    data = tmp_path / "t" / "data"
+    data.mkdir(parents=True)
+    for name in ("7-0.0-0.parquet", "7-0.0-0.parquet-6eef4235-08ff-4703-90e9-cc6c2db15c5e", "7-0.0-0.parquet-copy"):
+        (data / name).write_bytes(b"x")
+    assert set(bucket_copies(tmp_path)["t"]) == {"7-0.0-0.parquet", "7-0.0-0.parquet-copy"}
+    assert len(folder_copies(tmp_path)["t"]) == 3

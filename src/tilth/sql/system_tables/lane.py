@@ -7,6 +7,7 @@ no table of DataFusion's own; nothing is changed.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 
@@ -22,6 +23,9 @@ from tilth.warehouse import allow_list
 
 _UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
 _VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
+# Of a statement that it only takes as a command it would write the text to standard error.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
 _QUALIFIER = re.compile(r"\bsystem\.\w+\.")
 
 

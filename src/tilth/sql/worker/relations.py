@@ -71,7 +71,7 @@ class Relations:
 
     text: str
     relations: list[Relation]
-    #: All nodes of the query without the expressions of AS OF.
+    #: All nodes of the query without the expressions of AS OF; the first one is the root.
     nodes: list[PlanNode]
 
     @property

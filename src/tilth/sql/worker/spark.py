@@ -62,6 +62,7 @@ from tilth.sql.results.spark import rows_of, to_stream
 from tilth.sql.worker.changes_spark import changed_rows
 from tilth.sql.worker.expressions import ExpressionChecker
 from tilth.sql.worker.handed import ReplayWork, ViewCheck
+from tilth.sql.worker.headings import headings
 from tilth.sql.worker.relations import (
     TIME_WORDS,
     Edit,
@@ -322,7 +323,7 @@ class PreparedQuery:
         if self._is_insert and has_fine_times(found):
             raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
         if not found.relations:
-            return session.sql(self._text)
+            return self._named(found, session.sql(self._text))
         as_of = _moments(session, [relation.past for relation in found.relations])
         resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
         views = view_names(len(resolved))
@@ -337,7 +338,12 @@ class PreparedQuery:
             self._rows_of(source, needed).createOrReplaceTempView(view)
         self._sent = rewrite(self._text, edits + times)
         frame = session.sql(self._sent.text)
-        return frame.toDF(*names) if names is not None else frame
+        return self._named(found, frame, names)
+
+    def _named(self, found: Relations, frame: DataFrame, names: Sequence[str] | None = None) -> DataFrame:
+        """Return the frame with the headings of its answer; `names`: those that Spark would give to the user's text."""
+        wanted = headings(found.nodes[0], self._text, lambda: frame.columns if names is None else names) or names
+        return frame if wanted is None else frame.toDF(*wanted)
 
     def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
         """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'

@@ -169,6 +169,11 @@ def _function_hint(name: str, known: frozenset[str]) -> str:
 
 
 @cache
+def own_functions() -> frozenset[str]:
+    """Return the names of the functions that Tilth has and Spark has not, in small letters."""
+    return frozenset(allow_list().clickhouse) - allow_list().functions
+
+
 def _callable() -> frozenset[str]:
     return allow_list().functions | frozenset(allow_list().clickhouse)
 

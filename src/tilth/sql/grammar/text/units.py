@@ -11,6 +11,7 @@ _CALL = re.compile(r"\bdate_?diff\s*\(\s*'", re.IGNORECASE)
 _BEFORE_DATA = re.compile(r"\s*insert\b[^'\"`/-]*?\bformat\b", re.IGNORECASE)
 #: As long as the word that it replaces, so that places in messages fit.
 _NAMES = {"datediff": "unitDiff", "date_diff": "unit_diff"}
+_OTHER_NAME = re.compile(r"\bunit(_d|D)iff(?=\s*\()")
 
 
 def with_unit_diff(text: str) -> str:
@@ -34,3 +35,8 @@ def with_unit_diff(text: str) -> str:
                 at = token.end
         token = next_token(text, token.end)
     return "".join([*pieces, text[at:]])
+
+
+def without_unit_diff(text: str) -> str:
+    """Return the text of an expression with the function's own name."""
+    return _OTHER_NAME.sub(r"date\1iff", text)
