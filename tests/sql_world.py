@@ -179,8 +179,8 @@ class FakeConsume:
     ) -> None:
         self.calls.append(("stop", kafka_uuid, because, until_ms))
 
-    def wait_stopped(self) -> None:
-        self.calls.append(("wait stopped",))
+    def wait_stopped(self, kafka_uuid: str) -> None:
+        self.calls.append(("wait stopped", kafka_uuid))
 
     def restart(self, kafka_uuid: str) -> None:
         self.calls.append(("restart", kafka_uuid))

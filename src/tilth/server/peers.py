@@ -26,7 +26,7 @@ from tilth.base.ids import IdSource
 from tilth.catalog import NotHostedError
 from tilth.membership import Member
 from tilth.model.server import ServerRecord
-from tilth.model.service import ServiceKind
+from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.server.errors import BadBodyError, RouteNotFoundError
 from tilth.sql import SqlEngine
 from tilth.sql.context.peers import note_unanswered
@@ -79,9 +79,11 @@ class TableRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AskedStop(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that was stopped for all tables; the answer comes when the server has stopped it."""
+    """A service that was stopped; the answer comes when the server has stopped it."""
 
     service: ServiceKind
+    #: Uuid of the table; ALL_TABLES: of all tables.
+    table: str = ALL_TABLES
 
 
 class HttpPeers:
@@ -141,8 +143,8 @@ class HttpPeers:
         found = self._of_others(lambda server: self._table_of(server, name))
         return [table for table in found if table is not None]
 
-    def wait_stopped(self, service: ServiceKind) -> None:
-        self._of_others(lambda server: self._wait_stopped(server, service))
+    def wait_stopped(self, service: ServiceKind, table: str) -> None:
+        self._of_others(lambda server: self._wait_stopped(server, AskedStop(service=service, table=table)))
 
     def _of_others(self, ask: Callable[[ServerRecord], T]) -> list[T]:
         """Ask all other servers that live at once."""
@@ -172,7 +174,7 @@ class HttpPeers:
             return TableRows(rows=_bytes(engine.own_rows(asked.name)))
 
         def stopped(asked: AskedStop) -> Done:
-            engine.wait_stopped(asked.service)
+            engine.wait_stopped(asked.service, asked.table)
             return Done()
 
         return {
@@ -186,14 +188,14 @@ class HttpPeers:
             for channel in self._channels.values():
                 channel.close()
 
-    def _wait_stopped(self, server: ServerRecord, service: ServiceKind) -> None:
+    def _wait_stopped(self, server: ServerRecord, asked: AskedStop) -> None:
         try:
             if not self._token:
                 raise UnavailableError("servers need a service token to ask one another")
             with _named(server):
                 self._channel(server.url).call(
                     "server/stopped",
-                    AskedStop(service=service),
+                    asked,
                     Done,
                     seconds=0.0,
                     answer_seconds=STOPPED_SECONDS_MAX,
@@ -201,7 +203,7 @@ class HttpPeers:
         except TilthError as error:
             note_unanswered(
                 f"server {server.name} at {server.url or 'no address'} has not said that it has stopped "
-                f"{service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
+                f"{asked.service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
             )
 
     def _table_of(self, server: ServerRecord, name: str) -> pa.Table | None:

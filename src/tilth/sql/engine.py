@@ -280,9 +280,9 @@ class SqlEngine:
         """Return this server's own rows of a system table. Raises TableNotFoundError."""
         return find_system_table(name).build_own(self._services)
 
-    def wait_stopped(self, service: ServiceKind) -> None:
+    def wait_stopped(self, service: ServiceKind, table: str) -> None:
         """Wait until this server has stopped a service of all tables. Raises UnavailableError."""
-        wait_stopped(self._services, service)
+        wait_stopped(self._services, service, table)
 
     def insert_text(
         self,

@@ -14,7 +14,7 @@ from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
 from tilth.membership import Bounds, Member
 from tilth.model.failure import failure_of
-from tilth.model.service import ServiceKind
+from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.server import HttpPeers
 from tilth.server.errors import RouteNotFoundError
 from tilth.sql.context.peers import noting_unanswered
@@ -120,7 +120,7 @@ def test_rows_with_other_columns_are_left_out_with_both_versions() -> None:
 
 def test_a_service_is_stopped_for_all_tables_when_the_others_have_said_so() -> None:
     with noting_unanswered() as notes:
-        peers_of(answered(msgspec.msgpack.encode({}))).wait_stopped(ServiceKind.MERGE)
+        peers_of(answered(msgspec.msgpack.encode({}))).wait_stopped(ServiceKind.MERGE, ALL_TABLES)
     assert notes == set()
 
 
@@ -134,7 +134,7 @@ def test_a_service_is_stopped_for_all_tables_when_the_others_have_said_so() -> N
 )
 def test_who_does_not_say_that_it_has_stopped_is_named(answer: httpx.Response, word: str) -> None:
     with noting_unanswered() as notes:
-        peers_of(answer).wait_stopped(ServiceKind.CONSUME)
+        peers_of(answer).wait_stopped(ServiceKind.CONSUME, "u1")
     [note] = notes
     assert "server b at http://b:7411 has not said that it has stopped consume: " in note
     assert word in note

@@ -78,7 +78,7 @@ def test_a_word_to_all_tables_is_kept_for_those_that_come_later(world: SqlWorld)
     world.run("SYSTEM STOP CONSUME FOR 1 hour")
     assert world.consume.calls[-2:] == [
         ("stop", ALL_TABLES, "", world.clock.now_ms() + 3_600_000),
-        ("wait stopped",),
+        ("wait stopped", ALL_TABLES),
     ]
     world.run("SYSTEM START CONSUME")
     assert ("start", ALL_TABLES) in world.consume.calls

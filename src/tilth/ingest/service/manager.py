@@ -108,24 +108,19 @@ class ConsumeManager:
         self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
     ) -> None:
         """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer of this server runs any
-        more. Raises NotHostedError when it is switched and another server has to end it.
+        more. Raises UnavailableError where that takes too long; the switch is set then.
         """
         self._switch(
             kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id, client=client
         )
-        if kafka_uuid == ALL_TABLES:
-            self.wait_stopped()
-            return
-        self._check_hosted(self._kafka(kafka_uuid))
-        service = self._find(kafka_uuid)
-        if service is not None:
-            service.wait_switched_off()
+        self.wait_stopped(kafka_uuid)
 
-    def wait_stopped(self) -> None:
-        """Wait until no consumer of this server runs any more, all of them being switched off. Raises
-        UnavailableError.
+    def wait_stopped(self, kafka_uuid: str) -> None:
+        """Wait until no consumer of this server runs any more for a table, or for ALL_TABLES, which are switched off.
+        Raises UnavailableError.
         """
-        services = self._all()
+        one = self._find(kafka_uuid)
+        services = self._all() if kafka_uuid == ALL_TABLES else [one] if one is not None else []
         for service in services:
             service.wake()
         for service in services:

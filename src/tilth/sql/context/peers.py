@@ -32,9 +32,9 @@ class Peers(Protocol):
     def tables(self, name: str) -> list[pa.Table]:
         """Return the rows that the others have of a system table of servers; who does not answer is noted."""
 
-    def wait_stopped(self, service: ServiceKind) -> None:
-        """Wait until the others have stopped a service of all tables, as the catalog says; who does not say that it has
-        is noted.
+    def wait_stopped(self, service: ServiceKind, table: str) -> None:
+        """Wait until the others have stopped a service of one table or of ALL_TABLES, as the catalog says; who does not
+        say that it has is noted.
         """
 
     def servers(self) -> tuple[ServerRecord, ...]:
@@ -53,7 +53,7 @@ class NoPeers:
     def tables(self, name: str) -> list[pa.Table]:
         return []
 
-    def wait_stopped(self, service: ServiceKind) -> None:
+    def wait_stopped(self, service: ServiceKind, table: str) -> None:
         """There is nobody to wait for."""
 
     def servers(self) -> tuple[ServerRecord, ...]:

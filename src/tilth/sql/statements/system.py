@@ -61,21 +61,23 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
             _switch_consume(services, call, uuid, statement, until_ms)
         else:
             _switch_maintenance(services, call, uuid, statement, until_ms)
-        if statement.verb is SwitchVerb.STOP and uuid == ALL_TABLES:
-            wait_stopped(services, statement.service)
-            services.peers.wait_stopped(statement.service)
+        # What the switch is set for has landed by now: no server does the statement once more, each only says when it
+        # has stopped.
+        if statement.verb is SwitchVerb.STOP and (uuid == ALL_TABLES or statement.service is ServiceKind.CONSUME):
+            wait_stopped(services, statement.service, uuid)
+            services.peers.wait_stopped(statement.service, uuid)
     limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
     return done(f"{_SPELLED[statement.service]} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
 
 
-def wait_stopped(services: Services, service: ServiceKind) -> None:
-    """Wait until this server begins nothing more of a service that the catalog says is stopped for all tables; its
-    consumers have ended then, and other work that runs goes on to its end.
+def wait_stopped(services: Services, service: ServiceKind, table: str) -> None:
+    """Wait until this server begins nothing more of a service that the catalog says is stopped, for one table or for
+    ALL_TABLES; its consumers have ended then, and other work that runs goes on to its end.
 
     Raises UnavailableError where that takes too long.
     """
     if service is ServiceKind.CONSUME:
-        services.consume.wait_stopped()
+        services.consume.wait_stopped(table)
     else:
         services.maintenance.wait_refreshed()
 
