@@ -30,7 +30,7 @@ from tools.jepsen.checkers import (
     check_updates,
 )
 from tools.jepsen.clients import Seen, keyed
-from tools.jepsen.history import History
+from tools.jepsen.history import History, may_stay
 from tools.jepsen.messages import Sent
 from tools.jepsen.subjects import Store, Subject, wait_until
 from tools.jepsen.tables import PARTITION_ROWS, STORED, UPDATED_IDS, VIEW_KEYS, in_the_end
@@ -52,7 +52,7 @@ def judge(subject: Subject, history: History, sent: Sent, seen: Seen) -> Faults:
     _judge_rows(subject, history, faults)
     _judge_messages(subject, sent, faults)
     _judge_verify(subject, faults)
-    _judge_files(subject, faults)
+    _judge_files(subject, faults, history)
     faults.add(check_hosts([*seen.hostings, *_logged(subject.logs())]))
     faults.add(check_growing(seen.growing, history.windows))
     faults.add(check_past(seen.past))
@@ -138,29 +138,29 @@ def _judge_verify(subject: Subject, faults: Faults) -> None:
             faults.found(f"VERIFY of d.{table}: {bad}")
 
 
-def _judge_files(subject: Subject, faults: Faults) -> None:
+def _judge_files(subject: Subject, faults: Faults, history: History) -> None:
     """Wait until all copies are made and files without use are removed; count what is still wrong as faults."""
     for store in subject.stores():
         if store.storage:
             query = f"SELECT sum(queue_size) FROM system.replicas WHERE storage = '{store.storage}'"
             wait_until(lambda query=query: not subject.sql(query).rows[0][0], "all copies", SETTLE_SECONDS_MAX)  # type: ignore[misc]
-        found = _settled_files(subject, store)
+        found = _settled_files(subject, store, history)
         if not found.is_none:
             found.about += _why_files_stay(subject)
         faults.add(found)
 
 
-def _settled_files(subject: Subject, store: Store) -> Faults:
+def _settled_files(subject: Subject, store: Store, history: History) -> Faults:
     """Return the faults of the last check of a store's files, which is repeated until it has none, or for too long
     without fewer unknown files than before: after the last blow many transactions wait to be cleaned.
 
     No check comes after one without faults: files that are removed while it reads would look missing.
     """
-    found = _files(subject, store)
+    found = _files(subject, store, history)
 
     def has_fewer(before: int) -> bool:
         nonlocal found
-        found = _files(subject, store)
+        found = _files(subject, store, history)
         return found.is_none or found.unknown_files < before
 
     while not found.is_none and wait_until(partial(has_fewer, found.unknown_files), "files", SETTLE_SECONDS_MAX):
@@ -180,7 +180,7 @@ def _why_files_stay(subject: Subject) -> list[str]:
     return [f"{query[7:60]}: {subject.sql(query).rows}"[:1500] for query in queries]
 
 
-def _files(subject: Subject, store: Store) -> Faults:
+def _files(subject: Subject, store: Store, history: History) -> Faults:
     policy = f"= '{store.storage}'" if store.storage else "= 'default'"
     tables = subject.sql(f"SELECT name, uuid FROM system.tables WHERE storage_policy {policy}").rows
     uuids = dict(tables)
@@ -193,7 +193,8 @@ def _files(subject: Subject, store: Store) -> Faults:
     rows = subject.sql("SELECT files FROM system.lost_transactions").rows
     lost = {name for [names] in rows for name in names}
     # The copies are read after the catalog, so a file that was removed in between looks missing until the next try.
-    return check_files(named, store.copies(), store.quorum, lost=lost)
+    stays = partial(may_stay, windows=history.windows, events=history.events)
+    return check_files(named, store.copies(), store.quorum, lost=lost, may_stay=stays)
 
 
 def _counted(result: Result, column: str) -> Mapping[int, int]:

@@ -7,14 +7,20 @@ Always holds: an operation is recorded before it is sent, so that the history al
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import IO
+
+from tilth.base.hybrid import milliseconds
+from tilth.model.txn import read_file_name
+
+_SERVER_KILLED = re.compile(r"struck: server \w+ killed")
 
 
 class Outcome(StrEnum):
@@ -76,6 +82,21 @@ class Window:
 
     def covers(self, op: Op) -> bool:
         return op.completed is not None and self.start <= op.completed and op.invoked <= self.end
+
+
+def may_stay(name: str, windows: Sequence[Window], events: Sequence[Event]) -> bool:
+    """Return whether a file was begun in a window in which a server was killed, too: nobody remembers its transaction
+    then, and its rows may have been acknowledged.
+    """
+    file = read_file_name(name)
+    if file is None:
+        return False
+    begun = milliseconds(file.txn) / 1000 - time.time() + time.monotonic()
+    return any(
+        window.start <= begun <= window.end
+        and any(_SERVER_KILLED.search(each.what) and window.start <= each.at <= window.end for each in events)
+        for window in windows
+    )
 
 
 @dataclass(slots=True)

@@ -50,6 +50,7 @@ class Report:
                 "subjects": self.by_subject,
                 "lost": faults.lost,
                 "lost_by_failover": faults.lost_by_failover,
+                "files_by_failover": faults.files_by_failover,
                 "twice": faults.twice,
                 "torn": faults.torn,
                 "unknown_files": faults.unknown_files,

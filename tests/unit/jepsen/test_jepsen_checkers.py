@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
+from tilth.base.hybrid import pack
 from tools.jepsen.checkers import (
     Faults,
     Hosting,
@@ -22,7 +24,7 @@ from tools.jepsen.checkers import (
     check_set,
     check_updates,
 )
-from tools.jepsen.history import Op, Outcome, Window
+from tools.jepsen.history import Event, Op, Outcome, Window, may_stay
 from tools.jepsen.subjects import bucket_copies, folder_copies
 
 OK, REFUSED, UNKNOWN = Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN
@@ -189,3 +191,17 @@ def test_what_the_buckets_server_leaves_of_a_request_that_was_cut_off_is_no_file
         (data / name).write_bytes(b"x")
     assert set(bucket_copies(tmp_path)["t"]) == {"7-0.0-0.parquet", "7-0.0-0.parquet-copy"}
     assert len(folder_copies(tmp_path)["t"]) == 3
+
+
+def test_a_file_may_stay_whose_record_and_whose_server_are_lost_at_once() -> None:
+    """Only a kill in the window of a failover that loses commits excuses it; it is counted apart."""
+    now = time.monotonic()
+    window, killed = Window(now - 4, now), Event(at=now - 3, round=1, what="struck: server b killed, 0.4 s")
+    name = f"{pack(int((time.time() - 2) * 1000))}-0.0-0.parquet"
+    assert may_stay(name, [window], [killed])
+    assert not may_stay(name, [window], [replace(killed, what="struck: server b paused, 0.4 s")])
+    assert not may_stay(name, [window], [replace(killed, at=now - 5)])
+    assert not may_stay(name, [Window(now - 4, now - 3)], [killed])
+    assert not may_stay("strange.parquet", [window], [killed])
+    found = check_files({"t": set()}, [{"t": {name: "x", "2.parquet": "x"}}], 1, may_stay=lambda each: each == name)
+    assert (found.unknown_files, found.files_by_failover) == (1, 1)
