@@ -237,7 +237,12 @@ def test_switches_and_work_at_once(world: SqlWorld) -> None:
     world.run("SYSTEM STOP CONSUME k")
     world.run("SYSTEM START CONSUME k")
     world.run("SYSTEM RESTART CONSUME k")
-    assert [call[0] for call in world.consume.calls if call[1] == kafka][-3:] == ["stop", "start", "restart"]
+    assert [call[0] for call in world.consume.calls if call[1] == kafka][-4:] == [
+        "stop",
+        "wait stopped",
+        "start",
+        "restart",
+    ]
     assert refused(world, "SYSTEM STOP CONSUME t").code == "WRONG_KIND_OF_TABLE"
     assert refused(world, "SYSTEM STOP MERGES k").code == "WRONG_KIND_OF_TABLE"
     assert "topic/0 at 42" in world.run("SYSTEM RESET CONSUME OFFSET k TO BEGIN").message
