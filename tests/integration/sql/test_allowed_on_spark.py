@@ -91,16 +91,11 @@ _RUN = "reflect('java.lang.System', 'getProperty', 'user.home')"
         "FROM t INSERT OVERWRITE DIRECTORY '/tmp/x' USING parquet SELECT *",
         "WITH c AS (SELECT 1) INSERT OVERWRITE LOCAL DIRECTORY '/tmp/x' USING csv SELECT * FROM c",
         "EXPLAIN INSERT OVERWRITE DIRECTORY '/tmp/x' USING parquet SELECT 1",
-        "EXPLAIN ADD JAR '/tmp/x.jar'",
         "EXPLAIN CREATE TEMPORARY FUNCTION f AS 'org.example.F'",
         "EXPLAIN CREATE TABLE x USING csv OPTIONS (path '/etc/passwd')",
         "EXPLAIN CREATE TEMPORARY VIEW x USING csv OPTIONS (path '/etc/passwd')",
         "EXPLAIN SET spark.sql.ansi.enabled = false",
         "EXPLAIN CODEGEN SELECT 1",
-        "EXPLAIN CACHE TABLE x AS SELECT 1",
-        "EXPLAIN CALL p()",
-        "EXPLAIN EXECUTE IMMEDIATE 'SELECT 1'",
-        "EXPLAIN DECLARE v INT",
         "EXPLAIN SET VAR v = 1",
         "SELECT * FROM parquet.`/etc/passwd`",
         "SELECT * FROM csv.`/etc/passwd`",
@@ -134,6 +129,21 @@ def test_what_executes_reads_files_or_shows_the_node_is_refused(world: SparkWorl
     assert error.hint, str(error)
     assert "java." not in error.message
     assert world.catalog.tables.find("shop", "c") is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EXPLAIN ADD JAR '/tmp/x.jar'",
+        "EXPLAIN CACHE TABLE x AS SELECT 1",
+        "EXPLAIN CALL p()",
+        "EXPLAIN EXECUTE IMMEDIATE 'SELECT 1'",
+        "EXPLAIN DECLARE v INT",
+    ],
+)
+def test_commands_behind_explain_do_not_reach_spark(world: SparkWorld, text: str) -> None:
+    error = world.refused(text)
+    assert (error.code, error.message.split()[0]) == ("UNSUPPORTED_SYNTAX", "EXPLAIN"), str(error)
 
 
 def test_a_refusal_names_the_function_the_place_and_what_to_do(world: SparkWorld) -> None:
