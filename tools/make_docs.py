@@ -43,6 +43,7 @@ from tilth.sql.language.dialect_words import (
     MANY,
     NODES,
     NODES_REFUSED,
+    OURS,
     PARAMETERS,
     REFUSED,
     REFUSED_FAMILIES,
@@ -246,11 +247,14 @@ def _clickhouse_functions() -> Iterator[str]:
     yield "They stand for expressions of Spark and can be called wherever an expression stands. A name that Spark has"
     yield "too means what it means in Spark: `length` counts characters, `position` takes the shorter text first,"
     yield "`rand` is a number from 0 to 1, `xxHash64` has other values. What does not fit a type is an error, or"
-    yield "NULL, or 0 (`OrNull`, `OrZero`), never another number."
+    yield "NULL, or 0 (`OrNull`, `OrZero`), never another number. Names that begin with `clickhouse_` are left out:"
+    yield "they are what [ClickHouse's dialect](dialect.md) is written with."
     yield ""
     yield "| function | arguments | in Spark's SQL |"
     yield "|---|---|---|"
     for name, variants in sorted(clickhouse_functions().items(), key=lambda item: item[0].lower()):
+        if name.startswith(OURS):
+            continue
         for variant in variants:
             kinds = "any number" if variant.arguments is None else ", ".join(variant.arguments)
             yield f"| `{name}` | {kinds} | `{_in_cell(variant.expression)}` |"

@@ -262,7 +262,7 @@ class SqlEngine:
                 check_select(statement)
             self._services.running.enter(running.entry, queue_of(statement, database))
             with (
-                dialect.reading(statement, call.settings.dialect) as (statement, read_as),
+                dialect.reading(statement, call.settings.dialect, call.settings.spark) as (statement, read_as),
                 noting_unanswered() as unanswered,
             ):
                 try:

@@ -353,9 +353,6 @@ def _plain(name: str) -> str:
 
 
 SESSION_SETTINGS = _KnownGroup((*settings_of(SessionSettings), *SESSION_ACCEPTED))
-#: The session's time zone, and the names that mean UTC.
-ZONE = "spark.sql.session.timeZone"
-UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 #: What double quotes mean is the same in every session.
 _QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 
 from tilth.base.errors import TilthError
-from tilth.sql.grammar import Query, SqlSyntaxError, UnsupportedSqlError
+from tilth.sql.grammar import CreateView, Name, Query, SqlSyntaxError, UnsupportedSqlError
 from tilth.sql.language.dialect import reading, refusal_of, to_spark
+from tilth.sql.language.dialect_calls import CHANGED_CALLS
+from tilth.sql.language.dialect_words import CALLS, PARAMETERS
+from tilth.sql.language.spark_settings import ZONE
+from tools.dialect_cases import OVER_COLUMNS, QUERIES
+from tools.dialect_constants import CONSTANTS, JSON
 
 
 @pytest.mark.parametrize(
@@ -32,7 +40,7 @@ from tilth.sql.language.dialect import reading, refusal_of, to_spark
             "clickhouse_sum_if(x, (y > 2 AND clickhouse_is_ordered(y))) FROM t",
         ),
         ("SELECT max(toDate(x)) FROM t", "SELECT clickhouse_max_of_computed(clickhouse_to_date(x)) FROM t"),
-        ("SELECT sumIf(x, empty(y)) FROM t", "SELECT clickhouse_sum_if_of_computed(x, empty(y)) FROM t"),
+        ("SELECT sumIf(x, empty(y)) FROM t", "SELECT clickhouse_sum_if(x, empty(y)) FROM t"),
         (
             "SELECT max(x) FROM (SELECT toDate(y) AS x FROM t)",
             "SELECT clickhouse_max_of_computed(x) FROM (SELECT clickhouse_to_date(y) AS x FROM t)",
@@ -55,6 +63,22 @@ from tilth.sql.language.dialect import reading, refusal_of, to_spark
         (
             "SELECT argMax(x, y), arrayJoin([1, 2]) FROM t",
             "SELECT clickhouse_arg_max(x, y), explode(ARRAY(1, 2)) FROM t",
+        ),
+        ("SELECT minIf(x, empty(y)) FROM t", "SELECT clickhouse_min_if(x, empty(y)) FROM t"),
+        (
+            "SELECT quantilesExact(0.5, 1)(x) FROM t",
+            "SELECT ARRAY(clickhouse_quantile_exact(x, 0.5D), clickhouse_quantile_exact(x, 1)) FROM t",
+        ),
+        ("SELECT hex(SHA256(x)), hex(x)", "SELECT clickhouse_digest_sha256(x), clickhouse_hex(x)"),
+        (
+            "SELECT format('{1}{{}}{0}', 'a', x)",
+            "SELECT concat(clickhouse_to_string(x), '{}', 'a', left('a', 0), left(clickhouse_to_string(x), 0))",
+        ),
+        ("SELECT concat_ws('-', 'a', 'b')", "SELECT concat('a', '-', 'b')"),
+        ("SELECT JSONExtractInt(j, 'a', 'b c')", """SELECT clickhouse_json_int(j, '$[0]["a"]["b c"]')"""),
+        (
+            "SELECT JSONHas(j, 'a', 2)",
+            """SELECT clickhouse_json_has(clickhouse_json_array_at(j, '$[0]["a"]'), '$[0]["a"][1]')""",
         ),
         ("WITH 1 AS one SELECT one + x FROM t", "SELECT clickhouse_fits((1) + x) FROM t"),
         ("WITH c AS (SELECT 1 AS a) SELECT a FROM c", "WITH c AS (SELECT 1 AS a) SELECT a FROM c"),
@@ -156,18 +180,26 @@ def test_columns_of_an_answer_are_called_what_the_user_has_written(text: str, wr
         ("SELECT dateAdd(t, INTERVAL 1 HOUR)", "dateAdd"),
         ("SELECT toStartOfInterval(t, INTERVAL 7 HOUR)", "toStartOfInterval"),
         ("SELECT toStartOfInterval(t, INTERVAL 2 WEEK)", "toStartOfInterval"),
-        ("SELECT JSONExtractString(j, 'a')", "JSONExtract"),
-        ("SELECT JSONExtractInt(j, 'a', 1)", "JSONExtractInt"),
         ("SELECT simpleJSONExtractString(j, 'b')", "simpleJSONExtractString"),
-        ("SELECT format('{0}-{1}', 'a', 'b')", "format"),
-        ("SELECT hex(SHA256('a'))", "SHA256"),
         ("SELECT CAST([300] AS Array(UInt8))", "CAST to Array"),
         ("SELECT toHour(toDateTime('2026-01-01 05:00:00', 'Asia/Shanghai'))", "time zone in toDateTime"),
         ("SELECT CAST(x AS DateTime('Asia/Shanghai'))", "time zone or a name in CAST"),
-        ("SELECT splitByString('', 'abc')", "splitByString"),
-        ("SELECT hasAny([1, NULL], [2])", "hasAny"),
-        ("SELECT arraySum([1, 2])", "arraySum"),
-        ("SELECT minIf(x, false) FROM t", "minIf"),
+        ("SELECT splitByString('', 'abc')", "separator in splitByString"),
+        ("SELECT splitByChar('ab', x)", "separator in splitByChar"),
+        ("SELECT splitByChar(x, 'a')", "this splitByChar"),
+        ("SELECT JSONExtractString(j, k)", "path in JSONExtractString"),
+        ("SELECT JSONExtractString(j, 'it\\'s')", "key in JSONExtractString"),
+        ("SELECT JSONExtractInt(j, 'a', -1)", "path in JSONExtractInt"),
+        ("SELECT JSONExtractKeys(j)", "JSONExtractKeys"),
+        ("SELECT format(x, 'a')", "format"),
+        ("SELECT format('{} {0}', 'a')", "format"),
+        ("SELECT format('{', 'a')", "format"),
+        ("SELECT SHA256('a')", "SHA256 outside of hex"),
+        ("SELECT dictGet('d', 'a', 1)", "dictGet"),
+        ("SELECT arraySum(x -> x * 2, a)", "arraySum with 2 arguments"),
+        ("SELECT quantileTDigest(0.5)(x) FROM t", "quantileTDigest"),
+        ("SELECT quantileExact(0.5, 0.9)(x) FROM t", "quantileExact with 2 levels"),
+        ("SELECT uniq(x) FROM t", "uniq"),
         ("SELECT formatDateTime(t, '%e')", "formatDateTime"),
         ("SELECT formatDateTime(t, '%M')", "formatDateTime"),
         ("SELECT nobodyKnows(x)", "nobodyKnows"),
@@ -234,3 +266,48 @@ def test_an_error_says_where() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         to_spark("SELECT a\nFROM t WHERE WHERE")
     assert caught.value.line == 2
+
+
+def test_each_function_is_compared_with_clickhouse() -> None:
+    """A name that is in no case was never compared."""
+    cases = "\n".join((CONSTANTS, JSON, OVER_COLUMNS, QUERIES))
+    compared = set(re.findall(r"(\w+)\(", cases))
+    assert [name for name in (*CALLS, *CHANGED_CALLS, *PARAMETERS) if name not in compared] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ansi.enabled", "false"), ("mapKeyDedupPolicy", "LAST_WIN"), ("legacy.timeParserPolicy", "LEGACY")],
+)
+def test_settings_with_which_answers_differ_are_refused(name: str, value: str) -> None:
+    query = Query(text="SELECT toInt8('x')")
+    with (
+        pytest.raises(UnsupportedSqlError, match=name),
+        reading(query, "clickhouse", {f"spark.sql.{name}": value}),
+    ):
+        pass
+    with reading(query, "spark", {f"spark.sql.{name}": value}), reading(query, "clickhouse", {ZONE: "Asia/Tokyo"}):
+        pass
+
+
+def test_a_time_that_the_clock_skips_is_refused() -> None:
+    zone = {ZONE: "Europe/Berlin"}
+    query = Query(text="SELECT 1 FROM t WHERE ts > '2026-03-29 02:30:00'")
+    with pytest.raises(UnsupportedSqlError, match="clock of Europe/Berlin skips"), reading(query, "clickhouse", zone):
+        pass
+    with (
+        reading(query, "clickhouse"),
+        reading(replace(query, text=query.text.replace("03-29", "10-25")), "clickhouse", zone),
+    ):
+        pass
+
+
+def test_a_view_computes_in_utc() -> None:
+    view = CreateView(name=Name("", "v"), target=Name("", "t"), select="SELECT toHour(ts) AS h FROM k")
+    with (
+        pytest.raises(UnsupportedSqlError, match="a view in the time zone"),
+        reading(view, "clickhouse", {ZONE: "CET"}),
+    ):
+        pass
+    with reading(view, "clickhouse", {ZONE: "Etc/UTC"}):
+        pass

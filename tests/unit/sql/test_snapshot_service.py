@@ -16,6 +16,7 @@ from tilth.model.task import TaskSpec
 from tilth.sql import Origin, Pins
 from tilth.sql.control.running import SHOWN_CHARACTERS_MAX
 from tilth.sql.errors import SnapshotLostError
+from tilth.sql.grammar import UnsupportedSqlError
 from tilth.sql.query.pins import PIN_MS
 from tilth.sql.query.predicates import Compare, Comparison, Undecided
 from tilth.sql.query.snapshots import READER_LEASE_MS
@@ -196,3 +197,18 @@ def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: Sq
     assert len(world.catalog.readers.list()) == 2
     Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s3").close(lease.id)
     assert [each.id for each in world.catalog.readers.list()] == [query.id]
+
+
+def test_columns_of_another_zone_are_refused_where_one_is_asked_for(world: SqlWorld) -> None:
+    world.run("CREATE TABLE z (a DateTime('Europe/Berlin'), b DateTime('UTC')) ENGINE = MergeTree ORDER BY a")
+    service = world.engine.snapshots
+    for zone in ("UTC", "Europe/Berlin", "America/St_Johns"):
+        with (
+            service.opened("q", database="default", prune=True, zone=zone),
+            pytest.raises(UnsupportedSqlError, match=r"of default\.z in a session in"),
+        ):
+            service.resolve("q", [("z",)])
+    world.run("CREATE TABLE y (a DateTime('Europe/Berlin'), b DateTime) ENGINE = MergeTree ORDER BY a")
+    for zone in ("", "Europe/Berlin"):
+        with service.opened("q", database="default", prune=True, zone=zone):
+            assert service.resolve("q", [("y",), ("t",)])

@@ -29,10 +29,12 @@ from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
 from tilth.sql.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.control.query_log import QueryLog
 from tilth.sql.control.running import RunningStatements
+from tilth.sql.language.dialect_words import CLICKHOUSE
+from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
 from tilth.sql.query.protocol import WorkerTask
 from tilth.sql.query.snapshots import OpenQuery, SnapshotService
 from tilth.sql.results.waiting import OpenResults
-from tilth.sql.settings import UTC_NAMES, ZONE, SessionSettings
+from tilth.sql.settings import SessionSettings
 from tilth.storage import NamedRoots, StoreRoot
 from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
 
@@ -84,7 +86,12 @@ class Services:
     ) -> AbstractContextManager[OpenQuery]:
         """Let the worker that runs the statement's query ask for names and files; see query/snapshots.py."""
         return self.snapshots.opened(
-            call.query_id, database=call.database, prune=call.settings.prune_parts, client=call.client, seen=seen
+            call.query_id,
+            database=call.database,
+            prune=call.settings.prune_parts,
+            client=call.client,
+            seen=seen,
+            zone=call.zone_name if call.settings.dialect == CLICKHOUSE else "",
         )
 
 

@@ -9,9 +9,10 @@ silently, and sqlglot gives no call another meaning. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar, cast
 
 import sqlglot
@@ -23,6 +24,7 @@ from sqlglot.tokenizer_core import TokenType
 from tilth.base.errors import TilthError
 from tilth.sql.grammar import CreateView, InsertQuery, Query, SqlSyntaxError, Statement, UnsupportedSqlError
 from tilth.sql.language import dialect_calls, dialect_queries
+from tilth.sql.language.dialect_sessions import check_session, check_times
 from tilth.sql.language.dialect_words import CLICKHOUSE, NODES, NODES_REFUSED, OURS, WITHOUT, refused
 
 #: Longest part of a query that a refusal repeats.
@@ -77,8 +79,12 @@ class _Spark(Spark):
 
 
 @contextmanager
-def reading(statement: Statement, name: str) -> Iterator[tuple[Statement, tuple[str, ...]]]:
-    """Yield the statement as its dialect has it, with a notice that shows it; errors inside show it, too."""
+def reading(
+    statement: Statement, name: str, spark: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[Statement, tuple[str, ...]]]:
+    """Yield the statement as its dialect has it, with a notice that shows it; errors inside show it, too. `spark`: the
+    session's settings of Spark.
+    """
     if name != CLICKHOUSE:
         yield statement, ()
         return
@@ -86,6 +92,8 @@ def reading(statement: Statement, name: str) -> Iterator[tuple[Statement, tuple[
     if written is statement:
         yield statement, ()
         return
+    check_session(spark, is_view=isinstance(statement, CreateView))
+    check_times(_select_of(written), spark)
     shown = read_as(_select_of(written))
     outer = _OUTER_JOIN.search(_STRING.sub("''", _select_of(written)))
     try:

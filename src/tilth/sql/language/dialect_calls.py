@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from tilth.sql.language.dialect_json import JSON_CALLS, json_call
 from tilth.sql.language.dialect_words import (
     CALLS,
     CLICKHOUSE,
@@ -124,7 +125,8 @@ def _tuple(node: exp.Expression) -> exp.Expression:
 def _compared(node: exp.Expression) -> exp.Expression:
     """NaN equals nothing and is larger than nothing, which is said beside the comparison: its literal stays visible."""
     left, right = node.this, node.expression
-    if not _is_constant(left) and not _is_constant(right):
+    is_of_null = isinstance(left, exp.Null) or isinstance(right, exp.Null)
+    if is_of_null or (not _is_constant(left) and not _is_constant(right)):
         if isinstance(node, exp.EQ) and isinstance(node.find_ancestor(exp.Join, exp.Query), exp.Join):
             return call("clickhouse_join_equals", left, right)
         return call(_COMPARISONS[type(node)], left, right)
@@ -201,17 +203,18 @@ def _with_parameters(node: exp.Expression) -> exp.Expression:
     name, levels, values = node.name, node.expressions, node.args["params"]
     if name not in PARAMETERS or len(values) != 1 or not levels or not all(_is_constant(each) for each in levels):
         raise refused(f"the aggregate function {name}(..)(..)", "use window functions, or a function of Spark")
-    if name == "quantile" and len(levels) != 1:
-        raise refused(f"quantile with {len(levels)} levels", "use quantiles")
-    if name == "quantile":
-        return _aggregate("clickhouse_quantile", values[0], levels[0])
+    written, is_list = PARAMETERS[name]
+    if not is_list and len(levels) != 1:
+        raise refused(f"{name} with {len(levels)} levels", "use quantiles or quantilesExact")
     is_plain = _is_plain(values[0])
-    each = [call(_named("clickhouse_quantile", is_plain), values[0].copy(), level) for level in levels]
-    return exp.Array(expressions=each)
+    each = [call(_named(written, is_plain), values[0].copy(), level) for level in levels]
+    return exp.Array(expressions=each) if is_list else each[0]
 
 
 def _aggregate(written: str, *arguments: exp.Expression) -> exp.Expression:
-    return call(_named(written, all(_is_plain(each) for each in arguments)), *arguments)
+    # Whether a condition can be NULL changes nothing.
+    values = arguments[:1] if written.endswith("_if") else arguments
+    return call(_named(written, all(_is_plain(each) for each in values)), *arguments)
 
 
 def _named(written: str, is_plain: bool) -> str:
@@ -287,6 +290,69 @@ def _formatted(node: exp.Expression) -> exp.Expression:
     return call("formatDateTime", arguments[0], pattern)
 
 
+def _format(node: exp.Expression) -> exp.Expression:
+    """format('{0}-{}', ..) as the parts of its pattern and the arguments between them."""
+    pattern, arguments = (node.expressions or [None])[0], node.expressions[1:]
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string or not arguments:
+        raise refused("this format", "write a constant pattern, and arguments")
+    parts: list[exp.Expression] = []
+    used = 0
+    for text, place in _FORMAT_PARTS.findall(pattern.name):
+        if not place:
+            parts.append(exp.Literal.string(text.replace("{{", "{").replace("}}", "}")))
+            continue
+        index = int(place[1:-1]) if len(place) > 2 else used
+        used += 1
+        if index >= len(arguments):
+            raise refused("this format", "write as many arguments as the pattern has places")
+        parts.append(_as_text(arguments[index].copy()))
+    is_numbered = {len(place) > 2 for _, place in _FORMAT_PARTS.findall(pattern.name) if place}
+    if len(is_numbered) > 1 or "".join(a + b for a, b in _FORMAT_PARTS.findall(pattern.name)) != pattern.name:
+        raise refused("this format", "write {} in each place, or {0} and so on in each place")
+    # An argument that is NULL makes the result NULL, also where the pattern does not name it.
+    return call("concat", *parts, *(call("left", _as_text(each.copy()), exp.Literal.number(0)) for each in arguments))
+
+
+def _separated(node: exp.Expression) -> exp.Expression:
+    separator, arguments = (node.expressions or [None])[0], node.expressions[1:]
+    if not isinstance(separator, exp.Literal) or not separator.is_string or not arguments:
+        raise refused(f"this {node.name}", "write a constant separator, and texts")
+    joined = [part for each in arguments for part in (separator.copy(), _as_text(each))]
+    return call("concat", *joined[1:])
+
+
+def _split(node: exp.Expression) -> exp.Expression:
+    arguments = node.expressions
+    separator = arguments[0] if len(arguments) == 2 else None
+    if not isinstance(separator, exp.Literal) or not separator.is_string or "\\" in separator.name:
+        raise refused(f"this {node.name}", "write a constant separator, and a text")
+    if not separator.name or (node.name.lower() == "splitbychar" and len(separator.name.encode()) > 1):
+        raise refused(f"this separator in {node.name}", "write one letter, and in splitByString a text")
+    return call("clickhouse_split", separator, arguments[1])
+
+
+def _hex(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 1:
+        raise refused(f"hex with {len(node.expressions)} arguments", WITHOUT)
+    inner = node.expressions[0]
+    is_digest = isinstance(inner, exp.Anonymous) and inner.name.startswith(_DIGEST)
+    return inner if is_digest else call("clickhouse_hex", inner)
+
+
+def _digest(node: exp.Expression) -> exp.Expression:
+    """Digests are bytes there, and hexadecimal texts in Spark."""
+    parent = node.parent
+    if not isinstance(parent, exp.Anonymous) or parent.name.lower() != "hex" or len(node.expressions) != 1:
+        raise refused(f"{node.name} outside of hex", f"write hex({node.name}(x))")
+    return call(f"{_DIGEST}{node.name.lower()}", *node.expressions)
+
+
+def _median(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 1:
+        raise refused(f"median with {len(node.expressions)} arguments", WITHOUT)
+    return _aggregate("clickhouse_quantile", node.expressions[0], exp.Literal.number("0.5D"))
+
+
 def _many_ifs(node: exp.Expression) -> exp.Expression:
     arguments = node.expressions
     if len(arguments) < 3 or len(arguments) % 2 == 0:
@@ -355,13 +421,17 @@ _STARTS = {
 }
 #: Number of units in the next larger one.
 _PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
+_FORMAT_PARTS = re.compile(r"((?:[^{}]|\{\{|\}\})+)|(\{[0-9]*\})")
+_DIGEST = "clickhouse_digest_"
 _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
 #: Begins of the names of functions whose results can lie before 1970.
 _MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tolastdayofmonth")
 _ELEMENT = exp.to_identifier("element")
 _WHOLE_MAX = 2**64 - 1
 #: Aggregates whose value without rows depends on whether their argument can be NULL.
-_AGGREGATES = frozenset(f"clickhouse_{name}" for name in ("sum", "min", "max", "avg", "sum_if"))
+_AGGREGATES = frozenset(
+    f"clickhouse_{name}{suffix}" for name in ("sum", "min", "max", "avg", "any") for suffix in ("", "_if")
+) | {"clickhouse_arg_min", "clickhouse_arg_max"}
 _PLAIN_NODES = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.And, exp.Or, exp.Not),
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
@@ -403,6 +473,13 @@ CHANGED_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
     "multiIf": _many_ifs,
     "arrayJoin": _exploded,
     "tuple": _tuple,
+    "format": _format,
+    **dict.fromkeys(("concatWithSeparator", "concat_ws"), _separated),
+    **dict.fromkeys(("splitByChar", "splitByString"), _split),
+    "hex": _hex,
+    **dict.fromkeys(("MD5", "SHA1", "SHA224", "SHA256", "SHA384", "SHA512"), _digest),
+    "median": _median,
+    **dict.fromkeys(JSON_CALLS, json_call),
 }
 _CHANGED_CALLS = {name.lower(): change for name, change in CHANGED_CALLS.items()}
 #: Types of a CAST that are written as a function.

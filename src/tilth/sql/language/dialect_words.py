@@ -115,6 +115,13 @@ CALLS: dict[str, DialectCall] = {
     **_calls("arrayReverse arrayDistinct:clickhouse_array_distinct", 1),
     **_calls("arrayMap arrayFilter arrayExists arrayAll", 2),
     **_calls("arrayPushBack arrayPushFront", 2),
+    **_calls("hasAny:clickhouse_has_any hasAll:clickhouse_has_all", 2),
+    **_calls("arraySum:clickhouse_array_sum arrayAvg:clickhouse_array_avg", 1),
+    **_calls("arrayMin:clickhouse_array_min arrayMax:clickhouse_array_max arrayUniq:clickhouse_array_uniq", 1),
+    **_calls("arraySort:clickhouse_array_sort arrayReverseSort:clickhouse_array_reverse_sort", 1),
+    **_calls("arrayConcat:clickhouse_array_concat", 1, 8),
+    **_calls("arraySlice:clickhouse_array_slice", 2, 3),
+    **_calls("arrayStringConcat:clickhouse_array_string_concat", 1, 2),
     **_calls("range", 1, 2),
     **_calls("map", 2, MANY),
     **_calls("mapKeys mapValues", 1),
@@ -126,15 +133,22 @@ CALLS: dict[str, DialectCall] = {
         1,
     ),
     **_calls("countIf", 1),
-    **_calls("sumIf:clickhouse_sum_if", 2),
+    **_calls("any:clickhouse_any", 1),
+    **_calls("sumIf:clickhouse_sum_if minIf:clickhouse_min_if maxIf:clickhouse_max_if avgIf:clickhouse_avg_if", 2),
+    **_calls("anyIf:clickhouse_any_if uniqExactIf:clickhouse_uniq_exact_if", 2),
     **_calls("argMin:clickhouse_arg_min argMax:clickhouse_arg_max", 2),
     **_calls("groupArray", 1),
     # Windows.
     **_calls("row_number rank dense_rank", 0),
 }
 
-#: Aggregates with parameters.
-PARAMETERS = ("quantile", "quantiles")
+#: Aggregates with parameters: the function of one level, whether the result is an array.
+PARAMETERS = {
+    "quantile": ("clickhouse_quantile", False),
+    "quantiles": ("clickhouse_quantile", True),
+    "quantileExact": ("clickhouse_quantile_exact", False),
+    "quantilesExact": ("clickhouse_quantile_exact", True),
+}
 
 #: Parts that each node of the tree may have; any other part is refused.
 NODES: dict[type[exp.Expr], str] = {
@@ -216,27 +230,23 @@ NODES: dict[type[exp.Expr], str] = {
     exp.CombinedParameterizedAgg: "this expressions params",
 }
 
-_OF_JSON = "use get_json_object(j, '$.a') without the dialect"
 #: Well-known functions that are refused, in lower case, with what to do.
 REFUSED: dict[str, str] = {
-    "sha1": "use sha1(x) without the dialect",
-    "sha256": "use sha2(x, 256) without the dialect",
-    "md5": "use md5(x) without the dialect",
-    "format": "use concat or format_string without the dialect",
-    "arraysum": "use aggregate(..) without the dialect",
-    **dict.fromkeys(("hasany", "hasall"), "use arrays_overlap or array_except without the dialect"),
-    **dict.fromkeys(("splitbystring", "splitbychar"), "use split(s, ',') without the dialect"),
     **dict.fromkeys(
         ("windowfunnel", "topk", "retention", "sequencematch"), "use window functions, or a function of Spark"
     ),
-    **dict.fromkeys(("minif", "maxif", "anyif", "avgif"), "write min(if(condition, x, NULL)): NULL where no row fits"),
+    **dict.fromkeys(("uniq", "uniqcombined", "uniqcombined64", "uniqhll12"), "it is not exact: use uniqExact"),
+    "jsonextract": "use JSONExtractString, JSONExtractInt and so on",
 }
+_OF_JSON = "use JSONExtractString(j, 'a'), JSONExtractInt and so on"
 #: Beginnings of names that are refused, with what to do.
 REFUSED_FAMILIES: dict[str, str] = {
     "jsonextract": _OF_JSON,
-    "jsonhas": _OF_JSON,
     "simplejson": _OF_JSON,
     "visitparam": _OF_JSON,
+    "dictget": "create a table and join it",
+    "dicthas": "create a table and join it",
+    "quantile": "use quantileExact(0.9)(x)",
 }
 #: Constructs that are refused, with what to do.
 NODES_REFUSED: dict[type[exp.Expr], tuple[str, str]] = {

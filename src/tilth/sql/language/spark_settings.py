@@ -14,6 +14,9 @@ from tilth.warehouse import NotAllowedError
 
 #: Beginning of the names of Spark's settings.
 SPARK_PREFIX = "spark.sql."
+#: The session's time zone, and the names that mean UTC.
+ZONE = f"{SPARK_PREFIX}session.timeZone"
+UTC_NAMES = ("UTC", "Z", "GMT", "Etc/UTC", "+00:00")
 _NEAR_MAX = 3
 
 #: These change answers.

@@ -25,6 +25,7 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.errors import BadQueryError, SnapshotLostError, WrongKindOfTableError
+from tilth.sql.language.dialect_sessions import check_zones
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
@@ -78,6 +79,8 @@ class OpenQuery:
     client: str = ""
     #: Whether a lease had ended before it was renewed: files may have gone meanwhile.
     has_lapsed: bool = False
+    #: Zone in which all columns must be that say one; empty: any.
+    zone: str = ""
 
 
 class SnapshotService:
@@ -123,13 +126,15 @@ class SnapshotService:
         prune: bool,
         client: str = "",
         seen: Callable[[Snapshot], Snapshot] | None = None,
+        zone: str = "",
     ) -> Iterator[OpenQuery]:
         """While it is open, calls with this id are answered; after it, its leases are gone.
 
-        `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it. Raises
-        SnapshotLostError where files are missing because the leases have ended.
+        `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it. `zone`: tables with
+        columns of another one are refused. Raises SnapshotLostError where files are missing because the leases have
+        ended.
         """
-        query = OpenQuery(database, prune, seen, client=client)
+        query = OpenQuery(database, prune, seen, client=client, zone=zone)
         with self._lock:
             self._open[query_id] = query
         try:
@@ -171,6 +176,8 @@ class SnapshotService:
                 found = self._as_of(self._readable(database, table), wanted)
                 query.found.append(found)
                 schema = found.table.schema
+                if query.zone:
+                    check_zones(schema, query.zone, f"{database}.{table}")
             resolved.append(Resolved(database=database, table=table, schema=schema))
         return resolved
 

@@ -48,12 +48,12 @@ from tilth.sql.context.placing import warehouse_of_write
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.sql.grammar import DeleteRows, UpdateRows
+from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
 from tilth.sql.query.damaged import named, naming
 from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask
 from tilth.sql.query.prune import keeper
 from tilth.sql.query.snapshots import OpenQuery, check_same_columns, narrowed
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.settings import UTC_NAMES, ZONE
 from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.storage import DeltaWriter, layout_of, output_of, read_changes

@@ -36,6 +36,9 @@ from tilth.sql.grammar import (
     UseDatabase,
 )
 from tilth.sql.inserts.defaults import settled
+from tilth.sql.language.dialect_sessions import check_zones
+from tilth.sql.language.dialect_words import CLICKHOUSE
+from tilth.sql.language.spark_settings import UTC_NAMES
 from tilth.sql.query.protocol import CheckTask, NamesTask
 from tilth.sql.query.snapshots import qualified
 from tilth.sql.results.answer import Outcome, done
@@ -298,6 +301,9 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
     for column in statement.columns:
         find_column(target.schema, column, "the view's columns")
     kafka = _view_source(services, call, statement, f"{database}.{name}")
+    if call.settings.dialect == CLICKHOUSE:
+        # Views compute in UTC.
+        check_zones(kafka.schema, UTC_NAMES[0], full_name(kafka))
     filled = ask_worker(
         services, CheckTask(view=f"{database}.{name}", kafka=kafka, target=target, select=statement.select)
     )

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.types.ArrayType;
@@ -97,8 +98,15 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
         private boolean fits(String kind, Expression argument) {
             if (kind.equals("any")) return true;
             if (!argument.resolved()) return false;
-            if (kind.endsWith("!")) return !argument.nullable() && fits(kind.substring(0, kind.length() - 1), argument);
-            DataType type = argument.dataType();
+            if (!kind.endsWith("!")) return fits(kind, argument.dataType());
+            return !argument.nullable() && fits(kind.substring(0, kind.length() - 1), argument.dataType());
+        }
+
+        private static boolean fits(String kind, DataType type) {
+            if (kind.startsWith("array<")) {
+                String inner = kind.substring("array<".length(), kind.length() - 1);
+                return type instanceof ArrayType && fits(inner, ((ArrayType) type).elementType());
+            }
             if (kind.equals("number")) return type instanceof NumericType;
             if (kind.equals("text")) return type instanceof StringType;
             if (kind.equals("date")) return type instanceof DateType;
@@ -187,8 +195,10 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
         }
 
         private static int index(Object node) {
-            if (!(node instanceof UnresolvedAttribute)) return -1;
-            String name = ((UnresolvedAttribute) node).name();
+            // In the body of a lambda, Spark's parser takes every name for a variable of it.
+            String name = "";
+            if (node instanceof UnresolvedAttribute) name = ((UnresolvedAttribute) node).name();
+            if (node instanceof UnresolvedNamedLambdaVariable) name = ((UnresolvedNamedLambdaVariable) node).name();
             return name.startsWith(PREFIX) ? Integer.parseInt(name.substring(PREFIX.length())) : -1;
         }
     }

@@ -10,7 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.warehouse.allowed.variants import ArgumentKind, Variant
+from tilth.warehouse.allowed.exact_aggregates import aggregates
+from tilth.warehouse.allowed.exact_arrays import array_functions
+from tilth.warehouse.allowed.exact_floats import digits_of
+from tilth.warehouse.allowed.exact_json import json_functions
+from tilth.warehouse.allowed.variants import ArgumentKind, Variant, bound, raised
 
 _ANY, _TEXT, _DATE, _TIME = ArgumentKind.ANY, ArgumentKind.TEXT, ArgumentKind.DATE, ArgumentKind.TIME
 _FLOAT, _DECIMAL, _WHOLE = ArgumentKind.FLOAT, ArgumentKind.DECIMAL, ArgumentKind.WHOLE
@@ -31,16 +35,13 @@ _DIVIDED = (
 
 
 def exact_functions() -> Iterator[tuple[str, Variant]]:
-    for part in (_conversions, _texts, _times, _numbers, _limits, _comparisons, _collections, _aggregates):
+    parts = (_conversions, _texts, _times, _numbers, _limits, _comparisons, array_functions, aggregates, json_functions)
+    for part in parts:
         for name, kinds, expression in part():
             yield f"clickhouse_{name}", Variant(arguments=kinds, expression=expression)
 
 
 _Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
-
-
-def _error(why: str, kind: str = "STRING") -> str:
-    return f"CAST(raise_error('{why}') AS {kind})"
 
 
 def _conversions() -> _Lines:
@@ -58,7 +59,7 @@ def _conversions() -> _Lines:
             )
     number = r"$1 RLIKE '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$'"
     words = "lower($1) RLIKE '^[+-]?(nan|inf)'"
-    wrong = _error("toFloat64OrNull and OrZero take no words here: nan, inf", "DOUBLE")
+    wrong = raised("toFloat64OrNull and OrZero take no words here: nan, inf", "DOUBLE")
     for name, missing in (("null", "NULL"), ("zero", "0D")):
         otherwise = f"WHEN {words} THEN {wrong} WHEN $1 IS NOT NULL THEN {missing}"
         value = f"CASE WHEN {number} THEN TRY_CAST($1 AS DOUBLE) {otherwise} END"
@@ -81,9 +82,12 @@ def _texts() -> _Lines:
     yield (
         "to_string",
         (_TIME,),
-        f"CASE WHEN {fraction} THEN {_error('toString of parts of seconds: use formatDateTime')} ELSE {written} END",
+        f"CASE WHEN {fraction} THEN {raised('toString of parts of seconds: use formatDateTime')} ELSE {written} END",
     )
-    wrong = _error("toString takes no Float, Bool, array, map or tuple here: CAST it to a Decimal or to a whole number")
+    wrong = raised("toString takes no Float32 here: CAST it to a Decimal or to Float64")
+    yield "to_string", (_SINGLE,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    yield "to_string", (_FLOAT,), digits_of("$1")
+    wrong = raised("toString takes no Bool, array, map or tuple here")
     yield "to_string", (_ANY,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
     yield "length", (_TEXT,), "octet_length($1)"
     yield "length", (_ARRAY,), "size($1)"
@@ -91,12 +95,22 @@ def _texts() -> _Lines:
     yield "lower", (_TEXT,), f"translate($1, '{_UPPER}', '{_LOWER}')"
     yield "upper", (_TEXT,), f"translate($1, '{_LOWER}', '{_UPPER}')"
     # Of bytes.
+    yield "hex", (_TEXT,), "hex(CAST($1 AS BINARY))"
+    wrong = raised("hex of a number below 0 here, or of one of more than 64 bits")
+    even = "CASE WHEN length(hex(CAST($1 AS BIGINT))) % 2 = 1 THEN '0' ELSE '' END || hex(CAST($1 AS BIGINT))"
+    yield "hex", (_WHOLE,), f"CASE WHEN $1 IS NULL OR $1 BETWEEN 0 AND {2**63 - 1} THEN {even} ELSE {wrong} END"
+    yield "digest_md5", (_TEXT,), "upper(md5(CAST($1 AS BINARY)))"
+    yield "digest_sha1", (_TEXT,), "upper(sha1(CAST($1 AS BINARY)))"
+    for bits in (224, 256, 384, 512):
+        yield f"digest_sha{bits}", (_TEXT,), f"upper(sha2(CAST($1 AS BINARY), {bits}))"
+    # Of a NULL, too: an array is never one there.
+    yield "split", (_TEXT, _TEXT), r"split(coalesce($2, ''), '\\Q' || $1 || '\\E')"
     yield (
         "substring",
         (_TEXT, _WHOLE),
         "CASE WHEN $2 = 0 THEN '' ELSE validate_utf8(CAST(substring(CAST($1 AS BINARY), $2) AS STRING)) END",
     )
-    wrong = _error("substring takes no negative length here")
+    wrong = raised("substring takes no negative length here")
     cut = "validate_utf8(CAST(substring(CAST($1 AS BINARY), $2, $3) AS STRING))"
     cut = f"CASE WHEN $2 = 0 THEN '' WHEN $3 < 0 THEN {wrong} ELSE {cut} END"
     yield "substring", (_TEXT, _WHOLE, _WHOLE), cut
@@ -108,7 +122,7 @@ def _texts() -> _Lines:
 def _times() -> _Lines:
     day = "CAST($1 AS DATE)"
     fits = "CASE WHEN {0} IS NULL OR {0} BETWEEN {1} AND {2} THEN {0} ELSE {3} END"
-    wrong = _error("toDate: the day is not from 1970-01-01 to 2149-06-06", "DATE")
+    wrong = raised("toDate: the day is not from 1970-01-01 to 2149-06-06", "DATE")
     of_day = fits.format(day, "DATE'1970-01-01'", "DATE'2149-06-06'", wrong)
     yield "to_date", (_DATE,), of_day
     yield "to_date", (_TIME,), of_day
@@ -118,7 +132,7 @@ def _times() -> _Lines:
     number = f"CASE WHEN $1 BETWEEN 0 AND 65535 THEN {low} WHEN $1 BETWEEN 65536 AND 4294967295 THEN {high}"
     yield "to_date", (_WHOLE,), f"{number} WHEN $1 IS NOT NULL THEN {wrong} END"
     time = "date_trunc('SECOND', CAST($1 AS TIMESTAMP))"
-    wrong = _error("toDateTime: the time is not from 1970 to 2106", "TIMESTAMP")
+    wrong = raised("toDateTime: the time is not from 1970 to 2106", "TIMESTAMP")
     of_time = fits.format(time, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", wrong)
     yield "to_datetime", (_DATE,), of_time
     yield "to_datetime", (_TIME,), of_time
@@ -135,14 +149,7 @@ def _numbers() -> _Lines:
         yield name, (_WHOLE,), "$1"
         yield name, (_FLOAT,), f"CASE WHEN abs($1) < {_WHOLE_FROM} THEN CAST({name}($1) AS DOUBLE) ELSE {_DOUBLE} END"
         yield name, (_DECIMAL,), f"{name}($1)"
-    yield "round", (_WHOLE,), "$1"
-    yield "round", (_FLOAT,), f"rint({_DOUBLE})"
-    yield "round", (_DECIMAL,), "round($1)"
-    wrong = _error("round takes a number of digits from 0 here, and no Float32", "{0}")
-    digits = f"CASE WHEN $2 >= 0 THEN {{1}} ELSE {wrong} END"
-    yield "round", (_SINGLE, _WHOLE), f"CASE WHEN $1 IS NOT NULL THEN {wrong.format('DOUBLE')} END"
-    yield "round", (_FLOAT, _WHOLE), digits.format("DOUBLE", "rint($1 * power(10D, $2)) / power(10D, $2)")
-    yield "round", (_WHOLE, _WHOLE), digits.format("BIGINT", "$1")
+    yield from _rounded()
     yield "is_nan", (_FLOAT,), "CASE WHEN $1 IS NOT NULL THEN isnan($1) END"
     yield "is_nan", (_WHOLE,), "CASE WHEN $1 IS NOT NULL THEN false END"
     yield "sign", (_FLOAT,), f"CASE WHEN isnan($1) THEN 1D ELSE sign({_DOUBLE}) END"
@@ -162,6 +169,36 @@ def _numbers() -> _Lines:
     yield "minus", (_ANY, _ANY), "$1 - $2"
 
 
+def _rounded() -> _Lines:
+    """Floats to the even neighbour, others away from 0."""
+    yield "round", (_WHOLE,), "$1"
+    yield "round", (_FLOAT,), f"rint({_DOUBLE})"
+    yield "round", (_DECIMAL,), "round($1)"
+    wrong = raised("round of Float32 takes no number of digits here", "DOUBLE")
+    yield "round", (_SINGLE, _WHOLE), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    up = "rint($1 * power(10D, $2)) / power(10D, $2)"
+    down = "rint($1 / power(10D, -$2)) * power(10D, -$2)"
+    yield "round", (_FLOAT, _WHOLE), f"CASE WHEN $2 >= 0 THEN {up} ELSE {down} END"
+    yield "round", (_WHOLE, _WHOLE), _whole_rounded()
+    wrong = raised("round takes from -18 to 18 digits here", "DECIMAL(38, 9)")
+    cases = " ".join(f"WHEN {digits} THEN round($1, {digits})" for digits in range(-18, 19))
+    any_digits = f"CASE $2 {cases} ELSE {wrong} END"
+    yield "round", (_DECIMAL, _WHOLE), f"CASE WHEN $1 IS NOT NULL AND $2 IS NOT NULL THEN {any_digits} END"
+
+
+def _whole_rounded() -> str:
+    """A result beyond the type of the number begins at its other end there, and the type is not known here."""
+    limits = sorted({2**bits - 1 for bits in (7, 8, 15, 16, 31, 32, 63, 64)})
+    unit = "CAST(concat('1', repeat('0', CAST(-$2 AS INT))) AS DECIMAL(38, 0))"
+    number = "CAST($1 AS DECIMAL(38, 0))"
+    upper = f"(abs({number}) + CAST({unit} / 2 AS DECIMAL(38, 0)))"
+    rounded = f"CAST(sign($1) AS DECIMAL(38, 0)) * ({upper} - {upper} % {unit})"
+    leaves = " OR ".join(f"abs({number}) <= {limit} AND abs(r) > {limit}" for limit in limits)
+    wrong = raised("the result is beyond its type in ClickHouse", "DECIMAL(38, 0)")
+    value = bound("r", f"CAST({rounded} AS DECIMAL(38, 0))", f"CASE WHEN {leaves} THEN {wrong} ELSE r END")
+    return f"CASE WHEN $2 >= 0 THEN {number} WHEN $2 < -18 THEN {wrong} ELSE {value} END"
+
+
 def _limits() -> _Lines:
     """Errors for what leaves the range of a type there, and begins at its other end."""
     for kind, filled, low, high, name in (
@@ -169,7 +206,7 @@ def _limits() -> _Lines:
         (_TIME, ArgumentKind.FILLED_TIME, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", "TIMESTAMP"),
         (ArgumentKind.WIDE, ArgumentKind.FILLED_WIDE, f"{-(2**63)}", f"{2**64 - 1}", "DECIMAL(20, 0)"),
     ):
-        wrong = _error("the result is beyond its type in ClickHouse", name)
+        wrong = raised("the result is beyond its type in ClickHouse", name)
         value = f"CASE WHEN $1 IS NULL OR $1 BETWEEN {low} AND {high} THEN $1 ELSE {wrong} END"
         yield "fits", (filled,), f"coalesce({value}, {low})"
         yield "fits", (kind,), value
@@ -194,102 +231,12 @@ def _comparisons() -> _Lines:
             ((_FLOAT, _ANY), "isnan($1)"),
             ((_ANY, _FLOAT), "isnan($2)"),
         ):
-            yield name, kinds, f"$1 {operator} $2 AND NOT ({guards})"
+            # Beside NULL, NaN is not compared.
+            yield name, kinds, f"$1 {operator} $2 AND (NOT ({guards}) OR $1 IS NULL OR $2 IS NULL)"
         yield name, (_ANY, _ANY), f"$1 {operator} $2"
-    wrong = _error("JOIN on Float columns is not the same here: NaN, -0.0", "BOOLEAN")
+    wrong = raised("JOIN on Float columns is not the same here: NaN, -0.0", "BOOLEAN")
     for kinds in ((_FLOAT, _ANY), (_ANY, _FLOAT)):
         yield "join_equals", kinds, wrong
     yield "join_equals", (_ANY, _ANY), "$1 = $2"
     yield "not_equals", (_FLOAT, _FLOAT), "$1 <> $2 OR isnan($1) AND isnan($2)"
     yield "not_equals", (_ANY, _ANY), "$1 <> $2"
-
-
-def _collections() -> _Lines:
-    without_null = "coalesce(array_contains($1, $2), false)"
-    yield (
-        "has",
-        (_ARRAY, _FLOAT),
-        f"CASE WHEN $2 IS NOT NULL THEN {without_null} AND NOT isnan($2) ELSE {_HAS_NULL} END",
-    )
-    yield "has", (_ARRAY, _ANY), f"CASE WHEN $2 IS NOT NULL THEN {without_null} ELSE {_HAS_NULL} END"
-    wrong = _error("indexOf takes no NULL and no NaN here", "BIGINT")
-    found = f"CASE WHEN {{0}} THEN {wrong} ELSE array_position($1, $2) END"
-    yield "index_of", (_ARRAY, _FLOAT), found.format("$2 IS NULL OR isnan($2)")
-    yield "index_of", (_ARRAY, _ANY), found.format("$2 IS NULL")
-    wrong = "raise_error('no such element: its default in ClickHouse is not known here')"
-    unknown = "WHEN $1 IS NULL OR $2 IS NULL THEN NULL"
-    known = "abs($2) BETWEEN 1 AND size($1)"
-    yield (
-        "element",
-        (_ARRAY, _WHOLE),
-        f"CASE {unknown} WHEN {known} THEN element_at($1, CAST($2 AS INT)) ELSE {wrong} END",
-    )
-    yield (
-        "element",
-        (_MAP, _ANY),
-        f"CASE {unknown} WHEN map_contains_key($1, $2) THEN element_at($1, $2) ELSE {wrong} END",
-    )
-    yield "array_distinct", (_ARRAY,), "array_compact(array_distinct($1))"
-
-
-#: Results of aggregates of columns without NULL where there is no row, by the column's kind.
-_DEFAULTS = {
-    ArgumentKind.FILLED_WHOLE: "0",
-    ArgumentKind.FILLED_DECIMAL: "0",
-    ArgumentKind.FILLED_FLOAT: "0D",
-    ArgumentKind.FILLED_TEXT: "''",
-    ArgumentKind.FILLED_DATE: "DATE'1970-01-01'",
-    ArgumentKind.FILLED_TIME: "timestamp_seconds(0)",
-}
-
-
-_FILLED = frozenset({*_DEFAULTS, ArgumentKind.FILLED_BOOLEAN})
-
-
-def _aggregates() -> _Lines:
-    yield from _of_columns()
-    # Spark takes many computed values for such that can be NULL, which they cannot be there.
-    why = "raise_error('an aggregate of a computed value without rows: write if(count() = 0, a value, the aggregate)')"
-    for name, kinds, expression in _of_columns():
-        is_filled = all(kind in _FILLED for kind in kinds if kind is not _ANY)
-        rows = "count(CASE WHEN $2 THEN 1 END)" if name == "sum_if" else "count(1)"
-        guarded = expression if is_filled else f"CASE WHEN {rows} = 0 THEN {why} ELSE {expression} END"
-        yield f"{name}_of_computed", kinds, guarded
-    for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
-        for name in ("min", "max"):
-            yield f"window_{name}", (kind,), f"{name}($1)"
-    for kind in (_WHOLE, _DECIMAL, _FLOAT):
-        yield "window_sum", (kind,), "sum($1)"
-        yield "window_avg", (kind,), f"avg({_DOUBLE})"
-    # -0.0 and 0.0 are two values there.
-    yield "uniq_exact", (_FLOAT,), "count(DISTINCT CAST($1 AS STRING))"
-    yield "uniq_exact", (_ANY,), "count(DISTINCT $1)"
-    for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
-        yield "arg_min", (_ANY, kind), "min_by($1, $2)"
-        yield "arg_max", (_ANY, kind), "max_by($1, $2)"
-
-
-def _of_columns() -> _Lines:
-    """Aggregates of columns: without a row NULL where a column can be NULL, else its type's default."""
-    nan = "CAST('NaN' AS DOUBLE)"
-    for name in ("min", "max"):
-        # NaN counts where there is nothing else.
-        of_floats = f"coalesce({name}(CASE WHEN NOT isnan($1) THEN $1 END), {name}($1))"
-        for kind, default in _DEFAULTS.items():
-            value = of_floats if kind is ArgumentKind.FILLED_FLOAT else f"{name}($1)"
-            yield name, (kind,), f"coalesce({value}, {default})"
-        yield name, (_FLOAT,), of_floats
-        for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
-            yield name, (kind,), f"{name}($1)"
-    for kind in (ArgumentKind.FILLED_WHOLE, ArgumentKind.FILLED_DECIMAL, ArgumentKind.FILLED_FLOAT):
-        default = _DEFAULTS[kind]
-        yield "sum", (kind,), f"coalesce(sum($1), {default})"
-        for test in (ArgumentKind.FILLED_BOOLEAN,):
-            yield "sum_if", (kind, test), f"coalesce(sum(CASE WHEN $2 THEN $1 END), {default})"
-        yield "avg", (kind,), f"coalesce(avg({_DOUBLE}), {nan})"
-        yield "quantile", (kind, _ANY), f"coalesce(percentile({_DOUBLE}, $2), {nan})"
-    for kind in (_WHOLE, _DECIMAL, _FLOAT):
-        yield "sum", (kind,), "sum($1)"
-        yield "sum_if", (kind, ArgumentKind.BOOLEAN), "sum(CASE WHEN $2 THEN $1 END)"
-        yield "avg", (kind,), f"avg({_DOUBLE})"
-        yield "quantile", (kind, _ANY), f"percentile({_DOUBLE}, $2)"

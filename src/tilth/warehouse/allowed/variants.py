@@ -27,6 +27,13 @@ class ArgumentKind(StrEnum):
     #: Arrays and maps.
     COLLECTION = "collection"
     ARRAY = "array"
+    #: Arrays by their elements, which may be NULL.
+    ARRAY_OF_WHOLE = "array<whole>"
+    ARRAY_OF_DECIMAL = "array<decimal>"
+    ARRAY_OF_FLOAT = "array<float>"
+    ARRAY_OF_TEXT = "array<text>"
+    ARRAY_OF_DATE = "array<date>"
+    ARRAY_OF_TIME = "array<time>"
     MAP = "map"
     #: Values that are never NULL.
     FILLED_WHOLE = "whole!"
@@ -47,3 +54,13 @@ class Variant:
     arguments: tuple[ArgumentKind, ...] | None
     #: A Spark SQL expression in which `$1` is the first argument; of any number of arguments: the other function.
     expression: str
+
+
+def raised(why: str, kind: str = "STRING") -> str:
+    """Return an expression of that type that is an error."""
+    return f"CAST(raise_error('{why}') AS {kind})"
+
+
+def bound(name: str, value: str, inner: str) -> str:
+    """Return an expression in which a name stands for a value, which is computed once."""
+    return f"element_at(transform(array({value}), {name} -> {inner}), 1)"

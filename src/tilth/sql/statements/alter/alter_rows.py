@@ -21,12 +21,9 @@ from tilth.sql.grammar import (
     MutateUpdate,
     render_operations,
 )
+from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
 from tilth.sql.query.protocol import CheckedExpressions, ExpressionsTask
 from tilth.sql.results.answer import Outcome
-from tilth.sql.settings import (
-    UTC_NAMES,
-    ZONE,
-)
 from tilth.sql.statements.alter.mutation_entry import mutation_outcome, start_mutation
 from tilth.sql.statements.columns import check_unprotected, find_in
 
