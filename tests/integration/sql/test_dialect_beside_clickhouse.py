@@ -18,7 +18,12 @@ pytestmark = pytest.mark.integration
 @pytest.fixture(scope="module")
 def sides(spark: WorkerSession) -> Iterator[Sides]:
     with ClickHouse() as clickhouse:
-        made = Sides(spark.session.newSession(), clickhouse)
+        session = spark.session.newSession()
+        # Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
+        # oracle's command compares what is compiled.
+        session.conf.set("spark.sql.codegen.wholeStage", "false")
+        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        made = Sides(session, clickhouse)
         made.create("h", COLUMNS, ROWS)
         yield made
 
