@@ -114,7 +114,7 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix=f"tilth-ha-{name}-") as folder:
                 figures += SECTIONS[name](Path(folder), arguments)
     finally:
-        # What was measured before a section failed is worth its minutes, too.
+        # The figures that were measured before a section failed are printed, too.
         print_report("ha", figures)
 
 

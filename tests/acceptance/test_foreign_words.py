@@ -51,7 +51,7 @@ def test_none_of_the_wider_collection_either(node: LocalNode, judged_wider: list
     wrong = [each for each in judged_wider if each.result in (Class.UNCLEAR, Class.SILENT)]
     assert [f"{each.result}: {each.statement.text}: {each.answer}" for each in wrong] == []
     assert sum(each.result is Class.WORKS for each in judged_wider) >= WIDER_WORKING_MIN
-    # What they say has happened.
+    # The statements had their effects.
     assert node.sql("SELECT balance FROM d.accounts WHERE id = 1").rows == [(5,)]
     ((shown,),) = node.sql("SHOW CREATE TABLE d.orders").rows
     assert "COMMENT 'with tax'" in shown

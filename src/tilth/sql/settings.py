@@ -313,7 +313,7 @@ _WHOSE = {
 }
 
 
-#: What to write in the place of a setting of ClickHouse and ByConity.
+#: Hints for settings of ClickHouse and ByConity.
 _INSTEAD = {
     "kafka_cluster": "name its brokers: kafka_broker_list = 'host1:9092,host2:9092'",
     "kafka_compression_codec": "leave it out: compressed messages are read by themselves",

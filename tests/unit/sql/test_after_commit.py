@@ -1,4 +1,4 @@
-"""What a statement does after its commit refuses nothing.
+"""Steps after the commit of a statement cannot refuse it.
 
 An error, or a second run on another server, would say that it was not applied.
 """
@@ -29,7 +29,7 @@ def world(tmp_path: Path) -> SqlWorld:
 
 
 def commits(world: SqlWorld) -> list[str]:
-    """What made the versions of the table, the oldest first."""
+    """Return the kinds of the table's commits, the oldest first."""
     return [commit.actor.split()[0] for _, commit in reversed(world.catalog.history.commits(table_of(world).uuid, 9))]
 
 

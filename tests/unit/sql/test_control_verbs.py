@@ -132,7 +132,7 @@ def test_who_said_it_is_logged(world: SqlWorld) -> None:
     shown = "[fe80::1]:55 (cli/1)"
     assert world.rows("SELECT client FROM system.audit_log") == [(shown,)]
     assert world.rows("SELECT client FROM system.query_log WHERE kind = 'SwitchService'") == [(shown,)]
-    # What comes from this process has no address.
+    # A statement of this process has no address.
     assert world.rows("SELECT client FROM system.query_log WHERE kind = 'Query' LIMIT 1") == [(None,)]
 
 

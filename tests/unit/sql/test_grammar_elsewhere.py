@@ -5,6 +5,7 @@ A misspelling stays a syntax error with the nearest word. The collections of tes
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ from tilth.sql.grammar import (
     parse,
     parse_noticed,
 )
+from tilth.sql.grammar.text import elsewhere
 from tilth.sql.grammar.text.elsewhere import form_of, instead, phrase
+from tilth.sql.system_tables import find_system_table
 from tools.foreign import read_collection
 
 COLLECTIONS = sorted((Path(__file__).parents[2] / "acceptance").glob("foreign*.sql"))
@@ -157,3 +160,13 @@ def test_the_longest_beginning_is_taken() -> None:
     assert form_of(["NOTHING"]) == "docs/reference/sql.md lists the statements"
     words = ["CREATE", "TABLE", "..", "ENGINE", "..", "ORDER", "BY", ".."]
     assert phrase(words, "FOO") == "CREATE TABLE .. FOO"
+
+
+def test_hints_name_system_tables_and_columns_that_there_are() -> None:
+    for hint in {*elsewhere._BY_PREFIX.values(), *elsewhere._BY_KEYWORD.values()}:
+        for columns, table, condition in re.findall(r"SELECT ([^;]+?) FROM system\.(\w+)([^;]*)", hint):
+            known = {column.name for column in find_system_table(table).columns} | {"*"}
+            named = {*columns.split(", "), *re.findall(r"(?:WHERE|ORDER BY) (\w+)", condition)}
+            assert named <= known, hint
+        for table in re.findall(r"system\.(\w+)", hint):
+            find_system_table(table)

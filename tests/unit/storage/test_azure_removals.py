@@ -31,9 +31,10 @@ class Container:
         monkeypatch.setattr(self.store, "_bucket", self.bucket)
         self.requests: list[str] = []
         self.refused: dict[str, str] = {}
-        self._list, self._remove = obstore.list, obstore.delete
+        self._list, self._remove, self._head = obstore.list, obstore.delete, obstore.head
         monkeypatch.setattr(obstore, "delete", self._delete)
         monkeypatch.setattr(obstore, "list", self._listing)
+        monkeypatch.setattr(obstore, "head", self._heading)
 
     def put(self, names: Sequence[str]) -> None:
         for name in names:
@@ -53,6 +54,10 @@ class Container:
                 self._remove(bucket, name)
         if errors:
             raise (FileNotFoundError if "404" in errors[0] else GenericError)(errors[0])
+
+    def _heading(self, bucket: MemoryStore, name: str) -> Any:
+        self.requests.append("HEAD")
+        return self._head(bucket, name)
 
     def _listing(self, bucket: MemoryStore, prefix: str | None = None, **options: Any) -> Any:
         self.requests.append("LIST")
@@ -78,6 +83,16 @@ def test_one_missing_name_is_gone_at_once(container: Container) -> None:
     assert (removal.gone, container.requests) == (NAMES[:1], ["DELETE"])
 
 
+def test_few_names_are_looked_up_one_by_one(container: Container) -> None:
+    """The folder may have many files that nobody asks about."""
+    container.put(NAMES[:9])
+    container.refused = {NAMES[1]: "409"}
+    removal = container.store.remove([NAMES[90], *NAMES[:3]])
+    assert (sorted(removal.gone), set(removal.failed)) == (sorted([NAMES[90], NAMES[0], NAMES[2]]), {NAMES[1]})
+    assert container.left() == [NAMES[1], *NAMES[3:9]]
+    assert container.requests == ["DELETE", "HEAD", "HEAD", "HEAD", "HEAD", "DELETE"]
+
+
 def test_refused_names_stay_and_the_others_go(container: Container) -> None:
     """One refused before and one behind a missing name."""
     container.put(NAMES[:9])
@@ -95,8 +110,8 @@ def test_refused_names_stay_and_the_others_go(container: Container) -> None:
 def test_a_listing_that_fails_leaves_all_names_to_a_later_try(container: Container) -> None:
     container.put(NAMES[:2])
     container.refused = {"t/data/": "away"}
-    removal = container.store.remove(NAMES[:4])
+    removal = container.store.remove(NAMES[:9])
     assert not removal.gone
-    assert set(removal.failed) == set(NAMES[:4])
+    assert set(removal.failed) == set(NAMES[:9])
     assert all(isinstance(error, StoreAwayError) for error in removal.failed.values())
     assert not container.left()

@@ -63,7 +63,7 @@ class VersionCommit(msgspec.Struct, frozen=True, kw_only=True):
     ts: int
     #: The transaction; 0: the version is older than this record.
     txn: int = 0
-    #: As in the transaction's record.
+    #: The actor in the transaction's record.
     actor: str = ""
 
 

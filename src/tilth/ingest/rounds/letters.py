@@ -133,7 +133,7 @@ class Letters:
             )
 
     def remove(self) -> None:
-        # From the last one on, so that the numbers of a task's files never have a hole.
+        # The last one goes first, so that the numbers of a task's files never have a hole.
         for name in reversed(self.names):
             remove_scratch(self.layout, name)
 

@@ -56,7 +56,7 @@ def audited(
         try:
             services.catalog.audit.record(event)
         except TilthError as error:
-            # What the block has committed stays, and its own error says what became of it.
+            # The outcome of the block stands: its commit, or the error that refused it.
             _log.error(
                 "not_in_audit_log", cause_id=call.query_id, verb=verb, table=table, outcome=event.outcome, reason=error
             )

@@ -7,7 +7,7 @@ Covers: names without a database, what cannot be changed. Does not cover: names 
 from __future__ import annotations
 
 from tilth.catalog import SYSTEM_DATABASE
-from tilth.model.table import KafkaDef, Relation, TableDef, full_name
+from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.sql.context.services import Call, Services
 from tilth.sql.errors import ReadOnlyError, WrongKindOfTableError
 from tilth.sql.grammar import Name
@@ -44,11 +44,15 @@ def kafka_of(services: Services, call: Call, name: Name, *, what: str) -> KafkaD
 
 def wrong_kind(relation: Relation, *, what: str, needed: str) -> WrongKindOfTableError:
     """Return an error that names what is needed; a view's hint names the table behind it."""
-    hint = "name the table that the view writes into"
-    if isinstance(relation, KafkaDef):
-        hint = "a Kafka table stores nothing: name the table that its view writes into, or send messages to its topic"
-    elif isinstance(relation, TableDef):
-        hint = "DESCRIBE t shows what a table is"
+    match relation:
+        case KafkaDef():
+            hint = (
+                "a Kafka table stores nothing: name the table that its view writes into, or send messages to its topic"
+            )
+        case TableDef():
+            hint = "DESCRIBE t shows what a table is"
+        case ViewDef():
+            hint = "name the table that the view writes into"
     return WrongKindOfTableError(
         f"{what} needs {needed}", table=full_name(relation), engine=relation.engine.value, hint=hint
     )

@@ -9,6 +9,7 @@ from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError
 from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.sql.grammar.parse import parse, parse_noticed
 from tilth.sql.grammar.render import quoted_name, quoted_string, render, render_operations
+from tilth.sql.grammar.selects import select_of
 from tilth.sql.grammar.statements import (
     AddColumn,
     AlterOperation,
@@ -204,6 +205,7 @@ __all__ = [
     "quoted_string",
     "render",
     "render_operations",
+    "select_of",
     "split",
     "with_unit_diff",
     "words_of",

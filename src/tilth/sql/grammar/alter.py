@@ -80,7 +80,7 @@ _VERBS_REFUSED = {
     "ENABLE": "SYSTEM START MERGES t, and so on, switches services of a table",
     "DISABLE": "SYSTEM STOP MERGES t, and so on, switches services of a table",
 }
-#: What CLEAR and MATERIALIZE of something else than a column are about.
+#: Objects of CLEAR and MATERIALIZE other than columns, with hints.
 _NOUNS_REFUSED = {
     "INDEX": "leave it out: there are no indexes, parts carry the range of each sort key and partition column",
     "PROJECTION": "leave it out: there are no projections; write to a second table by a second view",

@@ -105,14 +105,15 @@ def _row(cursor: Cursor) -> tuple[Value, ...]:
 
 def _value(cursor: Cursor) -> Value:
     token = cursor.peek()
-    is_expression = token.kind is TokenKind.WORD and cursor.is_symbol("(", 1) and not is_literal_call(token.text)
-    if is_expression or cursor.at("DEFAULT"):
-        raise _not_a_literal(cursor, "a literal")
+    if token.kind is TokenKind.WORD:
+        is_call = cursor.is_symbol("(", 1) and not is_literal_call(token.text)
+        if is_call or cursor.at("DEFAULT"):
+            raise _not_a_literal(cursor, "a literal")
     return parse_value(cursor, hint=_HINT)
 
 
 def _not_a_literal(cursor: Cursor, expected: str) -> SqlSyntaxError:
-    """Error that refuses an expression in VALUES, and anything else as a mistake."""
+    """Return the error for what is no literal: an expression is refused by name."""
     message = f"expected {expected}, found {cursor.found()}"
     if cursor.at("DEFAULT"):
         hint = "leave the column out of the list of columns: it gets its default"

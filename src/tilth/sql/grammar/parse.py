@@ -514,7 +514,7 @@ _SHOW_REFUSED = {
     "TBLPROPERTIES": "SHOW CREATE TABLE t shows the settings",
 }
 _EXPLAIN_REFUSED = ("SYNTAX", "TABLE")
-#: How Spark explains.
+#: Keywords behind EXPLAIN that are understood, by Spark or by Tilth.
 _EXPLAIN_WORDS = ("MERGE", "EXTENDED", "FORMATTED", "CODEGEN", "COST", "LOGICAL")
 
 _STATEMENTS: dict[str, Callable[[Cursor], Statement]] = {

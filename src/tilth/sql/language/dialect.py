@@ -22,7 +22,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
 from tilth.base.errors import TilthError
-from tilth.sql.grammar import CreateView, InsertQuery, Query, SqlSyntaxError, Statement, UnsupportedSqlError
+from tilth.sql.grammar import CreateView, InsertQuery, Query, SqlSyntaxError, Statement, UnsupportedSqlError, select_of
 from tilth.sql.language import dialect_calls, dialect_queries
 from tilth.sql.language.dialect_sessions import check_session, check_times
 from tilth.sql.language.dialect_words import CLICKHOUSE, NODES, NODES_REFUSED, OURS, WITHOUT, refused
@@ -93,26 +93,15 @@ def reading(
         yield statement, ()
         return
     check_session(spark, is_view=isinstance(statement, CreateView))
-    check_times(_select_of(written), spark)
-    shown = read_as(_select_of(written))
-    outer = _OUTER_JOIN.search(_STRING.sub("''", _select_of(written)))
+    select = select_of(written)
+    check_times(select, spark)
+    shown = read_as(select)
+    outer = _OUTER_JOIN.search(_STRING.sub("''", select))
     try:
         yield written, (shown, _NULLS_OF_JOINS) if outer else (shown,)
     except TilthError as error:
         error.hint = f"{error.hint}; {shown}" if error.hint else shown
         raise
-
-
-def _select_of(statement: Statement) -> str:
-    match statement:
-        case Query(text=text):
-            return text
-        case InsertQuery(query=query):
-            return query
-        case CreateView(select=select):
-            return select
-        case _:
-            return ""
 
 
 def in_sparks_words(statement: Statement) -> Statement:

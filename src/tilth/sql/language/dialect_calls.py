@@ -212,7 +212,7 @@ def _with_parameters(node: exp.Expression) -> exp.Expression:
 
 
 def _aggregate(written: str, *arguments: exp.Expression) -> exp.Expression:
-    # Whether a condition can be NULL changes nothing.
+    # The nullability of a condition is irrelevant.
     values = arguments[:1] if written.endswith("_if") else arguments
     return call(_named(written, all(_is_plain(each) for each in values)), *arguments)
 
@@ -295,20 +295,21 @@ def _format(node: exp.Expression) -> exp.Expression:
     pattern, arguments = (node.expressions or [None])[0], node.expressions[1:]
     if not isinstance(pattern, exp.Literal) or not pattern.is_string or not arguments:
         raise refused("this format", "write a constant pattern, and arguments")
+    found: list[tuple[str, str]] = _FORMAT_PARTS.findall(pattern.name)
     parts: list[exp.Expression] = []
     used = 0
-    for text, place in _FORMAT_PARTS.findall(pattern.name):
-        if not place:
+    for text, placeholder in found:
+        if not placeholder:
             parts.append(exp.Literal.string(text.replace("{{", "{").replace("}}", "}")))
             continue
-        index = int(place[1:-1]) if len(place) > 2 else used
+        index = int(placeholder[1:-1]) if len(placeholder) > 2 else used
         used += 1
         if index >= len(arguments):
-            raise refused("this format", "write as many arguments as the pattern has places")
+            raise refused("this format", "write as many arguments as the pattern has placeholders")
         parts.append(_as_text(arguments[index].copy()))
-    is_numbered = {len(place) > 2 for _, place in _FORMAT_PARTS.findall(pattern.name) if place}
-    if len(is_numbered) > 1 or "".join(a + b for a, b in _FORMAT_PARTS.findall(pattern.name)) != pattern.name:
-        raise refused("this format", "write {} in each place, or {0} and so on in each place")
+    is_numbered = {len(placeholder) > 2 for _, placeholder in found if placeholder}
+    if len(is_numbered) > 1 or "".join(text + placeholder for text, placeholder in found) != pattern.name:
+        raise refused("this format", "write each placeholder as {}, or each with its number, as {0}")
     # An argument that is NULL makes the result NULL, also where the pattern does not name it.
     return call("concat", *parts, *(call("left", _as_text(each.copy()), exp.Literal.number(0)) for each in arguments))
 

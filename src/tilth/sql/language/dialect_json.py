@@ -1,7 +1,7 @@
-"""Calls of ClickHouse's JSON functions, which name a value by keys and places, as calls with a path.
+"""Calls of ClickHouse's JSON functions, which name a value by keys and indexes, as calls with a path.
 
 Covers: the path. Does not cover: what the functions compute (warehouse/allowed/exact_json.py). Always holds: a key or
-a place that is not a constant is refused by name. Pure.
+an index that is not a constant is refused by name. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tilth.sql.language.dialect_words import call, refused
 _ROOT = "$[0]"
 #: Letters that a key in a path cannot have.
 _REFUSED_LETTERS = "'\"?\\[]"
-_HINT = "name keys by constants without quotes, and places in arrays by numbers from 1"
+_HINT = "write keys as constants without quotes, and indexes of arrays as numbers from 1"
 
 
 def json_call(node: exp.Expression) -> exp.Expression:

@@ -50,7 +50,7 @@ def check_times(text: str, spark: Mapping[str, str]) -> None:
     try:
         zone = ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        # An offset, or a zone that is refused elsewhere.
+        # The zone is an offset, or is refused elsewhere.
         return
     for found in _TIME.finditer(text):
         try:

@@ -19,7 +19,7 @@ from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
 _PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
-#: How Spark says where its parser gave up; empty at the end of the text.
+#: Token at which Spark's parser gave up; empty: the end of the text.
 _AT = re.compile(r"Syntax error at or near (?:end of input|'([^']*)')")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")

@@ -61,8 +61,7 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
             _switch_consume(services, call, uuid, statement, until_ms)
         else:
             _switch_maintenance(services, call, uuid, statement, until_ms)
-        # What the switch is set for has landed by now: no server does the statement once more, each only says when it
-        # has stopped.
+        # The switch is set: no other server runs the statement again, each only answers when it has stopped.
         if statement.verb is SwitchVerb.STOP and (uuid == ALL_TABLES or statement.service is ServiceKind.CONSUME):
             wait_stopped(services, statement.service, uuid)
             services.peers.wait_stopped(statement.service, uuid)

@@ -50,8 +50,8 @@ from tilth.sql.statements.storages import create_in_storage
 from tilth.sql.statements.type_defaults import without_null
 from tilth.storage import check_partition_by
 
-#: How ByConity calls the storage policies that every table of it names.
-_BYCONITYS_STORAGES = ("cnch_default",)
+#: Prefixes of the default storage policies of ByConity, which its DDL always names.
+_BYCONITY_POLICIES = ("cnch_default",)
 
 
 def create_database(services: Services, statement: CreateDatabase) -> Outcome:
@@ -82,7 +82,7 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     if statement.engine is Engine.KAFKA:
         return _create_kafka(services, call, statement, schema)
     schema = _with_defaults(services, call, statement, keyed_schema(statement, schema))
-    settings, notices = _in_known_storage(services, TABLE_SETTINGS.canonical(dict(statement.settings)))
+    settings, notices = _without_byconity_policy(services, TABLE_SETTINGS.canonical(dict(statement.settings)))
     check_together(settings)
     check_named(services, settings)
     table = TableDef(
@@ -106,10 +106,10 @@ def create_table(services: Services, call: Call, statement: CreateTable) -> Outc
     return replace(done(f"table created: {full_name(made)}"), notices=notices)
 
 
-def _in_known_storage(services: Services, settings: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the settings without ByConity's own storage policies, unless a storage is called so, and a notice."""
+def _without_byconity_policy(services: Services, settings: dict[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the settings without a default policy of ByConity, and a notice; a storage of that name is used."""
     named = settings.get(STORAGE_SETTING, "")
-    if not named.startswith(_BYCONITYS_STORAGES) or named in services.root.all():
+    if not named.startswith(_BYCONITY_POLICIES) or named in services.root.all():
         return settings, ()
     kept = {name: text for name, text in settings.items() if name != STORAGE_SETTING}
     return kept, (f"{STORAGE_SETTING} = '{named}' has no effect: the table is where new tables are",)

@@ -23,7 +23,7 @@ from tilth.warehouse import allow_list
 
 _UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
 _VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
-# Of a statement that it only takes as a command it would write the text to standard error.
+# It would write statements that it reads as mere commands, such as EXPLAIN, to standard error.
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 
 _QUALIFIER = re.compile(r"\bsystem\.\w+\.")

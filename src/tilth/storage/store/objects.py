@@ -48,6 +48,8 @@ REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
 LIST_MAX = 1000
 #: Times that such a request is sent again without a name that was refused.
 REMOVE_TRIES_MAX = 8
+#: Names that are looked up one by one after a removal in which one was missing; more are found in a listing.
+LOOKED_UP_MAX = 8
 #: Pieces of a large object that are under way at a time.
 PIECES_AT_A_TIME = 4
 #: New objects that are ended at a time.
@@ -293,17 +295,19 @@ class ObjectStore:
         """Return the names that are there after a request to remove all of them, whose answer was that one was not
         there.
 
-        Azure has tried each of the names then, and says nothing of the others. A listing of their folders costs a
-        request for some thousands of files; a removal name by name costs one for each.
+        Azure has tried each of the names then, and its answer is about one of them. Few names are looked up one by one:
+        a listing of their folders costs a request for some thousands of files, whatever the number of names.
         """
         there: set[str] = set()
-        if len(names) > 1:
-            try:
+        try:
+            if len(names) > LOOKED_UP_MAX:
                 for folder in {name.rpartition("/")[0] for name in names}:
                     there.update(found.path for found in self.files(folder))
-            except TilthError as error:
-                removal.fail(names, error)
-                return []
+            elif len(names) > 1:
+                there.update(name for name in names if self._is_there(name))
+        except TilthError as error:
+            removal.fail(names, error)
+            return []
         removal.gone += [name for name in names if name not in there]
         return [name for name in names if name in there]
 

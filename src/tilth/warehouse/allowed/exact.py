@@ -14,7 +14,7 @@ from tilth.warehouse.allowed.exact_aggregates import aggregates
 from tilth.warehouse.allowed.exact_arrays import array_functions
 from tilth.warehouse.allowed.exact_floats import digits_of
 from tilth.warehouse.allowed.exact_json import json_functions
-from tilth.warehouse.allowed.variants import ArgumentKind, Variant, bound, raised
+from tilth.warehouse.allowed.variants import ArgumentKind, Lines, Variant, bound, raised
 
 _ANY, _TEXT, _DATE, _TIME = ArgumentKind.ANY, ArgumentKind.TEXT, ArgumentKind.DATE, ArgumentKind.TIME
 _FLOAT, _DECIMAL, _WHOLE = ArgumentKind.FLOAT, ArgumentKind.DECIMAL, ArgumentKind.WHOLE
@@ -24,7 +24,6 @@ _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
 #: Above it, a double has no fraction, and does not fit a whole number either.
 _WHOLE_FROM = "4503599627370496D"
 _DOUBLE = "CAST($1 AS DOUBLE)"
-_HAS_NULL = "size(array_compact($1)) < size($1)"
 _PLAIN_DECIMAL = "CAST($1 AS STRING)"
 _DIVIDED = (
     "CASE WHEN CAST($2 AS DOUBLE) <> 0 THEN CAST($1 AS DOUBLE) / CAST($2 AS DOUBLE) "
@@ -41,10 +40,7 @@ def exact_functions() -> Iterator[tuple[str, Variant]]:
             yield f"clickhouse_{name}", Variant(arguments=kinds, expression=expression)
 
 
-_Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
-
-
-def _conversions() -> _Lines:
+def _conversions() -> Lines:
     """Conversions of texts: Spark takes blanks around a number, which are no part of one there."""
     signed = "$1 RLIKE '^[+-]?[0-9]+$'"
     unsigned = "$1 RLIKE '^[+]?[0-9]+$'"
@@ -66,7 +62,7 @@ def _conversions() -> _Lines:
         yield f"toFloat64_or_{name}", (_TEXT,), value
 
 
-def _texts() -> _Lines:
+def _texts() -> Lines:
     yield "to_string", (_TEXT,), "$1"
     yield "to_string", (_WHOLE,), "CAST($1 AS STRING)"
     yield "to_string", (_DATE,), "CAST($1 AS STRING)"
@@ -103,7 +99,7 @@ def _texts() -> _Lines:
     yield "digest_sha1", (_TEXT,), "upper(sha1(CAST($1 AS BINARY)))"
     for bits in (224, 256, 384, 512):
         yield f"digest_sha{bits}", (_TEXT,), f"upper(sha2(CAST($1 AS BINARY), {bits}))"
-    # Of a NULL, too: an array is never one there.
+    # NULL is split like an empty text: an array is never NULL there.
     yield "split", (_TEXT, _TEXT), r"split(coalesce($2, ''), '\\Q' || $1 || '\\E')"
     yield (
         "substring",
@@ -119,7 +115,7 @@ def _texts() -> _Lines:
     yield "locate", (_TEXT, _TEXT), place.format("$2", "$1")
 
 
-def _times() -> _Lines:
+def _times() -> Lines:
     day = "CAST($1 AS DATE)"
     fits = "CASE WHEN {0} IS NULL OR {0} BETWEEN {1} AND {2} THEN {0} ELSE {3} END"
     wrong = raised("toDate: the day is not from 1970-01-01 to 2149-06-06", "DATE")
@@ -141,7 +137,7 @@ def _times() -> _Lines:
     yield "to_datetime", (_WHOLE,), seconds.format(wrong)
 
 
-def _numbers() -> _Lines:
+def _numbers() -> Lines:
     for name, function in (("log", "ln"), ("log2", "log2"), ("log10", "log10")):
         below = "WHEN $1 = 0 THEN CAST('-Infinity' AS DOUBLE) WHEN $1 < 0 THEN CAST('NaN' AS DOUBLE)"
         yield name, (ArgumentKind.NUMBER,), f"CASE {below} ELSE {function}({_DOUBLE}) END"
@@ -169,7 +165,7 @@ def _numbers() -> _Lines:
     yield "minus", (_ANY, _ANY), "$1 - $2"
 
 
-def _rounded() -> _Lines:
+def _rounded() -> Lines:
     """Floats to the even neighbour, others away from 0."""
     yield "round", (_WHOLE,), "$1"
     yield "round", (_FLOAT,), f"rint({_DOUBLE})"
@@ -199,7 +195,7 @@ def _whole_rounded() -> str:
     return f"CASE WHEN $2 >= 0 THEN {number} WHEN $2 < -18 THEN {wrong} ELSE {value} END"
 
 
-def _limits() -> _Lines:
+def _limits() -> Lines:
     """Errors for what leaves the range of a type there, and begins at its other end."""
     for kind, filled, low, high, name in (
         (_DATE, ArgumentKind.FILLED_DATE, "DATE'1970-01-01'", "DATE'2149-06-06'", "DATE"),
@@ -213,7 +209,7 @@ def _limits() -> _Lines:
     yield "fits", (_ANY,), "$1"
 
 
-def _comparisons() -> _Lines:
+def _comparisons() -> Lines:
     """Comparisons of NaN, which equals itself in Spark and is larger than all numbers; in ClickHouse all are false."""
     yield "is_ordered", (_FLOAT,), "NOT isnan($1)"
     yield "is_ordered", (_ANY,), "true"
@@ -231,7 +227,7 @@ def _comparisons() -> _Lines:
             ((_FLOAT, _ANY), "isnan($1)"),
             ((_ANY, _FLOAT), "isnan($2)"),
         ):
-            # Beside NULL, NaN is not compared.
+            # A comparison with NULL is NULL, also that of NaN.
             yield name, kinds, f"$1 {operator} $2 AND (NOT ({guards}) OR $1 IS NULL OR $2 IS NULL)"
         yield name, (_ANY, _ANY), f"$1 {operator} $2"
     wrong = raised("JOIN on Float columns is not the same here: NaN, -0.0", "BOOLEAN")

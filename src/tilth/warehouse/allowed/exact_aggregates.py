@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.warehouse.allowed.variants import ArgumentKind
+from tilth.warehouse.allowed.variants import ArgumentKind, Lines
 
 _ANY, _TEXT, _DATE, _TIME = ArgumentKind.ANY, ArgumentKind.TEXT, ArgumentKind.DATE, ArgumentKind.TIME
 _FLOAT, _DECIMAL, _WHOLE = ArgumentKind.FLOAT, ArgumentKind.DECIMAL, ArgumentKind.WHOLE
@@ -29,10 +29,8 @@ _KINDS = (
 _NUMBERS = (_WHOLE, _DECIMAL, _FLOAT)
 _UNKNOWN = "raise_error('an aggregate of a computed value without rows: write if(count() = 0, a value, the aggregate)')"
 
-_Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
 
-
-def aggregates() -> _Lines:
+def aggregates() -> Lines:
     yield from _of_values()
     yield from _with_arguments()
     yield from _quantiles()
@@ -43,7 +41,7 @@ def aggregates() -> _Lines:
         yield f"uniq_exact{suffix}", (_ANY, *kinds), f"count(DISTINCT {value})"
 
 
-def _of_values() -> _Lines:
+def _of_values() -> Lines:
     """Aggregates of a value, of all rows or of those that a condition selects."""
     for suffix, kinds, value in (("", (), "$1"), ("_if", (_BOOLEAN,), "CASE WHEN $2 THEN $1 END")):
         rows = "count(CASE WHEN $2 THEN 1 END)" if kinds else "count(1)"
@@ -69,7 +67,7 @@ def _of_kind(kind: ArgumentKind, value: str, default: str) -> Iterator[tuple[str
         yield "avg", f"avg(CAST({value} AS DOUBLE))", _NAN
 
 
-def _both(name: str, kinds: tuple[ArgumentKind, ...], expression: str) -> _Lines:
+def _both(name: str, kinds: tuple[ArgumentKind, ...], expression: str) -> Lines:
     yield name, kinds, expression
     yield f"{name}_of_computed", kinds, expression
 
@@ -79,7 +77,7 @@ def _known(rows: str, expression: str) -> str:
     return f"CASE WHEN {rows} = 0 THEN {_UNKNOWN} ELSE {expression} END"
 
 
-def _with_arguments() -> _Lines:
+def _with_arguments() -> Lines:
     """argMin and argMax: a row without one of both values does not count."""
     for name, function in (("arg_min", "min_by"), ("arg_max", "max_by")):
         for by, by_filled, _ in _KINDS:
@@ -94,7 +92,7 @@ def _with_arguments() -> _Lines:
             yield from _both(name, (_ANY, by), _known("count(1)", value))
 
 
-def _quantiles() -> _Lines:
+def _quantiles() -> Lines:
     for kind, filled, default in _KINDS:
         if kind in _NUMBERS:
             value = "percentile(CAST($1 AS DOUBLE), $2)"
@@ -111,15 +109,15 @@ def _quantiles() -> _Lines:
 
 
 def _exact_quantile(value: str) -> str:
-    """The element at that part of all values in their order."""
+    """Return the element at the level $2 of all values in their order."""
     sorted_values = f"sort_array(collect_list({value}))"
-    place = f"CAST(least(floor($2 * size({sorted_values})), size({sorted_values}) - 1) AS INT) + 1"
+    index = f"CAST(least(floor($2 * size({sorted_values})), size({sorted_values}) - 1) AS INT) + 1"
     wrong = "raise_error('the level of a quantile is from 0 to 1')"
-    found = f"element_at({sorted_values}, {place})"
+    found = f"element_at({sorted_values}, {index})"
     return f"CASE WHEN NOT $2 BETWEEN 0 AND 1 THEN {wrong} WHEN size({sorted_values}) > 0 THEN {found} END"
 
 
-def _windows() -> _Lines:
+def _windows() -> Lines:
     """Aggregates over windows, none of which is empty."""
     for kind in (_WHOLE, _DECIMAL, _TEXT, _DATE, _TIME):
         for name in ("min", "max"):

@@ -7,9 +7,7 @@ known here, or refuses arrays with NULL, an error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from tilth.warehouse.allowed.variants import ArgumentKind, bound, raised
+from tilth.warehouse.allowed.variants import ArgumentKind, Lines, bound, raised
 
 _ANY, _ARRAY, _WHOLE, _TEXT = ArgumentKind.ANY, ArgumentKind.ARRAY, ArgumentKind.WHOLE, ArgumentKind.TEXT
 _FLOAT, _MAP = ArgumentKind.FLOAT, ArgumentKind.MAP
@@ -25,10 +23,8 @@ _WITHOUT_NAN = "filter($1, item -> NOT isnan(item))"
 #: Arrays that arrayConcat takes.
 _CONCATENATED_MAX = 8
 
-_Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
 
-
-def array_functions() -> _Lines:
+def array_functions() -> Lines:
     yield from _elements()
     yield from _tests()
     yield from _numbers()
@@ -36,7 +32,7 @@ def array_functions() -> _Lines:
     yield from _parts()
 
 
-def _elements() -> _Lines:
+def _elements() -> Lines:
     without_null = "coalesce(array_contains($1, $2), false)"
     yield (
         "has",
@@ -64,7 +60,7 @@ def _elements() -> _Lines:
     yield "array_distinct", (_ARRAY,), "array_compact(array_distinct($1))"
 
 
-def _tests() -> _Lines:
+def _tests() -> Lines:
     for name, of_all in (("has_any", "exists"), ("has_all", "forall")):
         for kinds, equal in (
             ((_FLOATS, _FLOATS), "item <=> each AND (each IS NULL OR NOT isnan(each))"),
@@ -77,7 +73,7 @@ def _tests() -> _Lines:
         yield "array_uniq", (kind,), "size(array_distinct($1))"
 
 
-def _numbers() -> _Lines:
+def _numbers() -> Lines:
     null = raised("arraySum and arrayAvg take no array with NULL", "{0}")
     checked = f"CASE WHEN {_HAS_NULL} THEN {null} ELSE {{1}} END"
     beyond = raised("the sum is beyond its type in ClickHouse", "BIGINT")
@@ -99,7 +95,7 @@ def _numbers() -> _Lines:
             yield f"array_{name}", (kind,), f"CASE WHEN size($1) = 0 THEN {empty} ELSE array_{name}($1) END"
 
 
-def _orders() -> _Lines:
+def _orders() -> Lines:
     nulls = "filter($1, item -> item IS NULL)"
     for kind in (_WHOLES, _DECIMALS, _TEXTS, _DATES, _TIMES):
         yield "array_sort", (kind,), "array_sort($1)"
@@ -112,11 +108,11 @@ def _orders() -> _Lines:
     )
 
 
-def _parts() -> _Lines:
+def _parts() -> Lines:
     for count in range(1, _CONCATENATED_MAX + 1):
-        arguments = ", ".join(f"${place}" for place in range(1, count + 1))
+        arguments = ", ".join(f"${number}" for number in range(1, count + 1))
         yield "array_concat", (_ARRAY,) * count, f"concat({arguments})"
-    # Both are counted from 0.
+    # The offsets `begin` and `end` are counted from 0.
     begin = "CASE WHEN $2 > 0 THEN $2 - 1 ELSE size($1) + $2 END"
     null = "raise_error('arraySlice takes no NULL here')"
     for kinds, end in (

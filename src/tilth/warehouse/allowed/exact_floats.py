@@ -10,9 +10,9 @@ from tilth.warehouse.allowed.variants import bound, raised
 
 #: Digits by which two texts never mean the same number, and those that any number has at most.
 _CERTAIN, _DIGITS_MAX = 15, 17
-#: Places of the point between which numbers are written without an exponent.
+#: Positions of the point between which numbers are written without an exponent.
 _PLAIN_FROM, _PLAIN_TO = -5, 21
-#: Places of the point between which all digits are computed with decimals of 38 digits.
+#: Positions of the point between which all digits are computed with decimals of 38 digits.
 _EXACT_FROM, _EXACT_TO = -5, 38
 _WIDE = "DECIMAL(38, 0)"
 
@@ -42,7 +42,7 @@ def _shortest(wrong: str) -> str:
 
 
 def _fewest(wrong: str) -> str:
-    """A struct of the fewest digits and the place of the point, of `f.x` and Java's digits `d.d`."""
+    """A struct of the fewest digits and the position of the point, of `f.x` and Java's digits `d.d`."""
     cut = f"CAST(left(d.d, {_CERTAIN}) AS BIGINT)"
     few = " ".join(
         f"WHEN {_means(each, 'd.p', _CERTAIN)} THEN {_struct(each, 'd.p', _CERTAIN)}" for each in (cut, f"{cut} + 1")

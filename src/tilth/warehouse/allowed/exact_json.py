@@ -8,12 +8,10 @@ an error: which of two equal keys came first, how a number was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tilth.warehouse.allowed.exact_floats import digits_of
-from tilth.warehouse.allowed.variants import ArgumentKind, bound, raised
+from tilth.warehouse.allowed.variants import ArgumentKind, Lines, bound, raised
 
-#: What stands behind the text while it is parsed: Spark's parser does not look at what follows a value.
+#: Sentinel behind the text while it is parsed: Spark's parser ignores what follows a value.
 _END = "tilth-end-of-text"
 #: Numbers that Spark's parser does not keep as they are: beyond a double, of many digits, zeros with a sign.
 _UNKEPT = r"[0-9][eE][+]?[0-9]{3,}|[0-9]{39,}|(^|[:\\[,])\\s*-0[.]?0*([^.0-9]|$)"
@@ -25,10 +23,8 @@ _HAS_FRACTIONS = "v.t RLIKE '[0-9][.eE]'"
 _DOUBLE = "CAST(v.x AS DOUBLE)"
 _UNSIGNED = "DECIMAL(20, 0)"
 
-_Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
 
-
-def json_functions() -> _Lines:
+def json_functions() -> Lines:
     """Functions of a text and of a path in an array, whose first element is the text's value."""
     for name, kind, missing, value in (
         ("string", "STRING", "''", _string()),
@@ -41,8 +37,8 @@ def json_functions() -> _Lines:
         ("length", "BIGINT", "0L", _length()),
     ):
         yield f"json_{name}", (ArgumentKind.TEXT, ArgumentKind.ANY), _of_path(kind, missing, value)
-    # A whole number is a place in an array, and in an object that of a key, which Spark's parser does not keep.
-    wrong = raised("a place in a JSON object: name the key")
+    # A number is an index into an array, or into the keys of an object, whose order Spark's parser loses.
+    wrong = raised("an index into a JSON object: name the key")
     is_object = "schema_of_variant(v.x) LIKE 'OBJECT%'"
     yield (
         "json_array_at",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -54,6 +55,10 @@ class Variant:
     arguments: tuple[ArgumentKind, ...] | None
     #: A Spark SQL expression in which `$1` is the first argument; of any number of arguments: the other function.
     expression: str
+
+
+#: Names of functions, without `clickhouse_`, with the kinds of their arguments and their expressions.
+Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
 
 
 def raised(why: str, kind: str = "STRING") -> str:

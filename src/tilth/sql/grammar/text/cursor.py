@@ -22,10 +22,10 @@ _OPERATORS_TEXT = (
 _OPERATORS = frozenset(_OPERATORS_TEXT.split())
 #: Longest text of a found token that a message repeats.
 _SHOWN_MAX = 40
-#: Words behind one that is not understood that are looked at for what was meant.
+#: Keywords that are read ahead of an error, to find the clause of another system.
 _AHEAD_MAX = 3
-#: Words of a statement that are remembered for messages.
-_WORDS_MAX = 200
+#: Keywords of a statement that are retained for its error message.
+_KEYWORDS_MAX = 200
 _END = "the end of the statement"
 #: Digits of a number; no type holds more, and Python's own limit is not ours to meet.
 _DIGITS_MAX = 400
@@ -40,8 +40,10 @@ class Cursor:
         self._ahead: list[Token] = []
         self._start = position
         self._last: Token | None = None
-        #: Words of the statement so far, `..` for what stood between them.
-        self._words: list[str] = []
+        #: Keywords that were read, with BETWEEN for the names, literals and expressions between two of them.
+        self._keywords_read: list[str] = []
+        #: True if a name, a literal or an expression follows the last keyword.
+        self._has_between = False
         #: What was read and has no effect, in words for the user.
         self.notices: list[str] = []
 
@@ -85,20 +87,23 @@ class Cursor:
     # Taking
 
     def advance(self) -> Token:
-        if self.peek().kind is not TokenKind.SYMBOL:
-            self._remember(BETWEEN)
-        return self._pass()
-
-    def _pass(self) -> Token:
         token = self.peek()
         del self._ahead[0]
         self._last = token
+        if token.kind is not TokenKind.SYMBOL:
+            self._has_between = True
         return token
 
-    def _remember(self, word: str) -> None:
-        is_again = word == BETWEEN and self._words[-1:] == [BETWEEN]
-        if not is_again and len(self._words) < _WORDS_MAX:
-            self._words.append(word)
+    def _take_keyword(self, word: str) -> None:
+        if len(self._keywords_read) < _KEYWORDS_MAX:
+            self._keywords_read += [BETWEEN, word] if self._has_between else [word]
+        self.advance()
+        self._has_between = False
+
+    @property
+    def _keywords(self) -> list[str]:
+        """Keywords up to here, with BETWEEN for each gap, also for one behind the last keyword."""
+        return [*self._keywords_read, BETWEEN] if self._has_between else self._keywords_read
 
     def jump(self, position: int) -> None:
         self._ahead.clear()
@@ -110,8 +115,7 @@ class Cursor:
         if not self.at(*words):
             return False
         for word in words:
-            self._remember(word)
-            self._pass()
+            self._take_keyword(word)
         return True
 
     def take_symbol(self, symbol: str) -> bool:
@@ -124,7 +128,7 @@ class Cursor:
         for word in words:
             if not self.take(word):
                 near = nearest(self.peek().text, (word,))
-                raise self.expected(word, words=(word,), hint="" if near else form_of(self._words))
+                raise self.expected(word, words=(word,), hint="" if near else form_of(self._keywords))
 
     def expect_symbol(self, symbol: str) -> None:
         if not self.take_symbol(symbol):
@@ -223,32 +227,33 @@ class Cursor:
     def expected(self, what: str, *, words: Sequence[str] = (), hint: str = "") -> SqlSyntaxError:
         """Error that names what should stand here and what does; the nearest of the words becomes the hint.
 
-        What another system understands, as far as is known, is refused by name with what to write instead. So is a word
-        in capital letters that is no misspelling, where a statement is over or has a choice."""
+        A keyword that another system is known to read is refused by name, with what to write instead. So is a word in
+        capital letters that is no misspelling, where the statement could end or has a choice of keywords.
+        """
         token = self.peek()
-        foreseen = instead(self._words, self._words_ahead()) if token.kind is TokenKind.WORD else ""
+        foreseen = instead(self._keywords, self._keywords_ahead()) if token.kind is TokenKind.WORD else ""
         near = "" if foreseen else nearest(token.text, words)
         is_listed = len(words) > 1 and what == listed(words, "or")
-        is_word_of_others = token.kind is TokenKind.WORD and token.text.isupper() and (what == _END or is_listed)
-        if foreseen or (is_word_of_others and not near and not hint):
-            message = f"{phrase(self._words, self._shown())} is not supported"
-            return self.refused(message, hint=foreseen or (f"write {what}" if is_listed else form_of(self._words)))
+        is_foreign_keyword = token.kind is TokenKind.WORD and token.text.isupper() and (what == _END or is_listed)
+        if foreseen or (is_foreign_keyword and not near and not hint):
+            message = f"{phrase(self._keywords, self._shown())} is not supported"
+            return self.refused(message, hint=foreseen or (f"write {what}" if is_listed else form_of(self._keywords)))
         if what == _END and not hint:
-            hint = form_of(self._words)
+            hint = form_of(self._keywords)
         return self.error(
             f"expected {what}, found {self.found()}", hint=hint or (f"did you mean {near}?" if near else "")
         )
 
     def refuse_elsewhere(self) -> None:
         """Raises UnsupportedSqlError where the first words are a statement of another system and a name follows."""
-        words = self._words_ahead()
+        words = self._keywords_ahead()
         count, hint = instead_of_statement(words)
         is_followed = self.is_name(count) or self.is_string(count) or self.is_symbol("*", count)
         if count and (is_followed or words[0] == "SYSTEM"):
             raise self.refused(f"{' '.join(words[:count])} is not supported", hint=hint)
 
-    def _words_ahead(self) -> list[str]:
-        """Return the words from here on, up to the first thing that is none."""
+    def _keywords_ahead(self) -> list[str]:
+        """Return the next words, up to the first token that is none."""
         words: list[str] = []
         while len(words) <= _AHEAD_MAX and self.peek(len(words)).kind is TokenKind.WORD:
             words.append(self.peek(len(words)).text.upper())

@@ -1,8 +1,8 @@
-"""Hints for what other systems write and no statement here has: what to write instead. Pure.
+"""Hints for the keywords of other systems that no statement here has: what to write instead. Pure.
 
 Covers: ClickHouse, ByConity, ByteHouse, Impala, Kudu, MySQL. Does not cover: what a parser refuses by itself (parse.py,
-create.py, alter.py, system.py). Always holds: a key is the words of a statement from its beginning, `..` for names,
-literals and expressions between them; the longest key that fits is taken.
+create.py, alter.py, system.py). Always holds: a key is the keywords that a statement begins with, with `..` for
+names, literals and expressions between them; the longest key that fits is used.
 """
 
 from __future__ import annotations
@@ -18,24 +18,34 @@ _CLIENT_FORMAT = "leave it out: the client chooses how an answer looks, tilth sq
 _ONE_BY_ONE = "write a statement for each table"
 _EXPLAIN = "EXPLAIN SELECT .. shows Spark's plan; system.query_log has the time, rows and parts of queries that ran"
 _DROPPED = "dropped partitions go by themselves after a while; ALTER TABLE t UNDROP PARTITION p brings one back"
+_NO_DICTIONARIES = "there are no dictionaries: create a table and join it"
+_NO_FUNCTIONS = "there are no functions of users; SHOW FUNCTIONS lists those that queries have"
+_RESOURCES = "settings of the node named warehouse.* bound what queries use"
+_RANGES = "leave it out: parts carry the range of each sort key and partition column"
+_ONE_TRANSACTION = "leave it out: each statement is a transaction of its own"
+_UPSERT = "INSERT INTO t: in a table with UNIQUE KEY a new row replaces the one with its key"
+_REPLACED = "leave it out: in a table with UNIQUE KEY a new row replaces the one with its key"
+_LOAD = "INSERT INTO t FORMAT CSV, with the file's text behind it: tilth sql < file"
+_METRICS = "GET /metrics has the numbers"
+_CLIENT_FILES = "the client writes files: tilth sql -c 'SELECT ..' --format csv > x.csv"
 
-#: By the words that the statement begins with, up to the one that is not understood.
-_BY_BEGINNING: dict[str, str] = {
+#: Hints by the prefix of a statement that ends with the keyword of another system.
+_BY_PREFIX: dict[str, str] = {
     # Statements.
-    "UPSERT": "INSERT INTO t: in a table with UNIQUE KEY a new row replaces the one with its key",
+    "UPSERT": _UPSERT,
     "COMPUTE": _STATISTICS,
     "INVALIDATE": "leave it out: every query sees what is committed",
     "PROFILE": "SELECT * FROM system.query_log ORDER BY started DESC",
     "SUMMARY": "SELECT * FROM system.query_log ORDER BY started DESC",
     "PREPARE": "send the statement with its values; the clients of HTTP and Python quote nothing for you",
     "EXECUTE": "send the statement with its values",
-    "LOAD": "INSERT INTO t FORMAT CSV, with the file's text behind it: tilth sql < file",
-    "COPY": "INSERT INTO t FORMAT CSV, with the file's text behind it: tilth sql < file",
-    "EXPORT": "the client writes files: tilth sql -c 'SELECT ..' --format csv > x.csv",
-    "IMPORT": "INSERT INTO t FORMAT CSV, with the file's text behind it: tilth sql < file",
+    "LOAD": _LOAD,
+    "COPY": _LOAD,
+    "EXPORT": _CLIENT_FILES,
+    "IMPORT": _LOAD,
     "DO": "write SELECT",
-    "LOCK": "leave it out: each statement is a transaction of its own",
-    "UNLOCK": "leave it out: each statement is a transaction of its own",
+    "LOCK": _ONE_TRANSACTION,
+    "UNLOCK": _ONE_TRANSACTION,
     "SUSPEND": _WAREHOUSES,
     "RESUME": _WAREHOUSES,
     "STOP": "write SYSTEM STOP MERGES t, and so on",
@@ -44,17 +54,17 @@ _BY_BEGINNING: dict[str, str] = {
     "PURGE": "DROP TABLE t: its files go when dropped_table_keep_seconds are over",
     "RECOVER": "UNDROP TABLE t, or ALTER TABLE t UNDROP PARTITION p",
     "EXCHANGE": "RENAME TABLE a TO b, one after the other",
-    "INSERT IGNORE": "INSERT INTO t: in a table with UNIQUE KEY a new row replaces the one with its key",
-    "INSERT INTO .. ON": "leave it out: in a table with UNIQUE KEY a new row replaces the one with its key",
-    "INSERT INTO .. VALUES .. ON": "leave it out: in a table with UNIQUE KEY a new row replaces the one with its key",
+    "INSERT IGNORE": _UPSERT,
+    "INSERT INTO .. ON": _REPLACED,
+    "INSERT INTO .. VALUES .. ON": _REPLACED,
     "INSERT INTO .. INFILE": "send the file's text behind FORMAT: tilth sql < file",
     "INSERT INTO .. WATCH": "INSERT INTO t SELECT .. once, or a materialized view of a Kafka table",
-    "REPLACE INTO": "INSERT INTO t: in a table with UNIQUE KEY a new row replaces the one with its key",
+    "REPLACE INTO": _UPSERT,
     "ATTACH TABLE": "tables are in the catalog: CREATE it, or UNDROP TABLE one that was dropped",
     "REFRESH MATERIALIZED": "a view runs for each round of its Kafka table; SYSTEM START CONSUME k starts them",
     "CACHE TABLE": "leave it out: files that are read often stay in the memory of the system",
     # SHOW.
-    "SHOW TABLE": "SHOW TABLES lists tables; SELECT name, total_rows, total_bytes FROM system.tables has their numbers",
+    "SHOW TABLE": "SHOW TABLES lists tables; SELECT name, rows, bytes FROM system.tables has their numbers",
     "SHOW TABLES NOT": "SELECT name FROM system.tables WHERE name NOT LIKE '..'",
     "SHOW TABLES ILIKE": "SELECT name FROM system.tables WHERE name ILIKE '..'",
     "SHOW TABLES WHERE": "SELECT name FROM system.tables WHERE ..",
@@ -83,11 +93,11 @@ _BY_BEGINNING: dict[str, str] = {
     "SHOW MATERIALIZED": "SELECT name FROM system.tables WHERE engine = 'MaterializedView'",
     "SHOW RANGE": "SHOW PARTITIONS FROM t",
     "SHOW FILES": "SELECT partition, name, file, bytes FROM system.parts WHERE active",
-    "SHOW STATS": "SELECT name, total_rows, total_bytes FROM system.tables; system.parts has the ranges of columns",
-    "SHOW STATISTICS": "SELECT name, total_rows FROM system.tables; system.parts has the ranges of columns",
+    "SHOW STATS": "SELECT name, rows, bytes FROM system.tables; system.parts has the ranges of columns",
+    "SHOW STATISTICS": "SELECT name, rows FROM system.tables; system.parts has the ranges of columns",
     "SHOW COLUMN": "SHOW COLUMNS FROM t lists columns; system.parts has their ranges",
-    "SHOW CREATE DICTIONARY": "there are no dictionaries: create a table and join it",
-    "SHOW CREATE FUNCTION": "there are no functions of users; SHOW FUNCTIONS lists those that queries have",
+    "SHOW CREATE DICTIONARY": _NO_DICTIONARIES,
+    "SHOW CREATE FUNCTION": _NO_FUNCTIONS,
     "SHOW CREATE MATERIALIZED": "write SHOW CREATE VIEW v",
     **dict.fromkeys(
         (f"SHOW {words}" for words in ("PRIVILEGES", "CURRENT", "ENABLED", "ROLE", "PROFILES", "SETTINGS PROFILES")),
@@ -131,14 +141,14 @@ _BY_BEGINNING: dict[str, str] = {
     "ALTER TABLE .. TRUNCATE": "ALTER TABLE t DROP PARTITION p, or TRUNCATE TABLE t",
     "ALTER TABLE .. EXCHANGE": "DROP PARTITION p, then INSERT INTO t SELECT .. FROM the other table",
     "ALTER TABLE .. FORGET": "leave it out: nothing is kept of a partition that is gone",
-    "ALTER TABLE .. EXPORT": "the client writes files: tilth sql -c 'SELECT ..' --format csv > x.csv",
+    "ALTER TABLE .. EXPORT": _CLIENT_FILES,
     "ALTER TABLE .. ALTER COLUMN .. SET": "ALTER TABLE t MODIFY COLUMN name type; columns are compressed by zstd",
     "ALTER TABLE .. ALTER COLUMN .. DROP": "ALTER TABLE t MODIFY COLUMN name type, or REMOVE DEFAULT",
     "ALTER DATABASE": "a database has nothing but its name: there is nothing to change",
     "ALTER VIEW": "DROP VIEW and CREATE MATERIALIZED VIEW again; offsets are kept",
     "ALTER NAMED": "there are no named collections: write the settings where they are used",
     "ALTER FUNCTION": "write the expression where it is used",
-    "ALTER RESOURCE": "settings of the node named warehouse.* bound what queries use",
+    "ALTER RESOURCE": _RESOURCES,
     **dict.fromkeys(
         (f"ALTER {word}" for word in ("USER", "ROLE", "ROW", "POLICY", "QUOTA", "SETTINGS", "PROFILE")), _NO_ACCOUNTS
     ),
@@ -150,16 +160,16 @@ _BY_BEGINNING: dict[str, str] = {
     # DROP, RENAME, TRUNCATE, KILL, OPTIMIZE, USE, SET.
     "DROP STATS": _STATISTICS,
     "DROP STATISTICS": _STATISTICS,
-    "DROP SNAPSHOT": "leave it out: tablet_history_max_age_sec of a table says how far back it can be read",
+    "DROP SNAPSHOT": "leave it out: the history of a table is retained for tablet_history_max_age_sec",
     "DROP NAMED": "there are no named collections",
-    "DROP RESOURCE": "settings of the node named warehouse.* bound what queries use",
+    "DROP RESOURCE": _RESOURCES,
     "DROP EXTERNAL": "there is one catalog; DROP DATABASE drops a database",
     "DROP CATALOG": "there is one catalog; DROP DATABASE drops a database",
     **dict.fromkeys((f"DROP {word}" for word in ("ROW", "POLICY", "QUOTA", "SETTINGS", "PROFILE")), _NO_ACCOUNTS),
     "DROP TABLE IF EMPTY": "SELECT count(*) FROM t first, then DROP TABLE t",
     "RENAME COLUMN": "ALTER TABLE t RENAME COLUMN a TO b",
     "RENAME DATABASE": "CREATE DATABASE b, then RENAME TABLE a.t TO b.t for each table",
-    "RENAME DICTIONARY": "there are no dictionaries: create a table and join it",
+    "RENAME DICTIONARY": _NO_DICTIONARIES,
     "RENAME USER": _NO_ACCOUNTS,
     "TRUNCATE DATABASE": _ONE_BY_ONE,
     "TRUNCATE ALL": _ONE_BY_ONE,
@@ -178,7 +188,7 @@ _BY_BEGINNING: dict[str, str] = {
     "SET SESSION": "write SET name = value",
     "SET LOCAL": "write SET name = value, or SETTINGS behind the statement",
     "SET NAMES": "leave it out: texts are UTF-8",
-    "SET TRANSACTION": "leave it out: each statement is a transaction of its own",
+    "SET TRANSACTION": _ONE_TRANSACTION,
     "SET PASSWORD": _NO_ACCOUNTS,
     "UNDROP TABLE .. UUID": "leave it out: UNDROP brings back the one that was dropped last",
     # CREATE.
@@ -198,7 +208,7 @@ _BY_BEGINNING: dict[str, str] = {
     "CREATE PROFILE": _NO_ACCOUNTS,
     "CREATE MASKING": _NO_ACCOUNTS,
     "CREATE UNIQUE": "give the table a UNIQUE KEY (..)",
-    "CREATE WORKLOAD": "settings of the node named warehouse.* bound what queries use",
+    "CREATE WORKLOAD": _RESOURCES,
     # SYSTEM.
     "SYSTEM FETCH": "INSERT INTO t SELECT .. FROM another table",
     "SYSTEM METASTORE": "leave it out: there is one catalog",
@@ -216,9 +226,9 @@ _BY_BEGINNING: dict[str, str] = {
     "SYSTEM UNLOAD": "leave it out: nothing of a table is kept in memory but its buffered rows",
     "SYSTEM LOAD": "leave it out: nothing of a table has to be loaded",
     "SYSTEM REPLICATION": "SYSTEM START | STOP REPLICATION t says whether missing copies are made",
-    "SYSTEM INSTRUMENT": "GET /v1/metrics has the numbers",
-    "SYSTEM THREAD": "GET /v1/metrics has the numbers",
-    "SYSTEM JEMALLOC": "GET /v1/metrics has the numbers",
+    "SYSTEM INSTRUMENT": _METRICS,
+    "SYSTEM THREAD": _METRICS,
+    "SYSTEM JEMALLOC": _METRICS,
     "SYSTEM ENABLE": "there are no failpoints in a node that serves",
     "SYSTEM DISABLE": "there are no failpoints in a node that serves",
     "SYSTEM RESTART DISK": "leave it out: storages are opened by themselves; SHOW STORAGES lists them",
@@ -226,13 +236,13 @@ _BY_BEGINNING: dict[str, str] = {
     "SYSTEM SYNC MERGES": "OPTIMIZE TABLE t merges, and returns when its merges are done",
     "SYSTEM SYNC FILE": "leave it out: each commit is on the disk when it is answered",
     "SYSTEM CLEAN TRASH": "SYSTEM GC t removes the files of t that nobody needs any more",
-    "SYSTEM RELOAD DICTIONARY": "there are no dictionaries: create a table and join it",
-    "SYSTEM RELOAD DICTIONARIES": "there are no dictionaries: create a table and join it",
-    "SYSTEM RELOAD FUNCTION": "there are no functions of users; SHOW FUNCTIONS lists those that queries have",
-    "SYSTEM RELOAD FUNCTIONS": "there are no functions of users; SHOW FUNCTIONS lists those that queries have",
+    "SYSTEM RELOAD DICTIONARY": _NO_DICTIONARIES,
+    "SYSTEM RELOAD DICTIONARIES": _NO_DICTIONARIES,
+    "SYSTEM RELOAD FUNCTION": _NO_FUNCTIONS,
+    "SYSTEM RELOAD FUNCTIONS": _NO_FUNCTIONS,
     "SYSTEM RELOAD MODEL": "there are no models",
     "SYSTEM RELOAD MODELS": "there are no models",
-    "SYSTEM RELOAD USERS": "there are no accounts: guard the node's port",
+    "SYSTEM RELOAD USERS": _NO_ACCOUNTS,
     "SYSTEM DROP REPLICA": "ALTER STORAGE name REPLACE REPLICA 'address' WITH 'address' replaces one",
     "SYSTEM DROP CONSUME": "SYSTEM RESET CONSUME OFFSET k TO BEGIN, or DROP TABLE k",
     **dict.fromkeys(
@@ -244,8 +254,8 @@ _BY_BEGINNING: dict[str, str] = {
         "the services are CONSUME, MERGES, MUTATIONS, GC, FLUSH, DELTAS, REPLICATION and SCRUBS",
     ),
 }
-#: By a clause's word, wherever it stands.
-_BY_WORD: dict[str, str] = {
+#: Hints by the keyword of a clause, in any statement.
+_BY_KEYWORD: dict[str, str] = {
     "FORMAT": _CLIENT_FORMAT,
     "SETTINGS": "leave it out, or SET name = value before the statement",
     "SYNC": "leave it out: a statement is answered when it is committed",
@@ -261,9 +271,9 @@ _BY_WORD: dict[str, str] = {
     "AUTO_INCREMENT": "leave it out, and give each row its number; DEFAULT uuid() makes a key",
     "KV": "leave it out: a Map is stored as it is",
     "BYTEMAP": "leave it out: a Map is stored as it is",
-    "BLOOM": "leave it out: parts carry the range of each sort key and partition column",
-    "BITMAPINDEX": "leave it out: parts carry the range of each sort key and partition column",
-    "SEGMENTBITMAPINDEX": "leave it out: parts carry the range of each sort key and partition column",
+    "BLOOM": _RANGES,
+    "BITMAPINDEX": _RANGES,
+    "SEGMENTBITMAPINDEX": _RANGES,
     "HIERARCHICAL": "leave it out",
     "REFERENCES": "leave it out: keys of other tables are not checked",
     "FOREIGN": "leave it out: keys of other tables are not checked",
@@ -283,7 +293,7 @@ _BY_WORD: dict[str, str] = {
     "RANGE": "write PARTITION BY toYYYYMM(column), or another function: partitions appear with their rows",
     "LIST": "write PARTITION BY column: partitions appear with their rows",
 }
-#: What a statement is made of, for words that nobody foresaw.
+#: Syntax of a statement, the hint for keywords that have none of their own.
 _FORMS: dict[str, str] = {
     "ALTER TABLE": "operations are ADD | DROP | MODIFY | RENAME | COMMENT COLUMN, MODIFY | RESET SETTING, MODIFY | "
     "REMOVE TTL, DROP | UNDROP PARTITION, UPDATE and DELETE",
@@ -310,45 +320,37 @@ _FORMS: dict[str, str] = {
     "USE": "USE d",
 }
 _SEE = "docs/reference/sql.md lists the statements"
-#: Words of a statement before the one that is not understood that a message repeats.
+#: Keywords before the refused one that a message repeats.
 _SHOWN_MAX = 6
 
 
 def instead(before: Sequence[str], ahead: Sequence[str]) -> str:
-    """Return what to write instead of the words ahead; empty: nobody foresaw them."""
+    """Return the hint for the keywords ahead, of a statement that was read up to there; empty: there is none."""
     words = [*before, *ahead]
-    plain = _without_conditions(words)
-    least = len(_without_conditions(before)) + 1
-    for count in range(len(plain), least - 1, -1):
-        found = _BY_BEGINNING.get(" ".join(plain[:count]))
-        if found is not None:
-            return found
+    _, hint = _longest(_BY_PREFIX, _without_conditions(words), least=len(_without_conditions(before)) + 1)
+    if hint:
+        return hint
     if not before:
         return ""
     collapsed = " ".join([*before[:2], BETWEEN, ahead[0]])
     return (
-        _BY_BEGINNING.get(" ".join(words[: len(before) + 1]))
-        or _BY_BEGINNING.get(collapsed)
-        or _BY_WORD.get(ahead[0], "")
+        _BY_PREFIX.get(" ".join(words[: len(before) + 1])) or _BY_PREFIX.get(collapsed) or _BY_KEYWORD.get(ahead[0], "")
     )
 
 
 def instead_of_statement(words: Sequence[str]) -> tuple[int, str]:
-    """Return how many of a statement's first words another system understands, and what to write; 0: none are known."""
-    for count in range(len(words), 1, -1):
-        found = _BY_BEGINNING.get(" ".join(words[:count]))
-        if found is not None:
-            return count, found
-    return 0, ""
+    """Return the number of first words that begin a statement of another system, and the hint for it; 0: none do."""
+    return _longest(_BY_PREFIX, words, least=2)
 
 
 def form_of(before: Sequence[str]) -> str:
-    """Return how a statement that begins with these words is written."""
-    return _longest(_FORMS, before) or _SEE
+    """Return the syntax of the statement that begins with these keywords."""
+    _, form = _longest(_FORMS, before, least=1)
+    return form or _SEE
 
 
 def phrase(before: Sequence[str], found: str) -> str:
-    """Return the words of a statement up to the one that was found, in few words."""
+    """Return the keywords of a statement, shortened, and behind them the one that was found."""
     shown = list(before)
     if len(shown) > _SHOWN_MAX:
         last = max(at for at, word in enumerate(shown) if word == BETWEEN) if BETWEEN in shown else len(shown) - 2
@@ -356,19 +358,16 @@ def phrase(before: Sequence[str], found: str) -> str:
     return " ".join([*shown, found])
 
 
-def _longest(table: Mapping[str, str], words: Sequence[str]) -> str:
-    keys = (" ".join(words[:count]) for count in range(len(words), 0, -1))
-    return next((table[key] for key in keys if key in table), "")
+def _longest(table: Mapping[str, str], words: Sequence[str], *, least: int) -> tuple[int, str]:
+    """Return the number of words of the longest prefix in the table, of at least so many, and its text; 0: none is."""
+    for count in range(len(words), least - 1, -1):
+        text = table.get(" ".join(words[:count]))
+        if text is not None:
+            return count, text
+    return 0, ""
 
 
 def _without_conditions(words: Sequence[str]) -> list[str]:
     """Return the words without IF EXISTS and IF NOT EXISTS."""
-    return [word for at, word in enumerate(words) if not _is_condition(words, at)]
-
-
-def _is_condition(words: Sequence[str], at: int) -> bool:
-    for condition in (["IF", "EXISTS"], ["IF", "NOT", "EXISTS"]):
-        for begin in range(max(0, at - len(condition) + 1), at + 1):
-            if list(words[begin : begin + len(condition)]) == condition:
-                return True
-    return False
+    text = f" {' '.join(words)} "
+    return text.replace(" IF EXISTS ", " ").replace(" IF NOT EXISTS ", " ").split()
