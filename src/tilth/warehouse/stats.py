@@ -46,7 +46,7 @@ class WorkerInfo:
     running: int
     resident: int
     memory_bytes: int
-    #: Load of its machine, as far as it is known; of the server's own worker, the disk alone.
+    #: Measured load of its machine; of the server's own worker, the disk alone.
     load: WorkerLoad
     #: None: a worker in the server's own process.
     process: WorkerProcess | None = None

@@ -94,7 +94,7 @@ def _unread(message: str, original: str, where: tuple[int, int], *, is_whole: bo
         reason = f"at '{found[1]}'" if found[1] else "it ends too soon"
     clause = clause_of(original)
     if not is_whole:
-        # Their places are counted in the expression.
+        # Line and column are counted in the expression.
         hint = clause[1] if clause is not None else "expressions are those of Spark's SQL"
         return SqlSyntaxError(
             f"the expression cannot be read: {reason}", line=line, column=column, expression=original, hint=hint
