@@ -183,6 +183,19 @@ def test_what_a_killed_writer_left_goes_by_name(cluster: HdfsCluster, place: Pla
     assert store.exist(["t/data/2-0.0-0.parquet"]) == [False]
 
 
+FREED = """
+import sys
+from tilth.storage.store.hdfs import HdfsStore
+from tilth.storage.store.root import parse_root
+for _ in range(200):
+    HdfsStore(parse_root(sys.argv[1])).exist([f"t/{name}" for name in range(40)])
+"""
+
+
+def test_stores_that_are_freed_while_answers_arrive_hang_nothing(place: Place) -> None:
+    subprocess.run([sys.executable, "-c", FREED, place.root.text], timeout=60, check=True)
+
+
 def test_a_file_that_was_removed_while_it_was_written_is_not_there(cluster: HdfsCluster, place: Place) -> None:
     store = store_at(place)
     for size in (3, 9 * MIB):

@@ -13,10 +13,10 @@ asks is the user of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds the 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 import zlib
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -54,10 +54,10 @@ _BECAUSE_CHARS_MAX = 200
 T = TypeVar("T")
 Question = Callable[[AsyncClient], Awaitable[T]]
 
-#: Readers and writers of questions that failed, the newest ones. The client may still be ending such a question on a
-#: thread of its own; one that is freed meanwhile waits for that thread with Python's lock, for which the thread waits.
-_KEPT_MAX = 16
-_kept: deque[AsyncFileReader | AsyncFileWriter] = deque(maxlen=_KEPT_MAX)
+#: Clients by address and identity, kept as long as the process: a client that is freed waits, with the GIL, for its
+#: threads to end, and one that delivers an answer waits for the GIL. The process would hang for ever.
+_clients: dict[tuple[str | None, ...], AsyncClient] = {}
+_IDENTITY = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 
@@ -86,7 +86,7 @@ class HdfsStore:
         self._begun: set[str] = set()
         self._is_reached = False
         with self._asking(""):
-            self._client = AsyncClient(f"hdfs://{root.bucket}")
+            self._client = _client_of(f"hdfs://{root.bucket}")
 
     @property
     def copies(self) -> tuple[OnlyCopy, ...]:
@@ -246,8 +246,7 @@ class HdfsStore:
                 await writer.hsync()
             await writer.close()
 
-        with _keeping(writer):
-            self.write(path, filled)
+        self.write(path, filled)
 
     def write(self, path: str, question: Question[T]) -> T:
         """Ask something of a file that was begun."""
@@ -277,8 +276,7 @@ class HdfsStore:
         return reader
 
     def _piece(self, path: str, reader: AsyncFileReader, start: int, end: int) -> bytes:
-        with _keeping(reader):
-            return self._ask(path, lambda _: reader.read_range(start, end - start))
+        return self._ask(path, lambda _: reader.read_range(start, end - start))
 
     def _status(self, path: str) -> FileStatus:
         return self._ask(path, lambda client: client.get_file_info(self._place(path)))
@@ -377,8 +375,7 @@ class _NewFile(HeldFile):
 
     def send(self, held: bytes) -> None:
         self._is_held = False
-        with _keeping(self._writer):
-            self._store.write(self.path, lambda _: self._writer.write(held))
+        self._store.write(self.path, lambda _: self._writer.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
         try:
@@ -400,14 +397,13 @@ class _NewFile(HeldFile):
         self._store.note(self.path, is_begun=False)
 
 
-@contextmanager
-def _keeping(used: AsyncFileReader | AsyncFileWriter) -> Iterator[None]:
-    """Keep what a question that fails has used, for a while."""
-    try:
-        yield
-    except BaseException:
-        _kept.append(used)
-        raise
+def _client_of(address: str) -> AsyncClient:
+    key = (address, *map(os.environ.get, _IDENTITY))
+    with _lock:
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = AsyncClient(address)
+        return client
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
