@@ -198,9 +198,9 @@ class WarehouseSettings:
         "as in a long garbage collection, after four times as long. Cancelled work that goes on, as in a regular "
         "expression that backtracks, is stopped after a quarter of it; on a cluster, its executor is. Where that ends "
         "nothing (Java 20 and later cannot do it), a JVM whose task slots such work holds for so long is killed; where "
-        "it holds half of the slots, after twice as long, and on a crowded machine, where it gets little of the "
-        "processor, after four times as long. Shorter: statements wait less for a hung JVM. Longer: a slow machine "
-        "restarts a JVM that would have answered less often.",
+        "it holds half of the slots, after twice as long, and where it gets little of the processor, on a crowded "
+        "machine or before a store that is silent, after four times as long. Shorter: statements wait less for a hung "
+        "JVM. Longer: a slow machine restarts a JVM that would have answered less often.",
         unit="seconds",
     )
     stall_seconds: float = node_setting(

@@ -84,17 +84,18 @@ def test_tasks_that_end_late_are_forgiven() -> None:
         assert jvm.looked(IDLE) is PulseVerdict.WELL
 
 
-def test_cancelled_tasks_that_are_short_of_the_processor_get_the_allowance_of_a_busy_jvm() -> None:
-    """Two cancelled tasks share a fifth of a core: on a crowded machine they end late."""
-    crowded = PulseReading(seconds=1.0, cpu_seconds=0.2, is_full=True, stuck_share=1.0, stuck_cores=2)
+@pytest.mark.parametrize("cpu_seconds", [0.2, 0.0], ids=["crowded machine", "silent store"])
+def test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm(cpu_seconds: float) -> None:
+    slow = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, stuck_share=1.0, stuck_cores=2)
     jvm = pulse()
-    assert PulseVerdict.HUNG not in verdicts(jvm, crowded, 119)
-    assert jvm.looked(crowded) is PulseVerdict.HUNG
+    assert PulseVerdict.HUNG not in verdicts(jvm, slow, 119)
+    assert jvm.looked(slow) is PulseVerdict.HUNG
     assert jvm.why == "cancelled tasks that do not end have held its task slots for 120 s"
-    # A task that nothing interrupts uses a whole core, and a blocked one uses none: neither gets more time.
-    for cpu_seconds in (1.9, 0.0):
-        endless = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, stuck_share=1.0, stuck_cores=2)
-        assert verdicts(pulse(), endless, 30)[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
+
+
+def test_cancelled_tasks_that_use_whole_cores_get_no_allowance() -> None:
+    endless = PulseReading(seconds=1.0, cpu_seconds=1.9, is_full=True, stuck_share=1.0, stuck_cores=2)
+    assert verdicts(pulse(), endless, 30)[-2:] == [PulseVerdict.LATE, PulseVerdict.HUNG]
 
 
 def test_cancelled_tasks_count_although_a_call_is_always_under_way() -> None:

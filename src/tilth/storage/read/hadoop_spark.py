@@ -47,6 +47,16 @@ _NO_ANSWER: Mapping[re.Pattern[str], type[TilthError]] = {
         r"SafeModeException|BlockMissingException|Broken pipe|Premature EOF|ClosedChannelException|Filesystem closed"
     ): StoreBusyError,
 }
+#: Retries of a store that refuses connections or is silent: a query has its error after 4 and 50 seconds. With Hadoop's
+#: own numbers it has it after two minutes and an hour; they stay for requests that the store slows down.
+_RETRIES = {
+    "attempts.maximum": "1",
+    "retry.limit": "2",
+    "retry.interval": "500ms",
+    # Hadoop takes no shorter time for both.
+    "connection.establish.timeout": "15s",
+    "connection.timeout": "15s",
+}
 #: Settings of buckets that a JVM has, by its context.
 _made: WeakKeyDictionary[SparkContext, dict[str, Mapping[str, str]]] = WeakKeyDictionary()
 
@@ -110,7 +120,7 @@ def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:
 
 def s3a_settings(root: StoreRoot) -> dict[str, str]:
     """Return the settings of the root's bucket, without their prefix. Raises StoreSecretError."""
-    found: dict[str, str] = {}
+    found = dict(_RETRIES)
     endpoint, region = root.option("endpoint"), root.option("region")
     if endpoint:
         found |= {"endpoint": endpoint, "path.style.access": "true"}

@@ -11,10 +11,11 @@ Two questions are asked: a call, which any thread of the JVM answers, and a job,
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
 long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
 time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
-that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. If the
-JVM computes and these tasks get less than `STARVED_SHARE` of a core each, the machine is crowded and they may still be
-ending: they are given `BUSY_FACTOR` times as long. Time in which a call waits for its answer counts as silence; it
-counts as stuck only if the answer reports stuck tasks.
+that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. If these
+tasks get less than `STARVED_SHARE` of a core each, the machine is crowded, or they wait for a store that is silent,
+which their client ends (storage/read/hadoop_spark.py): they may still be ending, and are given `BUSY_FACTOR` times as
+long. Time in which a call waits for its answer counts as silence; it counts as stuck only if the answer reports stuck
+tasks.
 
 Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stalls.py).
 """
@@ -141,7 +142,7 @@ class Pulse:
             job.count(step, is_excused=is_busy)
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
-        self._count_stuck(look, step, is_busy=is_busy)
+        self._count_stuck(look, step)
         self._is_fresh = False
         if self._is_over(self._stuck):
             self._hung_why = self._why_stuck
@@ -171,11 +172,11 @@ class Pulse:
     def _why_stuck(self) -> str:
         return f"cancelled tasks that do not end have held its task slots for {self._stuck.seconds:.0f} s"
 
-    def _count_stuck(self, look: PulseReading, step: float, *, is_busy: bool) -> None:
+    def _count_stuck(self, look: PulseReading, step: float) -> None:
         if not look.stuck_share:
             self._stuck, self._maybe_stuck = _Waiting(), _Waiting()
             return
-        is_starved = is_busy and look.cpu_seconds < STARVED_SHARE * step * look.stuck_cores
+        is_starved = look.cpu_seconds < STARVED_SHARE * step * look.stuck_cores
         self._maybe_stuck.count(step * look.stuck_share, is_excused=is_starved)
         if self._is_fresh or Question.CALL not in self._waiting:
             self._stuck.add(self._maybe_stuck)
