@@ -9,7 +9,7 @@ import pytest
 from tilth.warehouse import WorkerSession
 from tools.clickhouse import ClickHouse
 from tools.dialect_cases import COLUMNS, OVER_COLUMNS, QUERIES, ROWS, lines
-from tools.dialect_constants import CONSTANTS, JSON
+from tools.dialect_constants import CONSTANTS, JSON, ZONED, ZONED_COLUMNS, ZONED_ROWS, ZONES
 from tools.dialect_oracle import Compared, Sides
 
 pytestmark = pytest.mark.integration
@@ -48,3 +48,13 @@ def test_expressions_over_columns(sides: Sides) -> None:
 
 def test_queries(sides: Sides) -> None:
     _check(sides.compare_queries(lines(QUERIES)), 70)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_times_in_a_zone(spark: WorkerSession, zone: str) -> None:
+    session = spark.session.newSession()
+    session.conf.set("spark.sql.session.timeZone", zone)
+    with ClickHouse(zone) as clickhouse:
+        zoned = Sides(session, clickhouse)
+        zoned.create("z", ZONED_COLUMNS, ZONED_ROWS)
+        _check(zoned.compare(lines(ZONED), "FROM z ORDER BY id"), 60)

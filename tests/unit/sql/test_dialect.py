@@ -82,6 +82,11 @@ from tools.dialect_constants import CONSTANTS, JSON
         ),
         ("WITH 1 AS one SELECT one + x FROM t", "SELECT clickhouse_fits((1) + x) FROM t"),
         ("WITH c AS (SELECT 1 AS a) SELECT a FROM c", "WITH c AS (SELECT 1 AS a) SELECT a FROM c"),
+        (
+            "SELECT t + INTERVAL 24 HOUR, t - toIntervalMinute(n), t + INTERVAL 1 DAY",
+            "SELECT clickhouse_fits(addHours(t, 24)), clickhouse_fits(subtractMinutes(t, n)), "
+            "clickhouse_fits(t + INTERVAL '1' DAY)",
+        ),
         ("SELECT tuple(1, 'a').1", "SELECT named_struct('col1', 1, 'col2', 'a').col1"),
         ("SELECT x ? 1 : 2 FROM t", "SELECT IF(x, 1, 2) FROM t"),
         (
@@ -200,6 +205,8 @@ def test_columns_of_an_answer_are_called_what_the_user_has_written(text: str, wr
         ("SELECT quantileTDigest(0.5)(x) FROM t", "quantileTDigest"),
         ("SELECT quantileExact(0.5, 0.9)(x) FROM t", "quantileExact with 2 levels"),
         ("SELECT uniq(x) FROM t", "uniq"),
+        ("SELECT if(x, toIntervalHour(1), toIntervalHour(2))", "an interval by itself"),
+        ("SELECT INTERVAL 1 DAY", "an interval by itself"),
         ("SELECT formatDateTime(t, '%e')", "formatDateTime"),
         ("SELECT formatDateTime(t, '%M')", "formatDateTime"),
         ("SELECT nobodyKnows(x)", "nobodyKnows"),

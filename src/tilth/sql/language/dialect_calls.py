@@ -55,6 +55,8 @@ def _changed(node: exp.Expression) -> exp.Expression:
         return exp.Dot(this=inner, expression=exp.to_identifier(f"col{node.name}"))
     if isinstance(node, exp.Window):
         return _window(node)
+    if isinstance(node, exp.Interval):
+        _check_interval(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         return _number(node)
     if isinstance(node, exp.Array) and not node.expressions:
@@ -108,10 +110,43 @@ def _operator(node: exp.Expression) -> exp.Expression:
 
 def _arithmetic(node: exp.Expression) -> exp.Expression:
     sides = (node.this, node.expression)
+    moved = _moved_by_clock(node)
+    if moved is not None:
+        return moved
     if isinstance(node, exp.Sub) and not any(_is_constant(each) or isinstance(each, exp.Interval) for each in sides):
         return call("clickhouse_fits", call("clickhouse_minus", *sides))
     # Of constants nothing is too large.
     return node if all(_is_constant(each) for each in sides) else call("clickhouse_fits", node.copy())
+
+
+def _moved_by_clock(node: exp.Expression) -> exp.Expression | None:
+    """t + INTERVAL 24 HOUR as addHours(t, 24): as an interval, Spark takes them for a day, which may have 23 hours."""
+    sides = [(node.this, node.expression), *([(node.expression, node.this)] if isinstance(node, exp.Add) else [])]
+    for time, step in sides:
+        interval = step.unnest()
+        unit, count = "", None
+        if isinstance(interval, exp.Interval):
+            unit, count = _unit_of(interval), interval.this
+        elif isinstance(interval, exp.Anonymous) and interval.name.lower().startswith("tointerval"):
+            unit, count = interval.name[len("toInterval") :].upper(), interval.expressions[0]
+        if unit not in _PER_NEXT_UNIT or isinstance(node, exp.Mul):
+            continue
+        if not isinstance(count, exp.Expression):
+            raise refused("this interval", "write INTERVAL 1 HOUR")
+        if isinstance(count, exp.Literal) and count.is_string:
+            count = exp.Literal.number(count.name)
+        verb = "subtract" if isinstance(node, exp.Sub) else "add"
+        return call("clickhouse_fits", call(f"{verb}{unit.capitalize()}s", time.copy(), count.copy()))
+    return None
+
+
+def _check_interval(node: exp.Expression) -> None:
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    is_looked_at = isinstance(parent, exp.Anonymous) and parent.name.lower() in _CHANGED_CALLS
+    if not isinstance(parent, exp.Add | exp.Sub) and not is_looked_at:
+        raise refused("an interval by itself", "write t + INTERVAL 1 HOUR")
 
 
 def _tuple(node: exp.Expression) -> exp.Expression:
@@ -188,6 +223,8 @@ def _called(node: exp.Expression) -> exp.Expression:
         raise refused(f"names in the arguments of {name}", WITHOUT)
     if listed.written in _AGGREGATES:
         return _aggregate(listed.written, *arguments)
+    if low.startswith("tointerval"):
+        _check_interval(node)
     written = exp.Anonymous(this=listed.written, expressions=arguments)
     return call("clickhouse_fits", written) if low.startswith(_MOVING) else written
 
@@ -379,7 +416,10 @@ def _interval_start(node: exp.Expression) -> exp.Expression:
             return call("clickhouse_fits", call(_STARTS[unit], arguments[0]))
         # Divisors of a day begin at midnight in both systems.
         if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0:
-            return call("toStartOfInterval", *arguments)
+            if unit == "HOUR":
+                return call("clickhouse_fits", call("clickhouse_in_utc", call("toStartOfInterval", *arguments)))
+            size = exp.Literal.number(count * _SECONDS[unit])
+            return call("clickhouse_fits", call("clickhouse_start_of_seconds", arguments[0], size))
     raise refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")
 
 
@@ -422,11 +462,12 @@ _STARTS = {
 }
 #: Number of units in the next larger one.
 _PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
+_SECONDS = {"SECOND": 1, "MINUTE": 60}
 _FORMAT_PARTS = re.compile(r"((?:[^{}]|\{\{|\}\})+)|(\{[0-9]*\})")
 _DIGEST = "clickhouse_digest_"
 _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
 #: Begins of the names of functions whose results can lie before 1970.
-_MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tolastdayofmonth")
+_MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tostartofday", "tolastdayofmonth")
 _ELEMENT = exp.to_identifier("element")
 _WHOLE_MAX = 2**64 - 1
 #: Aggregates whose value without rows depends on whether their argument can be NULL.

@@ -65,7 +65,7 @@ CALLS: dict[str, DialectCall] = {
     **_calls("toString:clickhouse_to_string toDate:clickhouse_to_date toDateTime:clickhouse_to_datetime", 1),
     # Parts and beginnings of times.
     **_calls("toYear toQuarter toMonth toDayOfMonth toDayOfWeek toDayOfYear toISOWeek toISOYear", 1),
-    **_calls("toHour toMinute toSecond toYYYYMM toYYYYMMDD toYYYYMMDDhhmmss toUnixTimestamp", 1),
+    **_calls("toHour toMinute toSecond toYYYYMM toYYYYMMDD toYYYYMMDDhhmmss toUnixTimestamp:clickhouse_to_unix", 1),
     **_calls("toStartOfSecond toStartOfMinute toStartOfFiveMinutes toStartOfFiveMinute toStartOfTenMinutes", 1),
     **_calls("toStartOfFifteenMinutes toStartOfHour toStartOfDay toStartOfMonth toStartOfQuarter toStartOfYear", 1),
     **_calls("toMonday toLastDayOfMonth fromUnixTimestamp", 1),

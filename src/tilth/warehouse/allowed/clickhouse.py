@@ -352,8 +352,9 @@ def _arithmetic() -> Iterator[tuple[str, Variant]]:
             # Of the calendar: a day may have 23 hours.
             yield f"{verb}{unit}s", _variant(f"{_TIMESTAMP} + make_interval(0, 0, 0, {number} * {days})")
         for unit, seconds in _SECONDS.items():
-            interval = f"make_dt_interval(0, 0, 0, {sign}CAST($2 AS BIGINT) * {seconds})"
-            yield f"{verb}{unit}s", _variant(f"{_TIMESTAMP} + {interval}")
+            # Spark takes 24 hours of an interval for a day, which may have 23.
+            micros = f"{sign}CAST($2 AS BIGINT) * {seconds * 1_000_000}"
+            yield f"{verb}{unit}s", _variant(f"timestamp_micros(unix_micros({_TIMESTAMP}) + {micros})")
     for unit, months in _MONTHS.items():
         yield f"toInterval{unit}", _variant(f"make_ym_interval(0, CAST($1 AS INT) * {months})")
     for unit, seconds in (*_SECONDS.items(), ("Day", 86400), ("Week", 7 * 86400)):

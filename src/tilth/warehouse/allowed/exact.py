@@ -132,7 +132,20 @@ def _times() -> Lines:
     of_time = fits.format(time, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", wrong)
     yield "to_datetime", (_DATE,), of_time
     yield "to_datetime", (_TIME,), of_time
-    yield "to_datetime", (_TEXT,), of_time
+    # The clock skips times, which each system takes for others.
+    skipped = "CAST($1 AS TIMESTAMP_NTZ) <> CAST(CAST($1 AS TIMESTAMP) AS TIMESTAMP_NTZ)"
+    gap = raised("toDateTime of a time that the clock skips, or with a zone", "TIMESTAMP")
+    yield "to_datetime", (_TEXT,), f"CASE WHEN {skipped} THEN {gap} ELSE {of_time} END"
+    # Counted from 1970 in UTC.
+    begin = "timestamp_seconds(floor(unix_seconds(CAST($1 AS TIMESTAMP)) / $2) * $2)"
+    yield "start_of_seconds", (_ANY, _WHOLE), begin
+    local = raised("several hours by toStartOfInterval in another zone than UTC", "TIMESTAMP")
+    is_utc = "current_timezone() IN ('UTC', 'Etc/UTC', 'GMT', 'Z', '+00:00')"
+    yield "in_utc", (_ANY,), f"CASE WHEN {is_utc} THEN $1 ELSE {local} END"
+    beyond = raised("toUnixTimestamp: the time is not from 1970 to 2106", "BIGINT")
+    for kind in (_DATE, _TIME, _TEXT):
+        unix = fits.format("unix_seconds(CAST($1 AS TIMESTAMP))", "0", "4294967295", beyond)
+        yield "to_unix", (kind,), unix
     seconds = "CASE WHEN $1 IS NULL OR $1 BETWEEN 0 AND 4294967295 THEN timestamp_seconds($1) ELSE {0} END"
     yield "to_datetime", (_WHOLE,), seconds.format(wrong)
 
