@@ -143,9 +143,10 @@ def _times() -> Lines:
     is_utc = "current_timezone() IN ('UTC', 'Etc/UTC', 'GMT', 'Z', '+00:00')"
     yield "in_utc", (_ANY,), f"CASE WHEN {is_utc} THEN $1 ELSE {local} END"
     beyond = raised("toUnixTimestamp: the time is not from 1970 to 2106", "BIGINT")
-    for kind in (_DATE, _TIME, _TEXT):
-        unix = fits.format("unix_seconds(CAST($1 AS TIMESTAMP))", "0", "4294967295", beyond)
-        yield "to_unix", (kind,), unix
+    # A date counts from 1970 in UTC whatever the zone.
+    yield "to_unix", (_DATE,), fits.format("unix_date($1) * 86400L", "0", "4294967295", beyond)
+    for kind in (_TIME, _TEXT):
+        yield "to_unix", (kind,), fits.format("unix_seconds(CAST($1 AS TIMESTAMP))", "0", "4294967295", beyond)
     seconds = "CASE WHEN $1 IS NULL OR $1 BETWEEN 0 AND 4294967295 THEN timestamp_seconds($1) ELSE {0} END"
     yield "to_datetime", (_WHOLE,), seconds.format(wrong)
 
