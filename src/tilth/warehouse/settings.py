@@ -217,8 +217,9 @@ class WarehouseSettings:
         60.0,
         within(parse_seconds, 5, 86_400, "5 s to 1 day"),
         "The same for the rounds of consumers, which are short: a consumer whose round makes no progress for so long "
-        "is cancelled, and its round is done again from the same offsets. Shorter: rows go on sooner after a Python "
-        "worker has hung. Longer: a store that is away for a while holds up rounds without ending them.",
+        "is cancelled, and its round is done again from the same offsets. One that waits for so long for something "
+        "other than Spark, as a commit or a broker, is given up, and another takes over. Shorter: rows go on sooner "
+        "after a Python worker has hung. Longer: a store that is away for a while holds up rounds without ending them.",
         unit="seconds",
     )
 

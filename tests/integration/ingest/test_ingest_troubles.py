@@ -4,6 +4,7 @@ wrong.
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -11,15 +12,17 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, events
-from tilth.base.errors import FencedError
+from tests.integration.ingest.ingest_world import EVENTS, WAIT_SECONDS_MAX, IngestWorld, events
+from tilth.base.errors import FencedError, TilthError
+from tilth.catalog import TxnNotFoundError
 from tilth.ingest import OffsetMark, ResetError, ToMark, ToOffsets, ToTime
-from tilth.ingest.consumer.calls import BeginRound
+from tilth.ingest.consumer.calls import BeginRound, RoundDone
 from tilth.model.lease import Fence
 from tilth.model.offset import TopicPartition
 from tilth.model.service import SwitchState
 from tilth.verify import verify
 from tilth.warehouse import WorkerSession
+from tilth.warehouse.worker import worker
 from tools.broker import Broker
 
 
@@ -216,6 +219,41 @@ def test_replaced_consumer_is_refused(world: IngestWorld, broker: Broker) -> Non
     world.send("fenced", events(20, 30))
     world.wait_rows(target, 30)
     assert world.ids(target) == list(range(30))
+    world.verify(target)
+
+
+def test_a_consumer_that_hangs_in_its_commit_is_replaced_and_what_it_commits_later_is_refused(
+    world: IngestWorld, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "stall_bound", lambda *_: 3.0)
+    commit, hung, go_on, late = world.manager.commit, threading.Event(), threading.Event(), []
+
+    def hanging(done: RoundDone) -> None:
+        if not hung.is_set():
+            hung.set()
+            assert go_on.wait(WAIT_SECONDS_MAX)
+            try:
+                commit(done)
+            except TilthError as error:
+                late.append(error)
+                raise
+        commit(done)
+
+    monkeypatch.setattr(world.manager, "commit", hanging)
+    broker.create_topic("hangs")
+    kafka = world.kafka("k", "hangs")
+    target = world.table("t", EVENTS, "id")
+    world.send("hangs", events(0, 100))
+    world.view("v", kafka, target, "SELECT * FROM k")
+    try:
+        assert hung.wait(WAIT_SECONDS_MAX)
+        world.wait(lambda: "it has been committing a round for" in world.stats(kafka).last_exception, "the trouble")
+        world.wait_rows(target, 100)
+    finally:
+        go_on.set()
+    world.wait(lambda: bool(late), "the end of the one that hung")
+    assert isinstance(late[0], FencedError | TxnNotFoundError), late
+    assert world.ids(target) == list(range(100))
     world.verify(target)
 
 

@@ -26,6 +26,7 @@ from tilth.warehouse import (
     WarehouseSettings,
     WorkerBusyError,
 )
+from tilth.warehouse.errors import TaskStalledError
 from tilth.warehouse.session.reports import Beat, JobProgress, Processes
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import Assign, Ended, Place, Stop, TaskBoard
@@ -149,6 +150,14 @@ class Reports:
         self.told.set()
 
 
+def stop(worker: EmbeddedWorker, clock: ManualClock) -> None:
+    ticking = threading.Thread(target=worker.stop)
+    ticking.start()
+    while ticking.is_alive():
+        clock.advance(1)
+        ticking.join(0.01)
+
+
 @contextmanager
 def working(clock: ManualClock, *, threads: int = 0) -> Iterator[tuple[EmbeddedWorker, Reports]]:
     """A worker whose tasks run until they are cancelled."""
@@ -169,11 +178,7 @@ def working(clock: ManualClock, *, threads: int = 0) -> Iterator[tuple[EmbeddedW
     finally:
         for name in ("a", "b", "c", "d", "e"):
             worker.cancel(name)
-        ticking = threading.Thread(target=worker.stop)
-        ticking.start()
-        while ticking.is_alive():
-            clock.advance(1)
-            ticking.join(0.01)
+        stop(worker, clock)
 
 
 @pytest.mark.parametrize("kind", [TaskKind.MERGE, TaskKind.MUTATE, TaskKind.CONSUME])
@@ -366,6 +371,46 @@ def test_an_error_of_a_living_jvm_stays_what_it_is() -> None:
     worker.assign(spec("a", TaskKind.QUERY))
     assert reports.told.wait(5)
     assert reports.failures["a"].code == "TASK_FAILED"
+
+
+def test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minute() -> None:
+    clock, go_on, over = ManualClock(), threading.Event(), threading.Event()
+
+    def run(context: TaskContext) -> TaskResult:
+        # Waits that end are nothing.
+        context.waits_for("asking the broker")
+        context.waits_for("")
+        context.waits_for("committing a round")
+        assert go_on.wait(10)
+        over.set()
+        context.raise_if_cancelled()
+        return TaskResult()
+
+    reports = Reports()
+    worker = EmbeddedWorker(clock, FakeSession(), name="w", memory_bytes=1 << 30)  # type: ignore[arg-type]  # does what is called here
+    worker.register(TaskKind.CONSUME, run)
+    worker.attach(reports)
+    worker.start()
+    try:
+        worker.assign(spec("a", TaskKind.CONSUME))
+        # A clock that leaps is a process that was stopped: it counts little.
+        clock.advance(3600)
+        assert not reports.told.wait(0.1)
+        deadline = SystemClock().monotonic() + 5
+        while not reports.told.wait(0.01) and SystemClock().monotonic() < deadline:
+            worker.touch(["a"])
+            clock.advance(2)
+        assert isinstance(reports.failures["a"], TaskStalledError)
+        assert "it has been committing a round for 6" in str(reports.failures["a"])
+        assert worker.live_ids() == set()
+        reports.told.clear()
+        # What it does later is no second report.
+        go_on.set()
+        assert over.wait(5)
+        assert not reports.told.wait(0.1)
+    finally:
+        go_on.set()
+        stop(worker, clock)
 
 
 class PanicError(BaseException):

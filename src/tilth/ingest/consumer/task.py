@@ -8,7 +8,8 @@ from what the catalog says. See also: docs/policies/consumers.md#rounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -111,7 +112,9 @@ class ResidentConsumer:
         try:
             while not (self._context.is_cancelled() or self._context.retiring.is_set()):
                 looked = self._clock.monotonic()
-                ranges = self._due(broker.ends(self._standing.offsets))
+                with self._waiting("asking the broker for the ends of its topic partitions"):
+                    ends = broker.ends(self._standing.offsets)
+                ranges = self._due(ends)
                 if ranges:
                     try:
                         self._round(broker, ranges, plans, defaults)
@@ -121,7 +124,8 @@ class ResidentConsumer:
                     except StorageChangedError as error:
                         self._note_refused(error)
                         continue
-                    broker.commit(self._standing.offsets)
+                    with self._waiting("telling the broker its offsets"):
+                        broker.commit(self._standing.offsets)
                     # What the round left has come since, and waits since then at the earliest.
                     self._waiting_since = looked
                 else:
@@ -180,16 +184,16 @@ class ResidentConsumer:
         tables = self._tables()
         # Each try to find what new rows replace has a task number of its own, behind those of the round's jobs.
         tasks = tasks_reserved(len(groups), plans)
-        granted = self._calls.begin(
-            BeginRound(
-                kafka_table=order.kafka.uuid,
-                consumer=order.consumer,
-                fence=order.fence,
-                tasks=tasks + UPSERT_TRIES_MAX * any(table.unique_key for table in tables.values()),
-                tables=tuple(tables),
-                ranges=ranges,
-            )
+        call = BeginRound(
+            kafka_table=order.kafka.uuid,
+            consumer=order.consumer,
+            fence=order.fence,
+            tasks=tasks + UPSERT_TRIES_MAX * any(table.unique_key for table in tables.values()),
+            tables=tuple(tables),
+            ranges=ranges,
         )
+        with self._waiting("beginning a round"):
+            granted = self._calls.begin(call)
         if granted.wait_ms:
             self._clock.wait(self._context.cancelled, granted.wait_ms / 1000)
             self._context.raise_if_cancelled()
@@ -212,7 +216,9 @@ class ResidentConsumer:
         hit("round.after_files")
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
-        self._standing.check_same(ranges, ids=broker.topic_ids(), ends=broker.ends(read))
+        with self._waiting("asking the broker whether the topic is the same"):
+            ids, ends = broker.topic_ids(), broker.ends(read)
+        self._standing.check_same(ranges, ids=ids, ends=ends)
         self._check_broken(facts)
         # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
         self._context.raise_if_cancelled()
@@ -248,8 +254,7 @@ class ResidentConsumer:
         """
         scopes = scopes_of(tables.values(), done.facts.parts)
         if not scopes:
-            hit("round.before_commit")
-            self._calls.commit(done)
+            self._commit_round(done)
             return
         order = self._order
 
@@ -263,27 +268,43 @@ class ResidentConsumer:
                 scopes=scopes,
                 number=number,
             )
+            with self._waiting("asking for the parts that its rows may replace"):
+                snapshots = self._calls.look(look).snapshots
             lookups = lookups_of(
                 tables,
                 done.facts.parts,
-                zip(scopes, self._calls.look(look).snapshots, strict=True),
+                zip(scopes, snapshots, strict=True),
                 root=root,
                 txn=done.txn,
                 task=first_task + number,
             )
             changes = self._resolved(lookups)
-            hit("round.before_commit")
-            self._calls.commit(msgspec.structs.replace(done, changes=changes))
+            self._commit_round(msgspec.structs.replace(done, changes=changes))
 
         hint = "others write to the same rows all the time; the round is tried again by itself"
         busy = TooManyConflictsError(table=self._config.table, txn=done.txn, tries=UPSERT_TRIES_MAX, hint=hint)
         rebase(done.txn, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
 
+    def _commit_round(self, done: RoundDone) -> None:
+        with self._waiting("committing a round"):
+            hit("round.before_commit")
+            self._calls.commit(done)
+
     def _resolved(self, lookups: Lookups) -> tuple[TableChanges, ...]:
         """Right here where there is little to read, else in a Spark task."""
         if sum(each.bytes for each in lookups.values()) <= UPSERT_HERE_BYTES_MAX:
-            return resolved(lookups, attempt=0)
+            with self._waiting("finding the rows that its rows replace"):
+                return resolved(lookups, attempt=0)
         return run_in_task(self._context.session, partial(resolved, lookups), tuple[TableChanges, ...])
+
+    @contextmanager
+    def _waiting(self, what: str) -> Iterator[None]:
+        """Let the worker know what this thread waits for besides Spark."""
+        self._context.waits_for(what)
+        try:
+            yield
+        finally:
+            self._context.waits_for("")
 
     def _tables(self) -> dict[str, TableDef]:
         """The tables that rounds write to, by uuid."""
@@ -335,7 +356,9 @@ class ResidentConsumer:
     def _report_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
         heard = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
         order = self._order
-        self._calls.heard(Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard))
+        call = Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard)
+        with self._waiting("reporting the ends of its topic partitions"):
+            self._calls.heard(call)
 
     def _report_view(self, view: str, seconds: float) -> None:
         order = self._order

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def _no_watch(_: str) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskContext:
     """Context of a runner: a thread of its own, a Spark session of its own, the pool of its warehouse.
@@ -36,6 +40,9 @@ class TaskContext:
     retiring: threading.Event = field(default_factory=threading.Event)
     #: `True` if Spark may try a failed task again: files of a failed attempt stay beside those that the job names.
     tries_tasks_again: bool = False
+    #: Called by a task that stays before it waits for something other than Spark, with words for what it waits for, and
+    #: with none when it goes on. One that waits for too long is given up, and its service starts another.
+    waits_for: Callable[[str], None] = _no_watch
 
     def is_cancelled(self) -> bool:
         return self.cancelled.is_set()

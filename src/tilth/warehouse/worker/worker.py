@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -39,11 +40,14 @@ from tilth.warehouse.worker.stalls import StallFinder, stall_bound
 
 #: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
 UNTOUCHED_SECONDS_MAX = 60.0
+#: Threads of tasks that were given up and still wait; beyond, tasks are left to wait.
+BLOCKED_MAX = 16
 #: Merges and mutations that it takes for each of its threads (docs/policies/tasks.md#admission).
 BACKGROUND_TASKS_PER_THREAD = 1.5
 #: Estimated input from which on a statement's temporary bytes are measured: that takes some calls of the JVM.
 MEASURED_BYTES_MIN = 64 << 20
 _WATCH_SECONDS = 1.0
+_STEPS_PER_LOOK_MAX = 3
 _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
 _ENDING_SECONDS_MAX = 2.0
@@ -63,6 +67,9 @@ class _Running:
     run: int
     #: Why it is cancelled, where its end is no wish of anybody.
     stalled: str = ""
+    #: What it waits for besides Spark, empty: nothing; and for how many seconds.
+    waits_for: str = ""
+    waited: float = 0.0
     cancelled: threading.Event = field(default_factory=threading.Event)
     retiring: threading.Event = field(default_factory=threading.Event)
 
@@ -81,6 +88,8 @@ class EmbeddedWorker:
         self._reports: WorkerReports | None = None
         self._lock = threading.Lock()
         self._running: dict[str, _Running] = {}
+        #: Threads of tasks that were given up.
+        self._blocked: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
         self._heartbeat: Heartbeat | None = None
@@ -215,9 +224,13 @@ class EmbeddedWorker:
                 cancelled=task.cancelled,
                 retiring=task.retiring,
                 tries_tasks_again=self._session.tries_tasks_again,
+                waits_for=partial(self._note_wait, task),
             )
             context.raise_if_cancelled()
             return self._with_temporary(spec, self._runners[spec.kind](context))
+
+    def _note_wait(self, task: _Running, what: str) -> None:
+        task.waits_for, task.waited = what, 0.0
 
     def _with_temporary(self, spec: TaskSpec, result: TaskResult) -> TaskResult:
         """Add what Spark kept on disk, where that can be much."""
@@ -283,7 +296,9 @@ class EmbeddedWorker:
         assert reports is not None, "attach comes first"
         # Forgotten before the report: the receiver may look at once.
         with self._lock:
-            del self._running[spec.id]
+            if self._running.pop(spec.id, None) is None:
+                # It was given up, and has ended since.
+                return
         if isinstance(outcome, TilthError):
             reports.failed(spec.id, outcome)
             return
@@ -305,10 +320,14 @@ class EmbeddedWorker:
 
     def _watch(self) -> None:
         stalls, lingering = StallFinder(self._clock, self._session), LingeringWork(self._clock, self._session)
+        now = self._clock.monotonic()
         while not self._clock.wait(self._stopping, _WATCH_SECONDS):
             try:
                 self._session.tend_logs()
                 self._end_stalled(stalls)
+                now, before = self._clock.monotonic(), now
+                # This process may have been stopped itself.
+                self._give_up_blocked(seconds=min(now - before, _STEPS_PER_LOOK_MAX * _WATCH_SECONDS))
                 self._end_unwanted()
                 lingering.look(self._cancelled_tags())
                 self._measure()
@@ -338,6 +357,28 @@ class EmbeddedWorker:
                 spec = task.spec
                 _log.error("task_stalled", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=task.stalled)
                 task.cancelled.set()
+
+    def _give_up_blocked(self, *, seconds: float) -> None:
+        """Report tasks as failed that wait for too long for something other than Spark. Nothing ends their threads, and
+        what they would do later is fenced. `seconds`: since the last call.
+        """
+        with self._lock:
+            running = list(self._running.values())
+            self._blocked = [each for each in self._blocked if each.is_alive()]
+        for task in running:
+            what, spec = task.waits_for, task.spec
+            task.waited += seconds
+            bound = stall_bound(self._session.settings, spec.kind)
+            if not what or task.waited < bound or len(self._blocked) >= BLOCKED_MAX:
+                continue
+            task.stalled = f"it has been {what} for {task.waited:.0f} s"
+            _log.error("task_blocked", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=task.stalled)
+            task.cancelled.set()
+            self._blocked.append(task.thread)
+            error = self._explained(task, TaskCancelledError(task=spec.id, table=spec.table))
+            # A report to another process takes time.
+            report = partial(self._report, spec, error, seconds=task.waited)
+            threading.Thread(target=report, name="tilth-blocked", daemon=True).start()
 
     def _end_unwanted(self) -> None:
         now = self._clock.monotonic()
