@@ -124,7 +124,7 @@ class ResidentConsumer:
                     except StorageChangedError as error:
                         self._note_refused(error)
                         continue
-                    with self._waiting("telling the broker its offsets"):
+                    with self._waiting("committing its offsets to the broker"):
                         broker.commit(self._standing.offsets)
                     # What the round left has come since, and waits since then at the earliest.
                     self._waiting_since = looked
