@@ -124,6 +124,7 @@ class Rounds(World):
             retiring=threading.Event(),
             tries_tasks_again=False,
             is_cancelled=self.over.is_set,
+            waits_for=lambda _: None,
             raise_if_cancelled=lambda: None,
         )
         broker = cast(Any, FakeBroker(self))
