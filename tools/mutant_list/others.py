@@ -378,4 +378,34 @@ OTHERS: tuple[Mutant, ...] = (
             "tests/unit/sql/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
         ),
     ),
+    Mutant(
+        name="blocked-consumer-for-good",
+        breaks="a consumer that waits for something other than Spark keeps its topic partitions for good",
+        path="src/tilth/warehouse/worker/worker.py",
+        old="            task.waited += seconds\n",
+        new="",
+        tests=(
+            "tests/unit/warehouse/test_task_loss.py::"
+            "test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minute",
+        ),
+    ),
+    Mutant(
+        name="report-of-a-task-that-was-given-up",
+        breaks="a task that was given up is reported once more when it ends",
+        path="src/tilth/warehouse/worker/worker.py",
+        old="                # It was given up, and has ended since.\n                return\n",
+        new="                pass\n",
+        tests=(
+            "tests/unit/warehouse/test_task_loss.py::"
+            "test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minute",
+        ),
+    ),
+    Mutant(
+        name="silent-store-ends-the-jvm",
+        breaks="cancelled tasks that wait for a silent store end the JVM before their client's time limit",
+        path="src/tilth/warehouse/worker/pulse.py",
+        old="        is_starved = look.cpu_seconds < STARVED_SHARE",
+        new="        is_starved = 0 < look.cpu_seconds < STARVED_SHARE",
+        tests=("tests/unit/warehouse/test_pulse.py",),
+    ),
 )
