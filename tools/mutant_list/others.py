@@ -406,6 +406,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/warehouse/worker/pulse.py",
         old="        is_starved = look.cpu_seconds < STARVED_SHARE",
         new="        is_starved = 0 < look.cpu_seconds < STARVED_SHARE",
-        tests=("tests/unit/warehouse/test_pulse.py",),
+        tests=(
+            "tests/unit/warehouse/test_pulse.py::"
+            "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm[silent-store]",
+        ),
     ),
 )

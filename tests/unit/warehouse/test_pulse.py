@@ -84,7 +84,7 @@ def test_tasks_that_end_late_are_forgiven() -> None:
         assert jvm.looked(IDLE) is PulseVerdict.WELL
 
 
-@pytest.mark.parametrize("cpu_seconds", [0.2, 0.0], ids=["crowded machine", "silent store"])
+@pytest.mark.parametrize("cpu_seconds", [0.2, 0.0], ids=["crowded-machine", "silent-store"])
 def test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm(cpu_seconds: float) -> None:
     slow = PulseReading(seconds=1.0, cpu_seconds=cpu_seconds, is_full=True, stuck_share=1.0, stuck_cores=2)
     jvm = pulse()
