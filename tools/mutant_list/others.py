@@ -408,7 +408,7 @@ OTHERS: tuple[Mutant, ...] = (
         new="        is_starved = 0 < look.cpu_seconds < STARVED_SHARE",
         tests=(
             "tests/unit/warehouse/test_pulse.py::"
-            "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm[silent-store]",
+            "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm",
         ),
     ),
 )
