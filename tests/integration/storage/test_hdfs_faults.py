@@ -196,6 +196,27 @@ def test_stores_that_are_freed_while_answers_arrive_hang_nothing(place: Place) -
     subprocess.run([sys.executable, "-c", FREED, place.root.text], timeout=60, check=True)
 
 
+EXITING = """
+import sys, threading
+from tilth.storage.store.hdfs import HdfsStore
+from tilth.storage.store.root import parse_root
+store = HdfsStore(parse_root(sys.argv[1]))
+store.exist(["t/a"])
+def ask():
+    while True:
+        store.exist([f"t/{name}" for name in range(40)])
+threading.excepthook = lambda _: None
+for _ in range(4):
+    threading.Thread(target=ask, daemon=True).start()
+threading.Event().wait(0.3)
+"""
+
+
+def test_processes_that_exit_while_answers_arrive_end_well(place: Place) -> None:
+    started = [subprocess.Popen([sys.executable, "-c", EXITING, place.root.text]) for _ in range(10)]
+    assert [each.wait(60) for each in started] == [0] * 10
+
+
 def test_a_file_that_was_removed_while_it_was_written_is_not_there(cluster: HdfsCluster, place: Place) -> None:
     store = store_at(place)
     for size in (3, 9 * MIB):

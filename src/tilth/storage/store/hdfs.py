@@ -13,6 +13,7 @@ asks is the user of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds the 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import re
 import threading
@@ -60,6 +61,8 @@ _clients: dict[tuple[str | None, ...], AsyncClient] = {}
 _IDENTITY = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR")
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_is_exiting = False
+_EXIT_SECONDS_MAX = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -409,7 +412,26 @@ def _client_of(address: str) -> AsyncClient:
 def _running_loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
+        if _is_exiting:
+            raise _NobodyError("this process ends")
         if _loop is None:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="hdfs", daemon=True).start()
+            atexit.register(_end_questions, _loop)
         return _loop
+
+
+def _end_questions(loop: asyncio.AbstractEventLoop) -> None:
+    """Give up all questions when the process exits: an answer that arrives while Python ends would abort it."""
+    global _is_exiting
+    with _lock:
+        _is_exiting = True
+
+    async def cancel_all() -> None:
+        questions = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in questions:
+            each.cancel()
+        await asyncio.gather(*questions, return_exceptions=True)
+
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(cancel_all(), loop).result(_EXIT_SECONDS_MAX)
