@@ -1,4 +1,4 @@
-"""Plain words: docstrings start with a verb or a noun phrase, and the old words are gone."""
+"""Plain words: docstrings and comments of fields start with a verb or a noun phrase, and the old words are gone."""
 
 from __future__ import annotations
 
@@ -39,6 +39,19 @@ def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
         for where, text in _docstrings(path)
         if HALF_SENTENCE.match(text)
     ]
+    assert faults == []
+
+
+def test_comments_of_constants_and_fields_start_with_a_noun_phrase_or_a_sentence() -> None:
+    faults = []
+    for path in python_files(PACKAGE):
+        before = ""
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            text = line.strip()
+            # The lines behind the first one go on with its sentence.
+            if not before.startswith("#:") and HALF_SENTENCE.match(text.removeprefix("#: ")) and text.startswith("#:"):
+                faults.append(f"{place(path)}:{number} {text[:60]}")
+            before = text
     assert faults == []
 
 
