@@ -51,7 +51,7 @@ class ServerError(TilthError):
         body = answer.error
         super().__init__(body.message, hint=body.hint)
         self._answer = answer
-        #: As the server reports it, for programs. A kind of a newer server is treated as a defect.
+        #: Kind that the server reports, for programs. One of a newer server is treated as a defect.
         self.kind = _KINDS.get(body.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # the server's, not this class's
         self.code = body.code  # type: ignore[misc]  # likewise
         #: Id under which the server's log has the details.

@@ -158,13 +158,13 @@ class Connection:
         """
         urls = [(each if "://" in each else f"http://{each}").rstrip("/") for each in url.split(",")]
         self.database = database
-        #: What SET said; sent with every statement.
+        #: Settings of SET, sent with every statement.
         self.settings: dict[str, str] = {}
         timeout = httpx.Timeout(timeout_seconds, connect=CONNECT_SECONDS_MAX)
         for each in urls:
             _check_url(each)
         self._failover = Failover(urls, transport or httpx.HTTPTransport(trust_env=False))
-        # Who reads, where a server's tables name readers.
+        # Names the reader in tables of a server that list readers.
         agent = {"User-Agent": f"tilth-python pid {os.getpid()} on {socket.gethostname()}"}
         self._http = httpx.Client(
             base_url=urls[0], timeout=timeout, trust_env=False, transport=self._failover, headers=agent

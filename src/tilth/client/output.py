@@ -13,7 +13,7 @@ from tilth.base.errors import TilthError
 if TYPE_CHECKING:
     from tilth.model.wire import Summary
 
-#: Where there is no screen to fit, lines are as long as they need to be.
+#: Width without a screen: lines are as long as they need to be.
 COLUMNS_WITHOUT_SCREEN = 100_000
 
 

@@ -22,7 +22,7 @@ _PIECE = re.compile(
 )
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 _DATA_END = re.compile(r";[ \t\r]*(?:\n|\Z)|\n[ \t\r]*\n")
-#: Behind these a FORMAT in an INSERT is not the one that data follows.
+#: Words after which a FORMAT in an INSERT is not the one that data follows.
 _NO_DATA = frozenset(("SELECT", "WITH", "VALUES"))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tilth.base.settings import TEXT, SettingCheck, SettingGroup, serve_setting, settings_of
 
-#: Where a server listens by default, as clients say it.
+#: Default URL of a server, for clients.
 DEFAULT_URL = "http://127.0.0.1:7411"
 #: Environment variable with the server's address, or with several of them.
 URL_VARIABLE = "TILTH_URL"

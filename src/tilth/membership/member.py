@@ -38,9 +38,9 @@ from tilth.membership.delivery import Delivery
 from tilth.membership.watch import Watch
 from tilth.model.server import ServerRecord, host_of
 
-#: Between two looks at the others.
+#: Interval between polls of the others.
 LOOK_SECONDS = 0.25
-#: A server proves that it lives this many times in the time after which it is taken to be gone.
+#: Number of heartbeats in the time after which a silent server counts as gone.
 PROOFS = 6
 #: A server whose presence is gone, and that did not prove within this that it lives, is not waited for.
 GONE_SECONDS = 1.0
@@ -51,7 +51,7 @@ REREAD_SECONDS = 30.0
 #: The same interval while news cannot be received.
 DEAF_REREAD_SECONDS = 2.0
 
-#: Why a server that has just joined takes no tables.
+#: Reason why a server that has just joined takes no tables.
 STARTING = "it starts"
 LEAVING = "it stops"
 
@@ -98,7 +98,7 @@ class Membership:
     #: Id of this process.
     me: str
     servers: tuple[ServerRecord, ...]
-    #: By thing: the name of the server that hosts it by order, if it can.
+    #: Name of the server assigned to a thing, which hosts it if it can.
     placed: Mapping[str, str] = field(default_factory=dict)
 
     def host_of(self, thing: str) -> ServerRecord | None:
@@ -113,9 +113,9 @@ class Membership:
 class Bounds:
     """Limits of what servers bear of one another, in seconds."""
 
-    #: Without a proof of life.
+    #: Maximum time without a heartbeat.
     gone_seconds: float
-    #: Between a server's clock and the database's.
+    #: Maximum skew of a server's clock from the database's.
     skew_seconds: float = 0.5
 
 

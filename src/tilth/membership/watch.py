@@ -16,7 +16,7 @@ from tilth.model.server import ServerRecord
 class Watch:
     """One watcher's memory of the others."""
 
-    #: By id: what was seen, and when first so.
+    #: Last renewal and when it was first seen, by id.
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def silent_seconds(self, records: Iterable[ServerRecord], now: float) -> dict[str, float]:

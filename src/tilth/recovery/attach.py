@@ -47,9 +47,9 @@ COMMIT_PARTS_MAX = 1000
 #: Work that began so long before the newest file was over by then, and what failed of it was removed: lost work is
 #: given up after ten minutes.
 SETTLED_MS = 15 * 60_000
-#: Of files beside parts.
+#: Extensions of files beside parts.
 SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
-#: Of the uuid, in the name of a table whose own is taken.
+#: Characters of the uuid in a table's name, if its own is taken.
 _UUID_CHARS = 8
 
 _NOT_SURE = "whether it was committed is not known: it was written just before the end; --uncommitted keep takes it"
@@ -81,7 +81,7 @@ class FileChoice:
     """Files that make a table, and why the others are not among them."""
 
     taken: tuple[NotedFile, ...]
-    #: By name.
+    #: Reasons by file name.
     left: Mapping[str, tuple[FindingKind, str]]
     #: Transactions whose files count.
     landed: frozenset[int]
@@ -152,7 +152,7 @@ class _TableFound:
 
     files: TableFiles
     noted: list[NotedFile]
-    #: By name.
+    #: Changes by file name.
     changes: dict[str, FoundChanges]
 
 

@@ -28,7 +28,7 @@ from tilth.storage import (
 
 #: `{uuid}/data/{name}`.
 _PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
-#: What nodes and workers write into a root to find it again, and to prove that they see the same.
+#: Files by which nodes and workers find a root again and prove that they see the same one.
 _MARKS = re.compile(r"(?:[^/]+/)?\.tilth|\.server-probe(?:-[^/]*)?|\.worker-probe-[^/]*")
 _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
 _EXTENSIONS = (*EXTENSIONS, *_SIDECARS)
@@ -49,7 +49,7 @@ class TableFiles:
     """Files in the folder of one table."""
 
     folder: Folder
-    #: By name: sizes.
+    #: Sizes by name.
     sizes: dict[str, int] = field(default_factory=dict)
 
 
@@ -57,7 +57,7 @@ class TableFiles:
 class FoundFiles:
     """Files below the roots."""
 
-    #: By uuid.
+    #: Tables by uuid.
     tables: dict[str, TableFiles]
     #: Addresses of files that Tilth did not write.
     foreign: list[str]

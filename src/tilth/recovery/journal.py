@@ -27,7 +27,7 @@ from tilth.storage import Folder, StoreRoot, are_there, make_folder, new_whole_f
 #: A new generation begins when the changes of this one have as many bytes as its beginning, and these at least.
 CHANGES_BYTES_MIN = 4 * MIB
 CHANGES_FILES_MAX = 10_000
-#: Between writes that fail.
+#: Maximum pause between writes that fail.
 PAUSE_SECONDS_MAX = 60.0
 #: A store that is away keeps no node from its end.
 STOP_SECONDS_MAX = 8.0

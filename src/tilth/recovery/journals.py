@@ -37,7 +37,7 @@ class LoadedJournal:
     """End of what a journal knows."""
 
     known_until_ms: int
-    #: Why not all of it was read; empty: all of it was.
+    #: Reason why a part was not read; empty: all was read.
     trouble: str = ""
 
 

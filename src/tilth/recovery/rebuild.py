@@ -35,9 +35,9 @@ from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, Reb
 from tilth.recovery.restore import check_no_catalog, new_catalog
 from tilth.storage import Folder, check_file, local_root, parse_root
 
-#: Files that are read at a time.
+#: Maximum number of files read at a time.
 READING_MAX = 8
-#: Of the trash that are read at a time.
+#: Maximum trash items read at a time.
 TRASH_ITEMS_MAX = 1000
 #: A transaction that had begun so long before the journal's end, and that the journal does not know, was over.
 BEGUN_MS_MAX = 60_000

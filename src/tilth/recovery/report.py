@@ -14,11 +14,11 @@ class RebuildOptions:
 
     #: Nothing is kept.
     is_dry_run: bool = False
-    #: With a journal: the sizes of files are compared, not their bytes.
+    #: Checks against a journal compare the sizes of files, not their bytes.
     is_quick: bool = False
     #: A journal is passed over.
     is_files_only: bool = False
-    #: Of files alone: those count of which it is not known whether they were committed.
+    #: Files that may be uncommitted count, in a rebuild from files alone.
     keeps_uncommitted: bool = False
 
 
@@ -43,13 +43,13 @@ class FindingKind(StrEnum):
     UNKNOWN_TABLE = "unknown_table"
     #: A file with new values of rows that are not applied.
     CHANGES = "changes"
-    #: What no file says.
+    #: Facts that are in no file.
     NOT_IN_FILES = "not_in_files"
-    #: What is never written beside the tables' files.
+    #: Secrets, which are never written beside the tables' files.
     SECRETS = "secrets"
 
 
-#: With these the tables of now are whole.
+#: Findings that leave the current tables whole.
 _HARMLESS = frozenset({FindingKind.PAST, FindingKind.LEFTOVER, FindingKind.FOREIGN})
 
 
@@ -63,7 +63,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     file: str = ""
     #: Rows that it has, where that is known.
     rows: int | None = None
-    #: What is so, and what can be done.
+    #: Description, and what can be done.
     text: str
 
 
@@ -83,7 +83,7 @@ class RebuildReport(msgspec.Struct, frozen=True, kw_only=True):
     known_until_ms: int
     #: Records of the catalog.
     records: int
-    #: Whether nothing was kept: it was a trial.
+    #: `True` for a dry run: nothing was kept.
     is_dry_run: bool
     tables: tuple[RebuiltTable, ...]
     findings: tuple[Finding, ...]

@@ -124,14 +124,14 @@ from tilth.sql.statements.system import wait_stopped
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import system_tables_of
 
-#: What a user may write behind a query's FORMAT, in lower case; the doors write them.
+#: Names allowed in a query's FORMAT, in lower case; `server` writes these formats.
 OUTPUT_FORMATS = frozenset(
     {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
 )
 
 _WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows | CreateView
 
-#: What shows and ends statements must not wait for them.
+#: Statements that show or end others must not wait for them.
 _WATCHES = (
     KillQuery
     | KillMutation

@@ -39,7 +39,7 @@ from tilth.warehouse import TABLE_SETTINGS as WAREHOUSE_TABLE_SETTINGS
 from tilth.warehouse import WAREHOUSE_SETTINGS as SETTINGS_OF_WAREHOUSES
 
 INSERT_LABEL_CHARACTERS_MAX = 256
-#: What `async_insert` says where nobody decides: tables with a memory table, yes; others, no.
+#: Default of `async_insert`: enabled for tables with a memory table, disabled for others.
 AUTO = "auto"
 
 
@@ -223,7 +223,7 @@ class SessionSettings:
         "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
         "functions exist in both.",
     )
-    #: For the session of the query.
+    #: Spark properties of the query's session.
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -303,7 +303,7 @@ SESSION_ACCEPTED = tuple(
     for name in _SESSION_WITHOUT_EFFECT
 )
 
-#: Whose a setting is, in words.
+#: Owner of a setting, in words.
 _WHOSE = {
     SettingScope.NODE: "of the node: `tilth serve` takes it when it starts",
     SettingScope.TABLE: "of a MergeTree table: ALTER TABLE t MODIFY SETTING",
@@ -353,10 +353,10 @@ def _plain(name: str) -> str:
 
 
 SESSION_SETTINGS = _KnownGroup((*settings_of(SessionSettings), *SESSION_ACCEPTED))
-#: What double quotes mean is the same in every session.
+#: Double quotes have the same meaning in every session.
 _QUOTES = "spark.sql.ansi.doubleQuotedIdentifiers"
 
-#: Of ClickHouse's and ByConity's tables; Tilth has no use for them.
+#: Table settings of ClickHouse and ByConity that Tilth does not use.
 _WITHOUT_EFFECT = (
     "index_granularity",
     "index_granularity_bytes",
@@ -373,7 +373,7 @@ ACCEPTED = tuple(
     for name in _WITHOUT_EFFECT
 )
 
-#: What CREATE TABLE and ALTER TABLE .. MODIFY SETTING take, for tables that store rows.
+#: Settings in CREATE TABLE and ALTER TABLE .. MODIFY SETTING, for tables that store rows.
 TABLE_SETTINGS = _KnownGroup(
     (
         *STORAGE_TABLE_SETTINGS.all,
@@ -384,7 +384,7 @@ TABLE_SETTINGS = _KnownGroup(
         *ACCEPTED,
     )
 )
-#: What CREATE WAREHOUSE and ALTER WAREHOUSE take.
+#: Settings in CREATE and ALTER WAREHOUSE.
 WAREHOUSES = _KnownGroup(SETTINGS_OF_WAREHOUSES.all)
 #: The same as TABLE_SETTINGS for Kafka tables.
 KAFKA_TABLE_SETTINGS = _KnownGroup(KAFKA_SETTINGS.all)

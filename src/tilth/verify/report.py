@@ -14,9 +14,9 @@ TRIES_MAX = 100
 class CheckResult:
     """One statement about a table, and whether it holds."""
 
-    #: What was looked at: `db.t`, `db.k topic/0`.
+    #: Checked object: `db.t`, `db.k topic/0`.
     subject: str
-    #: What should be so, in words.
+    #: Expected state, in words.
     check: str
     is_ok: bool
     #: The figures; or what is wrong.

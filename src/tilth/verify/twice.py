@@ -61,7 +61,7 @@ def _undecided(
     rounds = (each for each in entries if each.consumer != REPLAYED)
     ordered = sorted(rounds, key=lambda each: each.commit_ts)
     ids = _topic_ids(ordered)
-    #: Up to where reading again was decided, and up to where was read.
+    #: Ends of what was to be read again, and of what was read.
     decided: dict[TopicPartition, int] = {}
     reached: dict[TopicPartition, int] = {}
     for entry, topic_ids in zip(ordered, ids, strict=True):

@@ -23,7 +23,7 @@ from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 if TYPE_CHECKING:
     from tilth.node import Node
 
-#: How long a stop may take, whatever runs; a crash leaves nothing that the next start does not clean up.
+#: Maximum time of a stop, whatever runs; after a crash, the next start cleans up everything.
 STOP_SECONDS_MAX = 25.0
 PORT_MAX = 65_535
 #: Python does not read numbers of any length.

@@ -151,7 +151,7 @@ class Rooms:
     maintenance: Maintenance
     #: The storages, and which table lies in which.
     root: NamedRoots
-    #: Where backups are written.
+    #: Root of the backup files.
     backups: StoreRoot
     #: This server's name.
     server: str
@@ -163,5 +163,5 @@ class Rooms:
     damage: DamageBook | None = None
     #: The other servers of the catalog.
     peers: Peers = field(default_factory=NoPeers)
-    #: How far Spark is with a task, by its id.
+    #: Progress of a task in Spark, by its id.
     progress: Callable[[str], TaskProgress] = lambda task_id: TaskProgress()

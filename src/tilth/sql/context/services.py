@@ -50,15 +50,15 @@ class Services:
     consume: Consume
     maintenance: Maintenance
     snapshots: SnapshotService
-    #: Where small inserts meet.
+    #: Batches small inserts.
     groups: InsertGroups[PreparedInsert]
-    #: What refuses writes when memory runs out.
+    #: Refuses writes when memory runs out.
     memory: MemoryGate
     #: Files of tables that cannot be read.
     damage: DamageBook
     #: The storages, and which table lies in which.
     root: NamedRoots
-    #: Where backups are written.
+    #: Root of the backup files.
     backups: StoreRoot
     #: This server's name.
     server: str
@@ -71,14 +71,14 @@ class Services:
     query_log: QueryLog = field(default_factory=QueryLog)
     #: Settings for literals in the logs.
     audit: AuditSettings = field(default_factory=AuditSettings)
-    #: Below which large results wait for their clients; empty: they are collected in memory.
+    #: Folder of large results that wait for clients; empty: they are collected in memory.
     results: str = ""
     open_results: OpenResults
     #: The statements under way.
     running: RunningStatements
     #: The other servers of the catalog.
     peers: Peers
-    #: How far Spark is with a task, by its id.
+    #: Progress of a task in Spark, by its id.
     progress: Callable[[str], TaskProgress]
 
     def opened(
@@ -100,16 +100,16 @@ class Call:
     """One statement under way."""
 
     query_id: str
-    #: For names without one.
+    #: Database of unqualified names.
     database: str
     settings: SessionSettings
-    #: As it was written, redacted.
+    #: Text as written, redacted.
     text: str = ""
     #: The secrets that were in it.
     secrets: tuple[str, ...] = field(default=(), repr=False)
-    #: Whether the caller takes the rows as a stream.
+    #: `True` if the caller takes a stream of rows.
     streams: bool = False
-    #: Who sent it; empty: it comes from this process.
+    #: Client that sent it; empty: this process.
     client: str = ""
 
     @property

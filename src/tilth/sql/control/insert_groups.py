@@ -31,11 +31,11 @@ from tilth.base.metrics import counter
 from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
-#: Whoever waits for others looks so often whether there are enough.
+#: Interval at which a leader checks whether its batch is full.
 LOOK_SECONDS = 0.005
-#: How long a server that stops waits for inserts under way.
+#: Maximum wait of a stopping server for inserts under way.
 STOP_SECONDS_MAX = 30.0
-#: How long an insert that was cancelled waits for the commit of its group, which may have begun.
+#: Maximum wait of a cancelled insert for the commit of its batch, which may have begun.
 SETTLE_SECONDS = 2.0
 _log = Log("sql")
 
@@ -47,13 +47,13 @@ class PreparedInsert:
     """An INSERT whose rows have been read and fit the table."""
 
     query_id: str
-    #: As it was when the rows were read.
+    #: Definition when the rows were read.
     table: TableDef
-    #: In the table's columns, perhaps with `_op` behind them.
+    #: Rows in the table's columns, perhaps followed by `_op`.
     rows: pa.Table
     #: Empty: it has none.
     label: str = ""
-    #: Too large to be one of a group.
+    #: `True` if it is too large for a batch.
     is_large: bool = False
     #: Copies of its files that it asks for; 0: as many as the table says.
     quorum: int = 0
@@ -77,10 +77,10 @@ class Waiting:
     bytes: int
     #: Only inserts of one shape share files.
     shape: object
-    #: Of two inserts with one label the second must see what became of the first.
+    #: The second of two inserts with one label must see the outcome of the first.
     label: str
     limits: GroupLimits
-    #: On the steady clock.
+    #: Arrival time on the monotonic clock.
     arrived: float
 
 

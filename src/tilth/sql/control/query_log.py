@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 QUERIES_MAX = 10_000
-#: Of a longer statement the beginning and the end are kept.
+#: A longer statement keeps only its beginning and end.
 LOGGED_TEXT_MAX = 4_000
 
 

@@ -17,11 +17,11 @@ from tilth.base.errors import ConflictError, InvalidInputError, UnavailableError
 from tilth.base.logs import Log
 from tilth.sql.control.slots import Client, Queue, SlotBoard
 
-#: How long a cancelled statement waits for the end of its task.
+#: Maximum wait of a cancelled statement for the end of its task.
 GRACE_SECONDS = 2.0
-#: How often time limits are checked.
+#: Interval between checks of time limits.
 CHECK_SECONDS = 0.25
-#: Slots of queues where nobody says otherwise.
+#: Default number of slots of each queue.
 DEFAULT_SLOTS = {
     Queue.QUERY: 16,
     Queue.CHANGE: 4,
@@ -33,9 +33,9 @@ DEFAULT_SLOTS = {
 #: Tasks of other statements than queries in the warehouse of queries: checks, defaults, keys, INSERT .. SELECT.
 OTHER_TASKS = DEFAULT_SLOTS[Queue.CONTROL] + DEFAULT_SLOTS[Queue.CHANGE] + DEFAULT_SLOTS[Queue.INSERT]
 STATEMENTS_MAX = 1000
-#: Of a longer statement `system.processes`, and so the conditions of KILL QUERY, see the beginning and the end.
+#: `system.processes`, and so a condition of KILL QUERY, sees only the beginning and end of a longer statement.
 RUNNING_TEXT_MAX = 1 << 17
-#: In lists for people.
+#: Maximum length in lists for people.
 LISTED_TEXT_MAX = 1_000
 #: A longer text is cut: a client chooses its own name.
 SHOWN_CHARACTERS_MAX = 120
@@ -104,7 +104,7 @@ class Running:
     database: str
     origin: Origin
     started_ms: int
-    #: On the steady clock.
+    #: Start on the monotonic clock.
     started: float
     #: Empty until the statement has been parsed.
     kind: str = ""
@@ -112,7 +112,7 @@ class Running:
     queue: Queue | None = None
     #: 0: no limit.
     seconds_max: float = 0.0
-    #: When the end was asked for; 0: it was not.
+    #: Time of the cancellation; 0: there was none.
     cancelled: float = 0.0
 
 
@@ -136,9 +136,9 @@ class _Turn:
 class StatementLimits:
     """Statements of this server at once."""
 
-    #: That run, of each queue.
+    #: Running statements, by queue.
     slots: Mapping[Queue, int] = field(default_factory=lambda: DEFAULT_SLOTS)
-    #: That wait for a slot, of each queue.
+    #: Statements that wait for a slot, in each queue.
     statements_max: int = STATEMENTS_MAX
 
 

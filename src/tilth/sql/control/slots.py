@@ -30,15 +30,15 @@ class Queue(StrEnum):
     CHANGE = "change"
     #: INSERT of rows that come with it.
     INSERT = "insert"
-    #: What defines and switches: CREATE, DROP, ALTER, SYSTEM, OPTIMIZE, ...
+    #: Definitions and switches: CREATE, DROP, ALTER, SYSTEM, OPTIMIZE, ...
     CONTROL = "control"
-    #: What must answer whatever the others do: KILL, SHOW, DESCRIBE, system tables.
+    #: Statements that must not wait for others: KILL, SHOW, DESCRIBE, system tables.
     WATCH = "watch"
-    #: Of the latter, queries over system tables that may take long, each in a process of its own.
+    #: Queries over system tables that may take long, each in its own process.
     APART = "apart"
 
 
-#: Who sends: first the host, then its connection.
+#: Sender: the host, then its connection.
 Client = tuple[str, ...]
 
 

@@ -62,7 +62,7 @@ _REFUSED = {
     "PART": "ALTER TABLE t DROP PARTITION p, or DELETE FROM t WHERE ..",
 }
 _VERBS = ("ADD", "DROP", "MODIFY", "COMMENT", "RENAME", "RESET", "REMOVE", "UPDATE", "DELETE", "UNDROP")
-#: What ClickHouse's ALTER begins with, too.
+#: Other verbs of ClickHouse's ALTER.
 _VERBS_REFUSED = {
     "CLEAR": "UPDATE t SET column = NULL WHERE true; for a partition, ALTER TABLE t DROP PARTITION p",
     "FREEZE": "files of parts never change: copy those that system.parts lists",

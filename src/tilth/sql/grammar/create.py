@@ -72,7 +72,7 @@ _ENGINES_INSTEAD = {
         ("innodb", "myisam", "kudu", "parquet", "delta"), "use MergeTree, with UNIQUE KEY where rows have keys"
     ),
 }
-#: What `Kafka('..', ..)` says by position.
+#: Positional arguments of `Kafka('..', ..)`.
 _KAFKA_ARGUMENTS = ("kafka_broker_list", "kafka_topic_list", "kafka_group_name", "kafka_format")
 _DATABASE_ENGINES = ("ATOMIC", "CNCH", "ORDINARY")
 

@@ -29,7 +29,7 @@ _WORDS: dict[str, Value] = {
     "INFINITY": float("inf"),
 }
 _MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
-#: What Spark makes of literals by a call.
+#: Functions that make a literal of literals.
 _CALLS = ("ARRAY", "MAP", "NAMED_STRUCT", "STRUCT", "TUPLE", "CAST")
 _EXPECTED = "a literal"
 

@@ -77,7 +77,7 @@ from tilth.sql.grammar.warehouses import (
 
 #: A rehearsal longer than this was not meant to be one.
 DRILL_SECONDS_MAX = 3600
-#: What a query may begin with; a bracket, too.
+#: First words of a query; a bracket is possible, too.
 _QUERY_WORDS = ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
 _REFUSED = {
     "EXCHANGE": "RENAME TABLE a TO b, one after the other",
@@ -105,7 +105,7 @@ _REFUSED = {
     "MOVE": "INSERT INTO the other table SELECT .. FROM this one",
     "UNSET": "SET name = its default; SHOW SETTINGS lists the defaults",
 }
-#: What may stand before a FORMAT or SETTINGS that is no clause but a name: `FROM format x`.
+#: Words before a FORMAT or SETTINGS that is a name and not a clause: `FROM format x`.
 _NAME_FOLLOWS_TEXT = "FROM JOIN AS SELECT WHERE BY ON USING AND OR NOT IN LIKE UPDATE INTO TABLE DISTINCT"
 _NAME_FOLLOWS = frozenset(_NAME_FOLLOWS_TEXT.split())
 

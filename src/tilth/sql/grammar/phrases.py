@@ -7,7 +7,7 @@ from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import TokenKind
 from tilth.sql.grammar.types import parse_type
 
-#: What may follow a column's type in other systems and has no meaning here.
+#: Words after a column's type that have a meaning only in other systems.
 _COLUMN_REFUSED = {
     "MATERIALIZED": "compute the value in the materialized view's SELECT",
     "ALIAS": "compute the value in the query",

@@ -57,7 +57,7 @@ class ColumnSpec:
 
     name: str
     type: DataType
-    #: As in Column: the type as written, what it promises beyond being stored, the zones of times without one.
+    #: Type as written, then its constraints and the zones of times without one, as in Column.
     declared: str
     checks: tuple[Check, ...] = ()
     zones: tuple[tuple[Path, str], ...] = ()
@@ -65,10 +65,10 @@ class ColumnSpec:
     nullable: bool = True
     #: A Spark SQL expression.
     default: str | None = None
-    #: What CODEC(..) said; kept for SHOW CREATE, otherwise without effect.
+    #: Argument of CODEC(..), kept for SHOW CREATE, otherwise without effect.
     codec: str | None = None
     comment: str = ""
-    #: Whether NULL or Nullable is written: then it is meant, and not only what happens when nobody says anything.
+    #: `True` if NULL or Nullable is written: nullability is then explicit and not only the default.
     says_null: bool = field(default=False, compare=False)
 
 
@@ -76,11 +76,11 @@ class ColumnSpec:
 class Query:
     """Anything that Spark SQL answers."""
 
-    #: From the beginning of the text, so that positions in Spark's messages fit.
+    #: Text from its beginning, so that positions in Spark's messages fit.
     text: str
-    #: What a trailing FORMAT asked for.
+    #: Name in a trailing FORMAT.
     format: str | None = None
-    #: What a trailing SETTINGS asked for.
+    #: Values in a trailing SETTINGS.
     settings: SettingTexts = ()
 
 
@@ -135,9 +135,9 @@ class SetSettings:
 class NothingToDo:
     """A statement whose purpose is always fulfilled here."""
 
-    #: As it is written, in upper case.
+    #: Statement as written, in upper case.
     words: str
-    #: Why there is nothing to do.
+    #: Reason why there is nothing to do.
     reason: str
 
 
@@ -173,13 +173,13 @@ class CreateTable:
     partition_by: tuple[Transform, ...] = ()
     #: Not written: the primary key, or else the unique key.
     order_by: tuple[str, ...] = ()
-    #: As written; a prefix of the sort key.
+    #: Prefix of the sort key, as written.
     primary_key: tuple[str, ...] = ()
     unique_key: tuple[str, ...] = ()
-    #: Of `MergeTree(column)`: of two rows with one key the one with the greater value is the newer.
+    #: Column in `MergeTree(column)`: its greater value makes a row the newer of two with one key.
     version_column: str | None = None
     ttl: str | None = None
-    #: Those of `Kafka('brokers', ..)` included.
+    #: Settings, with those in `Kafka('brokers', ..)`.
     settings: SettingTexts = ()
     comment: str = ""
 
@@ -196,7 +196,7 @@ class CreateView:
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     comment: str = ""
-    #: Of this statement; only `dialect` has a meaning.
+    #: Settings of this statement; only `dialect` has a meaning.
     settings: SettingTexts = ()
 
 
@@ -336,7 +336,7 @@ class AlterTable:
     name: Name
     #: One operation of any kind, or several on columns.
     operations: tuple[AlterOperation, ...]
-    #: Of this statement, not of the table.
+    #: Settings of this statement, not of the table.
     settings: SettingTexts = ()
 
 
@@ -361,7 +361,7 @@ class InsertQuery:
 class InsertData:
     name: Name
     format: str
-    #: What follows the line of FORMAT, untouched.
+    #: Text after the line of FORMAT, unchanged.
     data: str
     columns: tuple[str, ...] = ()
     settings: SettingTexts = ()
@@ -420,7 +420,7 @@ class KillQuery:
 class BackupCatalog:
     """BACKUP CATALOG TO 'path'."""
 
-    #: Of the file, below the node's backup folder.
+    #: Path of the file in the node's backup folder.
     path: str
 
 
@@ -441,7 +441,7 @@ class ShowProcesses:
 class SwitchVerb(StrEnum):
     START = "START"
     STOP = "STOP"
-    #: Of CONSUME only.
+    #: Valid for CONSUME only.
     RESTART = "RESTART"
 
 
@@ -453,7 +453,7 @@ class SwitchService:
     service: ServiceKind
     #: None: of every table, those that come later too. Never None for RESTART.
     name: Name | None = None
-    #: After which the switch turns back by itself; None: never.
+    #: Time after which the switch reverts; None: never.
     duration_ms: int | None = None
     because: str = ""
 
@@ -472,7 +472,7 @@ class RunService:
     verb: RunVerb
     name: Name
     partition: Partition | None = None
-    #: Of GC: without the time for which old parts are kept.
+    #: `True` for GC that ignores the retention time of old parts.
     is_forced: bool = False
 
 
@@ -481,7 +481,7 @@ class CheckFiles:
     """SYSTEM CHECK FILES: compares the files of a table's storage with the catalog."""
 
     name: Name
-    #: Whether old orphans are removed.
+    #: `True` if old orphans are removed.
     is_repair: bool = False
 
 
@@ -490,7 +490,7 @@ class OffsetKeyword(IntEnum):
 
     BEGIN = -2
     END = -1
-    #: What the broker has stored for the group.
+    #: Offset that the broker has stored for the consumer group.
     STORED = -1000
     #: No offset: `auto_offset_reset` decides.
     INVALID = -1001
@@ -534,7 +534,7 @@ class ReplayDeadLetters:
     """SYSTEM REPLAY DEAD LETTERS: those of a Kafka table go through their views again."""
 
     name: Name
-    #: Over the columns of its dead-letter table; empty: all of them.
+    #: Predicate over the columns of its dead-letter table; empty: all dead letters.
     predicate: str = ""
 
 

@@ -34,7 +34,7 @@ class AlterStorage:
     storage: str
     change: ReplicaChange
     replica: str
-    #: Of REPLACE: the address of the new one.
+    #: Address of the new replica, for REPLACE.
     substitute: str = ""
 
 

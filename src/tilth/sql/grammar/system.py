@@ -38,7 +38,7 @@ from tilth.sql.grammar.statements import (
 from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import Token, TokenKind
 
-#: How a user calls the services that can be switched.
+#: Names of the services that can be switched.
 SERVICE_WORDS = {
     "CONSUME": ServiceKind.CONSUME,
     "MERGES": ServiceKind.MERGE,
@@ -60,7 +60,7 @@ _JSON_HINT = (
 ResetTarget = ResetToMark | ResetToTimestamp | ResetToOffsets
 
 
-#: What is always done, with the reason.
+#: Statements that are always fulfilled, with the reason.
 _NOTHING_TO_DO = {
     ("FLUSH", "LOGS"): "system tables are always up to date",
     ("FLUSH", "ASYNC", "INSERT", "QUEUE"): "an INSERT is answered when its rows are stored",
@@ -91,7 +91,7 @@ _SYSTEM_VERBS = (
     *("START", "STOP", "RESTART", "RESET", "REPLAY"),
     *("FLUSH", "VERIFY", "SCRUB", "CHECK", "GC", "FORCE"),
 )
-#: What START and STOP of ClickHouse and ByConity say beyond our services.
+#: START and STOP targets of ClickHouse and ByConity that are no services here.
 _SWITCHES_REFUSED = {
     "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
     "TTL": "rows expire by SYSTEM STOP | START GC and MERGES",
@@ -375,7 +375,7 @@ def parse_kill(cursor: Cursor) -> KillMutation | KillQuery:
     return KillMutation(mutation=mutation)
 
 
-#: How ClickHouse lets a KILL end.
+#: Last word of a KILL in ClickHouse.
 _KILL_ENDS = ("SYNC", "ASYNC", "TEST")
 
 

@@ -32,7 +32,7 @@ from tilth.sql.grammar.text.tokens import Token, next_token
 #: Arrays of maps of structs of ...: no deeper than this.
 DEPTH_MAX = 32
 _PRECISION_MAX = 38
-#: Of DateTime64 without brackets, as in ClickHouse.
+#: Default precision of DateTime64, as in ClickHouse.
 _DATETIME64_DIGITS = 3
 
 _SIMPLE: dict[str, Kind] = {
@@ -98,12 +98,12 @@ class WrittenType:
     """Type that a name stands for."""
 
     type: DataType
-    #: Whether it was written as Nullable.
+    #: `True` if it was written as Nullable.
     is_nullable: bool = False
-    #: As in Column.
+    #: Constraints and time zones, as in Column.
     checks: tuple[Check, ...] = ()
     zones: tuple[tuple[Path, str], ...] = ()
-    #: As it was written; of the outermost type only.
+    #: Text as written, for the outermost type only.
     text: str = ""
 
 
@@ -339,7 +339,7 @@ _NESTED: dict[str, Callable[[Cursor, int], WrittenType]] = {
     **dict.fromkeys(("tuple", "struct"), _struct),
 }
 
-#: For hints, as ClickHouse spells them where it has them.
+#: Type names for hints, as ClickHouse spells them where it has them.
 _KNOWN_TYPES_TEXT = (
     "Int8 Int16 Int32 Int64 UInt8 UInt16 UInt32 UInt64 Float32 Float64 String FixedString Bool Date Date32 "
     "DateTime DateTime64 Decimal Decimal32 Decimal64 Decimal128 UUID Nullable LowCardinality Array Map Tuple "

@@ -36,7 +36,7 @@ class Writing:
     labels: tuple[tuple[str, int | None], ...] = ()
     #: Copies of each file before the commit; 0: as the table says.
     quorum: int = 0
-    #: Whether a task of the writing may have had several attempts.
+    #: `True` if tasks write the files, perhaps in several attempts.
     has_tasks: bool = False
 
 

@@ -23,7 +23,7 @@ from tilth.sql.language.values import Reading, check_array, column_array, from_j
 from tilth.storage import arrow_type, exact_cast
 
 NULL = "\\N"
-#: What Arrow reads in one piece, as rows may be of any length.
+#: Maximum block size of Arrow, as rows may be of any length.
 _BYTES_MAX = (1 << 31) - 2
 _TEXTS = (Simple(Kind.STRING), Simple(Kind.BINARY))
 _INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)

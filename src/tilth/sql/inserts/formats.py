@@ -36,9 +36,9 @@ class _Missing:
     """Stands for a value that is not there."""
 
 
-#: That a JSON object does not have.
+#: Value that a JSON object does not have.
 ABSENT = _Missing()
-#: That is computed for each INSERT.
+#: Value that is computed for each INSERT.
 COMPUTED = _Missing()
 
 
@@ -47,11 +47,11 @@ class InsertTarget:
     """The columns that an INSERT may bring: those of the table, and for a table with a unique key `_op`."""
 
     schema: Schema
-    #: As the schema spells them.
+    #: Columns of the key, as the schema spells them.
     key: frozenset[str] = frozenset()
     #: The columns of PARTITION BY, where keys are looked for in the row's partition only.
     place: frozenset[str] = frozenset()
-    #: Whether NULL means that the row which is there keeps its value.
+    #: `True` if NULL keeps the value of the existing row.
     is_partial: bool = False
 
     def find(self, name: str) -> Column | None:
@@ -107,7 +107,7 @@ class TextRows:
     """Rows that have been split into values, not yet read as the columns' types."""
 
     columns: tuple[Column, ...]
-    #: By column; texts of CSV as they are, NULL among them.
+    #: Values by column; CSV texts as they are, NULL among them.
     values: Sequence[Values | pa.Array]
     count: int
 

@@ -29,7 +29,7 @@ from tilth.sql.language.dialect_words import CLICKHOUSE, NODES, NODES_REFUSED, O
 
 #: Longest part of a query that a refusal repeats.
 _PART_SHOWN_MAX = 60
-#: What ClickHouse's queries have and Spark's do not. Without one, a query that cannot be read is misspelled.
+#: Syntax of ClickHouse that Spark does not have. An unreadable query without any of it is misspelled.
 _MARKS = re.compile(
     r"\b(prewhere|final|sample\s+[\d.]|array\s+join|global|asof|any\s+(left|inner|right|join)|with\s+totals|u?int\d+|limit\s+\d+"
     r"(\s*,\s*\d+|\s+by)|with\s+[\d'(]|except\s+\w|cast\s*\([^()]*,\s*')|::|\[|\?|\{|\)\s*\(|[)\w]\.\d",

@@ -23,7 +23,7 @@ from tilth.sql.grammar.text.tokens import Token, TokenKind, string_value
 #: Characters of a statement that are searched and kept; fewer of inserts, which contain rows.
 SHOWN_MAX = 1 << 20
 INSERT_SHOWN_MAX = 1 << 14
-#: Of a shortened statement this share is its end.
+#: Share of a shortened statement that is its end.
 _END_SHARE = 0.25
 
 _NAMES = {name: one for one in KAFKA_SETTINGS.all if one.has_secrets for name in (one.name, *one.aliases)}

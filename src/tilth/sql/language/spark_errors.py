@@ -26,7 +26,7 @@ _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _NESTED = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\] (.+)")
 _PLAN_LINE = re.compile(r"\s*('|\+-|:|==|Search path)")
 _DOUBLE_QUOTES = "double quotes name columns and tables: put texts in single quotes"
-#: How Spark says that a text has more levels than its parser, or whatever comes behind it, can follow.
+#: Spark's errors for a text with more levels than its parser, or a later stage, can follow.
 _TOO_DEEP = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 _VIEW = re.compile(r"`?__tilth_[0-9a-f]+_\d+`?\.")
 #: A table in a part of the sent text that a message repeats.

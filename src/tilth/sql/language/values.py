@@ -44,12 +44,12 @@ from tilth.storage import array_of, arrow_type, bound_of, misfits
 
 _BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
-#: Of the largest whole number that a column holds.
+#: Digits of the largest integer that a column holds.
 _INTEGER_DIGITS_MAX = 19
 _SHOWN_LENGTH_MAX = 60
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]+\s*", re.ASCII)
-#: How a float that is none of the numbers is written.
+#: Spellings of an infinite float.
 _INFINITIES = frozenset({"inf", "infinity"})
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
@@ -70,9 +70,9 @@ class Reading:
 
     #: The zone of times without one.
     zone: tzinfo = UTC
-    #: The same by place in the type; what is not there has the zone above.
+    #: The same by path in the type; other paths have the zone above.
     zones: Mapping[Path, tzinfo] = field(default_factory=dict)
-    #: Whether a text in a column of bytes is base64, as in JSON and CSV; else its UTF-8 bytes are meant.
+    #: `True` if text in a column of bytes is base64, as in JSON and CSV; else its UTF-8 bytes are meant.
     is_base64: bool = False
 
     def of(self, column: Column) -> Reading:
@@ -87,7 +87,7 @@ class Reading:
         return Reading(self.zone, zones, self.is_base64)
 
 
-#: For values that say everything.
+#: Reading of values that need no context.
 _PLAIN = Reading()
 
 

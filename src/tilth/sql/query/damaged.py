@@ -34,9 +34,9 @@ from tilth.sql.errors import DamagedPartError, DamagedPartsNotSkippedError, Quer
 from tilth.sql.query.snapshots import narrowed
 from tilth.sql.settings import SessionSettings
 
-#: How often a query begins anew because another part turned out to be damaged; then the error stands.
+#: Maximum attempts of a query that finds another damaged part in each; then the error stands.
 TRIES_MAX = 50
-#: How often a query begins anew because another replica may have what it could not read.
+#: Maximum restarts of a query because another replica may have what it could not read.
 COPIES_TRIED_MAX = 5
 #: Parts that a notice names; the others it counts.
 NAMED_MAX = 5
@@ -57,7 +57,7 @@ class LeftOut:
 
     table: str
     part: str
-    #: Without those that are deleted.
+    #: Rows that are not deleted.
     rows: int
     reason: str
 
@@ -72,7 +72,7 @@ class QueryParts:
         #: Files that fail though their bytes are what was written, by table and name: how often so far.
         self._failed: dict[tuple[str, str], int] = {}
         self._unreadable: dict[str, dict[str, DamagedFile]] = {}
-        #: Of this try, as snapshots were taken.
+        #: Snapshots of this attempt, as they were taken.
         self._snapshots: list[Snapshot] = []
         self.left_out: list[LeftOut] = []
         self._tries_of_copies = 0

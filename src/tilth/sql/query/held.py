@@ -29,9 +29,9 @@ class LeaseHolder:
     #: The server.
     holder: str
     ttl_ms: int
-    #: Who reads; empty: this process.
+    #: Client that reads; empty: this process.
     client: str = ""
-    #: Whether the files are read by another program.
+    #: `True` if another program reads the files.
     is_outside: bool = False
 
     def open(self, catalog: Catalog, table: str, snapshot_ts: int) -> ReaderLease:

@@ -22,7 +22,7 @@ from tilth.model.table import TableDef, full_name
 from tilth.sql.errors import UnknownVersionError
 from tilth.sql.query.protocol import AsOf, AsOfTime, AsOfVersion
 
-#: How far clocks may be apart: a time that is so little in the future is waited for.
+#: Maximum clock skew: a time within it in the future is waited for.
 SKEW_MS = 500
 #: A commit that drew its time so long ago has landed: what is older is read again with the same answer.
 SETTLE_MS = 50
@@ -38,7 +38,7 @@ class Moment:
 
     #: Hybrid time.
     ts: int
-    #: Whether it was the table's present state when it was asked for by its version: that needs no history.
+    #: `True` if it was the current state when requested by its version: that needs no history.
     is_newest: bool = False
 
 

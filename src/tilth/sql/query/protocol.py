@@ -58,7 +58,7 @@ class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
     spark: dict[str, str]
     #: 0: no limit.
     result_bytes_max: int
-    #: Where a large result is written as files (results/files.py); empty: it is collected, however large it is.
+    #: Folder for the files of a large result (results/files.py); empty: it is collected, however large it is.
     folder: str = ""
 
 
@@ -76,7 +76,7 @@ class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     kafka: KafkaDef
     target: TableDef
     select: str
-    #: As in ViewDef.
+    #: Fields as in ViewDef.
     target_columns: tuple[tuple[str, int], ...] = ()
     quotes_names: bool = True
 
@@ -87,17 +87,17 @@ class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expression
     #: `database.table`, for messages.
     table: str
     schema: Schema
-    #: Of UPDATE: column and expression.
+    #: Column and expression, for UPDATE.
     assignments: tuple[tuple[str, str], ...] = ()
-    #: Of UPDATE and DELETE; empty: there is none.
+    #: Predicate of UPDATE and DELETE; empty: there is none.
     predicate: str = ""
     #: The columns of `schema` whose defaults are to be checked, by name.
     defaults: tuple[str, ...] = ()
-    #: Of times without one.
+    #: Time zone of times without one.
     zone: str = "UTC"
     #: The time that now() stands for.
     now_ms: int
-    #: Whether to say what the expressions need of the table.
+    #: `True` to return what the expressions need of the table.
     asks_needs: bool = False
 
 
@@ -107,7 +107,7 @@ class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
     column: str
     #: Its value now: an Arrow stream of one row, of the column's type.
     value: bytes
-    #: Whether it may be another one for another INSERT.
+    #: `True` if another INSERT may have another value.
     is_computed: bool
 
     @property
@@ -121,11 +121,11 @@ class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
 
     assignments: tuple[tuple[str, str], ...]
     predicate: str
-    #: What the predicate asks of the columns, where that was asked and is understood.
+    #: Conditions of the predicate on columns, if they were requested and are understood.
     where: Predicate = Undecided()
-    #: The names of the columns that the expressions look at, likewise; None: perhaps all.
+    #: Names of the columns that the expressions read, likewise; None: perhaps all.
     columns: tuple[str, ...] | None = None
-    #: Of the defaults that were asked for.
+    #: Checks of the requested defaults.
     defaults: tuple[CheckedDefault, ...] = ()
 
 
@@ -137,7 +137,7 @@ class ComputeTask(msgspec.Struct, frozen=True, kw_only=True, tag="compute"):
     #: Spark SQL.
     expressions: tuple[str, ...]
     rows: int
-    #: Of times without one.
+    #: Time zone of times without one.
     zone: str
     #: The time that now() stands for.
     now_us: int
@@ -148,13 +148,13 @@ class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
 
     #: The rows are looked for in its parts.
     snapshot: Snapshot
-    #: Below which the tables' folders are.
+    #: Root of the tables' folders.
     root: StoreRoot
-    #: As checked.
+    #: Predicate as checked.
     predicate: str
-    #: As checked; none: the rows go.
+    #: Assignments as checked; none: the rows are deleted.
     assignments: tuple[tuple[str, str], ...] = ()
-    #: Those that the expressions look at; None: perhaps all.
+    #: Columns that the expressions read; None: perhaps all.
     columns: tuple[str, ...] | None = None
     txn: int
     #: The numbers that the job's tasks have in the names of files: from the first on, so many at most.
@@ -170,7 +170,7 @@ class ReplayTask(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
     """Sends dead letters through their views; order and payload of the result are the ingest room's."""
 
     order: bytes
-    #: As checked; empty: there is none.
+    #: Predicate as checked; empty: there is none.
     predicate: str = ""
 
 
@@ -186,14 +186,14 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     text: str
     spark: dict[str, str]
     target: TableDef
-    #: Below which the tables' folders are.
+    #: Root of the tables' folders.
     root: StoreRoot
     #: The target's columns that the SELECT's columns are for, by position; `_op` may be among them.
     columns: tuple[str, ...]
-    #: Whether NULL means that the row which is there keeps its value, so that defaults are left out.
+    #: `True` if NULL keeps the value of the existing row, so that defaults are left out.
     is_partial: bool = False
     txn: int
-    #: As the transaction has declared them.
+    #: Number of tasks that the transaction has declared.
     tasks_max: int
     #: Copies of its files that the statement asks for; 0: as many as the table says.
     quorum: int = 0
@@ -231,7 +231,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of one relation: in a snapshot's files, or right here."""
 
     snapshot: Snapshot | None = None
-    #: Below which the tables' folders are.
+    #: Root of the tables' folders.
     root: StoreRoot | None = None
     #: An Arrow stream; of a system table.
     rows: bytes | None = None

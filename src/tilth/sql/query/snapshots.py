@@ -50,7 +50,7 @@ Keep = Callable[[Part], bool]
 class FoundTable:
     """Table that a reference stands for."""
 
-    #: With the columns that it had then; the rows of a system table are taken at once.
+    #: Table with its columns at that time; the rows of a system table are read at once.
     table: TableDef | pa.Table
     #: None: as it is now.
     moment: Moment | None = None
@@ -70,16 +70,16 @@ class OpenQuery:
     prune: bool
     #: Sees each snapshot before the query does, and may leave parts out.
     seen: Callable[[Snapshot], Snapshot] | None = None
-    #: What `resolve` found, by reference.
+    #: Tables that `resolve` found, by reference.
     found: list[FoundTable] = field(default_factory=list)
     leases: list[ReaderLease] = field(default_factory=list)
     parts_read: int = 0
     parts_pruned: int = 0
-    #: For whom it runs; leases are opened by threads of workers, which do not know.
+    #: Client of the query; threads of workers open leases and do not know it.
     client: str = ""
-    #: Whether a lease had ended before it was renewed: files may have gone meanwhile.
+    #: `True` if a lease had expired before its renewal: files may have been removed meanwhile.
     has_lapsed: bool = False
-    #: Zone in which all columns must be that say one; empty: any.
+    #: Required zone of all columns that declare one; empty: any.
     zone: str = ""
 
 

@@ -26,13 +26,13 @@ class Answer:
     table: pa.Table
     #: The rows of a large result, in the place of the table's; iterate or close it.
     stream: RowStream | None = None
-    #: What happened, for statements without rows: `table created: db.t`.
+    #: Outcome of a statement without rows: `table created: db.t`.
     message: str = ""
-    #: What of the statement was accepted and has no effect, or was read as something else.
+    #: Notes on what was accepted without effect, or was read as something else.
     notices: tuple[str, ...] = ()
     #: Settings that the connection keeps for the statements that follow.
     connection_settings: Mapping[str, str] = field(default_factory=dict)
-    #: What the statement's FORMAT asked for.
+    #: Name in the statement's FORMAT.
     output_format: str | None = None
     elapsed_ms: float = 0.0
     #: Rows that an INSERT wrote.
@@ -64,7 +64,7 @@ class Outcome:
     rows_written: int = 0
     parts_read: int = 0
     parts_pruned: int = 0
-    #: As in Answer.
+    #: Fields as in Answer.
     notices: tuple[str, ...] = ()
     connection_settings: Mapping[str, str] = field(default_factory=dict)
 

@@ -25,7 +25,7 @@ from tilth.sql.errors import ResultLostError, ResultTooLargeError
 SCHEMA_FILE = "schema.arrow"
 #: Rows of about so many bytes are one file.
 FILE_BYTES = 4 * MIB
-#: How often the server looks for the next file.
+#: Interval at which the server polls for the next file.
 LOOK_SECONDS = 0.02
 #: Partition and attempt of a file with rows, or of an attempt's end.
 _NAME = re.compile(r"(\d+)\.(\d+)\.(?:\d+\.arrow|(end))")

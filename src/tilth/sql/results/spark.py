@@ -32,7 +32,7 @@ from tilth.warehouse import run_tasks, schema_of
 
 #: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
 COLLECTED_BYTES_MAX = 16 * MIB
-#: What is collected at most when Spark was wrong about it.
+#: Maximum that is collected when Spark's estimate was too low.
 COLLECTED_BYTES_LIMIT = 64 * MIB
 #: The same for callers that take no stream, where `max_result_bytes` sets no limit.
 COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB

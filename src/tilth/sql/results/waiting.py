@@ -35,9 +35,9 @@ class ResultNotReadError(ConflictError):
 class ResultLimits:
     """Limits of what results may use. 0: no limit."""
 
-    #: Of all results together, on the disk.
+    #: Size of all results together on disk.
     bytes_max: int = BYTES_MAX
-    #: How long a client may read nothing.
+    #: Time for which a client may read nothing.
     read_seconds_max: float = READ_SECONDS_MAX
 
 
@@ -48,9 +48,9 @@ class OpenResult:
     query_id: str
     folder: Path
     cancellation: Cancellation
-    #: Since when rows wait for the client, on the steady clock; None: the client waits for rows.
+    #: Time since which rows wait for the client (monotonic clock); None: the client waits for rows.
     waiting_since: float | None = None
-    #: On the disk, when it was measured last.
+    #: Size on disk when it was last measured.
     bytes: int = 0
 
 

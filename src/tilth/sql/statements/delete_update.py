@@ -58,12 +58,12 @@ from tilth.sql.statements.columns import check_unprotected, find_in
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.storage import DeltaWriter, layout_of, output_of, read_changes
 
-#: How often a statement looks again into parts that others changed.
+#: Maximum attempts; a retry rereads parts that others changed.
 TRIES_MAX = 10
 #: Spark tasks that write, at most. Each try has the numbers of so many, and one for what this server writes itself.
 TASKS_MAX = 8
 _TASKS_OF_TRY = TASKS_MAX + 1
-#: How long an UPDATE waits for an ALTER of columns, and how often it looks.
+#: Maximum wait of an UPDATE for earlier ALTERs, and its poll interval.
 COLUMNS_WAIT_SECONDS_MAX = 30.0
 _POLL_SECONDS = 0.1
 

@@ -21,7 +21,7 @@ from tilth.sql.grammar import DrillFailover
 from tilth.sql.results.answer import Outcome
 from tilth.verify.ledgers import check_ledger
 
-#: So long the services stay away, unless the statement says otherwise.
+#: Time for which the services stay away, unless the statement sets it.
 AWAY_SECONDS = 5.0
 #: A move that takes longer is given up.
 MOVE_SECONDS_MAX = 60.0
@@ -48,7 +48,7 @@ class _Move:
 
     source: str
     target: str
-    #: From the order to the last service that the target has.
+    #: Time from the order until the target has the last service.
     seconds: float = 0.0
     #: The longest time between two commits of rounds from the order to the first commit of the target.
     gap_seconds: float = 0.0

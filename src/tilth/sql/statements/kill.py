@@ -26,7 +26,7 @@ from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import NotForThisLaneError, answer_from_system
 from tilth.sql.system_tables.table import TableNames
 
-#: How long SYNC waits for the end.
+#: Maximum wait of SYNC for the end.
 SYNC_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
 #: Mutations that the answer names.

@@ -34,7 +34,7 @@ from tilth.sql.system_tables import find_system_table, system_table_names
 from tilth.storage import schema_from_arrow
 from tilth.warehouse import allow_list
 
-#: What SHOW PROCESSLIST gives of `system.processes`.
+#: Columns of `system.processes` in SHOW PROCESSLIST.
 _PROCESS_COLUMNS = ["query_id", "address", "elapsed", "state", "stages_done", "stages_total", "query"]
 
 

@@ -23,7 +23,7 @@ from datafusion.catalog import SchemaProvider, Table
 from pyarrow import dataset
 
 SYSTEM_DATABASE = "system"
-#: Of sorts, joins and aggregates of one query, and of its result.
+#: Limits of one query's sorts, joins and aggregates, and of its result.
 MEMORY_BYTES_MAX = 512 << 20
 RESULT_BYTES_MAX = 512 << 20
 _NICE = 5
@@ -38,9 +38,9 @@ class SystemTables(SchemaProvider):
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        #: Rows of those that were asked for.
+        #: Rows of the requested tables.
         self.made: dict[str, pa.Table] = {}
-        #: What went wrong while rows were made; it cannot pass through DataFusion.
+        #: Error that occurred while rows were made; it cannot pass through DataFusion.
         self.error: Exception | None = None
 
     def table_names(self) -> set[str]:

@@ -29,7 +29,7 @@ from tilth.sql.system_tables.table import (
     time_of_hybrid,
 )
 
-#: Of the last column here and of `system.segments`.
+#: Description of the last column here and in `system.segments`.
 DAMAGED_DOC = "Why it cannot be read, and what to do; NULL: nothing is known to be wrong with its files."
 
 
@@ -121,7 +121,7 @@ PARTS = SystemTable(
     ),
     rows=_rows_of_parts,
 )
-#: Of each column the one of `system.parts` that it shows.
+#: Columns, each with the one of `system.parts` that it shows.
 _SHOWS = (
     ("database", "database", TEXT, "The table's database."),
     ("table", "table", TEXT, "The table."),

@@ -64,11 +64,11 @@ SERVER = ColumnDoc("server", TEXT, "The server that says so.")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTable:
     name: str
-    #: What a row stands for.
+    #: Meaning of a row.
     doc: str
     columns: tuple[ColumnDoc, ...]
     rows: Callable[[Services], Iterable[Row]]
-    #: Whether each server has rows of its own: they are asked of all, and say in a last column whose they are.
+    #: `True` if each server has its own rows: all are queried, and the last column names the server.
     is_of_servers: bool = False
 
     @property

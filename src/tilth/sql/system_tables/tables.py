@@ -205,7 +205,7 @@ DROPPED_TABLES = SystemTable(
     ),
     rows=_rows_of_dropped_tables,
 )
-#: Of each table the newest ones are shown.
+#: Limit for each table; the newest are shown.
 VERSIONS_SHOWN_MAX = 10_000
 
 

@@ -46,7 +46,7 @@ class _Analysed:
     #: The field that it makes.
     field: Java
     plan: LogicalPlan
-    #: Whether it is the same each time, apart from the time of day.
+    #: `True` if it is the same each time, apart from the time of day.
     is_deterministic: bool
 
     @property

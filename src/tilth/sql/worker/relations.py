@@ -35,7 +35,7 @@ _DAYS = ("current_date", "curdate", "today")
 _RELATION = "UnresolvedRelation"
 _TIME_TRAVEL = "RelationTimeTravel"
 _WITH = "UnresolvedWith"
-#: What in an expression asks for rows.
+#: Expressions that read rows.
 QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "LateralSubquery"})
 
 
@@ -59,7 +59,7 @@ class Relation:
     #: Offsets in the text; the end is not included.
     start: int
     end: int
-    #: Where an alias may be put; None where the query gives one or none may stand.
+    #: Offset for an alias; None: the query gives one, or none is allowed.
     alias_at: int | None
     #: None: the table as it is now.
     past: Past | None = None

@@ -59,7 +59,7 @@ class Needs:
     """Needs of a query from each of its tables."""
 
     predicates: list[Predicate]
-    #: By name; None: perhaps all.
+    #: Names of columns, by table; None: perhaps all.
     columns: list[frozenset[str] | None]
 
 

@@ -105,7 +105,7 @@ _log = Log("sql")
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
-#: What the query needs of its relations, with the edits that fix its time, and then the names of its columns.
+#: Needs of a query from its relations, the edits that fix its time, and then the names of its columns.
 _Asked = tuple[Needs | None, list[Edit], list[str] | None]
 
 
@@ -297,7 +297,7 @@ class PreparedQuery:
         self._spark_settings = task.spark
         #: Its rows are stored, so no value may differ from its text.
         self._is_insert = isinstance(task, InsertTask)
-        #: What Spark gets, for the places in its messages.
+        #: Text sent to Spark, for the positions in its messages.
         self._sent = rewrite(task.text, [])
         #: The instant of the whole query, where it was fixed before Spark ran it.
         self.now_us: int | None = None

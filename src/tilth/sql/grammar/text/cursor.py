@@ -44,7 +44,7 @@ class Cursor:
         self._keywords_read: list[str] = []
         #: True if a name, a literal or an expression follows the last keyword.
         self._has_between = False
-        #: What was read and has no effect, in words for the user.
+        #: Messages for the user about clauses without effect.
         self.notices: list[str] = []
 
     # Looking

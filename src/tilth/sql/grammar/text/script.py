@@ -12,7 +12,7 @@ from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import TokenKind
 
 _DATA_END = re.compile(r";[ \t\r]*(?:\n|\Z)|\n[ \t\r]*\n")
-#: Behind these a FORMAT in an INSERT is not ours.
+#: Words after which a FORMAT in an INSERT is not ours.
 _NO_DATA = frozenset(("SELECT", "WITH", "VALUES"))
 
 

@@ -27,7 +27,7 @@ class TokenKind(Enum):
 
 class Token(NamedTuple):
     kind: TokenKind
-    #: As written, quotes and all.
+    #: Text as written, with quotes.
     text: str
     start: int
     end: int

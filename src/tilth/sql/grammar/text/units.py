@@ -9,7 +9,7 @@ from tilth.sql.grammar.text.tokens import TokenKind, next_token
 _CALL = re.compile(r"\bdate_?diff\s*\(\s*'", re.IGNORECASE)
 #: An INSERT of data, without strings or comments before it. Data may be long, and searching it is slow.
 _BEFORE_DATA = re.compile(r"\s*insert\b[^'\"`/-]*?\bformat\b", re.IGNORECASE)
-#: As long as the word that it replaces, so that places in messages fit.
+#: Names as long as those that they replace, so that positions in messages fit.
 _NAMES = {"datediff": "unitDiff", "date_diff": "unit_diff"}
 _OTHER_NAME = re.compile(r"\bunit(_d|D)iff(?=\s*\()")
 

@@ -20,7 +20,7 @@ from tilth.sql.context.services import Call, Services
 from tilth.sql.errors import MutationFailedError, MutationKilledError, MutationNotDoneError
 from tilth.sql.results.answer import Outcome, done
 
-#: How often a statement that waits looks at its entry, and at what holds it up.
+#: Poll intervals of a waiting statement: of its entry, and of what delays it.
 POLL_SECONDS = 0.25
 LOOK_SECONDS = 1.0
 
