@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 #: A third of the time that the server gives a reader.
 RENEW_SECONDS = 20.0
-#: How long the files of a snapshot are kept when the caller does not say.
+#: Default time for which the files of a snapshot are retained.
 HOLD_SECONDS = 3600.0
-#: What giving back a lease may hold up the end of a process.
+#: Maximum delay at process exit for the release of a lease.
 RELEASE_SECONDS_MAX = 2.0
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

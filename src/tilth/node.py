@@ -99,9 +99,9 @@ from tilth.warehouse.remote.wire import StorageProbe
 from tilth.warehouse.remote.workers import RemoteSettings, RemoteWorkers
 
 WORKER = "embedded"
-#: So long work that runs may take to end; then Spark ends under it.
+#: Grace period for running work at shutdown; then Spark is killed.
 CLOSE_SECONDS_MAX = 12.0
-#: After a first query, or a start of Python workers, that failed.
+#: Retry delay after a first query, or a start of Python workers, that failed.
 WARM_AGAIN_SECONDS = 2.0
 
 _log = Log("node")
@@ -134,11 +134,11 @@ class Node:
         self._is_ready = threading.Event()
         self._is_closing = threading.Event()
         self._starting = "Spark runs its first query"
-        #: Whether all rooms are there that have to hear of changes in the catalog.
+        #: `True` if all components that follow changes in the catalog have started.
         self._is_wired = False
         try:
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
-            #: Which table lies where.
+            #: Storage root of each table.
             self._roots = NamedRoots(
                 self._clock,
                 root,

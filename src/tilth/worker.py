@@ -48,7 +48,7 @@ from tilth.warehouse.remote.token import VARIABLE, service_token
 from tilth.warehouse.remote.wire import WIRE_VERSION, Registration, StorageProbe
 from tilth.warehouse.remote.workers import Handler
 
-#: What runs when the worker is asked to stop has so long to end.
+#: Grace period for running work when the worker is asked to stop.
 DRAIN_SECONDS_MAX = 10.0
 _FOLDERS = ("spark", "log")
 
@@ -65,7 +65,7 @@ class WorkerOptions:
     name: str
     folder: Path
     token: str = field(repr=False)
-    #: Of its door; the port 0 takes a free one.
+    #: Address of its HTTP endpoint; port 0 selects a free one.
     listen_host: str = "127.0.0.1"
     listen_port: int = 0
 

@@ -52,7 +52,7 @@ class KnownFiles:
 
     #: Named by entries and by deltas that have not ended: they stay as long as they are.
     live: dict[str, DataFile]
-    #: In the trash, or of deltas that have ended: they may be removed at any time.
+    #: Files in the trash, or of deltas that have ended: they may be removed at any time.
     leaving: dict[str, DataFile]
 
 
@@ -80,7 +80,7 @@ class Catalog:
         self.server = server
         #: All ids that this process has had: it takes another when it joins anew.
         self._own_ids = {server}
-        #: Where transaction ids, block ids and commit timestamps come from.
+        #: Source of transaction ids, block ids and commit timestamps.
         self.clock = HybridClock(clock)
         #: Check that this machine's clock agrees with the database's, or with the time that has passed.
         self.clock_check = ClockCheck(clock, server=lambda: self.server)

@@ -100,7 +100,7 @@ class CommitChecks:
 
     attempts_max: int
     clock: ClockCheck
-    #: Whether the invariants of each commit are checked.
+    #: `True` if the invariants of each commit are checked.
     is_checking: bool = False
 
 

@@ -25,9 +25,9 @@ Shown = tuple[Part, ...]
 
 @dataclass(slots=True)
 class _Table:
-    #: Of the table's version, as the store numbers it.
+    #: The store's sequence number of the table's version.
     stored: int
-    #: By partition.
+    #: Visible parts by partition.
     parts: dict[str, Shown] = field(default_factory=dict)
     count: int = 0
 

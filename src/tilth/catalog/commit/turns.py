@@ -24,9 +24,9 @@ from tilth.catalog.records.small_commit import Plan, change, read, unchanged
 
 #: A commit of rows that is refused so often takes the turn at its table.
 TRIES_BESIDE = 5
-#: After so long without a commit of its holder a turn is over.
+#: A lock expires after this time without a commit of its holder.
 TURN_SECONDS = 30.0
-#: Between two looks whether another server's turn is over.
+#: Interval at which another server's lock is checked.
 LOOK_SECONDS = 0.02
 
 _log = Log("catalog")
@@ -53,7 +53,7 @@ class SharedTurns:
         self._kv = kv
         self._server = server
         self._lock = threading.Lock()
-        #: Of this process, by transaction.
+        #: Tables that this process has locked or waits to lock, by transaction.
         self._tables: dict[int, set[str]] = {}
 
     def take(self, table: str, txn: int) -> None:

@@ -29,7 +29,7 @@ WAIT_SECONDS_MAX = 3.0
 SILENT_SECONDS_MAX = 8.0
 #: A transaction of any program that is open for longer is reported: it holds up the vacuum of dead rows.
 SNAPSHOT_SECONDS_MAX = 300.0
-#: With more dead rows than this, and more than `DEAD_ROWS_PER_ROW_MAX` for each live row, commits and scans are slow.
+#: Commits and scans are slow with more dead rows than this, and than `DEAD_ROWS_PER_ROW_MAX` for each live row.
 DEAD_ROWS_MAX = 200_000
 DEAD_ROWS_PER_ROW_MAX = 2.0
 _END_SECONDS = 2.0

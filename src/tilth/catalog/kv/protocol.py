@@ -18,7 +18,7 @@ from tilth.catalog.kv.incarnation import Incarnation
 FIRST_KEY = b"\x01"
 #: First bytes of the keys that commits may pin (records/keys.py); a commit that writes one waits for those that pin it.
 PINNED_BYTES = frozenset((b"i", b"o"))
-#: What others hear of a commit is a set of texts, the tables' uuids; this one stands for any.
+#: A commit notifies others with a set of texts, the tables' uuids; this one stands for any.
 ALL_NEWS = "*"
 
 

@@ -64,7 +64,7 @@ _BLOOM_BITS = 10
 _OPEN_FILES_MAX = 512
 #: Written to see whether the folder can be written.
 _PROBE_BYTES = 64 << 10
-#: So often, and so long apart, a database is opened that a reader still holds: it is inside of one call.
+#: Attempts to open a database that a reader still holds inside one call, and the pause between them.
 _OPEN_TRIES_MAX = 40
 _OPEN_TRY_SECONDS = 0.05
 

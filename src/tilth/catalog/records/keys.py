@@ -116,7 +116,7 @@ class Space(Enum):
 
 assert {Space.LIFE.value, Space.STORAGE.value} == PINNED_BYTES
 
-#: What ends with its node, logs, answers that are given again, and secrets, which stay in the node's own folder.
+#: Data that ends with its node, logs, results of finished transactions, and secrets, which stay in the node's folder.
 _NOT_JOURNALED = frozenset(
     space.value
     for space in (
@@ -141,7 +141,7 @@ def is_journaled(key: bytes) -> bool:
     return key[:1] not in _NOT_JOURNALED
 
 
-#: What services of a server act on, by the table in the first field; and what concerns all of them.
+#: Key spaces that a server's services act on: those with a table in the first field, and those that concern all.
 _NEWS_OF_TABLES = frozenset(space.value for space in (Space.RELATION, Space.DROPPED, Space.SWITCH, Space.MUTATION))
 _NEWS_FOR_ALL = frozenset(space.value for space in (Space.STORAGE, Space.WAREHOUSE, Space.DRAIN))
 

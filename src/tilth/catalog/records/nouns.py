@@ -49,10 +49,10 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     parts: int = -1
     #: Visible segments of all partitions.
     segments: int = 0
-    #: When the newest TRUNCATE was committed, after which nothing was brought back; 0: never.
+    #: Commit time of the newest TRUNCATE; 0: none, or an UNDROP may have brought back rows from before it.
     emptied_ts: int = 0
-    #: When a drop was made and when it was undone, of the newest drops that were: between these times the table showed
-    #: less than a read of then finds now.
+    #: Times of the newest undone drops and of their UNDROPs: between the two the table showed less than a read as of
+    #: that time finds now.
     undone: tuple[tuple[int, int], ...] = ()
 
 
@@ -103,5 +103,5 @@ class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
     #: The id of its server's process.
     server: str
-    #: By that server's clock.
+    #: Expiry by that server's clock.
     until_ms: int

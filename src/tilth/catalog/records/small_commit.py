@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 #: Tries of one change. Each lost try means that somebody else's commit landed.
 ATTEMPTS_MAX = 64
-#: So many of them follow one another at once.
+#: Retries without a pause.
 ATTEMPTS_AT_ONCE = 8
 #: Tries after outcomes that are not known, before the caller gets the error.
 UNKNOWNS_MAX = 5

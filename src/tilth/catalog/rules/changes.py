@@ -23,21 +23,21 @@ class TableState:
 
     definition: TableDef
     version: TableVersion
-    #: By partition, of those that the updates look into.
+    #: Entries by partition, where the updates need them.
     entries: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
-    #: By partition, of those of which the updates need no more than what is visible.
+    #: Visible parts by partition, where the updates need nothing else.
     shown: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
-    #: Of the version, as the store numbers it.
+    #: The store's sequence number of the version.
     stored: int = 0
     #: Records of the partitions that the updates change; new partitions have none.
     partitions: Mapping[str, PartitionRecord] = field(default_factory=dict)
-    #: In the order of their commits, where the updates look at them.
+    #: Mutations in the order of their commits, if the updates need them.
     mutations: Sequence[Mutation] = ()
-    #: By partition, of those that an UNDROP looks into: what can come back.
+    #: Trash items that an UNDROP can bring back, by partition.
     trash: Mapping[str, tuple[TrashItem, ...]] = field(default_factory=dict)
-    #: By partition, of those that the updates look into: those that have not ended.
+    #: Deltas that have not ended, by partition, where the updates need them.
     deltas: Mapping[str, tuple[Delta, ...]] = field(default_factory=dict)
-    #: Of the labels that the updates bring those that are taken.
+    #: Labels of the updates that are already used.
     labels: Mapping[str, LabelRecord] = field(default_factory=dict)
 
 
@@ -48,7 +48,7 @@ class KafkaState:
     definition: KafkaDef
     version: TableVersion
     offsets: Mapping[TopicPartition, StoredOffset]
-    #: Those without a resolution.
+    #: Gaps without a resolution.
     open_gaps: tuple[IngestGap, ...]
 
 
@@ -60,7 +60,7 @@ SubscriptionKey = tuple[str, str, str]
 class CommitState:
     tables: Mapping[str, TableState]
     kafka: Mapping[str, KafkaState]
-    #: Those that the updates are about; None: nobody has subscribed.
+    #: Subscriptions that the updates concern; None: nobody has subscribed.
     subscriptions: Mapping[SubscriptionKey, Subscription | None] = field(default_factory=dict)
 
 
@@ -93,7 +93,7 @@ class TableChange:
     #: New ones, and those whose state or count changes, by id.
     mutations: dict[int, Mutation] = field(default_factory=dict)
     deltas_added: list[Delta] = field(default_factory=list)
-    #: With the time at which they end.
+    #: Deltas with the time at which they end.
     deltas_ended: list[Delta] = field(default_factory=list)
     labels: dict[str, LabelRecord] = field(default_factory=dict)
 
@@ -139,7 +139,7 @@ class Changes:
     commit_ts: int
     tables: Mapping[str, TableChange]
     kafka: Mapping[str, KafkaChange]
-    #: As they are after the commit; None: forgotten.
+    #: Subscriptions after the commit; None: removed.
     subscriptions: Mapping[SubscriptionKey, Subscription | None]
     events: Sequence[PartEvent]
     #: Table and part, for each part made.

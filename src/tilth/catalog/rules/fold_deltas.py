@@ -22,11 +22,11 @@ class OpenDeltas:
 
     def __init__(self, before: Mapping[str, tuple[Delta, ...]]) -> None:
         self._before = before
-        #: By partition, of those looked into: by the name of a part's file those that change it.
+        #: Deltas before the commit by partition and by the part's file that they change, loaded on demand.
         self._old: dict[str, dict[str, tuple[Delta, ...]]] = {}
-        #: By partition and name.
+        #: Open deltas by partition and name.
         self._open: dict[str, dict[str, Delta]] = {}
-        #: Like `_old`, as it is now.
+        #: Open deltas by partition and part's file.
         self._now: dict[str, dict[str, list[Delta]]] = {}
 
     def find(self, partition: str, name: str) -> Delta | None:

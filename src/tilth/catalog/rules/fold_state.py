@@ -48,7 +48,7 @@ class TableNow:
         self._times = times
         self._events = events
         self._parts = parts
-        #: By partition, of those looked into so far: what is visible now.
+        #: Visible parts by partition, computed on demand.
         self._shown: dict[str, dict[PartName, Part]] = {}
 
     @property

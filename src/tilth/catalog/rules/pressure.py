@@ -27,7 +27,7 @@ class InsertDelay:
     milliseconds: float
     partition: str
     parts: int
-    #: What it has so many of.
+    #: Noun for what `parts` counts.
     noun: str = "parts"
 
     @property

@@ -46,7 +46,7 @@ class NoRowsSince:
     table: str
     #: Hybrid time of the snapshot that was looked through.
     ts: int
-    #: Where keys were looked for; None: in the whole table.
+    #: Partitions that were searched for keys; None: the whole table.
     partitions: tuple[str, ...] | None = None
 
 

@@ -24,7 +24,7 @@ class InsertPart:
 
     table: str
     written: WrittenPart
-    #: Of a file that a new catalog is made of: the version of its columns; 0: the present ones.
+    #: Version of the columns of a file that a new catalog is made of; 0: the present ones.
     schema_version: int = 0
 
 
@@ -34,7 +34,7 @@ class InsertLabel:
 
     table: str
     label: str
-    #: That the insert brings.
+    #: Rows of the insert.
     rows: int
 
 
@@ -46,7 +46,7 @@ class AddDelta:
 
     table: str
     written: WrittenDelta
-    #: Of each data file that it changes the newest change that its writer knew of; none: no change.
+    #: Newest change of each changed data file that the writer knew of; none: no change.
     seen: Seen = ()
 
 
@@ -78,9 +78,9 @@ class ReplaceParts:
     written: WrittenPart | None
     duration_ms: int = 0
     reason: str = ""
-    #: Of each source's data file the newest change that is in the result; none: it had no change.
+    #: Newest change of each source's data file that is in the result; none: it had no change.
     seen: Seen = ()
-    #: What the part log calls it.
+    #: Event name in the part log.
     event: Literal["merge", "flush", "remove_deleted"] = "merge"
 
 
@@ -127,15 +127,15 @@ class StartMutation:
     #: The schema version that the statement was checked against. Requires that it still holds.
     from_version: int
     kind: MutationKind
-    #: As SQL, for people.
+    #: SQL text, for display.
     command: str
-    #: Of UPDATE: column and Spark SQL expression.
+    #: Column and Spark SQL expression of each assignment, for UPDATE.
     assignments: tuple[tuple[str, str], ...] = ()
-    #: Of UPDATE and DELETE: Spark SQL.
+    #: Spark SQL, for UPDATE and DELETE.
     predicate: str = ""
-    #: Of COLUMNS: the new columns.
+    #: New columns, for COLUMNS.
     schema: Schema | None = None
-    #: Of COLUMNS: the id that the next new column gets.
+    #: Id of the next new column, for COLUMNS.
     next_column_id: int = 0
 
 
@@ -153,7 +153,7 @@ class RewritePart:
     mutation: int
     duration_ms: int = 0
     reason: str = ""
-    #: Of the source's data file the newest change that is in the result; none: it had no change.
+    #: Newest change of the source's data file that is in the result; none: it had no change.
     seen: Seen = ()
 
 

@@ -21,7 +21,7 @@ from tilth.catalog.records.living import pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.model.copy_note import CopyNote
 
-#: That a table lacks nothing is taken for true for so long; whoever reads a file that is not there finds another copy.
+#: Lifetime of a cached answer on missing copies; whoever reads a file that is not there finds another copy.
 _FRESH_SECONDS = 1.0
 
 
@@ -33,7 +33,7 @@ class Copies:
         self._kv = kv
         self._server = server
         self._lock = threading.Lock()
-        #: By table: which replicas lack something, and when that was read.
+        #: Time of reading, and replicas that lack a file, by table.
         self._known: dict[str, tuple[float, tuple[int, ...]]] = {}
 
     def of(self, table: str, *, replica: int | None = None, limit: int | None = None) -> list[CopyNote]:

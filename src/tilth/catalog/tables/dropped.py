@@ -20,7 +20,7 @@ from tilth.catalog.tables.former import end_of_reading, forget_target, keep_ledg
 from tilth.catalog.tables.names import added_relation, relation_of, removed_relation, views_on
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 
-#: What belongs to one relation, beside its definition.
+#: Key spaces that belong to one relation, besides its definition.
 _SPACES_OF_ONE = (
     Space.SECRET,
     Space.ENTRY,

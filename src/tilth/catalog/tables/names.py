@@ -72,7 +72,7 @@ def no_table(view: ReadView, database: str, name: str) -> TableNotFoundError | D
     return TableNotFoundError(table=f"{database}.{name}", hint=hint)
 
 
-#: What Spark reads as the format of a file where the name of a database stands.
+#: Names that Spark reads as a file format in the position of a database name.
 _FILE_FORMATS = frozenset("avro binaryfile csv delta iceberg json orc parquet text xml".split())
 
 

@@ -61,7 +61,7 @@ class Tables:
         self._clock = clock
         self._kv = kv
         self._ids = ids
-        #: Of `all`: each relation as it was read last, by its key.
+        #: Cache of `all`: each relation as last read, by its key.
         self._decoded: dict[bytes, tuple[bytes, Relation]] = {}
 
     def databases(self) -> builtins.list[str]:

@@ -45,9 +45,9 @@ _Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class Patch:
     """New values of one column for some rows."""
 
-    #: In their order, each once.
+    #: Row indexes in ascending order, each once.
     rows: RowIndexes
-    #: One for each of them.
+    #: One value for each row.
     values: pa.Array
 
 

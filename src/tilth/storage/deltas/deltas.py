@@ -40,7 +40,7 @@ from tilth.storage.store.store import NewFile
 from tilth.storage.store.whole import open_whole, read_whole
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
-#: What a row of a change segment does.
+#: Values of `op` in the rows of a change segment.
 CHANGE_DELETE = 0
 CHANGE_UPDATE = 1
 CHANGE_SCHEMA_BASE = pa.schema(
@@ -226,9 +226,9 @@ def read_changes(folder: Folder, file: DataFile) -> pa.Table:
 class FoundChanges:
     """Changes of rows in a file of which no record is known."""
 
-    #: By the name of the data file: the rows that are gone.
+    #: Deleted rows by the name of the data file.
     deletes: Mapping[str, RowIndexes]
-    #: Whether it has new values too.
+    #: `True` if the file has new values too.
     has_updates: bool
 
 

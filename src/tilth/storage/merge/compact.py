@@ -32,7 +32,7 @@ from tilth.storage.deltas.deltas import (
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.store.root import Folder
 
-#: Of a part's columns that are read at once.
+#: Rows of a part that are read at a time.
 _BLOCK_ROWS = 64 * 1024
 
 
@@ -42,7 +42,7 @@ class _Collected:
 
     change_ts: int = 0
     deleted: list[RowIndexes] = field(default_factory=list)
-    #: In the order in which they apply.
+    #: Tables of new values, in the order in which they apply.
     updates: list[pa.Table] = field(default_factory=list)
 
     def rows(self) -> tuple[RowIndexes, pa.Table | None]:

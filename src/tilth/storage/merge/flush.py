@@ -34,9 +34,9 @@ class FlushResult(msgspec.Struct, frozen=True, kw_only=True):
 
     #: None if no row was left.
     written: WrittenPart | None
-    #: In the segments.
+    #: Rows in the segments.
     rows_in: int
-    #: Of segments and of what changed them.
+    #: Bytes of the segments and of their deltas.
     bytes_in: int
     #: Left out because they were deleted.
     rows_deleted: int

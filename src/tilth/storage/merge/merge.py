@@ -50,19 +50,18 @@ BLOCK_ROWS = 32 * 1024
 BLOCK_ROWS_MIN = 1024
 #: A block that holds more by estimate may have fewer rows than that.
 BLOCK_BYTES_MIN = 256 << 10
-#: What all blocks in hand may hold together, by estimate.
+#: Limit of the estimated memory of all open blocks together.
 WINDOW_BYTES = 64 << 20
 #: A string column is read as dictionaries if its values take no more than this in the files, before compression.
 DICTIONARY_VALUE_BYTES_MAX = 2.0
 _VARIABLE_BYTES = 4
-#: Of the defaults those that mean the same here and in Spark.
-#: A literal, perhaps with its type.
+#: Defaults that mean the same here and in Spark: a literal, perhaps with its type.
 _LITERAL = re.compile(
     r"(?P<cast>CAST\()?(?:(?P<bare>-?(?:\d+(?:\.\d*)?|\.\d+)|true|false|null)"
     r"|(?:(?:DATE|TIMESTAMP|TIMESTAMP_NTZ) )?'(?P<string>[^'\\]*)')(?(cast) AS \w+(?:\(\d+,\d+\))?\))",
     re.IGNORECASE,
 )
-#: What rows can expire by; the first counts in days.
+#: Types of the columns by which rows can expire; the first counts in days.
 _TIMES = (Simple(Kind.DATE), Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
 
 
@@ -71,9 +70,9 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     #: None if no row was left.
     written: WrittenPart | None
-    #: In the files.
+    #: Rows in the files.
     rows_in: int
-    #: Of parts and of what changed them.
+    #: Bytes of the parts and of their deltas.
     bytes_in: int
     #: Left out because their time had passed.
     rows_expired: int = 0
@@ -85,7 +84,7 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 class Expiry:
     """Rows that a merge leaves out: those whose column is below the bound; a null never expires."""
 
-    #: Of dates or times.
+    #: A column of dates or times.
     column: str
     #: Days since 1970 for dates, microseconds for times.
     below: int

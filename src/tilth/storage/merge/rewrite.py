@@ -36,11 +36,11 @@ _BLOCK_ROWS = 32 * 1024
 class RewriteTarget:
     """Position of the new file of a rewritten part."""
 
-    #: By which its new file is named.
+    #: Task number, a part of the new file's name.
     task: int
     partition: str
     values: tuple[Bound, ...]
-    #: What is known of the new file's values.
+    #: Columns of the new file whose values may mislead Parquet's filters.
     misjudged: Misjudged = NOTHING
     #: The part that is rewritten.
     source: PartSource

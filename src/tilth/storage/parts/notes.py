@@ -35,7 +35,7 @@ TABLES_MAX = 1024
 class PartNote(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that a file says of itself."""
 
-    #: As it was when the file was written, without former columns.
+    #: Definition when the file was written, without former columns.
     table: TableDef
     #: The columns that the file has.
     shape: SchemaVersion

@@ -49,8 +49,8 @@ SAMPLE_ROWS = 64 * 1024
 DISTINCT_SHARE_MAX = 0.25
 #: A dictionary that came in with the rows is cut down to what they use when it has more entries.
 DICTIONARY_ENTRIES_MAX = 64 * 1024
-#: Before compression; a page is the least that a reader decodes. Whoever reads many wide files at once, as a merge
-#: does, holds a page of each column of each file, so wide tables get smaller ones.
+#: Page size before compression; a reader decodes at least one page. A merge of many wide files holds a page of each
+#: column of each file, so wide tables get smaller pages.
 PAGE_BYTES_MAX = 1 << 20
 PAGE_BYTES_MIN = 64 << 10
 PAGES_BYTES_MAX = 16 << 20
@@ -91,7 +91,7 @@ class NewPart:
 
     layout: TableLayout
     partition: str
-    #: Of the partition expression.
+    #: Values of the partition expression.
     values: tuple[Bound, ...]
     #: Its transaction, after which the file is named.
     txn: int

@@ -24,7 +24,7 @@ from tilth.storage.store.paths import MAP_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.store.root import Folder
 from tilth.storage.store.whole import open_whole
 
-#: Of the map of one part.
+#: Maximum number of sources in the row map of one part.
 SOURCES_MAX = 1 << 16
 
 Places = np.ndarray[Any, np.dtype[np.uint16]]

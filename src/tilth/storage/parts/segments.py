@@ -28,9 +28,9 @@ from tilth.storage.values.arrow import arrow_schema, conform, nullable
 from tilth.storage.values.bounds import range_of
 from tilth.storage.values.partition import partition_ids
 
-#: Of a record batch, before compression; a batch is the least that a reader decodes.
+#: Size of a record batch before compression; a reader decodes at least one batch.
 BATCH_BYTES_MAX = 16 << 20
-#: What is held back of small buffers, so that a wide row of them is one write.
+#: Size of the write buffer: the small buffers of a wide row become one write.
 _WRITE_BYTES = 1 << 20
 
 

@@ -24,7 +24,7 @@ from tilth.model.types import DataType, Kind, Simple
 from tilth.storage.read.masks import blocks_at_most
 from tilth.storage.values.shapes import stored_schema
 
-#: What the masks of one snapshot may hold: each weighs some 200 bytes in every executor. Parts beyond are overlaid.
+#: Maximum number of mask blocks of a snapshot, some 200 bytes each in every executor. Parts beyond are overlaid.
 MASK_BLOCKS_MAX = 500_000
 #: A task reads at least this much before there is another one.
 TASK_BYTES = 64 << 20
@@ -52,7 +52,7 @@ class Lanes:
     plain: tuple[Part, ...]
     masked: tuple[Part, ...]
     overlaid: tuple[Part, ...]
-    #: By the name of a part's data file what changes it, in the order in which it applies; each names that part only.
+    #: Deltas by the name of a part's data file, in the order in which they apply; each names that part only.
     changes: Mapping[str, tuple[Delta, ...]]
 
     @property
@@ -69,7 +69,7 @@ class Lanes:
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
     """A part of the masked lane, for the task that reads what is gone of it."""
 
-    #: What the scan knows the part's file by.
+    #: Number by which the scan identifies the part's file.
     number: int
     file: str
     deltas: tuple[Delta, ...]

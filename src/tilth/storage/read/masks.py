@@ -28,11 +28,11 @@ _BLOCK_BITS = 32
 #: Columns of the table of blocks.
 MASK_SCHEMA = pa.schema([pa.field("__tilth_block", pa.int64()), pa.field("__tilth_bits", pa.list_(pa.int64()))])
 MASK_DDL = "__tilth_block bigint, __tilth_bits array<bigint>"
-#: What a scan must bring beside its own columns: the number of the file in the file's time, and the row's place.
+#: Columns that a scan adds to its own: the row's block, with the file number from the file's time, and the row index.
 KEY, PLACE = "__tilth_key", "__tilth_place"
 _WORD = f"get(__tilth_bits, CAST(shiftright({PLACE}, {_WORD_BITS}) & {_WORDS - 1} AS INT))"
 _BIT = f"CAST({PLACE} & {(1 << _WORD_BITS) - 1} AS INT)"
-#: Whether a row of the scan is deleted.
+#: Spark SQL condition that is true for a deleted row.
 IS_DELETED = f"{KEY} = __tilth_block AND (shiftright({_WORD}, {_BIT}) & 1) = 1"
 
 

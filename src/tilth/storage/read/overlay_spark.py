@@ -33,7 +33,7 @@ from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import arrow_schema, nullable
 
-#: Where a row is: the name of its data file, and its index there, deleted rows counted.
+#: Location of a row: the name of its data file, and its index there, deleted rows counted.
 FILE_COLUMN, ROW_COLUMN = "__file", "__row"
 #: Rows of a file that a task holds.
 BLOCK_ROWS = 128 * 1024

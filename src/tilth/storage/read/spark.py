@@ -77,7 +77,7 @@ _FILE_PERMISSION = 0o644
 _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 #: More than the statuses of any list of files weigh: from a cache that is full, Spark drops some and lists the folder.
 _CACHE_BYTES = 1 << 50
-#: Of a masked scan: the time by which it knows the file.
+#: Column of a masked scan: the file's modification time, which identifies the file.
 _NUMBER = "__tilth_number"
 _FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://|s3a://))(\S+?\.parquet)")
 

@@ -26,10 +26,10 @@ class ObjectTimes:
     """Times that a store may take."""
 
     connect_seconds: float = 3.0
-    #: Of one request.
+    #: Time limit of one request.
     request_seconds: float = 30.0
     retries_max: int = 3
-    #: After this no request is begun again.
+    #: No request is started again after this time.
     retry_seconds: float = 60.0
 
 

@@ -31,9 +31,9 @@ _PIECE_BYTES = 8 << 20
 class CopyCheck:
     """Copies of a file that were read, by the numbers of their replicas; 0 where the root has none."""
 
-    #: Why a copy is not what was written.
+    #: Reason why a copy differs from what was written.
     wrong: dict[int, str]
-    #: Why a copy could not be read, which says nothing about it.
+    #: Reason why a copy could not be read; its content is unknown.
     away: dict[int, str]
 
     def is_good_in_one(self, root: StoreRoot) -> bool:

@@ -42,12 +42,12 @@ ENDING_MAX = 16
 LISTED_AT_ONCE = 1000
 _FOLDER_MODE = 0o755
 
-#: What the NameNode says of a file that the same client has begun.
+#: Error text of the NameNode for a file that the same client has begun.
 _OWN_LEASE = "is already the current lease holder"
-#: Of what the client says: the class of the NameNode's error, and its own errors.
+#: Patterns in the client's errors: the class of the NameNode's error; errors that mean a refusal.
 _CLASS = re.compile(r"RPCError\(\"[\w.]*?(\w+)\"")
 _REFUSALS = re.compile(r"AccessControl|Authorization|QuotaExceeded|InvalidToken|SASL|GSSAPI|NoSASLMechanism")
-#: Each of them is away, or its disk has changed bytes.
+#: Each DataNode is unavailable, or its disk has changed bytes.
 _NO_DATA_NODE = "All DataNodes failed"
 _NOBODY = re.compile(r"[Cc]onnection refused|PanicException")
 _BECAUSE_CHARS_MAX = 200
@@ -70,7 +70,7 @@ class HdfsTimes:
     """Times that an HDFS may take."""
 
     connect_seconds: float = 3.0
-    #: Of one question, and of sending or bringing one piece of a file.
+    #: Time limit of one request, and of sending or fetching one piece of a file.
     request_seconds: float = 30.0
 
 

@@ -57,16 +57,16 @@ ENDING_MAX = 8
 #: Questions at a time.
 ASKING_MAX = 16
 
-#: Of what the client says: nobody took the connection; the answer was an error of whoever asks.
+#: Patterns in the client's errors: no connection; a status that rejects the request.
 _NOBODY = re.compile(r"kind: Connect\b")
 _REFUSAL = re.compile(r"status code: (4(?!08|29)\d\d|3\d\d)")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NO_RANGE = "status code: 416"
 _NOT_REMOVED = re.compile(r"(?:DeleteObjects|Bulk delete) request failed for key (.+?): .*?\(code: (\w+)\)", re.DOTALL)
-#: What a store says of a name that nobody may remove; all else is tried again.
+#: Error codes of a removal that is not permitted; after any other code it is retried.
 _REFUSED_CODES = re.compile(r"AccessDenied|Invalid\w+|\w*Lock\w*|4(?!08|29)\d\d")
 _ERROR_CODE = re.compile(r"<Code>(\w+)</Code>")
-#: Of what the client says why it failed.
+#: Maximum length of a cause quoted from the client's error.
 _BECAUSE_CHARS_MAX = 200
 
 T = TypeVar("T")

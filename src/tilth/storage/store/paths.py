@@ -22,15 +22,15 @@ from tilth.storage.store.root import Folder, Roots
 
 #: The extension of part files, and of new values for rows of one part.
 PART_EXTENSION = "parquet"
-#: Of row segments and of change segments: Arrow IPC.
+#: Extension of row segments and of change segments: Arrow IPC.
 SEGMENT_EXTENSION = "arrow"
-#: Of deletion vectors.
+#: Extension of deletion vectors.
 DELETE_EXTENSION = "puffin"
 #: All that a transaction's tasks may write; each counts its files for itself.
 EXTENSIONS = (PART_EXTENSION, SEGMENT_EXTENSION, DELETE_EXTENSION)
-#: Beside a part's Parquet file, in no record: where each row of a merge's output came from.
+#: Row map beside a part's Parquet file, in no record: the source of each row of a merge's output.
 MAP_EXTENSION = "map"
-#: Beside a part's Parquet file, in no record: which keys it may hold.
+#: Key filter beside a part's Parquet file, in no record: the keys that it may hold.
 FILTER_EXTENSION = "filter"
 SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
 #: The partition of a table without PARTITION BY.
@@ -47,21 +47,21 @@ class TableLayout:
     partition_by: tuple[Transform, ...] = ()
     #: Each file is sorted by these, ascending, nulls first; empty: in the order of writing.
     order_by: tuple[str, ...] = ()
-    #: Of rows with equal values of these only the newest is left; of these columns too the files' ranges are kept.
+    #: Unique key: only its newest row remains. The files' ranges of these columns are stored too.
     unique_key: tuple[str, ...] = ()
-    #: Of two rows with one key the one with the greater value here is the newer; None: the later one.
+    #: Column that decides which of two rows with one key is newer: the greater value; None: the later row.
     version_column: str | None = None
-    #: Whether rows first land in row segments.
+    #: `True` if rows are first written to row segments.
     is_buffered: bool = False
-    #: Whether keys are unique across partitions, so that rows with one key may lie in several.
+    #: `True` if keys are unique across partitions; rows with one key may be in several.
     is_keyed_across: bool = False
-    #: Whether a NULL keeps the old value of the row with that key.
+    #: `True` if a NULL keeps the old value of the row with that key.
     is_partial: bool = False
-    #: By this column's time rows expire; of it too the files' ranges are kept.
+    #: Column by whose time rows expire; its ranges in the files are stored too.
     ttl_column: str | None = None
     zstd_level: int = StorageSettings().parquet_compression_level
     row_group_rows: int = StorageSettings().parquet_row_group_rows
-    #: Of uncompressed values, by estimate; the smaller of the two limits counts.
+    #: Estimated bytes of uncompressed values; the smaller of the two limits applies.
     row_group_bytes: int = StorageSettings().parquet_row_group_bytes
     #: Size at which a row segment rolls, before compression; 0: never.
     segment_bytes: int = StorageSettings().segment_mb * MIB

@@ -16,9 +16,9 @@ from tilth.storage.store.local import sync_local_folder
 from tilth.storage.store.root import StoreRoot, local_root, parse_root
 from tilth.storage.store.stores import store_of
 
-#: In the data folder: the place that was chosen at the first start.
+#: Record in the data folder of the location that was chosen at the first start.
 ROOT_RECORD = "storage-root"
-#: In a place: whoever finds none has found another bucket, or a disk that is not mounted.
+#: Marker file of a location; without it, this is another bucket, or a disk that is not mounted.
 PLACE_FILE = ".tilth"
 _PLACE_CONTENT = b"a place of tables of Tilth\n"
 

@@ -14,19 +14,19 @@ from tilth.base.clock import Clock
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.root import StoreRoot
 
-#: That all is well is said again for so long.
+#: A healthy answer is reused for this many seconds.
 FRESH_SECONDS = 1.0
-#: A place that does not answer for so long is away.
+#: A location that has not answered after this time is unavailable.
 ASK_SECONDS = 5.0
-#: So long an asker waits for a newer answer where there is an older one.
+#: Maximum wait for a newer answer if there is an older one.
 _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceState:
-    #: Why it cannot be used; empty: it can.
+    #: Reason why it cannot be used; empty: it can.
     trouble: str
-    #: Since when that is so, in milliseconds since 1970, as far as was looked.
+    #: Start of this state in milliseconds since 1970, as observed.
     since_ms: int
 
 
@@ -35,7 +35,7 @@ class _Known:
     root: StoreRoot
     state: PlaceState | None = None
     answered: float = 0.0
-    #: When the question that is under way was asked; None: there is none.
+    #: Monotonic time at which the pending request began; None: none is pending.
     asked: float | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
 

@@ -16,9 +16,9 @@ from tilth.base.logs import Log
 from tilth.storage.store.place import place_trouble
 from tilth.storage.store.root import StoreRoot
 
-#: Between two looks at a replica.
+#: Interval between two checks of a replica.
 LOOK_SECONDS = 1.0
-#: A replica that does not answer for so long is away.
+#: A replica that has not answered after this time is unavailable.
 ASK_SECONDS = 3.0
 #: Time for which a server's report that a replica is away counts; after it, this process's own checks do.
 REPORTED_SECONDS = 5.0
@@ -57,9 +57,9 @@ class ReplicaHealth:
 
     def __init__(self, replica: StoreRoot) -> None:
         self.pid = os.getpid()
-        #: Why it cannot be used; empty: it can, as far as is known.
+        #: Reason why it cannot be used; empty: it can, as last known.
         self.trouble = ""
-        #: How often it has come back: what is in it may be less than before.
+        #: Number of times it has come back: it may hold less than before.
         self.returns = 0
         #: Tables whose sign it was seen to have.
         self.signs: set[str] = set()

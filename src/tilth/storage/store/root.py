@@ -27,7 +27,7 @@ import msgspec
 from tilth.base.errors import InvalidInputError
 from tilth.base.secret_source import REFERENCE, REFERENCE_FORM
 
-#: Of each kind of store the options that are plain, and those that are references to secrets.
+#: Options of each kind of store: the plain ones, and those that are references to secrets.
 PLAIN_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region"),
     "gs": ("endpoint",),
@@ -74,7 +74,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
     options: tuple[tuple[str, str], ...] = ()
     #: The places that have a copy of each file, those to read from first; none: the files are here, once.
     replicas: tuple[StoreRoot, ...] = ()
-    #: Of a file so many copies are there before a commit names it.
+    #: Number of copies of a file that exist before a commit names it.
     quorum: int = 0
     #: Ids of the replicas in the storage's definition; empty: the root comes from no definition.
     replica_ids: tuple[str, ...] = ()

@@ -55,7 +55,7 @@ class NamedRoots:
         self._lock = threading.Lock()
         self._reading = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
-        #: By the table's uuid, once it has been asked for: it never changes.
+        #: Storage of each table by uuid, cached at the first request: it never changes.
         self._places: dict[str, str] = {}
 
     def declare(self, storages: Mapping[str, StoreRoot]) -> None:

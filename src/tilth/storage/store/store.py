@@ -28,7 +28,7 @@ class FileSizeError(Exception):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-        #: As it is now.
+        #: Current size.
         self.size = size
 
 
@@ -46,11 +46,11 @@ class StoredFile(NamedTuple):
 class Removal:
     """Outcome of a removal, for each of the paths."""
 
-    #: Gone now, whether they were there or not.
+    #: Paths that are gone now, whether they existed or not.
     gone: list[str] = field(default_factory=list)
-    #: Those of them that were there, as far as the store says: most object stores do not.
+    #: Paths of `gone` that existed, if the store reports it: most object stores do not.
     found: list[str] = field(default_factory=list)
-    #: Perhaps there still, and why.
+    #: Paths that may still exist, and the reason.
     failed: dict[str, TilthError | OSError] = field(default_factory=dict)
 
     def fail(self, paths: Iterable[str], error: TilthError | OSError) -> None:
@@ -126,9 +126,9 @@ class Store(Protocol):
         """Return a call for each copy of a file, in the order to read them; most stores have one copy."""
         ...
 
-    #: So many names are removed by one request.
+    #: Maximum number of names removed by one request.
     names_per_removal: int
-    #: So many new files are ended at a time; 1 where that takes no time.
+    #: Maximum number of new files that are ended at a time; 1 where that takes no time.
     ending_max: int
 
     def prepare(self, folder: str, *, fsync: bool) -> None:

@@ -17,10 +17,10 @@ from tilth.model.part import DataFile
 
 T = TypeVar("T")
 
-#: In each process that looks for keys.
+#: Limit of the cache in each process that searches for keys.
 HELD_BYTES_MAX = 64 << 20
 
-#: What an entry weighs beside its arrays.
+#: Bytes of an entry besides its arrays.
 ENTRY_BYTES = 2048
 
 
@@ -54,5 +54,5 @@ class HeldFiles:
         return made
 
 
-#: Of this process.
+#: Cache of this process.
 HELD = HeldFiles()

@@ -56,7 +56,7 @@ class FoundRows:
 
     #: The source's number among those that were looked through.
     source: int
-    #: In the file.
+    #: Row indexes in the file.
     rows: Rows
     #: The number of each row's key among the wanted ones.
     keys: Rows
@@ -69,9 +69,9 @@ class WantedKeys:
     """Different keys, made ready for being looked for."""
 
     keys: Keys
-    #: What the keys are called outside.
+    #: Numbers by which the caller identifies the keys.
     numbers: Rows
-    #: Of each of the key's columns the keys' values, numbers or texts; None where they are not compared with ranges.
+    #: Values of each key column, numbers or texts; None where they are not compared with ranges.
     values: tuple[Rows | pa.Array | None, ...]
     _order: Rows = field(init=False)
     _hashes: Hashes = field(init=False)
@@ -200,7 +200,7 @@ class _Lookup:
     wanted: WantedKeys
     number: int
     source: PartSource
-    #: Each with the number of its first row; of a segment: none.
+    #: Row groups, each with the number of its first row; a segment has none.
     groups: tuple[tuple[int, int], ...] = ()
 
     def run(self) -> list[FoundRows]:

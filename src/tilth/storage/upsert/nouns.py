@@ -27,9 +27,9 @@ class RowChanges:
     partition: str
     file: str
     rows: Rows
-    #: By column id the new values, null where a row gets none; without any column the rows are deleted.
+    #: New values by column id, null where a row gets none; without any column the rows are deleted.
     values: dict[int, pa.Array] = field(default_factory=dict)
-    #: By column id which rows get a value.
+    #: Rows that get a value, by column id.
     is_given: dict[int, Mask] = field(default_factory=dict)
 
 
@@ -38,7 +38,7 @@ class Fresh:
     """The rows that come in."""
 
     sources: tuple[PartSource, ...]
-    #: Of all sources, one after the other.
+    #: Rows of all sources, one source after the other.
     rows: pa.Table
     #: The row with which each source starts.
     firsts: Rows
@@ -67,7 +67,7 @@ class Groups:
 
     #: Rows, those of a key together.
     order: Rows
-    #: Where in `order` each group starts.
+    #: Position in `order` at which each group starts.
     starts: Rows
     #: The strongest row of each group.
     winners: Rows
@@ -107,12 +107,12 @@ class Existing:
 class Judged:
     """Rows that win and rows that go."""
 
-    #: Of each fresh row whether it stays.
+    #: `True` for each fresh row that stays.
     is_kept: Mask
-    #: Places of the existing rows that go.
+    #: Indexes of the existing rows to delete.
     deleted: Rows
-    #: Of each fresh row how many of its group are there whose version is smaller than that of the row that is there;
-    #: counted at the group: those rows come too late.
+    #: Number of fresh rows in each group whose version is smaller than that of the existing row:
+    #: those rows come too late.
     late: Rows
 
 

@@ -23,10 +23,10 @@ from tilth.storage.store.paths import layout_of
 from tilth.storage.store.root import Roots
 from tilth.storage.upsert.upsert import UpsertRequest, candidates, fresh_sources, resolve_upserts
 
-#: Whoever else commits to the same rows may be faster so often before a commit of upserts gives up. Each try has a task
-#: number of its own, so that its files have no holes.
+#: Tries of a commit of upserts that loses to other commits of the same rows. Each try has a task number of its own, so
+#: that its files have no holes.
 UPSERT_TRIES_MAX = 20
-#: Up to so many bytes of files are looked through where the rows came in: a Spark job takes 0.1 s before it begins.
+#: Files up to this size in total are searched where the rows came in: a Spark job takes 0.1 s before it begins.
 UPSERT_HERE_BYTES_MAX = 16 << 20
 
 

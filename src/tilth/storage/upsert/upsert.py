@@ -46,7 +46,7 @@ class UpsertRequest(msgspec.Struct, frozen=True, kw_only=True):
     is_partial: bool = False
     #: Segments that this transaction has written, in the order of their rows.
     fresh: tuple[PartSource, ...]
-    #: What is visible and may have the same keys.
+    #: Visible sources that may have the same keys.
     existing: tuple[PartSource, ...]
     txn: int
     task: int

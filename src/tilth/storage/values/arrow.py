@@ -18,7 +18,7 @@ from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
 from tilth.storage.values.checks import checked
 
-#: Under this key of a field's metadata Arrow keeps the Parquet field id.
+#: Key of a field's metadata under which Arrow keeps the Parquet field id.
 FIELD_ID = b"PARQUET:field_id"
 
 _SIMPLE: dict[Kind, pa.DataType] = {

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from tilth.model.part import Bound, ColumnRange
 
-#: Of longer strings only a prefix is kept as the low bound, and no high bound.
+#: Maximum length of a string bound: a longer string has a prefix as the low bound, and no high bound.
 STRING_CHARACTERS_MAX = 256
 
 

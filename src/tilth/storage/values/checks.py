@@ -44,10 +44,10 @@ _Rows = np.ndarray[Any, np.dtype[np.int64]]
 class Misfit:
     """The first value of a row that breaks a check."""
 
-    #: From 0.
+    #: Row index, from 0.
     row: int
     value: str
-    #: As in "expected a number from 0 to 255".
+    #: Reason, such as "expected a number from 0 to 255".
     why: str
 
 

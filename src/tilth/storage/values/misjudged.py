@@ -63,7 +63,7 @@ class Leaf:
 
     #: The name of the table's column.
     column: str
-    #: As Parquet spells it, with the column's name first.
+    #: Path in Parquet's spelling, with the column's name first.
     path: str
     type: pa.DataType
 

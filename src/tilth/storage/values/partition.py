@@ -53,11 +53,11 @@ _DAYS = (datetime.date.min.toordinal() - 719_163, datetime.date.max.toordinal() 
 class Partitioned:
     """Split the rows of a table by partition."""
 
-    #: For each row its position in `ids`.
+    #: Position in `ids` for each row.
     indices: np.ndarray[Any, np.dtype[np.int64]]
-    #: Each of them once.
+    #: Partition ids, each once.
     ids: tuple[str, ...]
-    #: For each id the values of PARTITION BY's elements.
+    #: Values of PARTITION BY's elements for each id.
     values: tuple[tuple[Bound, ...], ...]
 
 

@@ -18,7 +18,7 @@ from tilth.model.types import Kind, kinds_in
 
 #: Kinds of columns with values that may be misjudged.
 MISJUDGED_KINDS = frozenset({Kind.FLOAT32, Kind.FLOAT64, Kind.DATE, Kind.TIMESTAMP})
-#: Of every scan. The session may be a user's own, with settings that move old dates or skip files that are damaged.
+#: Options of every scan. The session may be a user's own, with settings that move old dates or skip damaged files.
 SCAN_OPTIONS: Mapping[str, str] = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",

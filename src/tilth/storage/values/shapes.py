@@ -25,10 +25,10 @@ class ShapeGroup:
 
     #: The names and types to scan by.
     stored: Schema
-    #: What the rows are to become; its defaults are those that rows of these files get.
+    #: Schema of the resulting rows; its defaults are those that rows of these files get.
     wanted: Schema
     parts: tuple[Part, ...]
-    #: Whether a scan may use Parquet's filters on their files.
+    #: `True` if a scan may use Parquet's filters on these files.
     is_filterable: bool = False
 
     @property

@@ -23,11 +23,11 @@ Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-#: Of longer texts the rest is hashed one by one.
+#: Words hashed for all texts at once; the rest of longer texts is hashed one by one.
 _WORDS_MAX = 16
 _WORD_BYTES = 8
 _FIRST, _SECOND, _THIRD = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB), np.uint64(0x9E3779B97F4A7C15)
-#: How much of a word belongs to a text of which so many bytes are left.
+#: Mask of the bytes of a word that belong to a text, by the number of its bytes that are left.
 _MASKS = np.array([(1 << (8 * count)) - 1 for count in range(_WORD_BYTES + 1)], np.uint64)
 
 
@@ -38,7 +38,7 @@ class Keys:
     #: One or two of each column: numbers of 64 bits, or texts.
     columns: tuple[Hashes | pa.Array, ...]
     hashes: Hashes
-    #: Whether equal hashes mean equal keys.
+    #: `True` if equal hashes mean equal keys.
     is_exact: bool
 
     def __len__(self) -> int:
