@@ -43,7 +43,7 @@ class IoUsage(StrEnum):
 class OpStats:
     """The cost of skipping this op, as of one observation."""
 
-    #: Whether it could run now.
+    #: `True` if it could run now.
     is_runnable: bool
     io: IoUsage = IoUsage.HIGH
     #: Bytes of memory that it frees.
@@ -54,11 +54,11 @@ class OpStats:
     data_retained_bytes: int = 0
     #: Gain for readers; 0 is none.
     perf_improvement: float = 0.0
-    #: How busy the table is, added to a gain that is there.
+    #: Score of the table's load, added to a gain above 0.
     workload_score: float = 0.0
-    #: Of the table, by the user: from -5 to 5 count.
+    #: Priority of the table, set by the user; -5 to 5 count.
     priority: int = 0
-    #: Why it is not runnable, or what it would do; for the status.
+    #: Reason why it is not runnable, or its next work; for the status.
     about: str = ""
 
     @staticmethod
@@ -99,7 +99,7 @@ class Choice:
     op_name: str | None
     rule: ChoiceRule
     reason: str
-    #: With workload and priority; 0 where another rule than the gain decided.
+    #: Gain with workload and priority; 0 if another rule than the gain decided.
     score: float = 0.0
 
 
@@ -107,9 +107,9 @@ class Choice:
 class Prepared:
     """Work that an op has reserved, so that nothing else begins it."""
 
-    #: What will be done, for people.
+    #: Human-readable description of the work.
     about: str
-    #: For the op alone: what it was prepared with.
+    #: Reserved work, for the op alone.
     work: object
 
 

@@ -28,12 +28,12 @@ FAILURE_LONG_WAIT_MS = 60_000
 class Failure:
     """Work that failed, and until when it is left alone."""
 
-    #: In a row.
+    #: Number of consecutive failures.
     count: int
     reason: str
     at_ms: int
     until_ms: int
-    #: Whether the same would fail again until somebody helps.
+    #: `True` if it would fail again until somebody intervenes.
     is_lasting: bool = False
 
 

@@ -29,13 +29,13 @@ class OpRow:
     ram_anchored_bytes: int
     data_retained_bytes: int
     perf_improvement: float
-    #: How busy the table is, as far as that counts.
+    #: Score of the table's load that counts for the op.
     workload_score: float = 0.0
     #: The table's maintenance_priority.
     priority: int = 0
     #: The gain with both: what is compared with other ops.
     score: float = 0.0
-    #: What it would do, or why it cannot.
+    #: Next work, or the reason why it cannot run.
     about: str
     #: Parts that it leaves out because they cannot be read, why, and what to do; empty: none.
     damaged: str = ""
@@ -46,7 +46,7 @@ class OpRun:
     """A run of an op, under way or among the last that ended."""
 
     name: str
-    #: What is or was done.
+    #: Description of its work.
     about: str
     thread_id: int
     started_ms: int
@@ -85,9 +85,9 @@ class ChoiceRow:
     #: The rule that chose, or `refused`.
     rule: str
     reason: str
-    #: Of the op that was chosen: its gain with workload and priority.
+    #: Gain of the chosen op, with workload and priority.
     score: float = 0.0
-    #: How many ops could have run, and the best of the others with their scores.
+    #: Number of ops that could have run, and the best of the others with their scores.
     runnable: int = 0
     others: str = ""
 
@@ -110,9 +110,9 @@ class MergeCandidateRow:
     #: Milliseconds since 1970; 0: at the next look, or when somebody starts merges again. Of a history: when it would
     #: have been merged.
     next_attempt_ms: int
-    #: Whether the policy allows it, though others may go first.
+    #: `True` if the policy allows it, though others may go first.
     is_allowed: bool = False
-    #: Why its partition is looked at later than others; empty if it is not.
+    #: Reason why its partition is polled later than others; empty if it is not.
     back_off: str = ""
     #: Names of the first and the last of the parts.
     first_part: str = ""
@@ -135,9 +135,9 @@ class MutationProgress:
     latest_failed_part: str = ""
     latest_fail_ms: int = 0
     latest_fail_reason: str = ""
-    #: When the part that failed is tried again, milliseconds since 1970; 0: at the next look.
+    #: Retry time of the part that failed, milliseconds since 1970; 0: at the next poll.
     next_attempt_ms: int = 0
-    #: What it does now, or why it waits.
+    #: Current activity, or the reason why it waits.
     state_reason: str = ""
     #: `part .. : why`, where a part failed in a way that waiting alone does not heal; empty otherwise.
     lasting_failure: str = ""
@@ -148,11 +148,11 @@ class FlushReport:
     """Report of SYSTEM FLUSH."""
 
     segments: int
-    #: That were made of them; none of segments whose rows are all deleted.
+    #: Parts made of them; none of segments whose rows are all deleted.
     parts: int
-    #: Of those parts.
+    #: Rows of those parts.
     rows: int
-    #: Of the segments, with what had changed in them.
+    #: Bytes of the segments with their changes.
     bytes: int
     seconds: float
 
@@ -168,7 +168,7 @@ class OptimizeReport:
     rows_merged: int
     bytes_read: int
     seconds: float
-    #: Why there is more than one part left, where a mutation is the cause; empty otherwise.
+    #: Reason why more than one part is left, if a mutation is the cause; empty otherwise.
     note: str = ""
 
 
@@ -188,7 +188,7 @@ class GcReport:
     removed_bytes: int = 0
     #: Items that stay in the trash for now, of those looked at.
     in_trash: int = 0
-    #: Why the first of those that stay stays.
+    #: Reason why the first item that stays does so.
     reason: str = ""
 
 
@@ -204,7 +204,7 @@ class GcRow:
     kind: str
     #: `visible`, `in force` (a mark or range that still hides something), `hidden`, `in trash`, `removable`.
     state: str
-    #: What keeps it; empty where nothing does.
+    #: Holder; empty if nothing retains it.
     held_by: str
     #: Until when at least, milliseconds since 1970; 0: not known.
     until_ms: int
@@ -216,13 +216,13 @@ class GcRow:
 class ScrubRow:
     """One row of SYSTEM SCRUB: the copies of a table's files in one place."""
 
-    #: Its number; 0 where the storage has no replicas.
+    #: Number of the replica; 0 if the storage has no replicas.
     replica: int
     root: str
-    #: That were read.
+    #: Files read, and their bytes.
     files: int
     bytes: int
-    #: That were not what was written, and those of them that still are not.
+    #: Copies that differed from what was written, and those of them that still do.
     wrong: int
     left: int
     is_ok: bool
@@ -237,9 +237,9 @@ class OpNumbers:
     running: int = 0
     #: Ended since the start, well or not.
     ended: int = 0
-    #: How long those that ended took together.
+    #: Total duration of those that ended.
     milliseconds: float = 0.0
-    #: How many of them took up to each of RUN_MILLISECONDS and longer than the one before; the last one: longer.
+    #: Number of them that took up to each of RUN_MILLISECONDS and longer than the one before; the last one: longer.
     counts: list[int] = field(default_factory=lambda: [0] * (len(RUN_MILLISECONDS) + 1))
 
     def add(self, milliseconds: float) -> None:

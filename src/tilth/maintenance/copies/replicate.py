@@ -25,14 +25,14 @@ from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
 from tilth.storage import Folder, Replica, StoreRoot, call_replica, missing_copies, remove_copies, replicas_of
 
-#: Between two looks at a table in a storage with replicas, when nothing is reported of it.
+#: Poll interval of a table in a storage with replicas, when nothing is reported of it.
 LOOK_MS = 5_000
-#: After news, so that those that come together are one round.
+#: Delay after an event, so that events close together are one round.
 NEWS_MS = 500
-#: By then all servers know of a replica, so that what they begin writes to it, or notes that it does not: one that has
-#: not looked for so long is gone, and its transactions with it.
+#: Time until all servers know of a replica, so that what they begin writes to it, or notes that it does not: a server
+#: that has not polled for this long is gone, and its transactions with it.
 KNOWN_MS = 10_000
-#: Of one round.
+#: Limits of one round.
 FILES_MAX = 500
 BYTES_MAX = 1 << 30
 #: Notes of each replica that a look counts.
@@ -41,7 +41,7 @@ COUNT_MAX = 10_000
 ASKED_MAX = 1_000
 #: A copy that could not be made waits from 1 s to so many doublings of it.
 _DOUBLINGS_MAX = 6
-#: Of a replica that has refused no sign: how often, when last, and why.
+#: Value for a replica without failures of its marker file: count, last time, reason.
 _NEVER = (0, 0, "")
 _ANEW = "the replica had lost its files"
 
@@ -57,14 +57,14 @@ class ReplicateDuty:
         self._table = table
         self._due_ms = 0
         self._is_replicated = True
-        #: As of the last look.
+        #: State as of the last poll.
         self._waiting: list[CopyNote] = []
         self._troubles: list[str] = []
         #: Files that were leaving when a round met them: they are copied if they come back, and forgotten when gone.
         self._leaving: dict[str, DataFile] = {}
-        #: By replica: how often it had come back when its sign was last seen.
+        #: Number of returns of each replica when its marker file was last seen.
         self._seen: dict[StoreRoot, int] = {}
-        #: By replica to which the sign could not be given: how often, when last, and why.
+        #: Failures with the marker file by replica: count, last time, reason.
         self._refused: dict[StoreRoot, tuple[int, int, str]] = {}
 
     def due_ms(self) -> int:

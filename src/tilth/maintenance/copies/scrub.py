@@ -26,10 +26,10 @@ from tilth.maintenance.state import FAR_MS
 from tilth.model.part import DataFile, PartEvent
 from tilth.storage import PartFileCorruptError
 
-#: Read by one round.
+#: Maximum read by one round.
 BYTES_MAX = 256 << 20
 FILES_MAX = 2_000
-#: Of a table that is old enough, the first look comes within this, so that a start does not look at all of them.
+#: The first check of a table that is old enough comes within this, so that a start does not check all of them.
 FIRST_LOOK_MS = 3_600_000
 
 _log = Log("maintenance")
@@ -38,7 +38,7 @@ _log = Log("maintenance")
 class ScrubState(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of the reading of a table, as the catalog keeps it."""
 
-    #: When all files had been read last.
+    #: Time when all files had last been read.
     ended_ms: int = 0
     #: The last file that was read since then; empty: none.
     cursor: str = ""
@@ -50,7 +50,7 @@ class Scrubbed:
 
     files: int = 0
     bytes: int = 0
-    #: Of all copies, also of files that have left meanwhile.
+    #: Bytes of all copies, also of files that have left meanwhile.
     read_bytes: int = 0
     #: Replica and file, with the reason.
     wrong: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class ScrubDuty:
         self._table = table
         self._state: ScrubState | None = None
         self._first_ms = table.clock.now_ms() + crc32(table.uuid.encode()) % FIRST_LOOK_MS
-        #: Until when the bytes of the last round use up what may be read.
+        #: Time until which the bytes of the last round use up what may be read.
         self._rests_until_ms = 0
 
     def due_ms(self) -> int:

@@ -39,14 +39,14 @@ class CopyTask(msgspec.Struct, frozen=True, kw_only=True):
 class CopyFact(msgspec.Struct, frozen=True, kw_only=True):
     """Outcome for one file."""
 
-    #: That were copied; 0: the copy was right.
+    #: Bytes copied; 0: the copy was right.
     copied: int = 0
-    #: Why a copy could not be made; empty: it is right now.
+    #: Reason why a copy could not be made; empty: it is right now.
     error: str = ""
-    #: Of a comparison, by replica: why a copy is wrong, or could not be read.
+    #: Errors of a comparison by replica: why a copy is wrong, or could not be read.
     wrong: dict[int, str] = {}
     away: dict[int, str] = {}
-    #: Of a comparison: whether no copy is right, though all were read.
+    #: `True` if a comparison found no copy right, though all were read.
     is_lost: bool = False
 
 

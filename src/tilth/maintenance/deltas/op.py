@@ -49,10 +49,10 @@ from tilth.model.service import ServiceKind
 from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
-#: From the partitions with deltas, the names of busy parts and the time.
+#: Function of the partitions with deltas, the names of busy parts and the time.
 ChooseDeltas = Callable[[Sequence[PartitionDeltas], Collection[str], int], DeltaChoice]
 
-#: Of the op what the worker does, and what the part log says.
+#: Action of the worker and event in the part log, by op.
 _WAYS: Final[dict[OpKind, tuple[DeltaWay, Literal["flush_deltas", "minor_delta", "major_delta"]]]] = {
     OpKind.FLUSH_DELTAS: (DeltaWay.FLUSH, "flush_deltas"),
     OpKind.MINOR_DELTA: (DeltaWay.MINOR, "minor_delta"),

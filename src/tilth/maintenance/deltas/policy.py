@@ -27,13 +27,13 @@ from tilth.maintenance.state import FAR_MS
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
 
-#: Of change segments in one run, and how many: what the worker holds at once.
+#: Maximum bytes and number of change segments in one run: the worker holds them at once.
 FLUSH_BYTES_MAX = 64 << 20
 FLUSH_FILES_MAX = 2_000
-#: A reader opens each of them, so from so many of one partition on their number is a reason too; so many count fully.
+#: A reader opens each change segment, so their number counts too from FILES_MIN on, and fully from FILES_FULL on.
 FILES_MIN = 32
 FILES_FULL = 1_000
-#: What is laid over a part row by row. Rows do not merge with values: each kind for itself.
+#: Kinds applied to a part row by row. Rows do not merge with values: each kind by itself.
 _KINDS = (DeltaKind.DELETE, DeltaKind.UPDATE)
 
 
@@ -42,9 +42,9 @@ class PartitionDeltas:
     """The open deltas of one partition and the visible parts, segments among them, that they may change."""
 
     partition: str
-    #: By the names of their data files.
+    #: Parts by the name of their data file.
     parts: Mapping[str, Part]
-    #: In the order in which they apply.
+    #: Deltas in the order in which they apply.
     deltas: tuple[Delta, ...]
 
     def apart_from(self, names: Collection[str]) -> PartitionDeltas:
@@ -85,13 +85,13 @@ class DeltaWork:
 
     kind: OpKind
     partition: str
-    #: In the order in which they apply.
+    #: Deltas in the order in which they apply.
     deltas: tuple[Delta, ...]
     #: The parts that get new deltas; reserved, so that nothing else works on them.
     parts: tuple[Part, ...]
     #: Parts and segments whose changes become a change segment again.
     kept: tuple[Part, ...] = ()
-    #: What readers gain.
+    #: Gain for readers.
     gain: float
     #: Bytes of the change segments that are kept until it is done, younger ones too.
     log_bytes: int = 0
@@ -132,7 +132,7 @@ class DeltaChoice:
 
     work: DeltaWork | None = None
     about: str = ""
-    #: When something may be worth it by time alone.
+    #: Time from which age alone may make work worth it.
     due_ms: int = FAR_MS
 
 

@@ -32,11 +32,11 @@ class DeltaWay(StrEnum):
 class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a worker needs to compact deltas of one partition."""
 
-    #: With the table's present columns; parts may have others.
+    #: Layout with the table's present columns; parts may have others.
     layout: TableLayout
     way: DeltaWay
     partition: str
-    #: In the order in which they apply.
+    #: Deltas in the order in which they apply.
     sources: tuple[Delta, ...]
     #: The parts, each with those of the sources that change it; of MINOR and MAJOR one.
     targets: tuple[PartSource, ...]

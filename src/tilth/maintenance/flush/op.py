@@ -81,7 +81,7 @@ class _Waiting:
     """The flushes that the last observation found."""
 
     specs: tuple[FlushSpec, ...] = ()
-    #: Of all visible segments with their changes, those that are reserved too.
+    #: Number and bytes of all visible segments with their changes, reserved ones included.
     segments: int = 0
     bytes: int = 0
 
@@ -117,11 +117,11 @@ class FlushChooser(Chooser[Flush]):
         self._watch = context.watch
         self.failures = PartitionFailures(OpKind.FLUSH, context.watch)
         self._waiting = _Waiting()
-        #: When segments that are left out are tried again.
+        #: Retry time of segments that are left out.
         self._retry_ms = FAR_MS
-        #: Segments that the last look left out.
+        #: Segments that the last poll left out.
         self._out: frozenset[str] = frozenset()
-        #: Whether a flush has ended since the last look.
+        #: `True` if a flush has ended since the last poll.
         self._has_ended = False
 
     def observe(self, event: WorkEvent[Flush], now_ms: int) -> bool:

@@ -17,7 +17,7 @@ from tilth.base.units import MIB, show_bytes
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part
 
-#: Of the segments of one flush with their changes: all their rows are in memory at once.
+#: Limits of the segments of one flush with their changes: all their rows are in memory at once.
 FLUSH_BYTES_MAX = 128 * MIB
 FLUSH_SEGMENTS_MAX = 10_000
 
@@ -28,10 +28,10 @@ class FlushSpec:
 
     partition: str
     segments: tuple[str, ...]
-    #: With changes.
+    #: Bytes with changes.
     size: int
     rows: int
-    #: Since when rows wait in them.
+    #: Commit time of the oldest segment.
     oldest_ms: int
 
     @property

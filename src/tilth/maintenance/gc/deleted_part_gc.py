@@ -21,7 +21,7 @@ from tilth.maintenance.op import IoUsage, OpKind
 from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import Part, PartEvent
 
-#: With these a part may lose its last row.
+#: Events with which a part may lose its last row.
 _DELETING_EVENTS = frozenset({"delete", "flush_deltas", "minor_delta"})
 #: Parts hidden in one transaction.
 HIDE_BATCH = 1_000
@@ -38,7 +38,7 @@ class DeletedPartGc:
     def __init__(self, table: GcTable) -> None:
         self._table = table
         self._pending = PendingPartitions(table.watch)
-        #: By partition: bytes of parts without rows that were found to wait.
+        #: Bytes of parts without rows that were found pending, by partition.
         self._waiting: dict[str, int] = {}
 
     def due_ms(self) -> int:

@@ -29,7 +29,7 @@ class ExpiryPhase:
         self._table = table
         self._definition: TableDef | None = None
         self._ttl: TableTtl | None = None
-        #: When each partition that was looked at expires, FAR_MS where that is not known.
+        #: Expiry time of each partition that was checked; FAR_MS if it is not known.
         self._ends_ms: dict[str, int] = {}
 
     def known_ms(self, partition: str) -> int | None:

@@ -44,12 +44,12 @@ class _Now:
     table: GcTable
     now_ms: int
     limit: Cutoff
-    #: Of what nobody brings back: segments and deltas.
+    #: Cutoff of what cannot be restored: segments and deltas.
     ancient_limit: Cutoff
     oldest_txn: int | None
-    #: By snapshot, the oldest first.
+    #: Leases by snapshot, the oldest first.
     leases: Sequence[ReaderLease]
-    #: What the leases hold, in ascending order.
+    #: Snapshots of the leases, in ascending order.
     snapshots: Sequence[int]
     ttl: TableTtl | None
     #: Names of parts that a merge or a mutation works on.

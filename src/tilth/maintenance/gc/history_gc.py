@@ -27,13 +27,13 @@ from tilth.model.history import ancient_mark
 from tilth.model.part import Part, PartEvent
 from tilth.storage import remove_data
 
-#: With these a partition has deltas; deltas end with these; and by these too where there are some.
+#: Events that make deltas, events that end deltas, and events that end deltas if the partition has any.
 _MAKING_EVENTS = frozenset({"delete", "flush_deltas", "minor_delta", "major_delta"})
 _ENDING_EVENTS = frozenset({"flush_deltas", "minor_delta", "major_delta"})
 _REPLACING_EVENTS = frozenset({"merge", "flush", "mutate", "remove_deleted"})
-#: These are collecting's own: they make no version of the table.
+#: Events of garbage collection itself: they make no version of the table.
 _WITHOUT_VERSION = frozenset({"trash", "remove"})
-#: Between two trims of a table's versions at least.
+#: Minimum interval between two trims of a table's versions.
 TRIM_PERIOD_MS = 600_000
 #: Records that one transaction of the catalog forgets.
 REMOVE_BATCH = 1_000
@@ -53,7 +53,7 @@ class HistoryGc:
         self._pending = PendingPartitions(table.watch)
         #: Partitions that may have deltas, with the bytes of those that were found to wait.
         self._waiting: dict[str, int] = {}
-        #: When the versions are trimmed; none while there is no new one.
+        #: Time of the next trim of versions; none while there is no new one.
         self._trim_ms: int | None = None
 
     def due_ms(self) -> int:

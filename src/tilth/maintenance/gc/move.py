@@ -49,16 +49,16 @@ class MovePhase:
         self._expiry = expiry
         self._trash = trash
         self._found = found
-        #: Under the watch's lock: when each partition may have something to move; those not in it have nothing.
+        #: Time when each partition may have something to move; others have nothing. Under the watch's lock.
         self._due_ms: dict[str, int] = {}
         self._pushed: set[str] = set()
         #: Partitions where something had ended and nothing could move, with how far collection might go then.
         self._held: dict[str, int] = {}
-        #: Partitions where something has ended and waits, with when it may go.
+        #: Partitions where something has ended and waits, with the time when it may go.
         self._ended: dict[str, int] = {}
-        #: When everything is looked at; none for a table that was never used.
+        #: Time of the next full scan; none for a table that was never used.
         self._due_all_ms: int | None = None
-        #: Whether everything was looked at once.
+        #: `True` if a full scan has begun.
         self._has_looked = False
         self._pause_until_ms = 0
         self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)

@@ -38,7 +38,7 @@ class PartGc:
         )
         #: Called with segments that have ended: they are for LOG_GC.
         self._found: Callable[[str, Sequence[tuple[Part, int]]], None] = lambda partition, ended: None
-        #: Why something stayed in the last round.
+        #: Reason why something stayed in the last round.
         self._reason = ""
 
     @property

@@ -15,7 +15,7 @@ class PendingPartitions:
     def __init__(self, watch: TableWatch) -> None:
         self._lock = watch.lock
         self._due_ms: dict[str, int] = {}
-        #: When it is asked which partitions there are something in.
+        #: Time of the next query for partitions with anything to collect.
         self._ask_ms = FAR_MS
 
     def first_ms(self) -> int:

@@ -88,7 +88,7 @@ def promised_ms(settings: GcSettings) -> int:
 class Round:
     """The results of one round so far."""
 
-    #: Of a command: the settings in force for it, and the only partition; none: all.
+    #: Settings in force for the round, and the only partition of a command; none: all.
     settings: GcSettings
     partition: str | None = None
     is_command: bool = False
@@ -100,7 +100,7 @@ class Round:
     removed_bytes: int = 0
     in_trash: int = 0
     reason: str = ""
-    #: Of items that stay; what else there was went on.
+    #: Errors of items that stay; the rest of the round went on.
     failures: list[Exception] = field(default_factory=list)
 
     def report(self) -> GcReport:

@@ -36,13 +36,13 @@ class TrashPhase:
 
     def __init__(self, table: GcTable) -> None:
         self._table = table
-        #: When the trash is looked at; none for a table that was never used.
+        #: Time of the next round; none for a table that was never used.
         self._due_ms: int | None = None
-        #: Where it goes on; none before it was read, so that it goes on after a restart too.
+        #: State to resume from, after a restart too; none until it is read.
         self._state: TrashState | None = None
-        #: When what the present pass left is worth another one.
+        #: Time when what the present pass left is worth another one.
         self._pass_due_ms: int | None = None
-        #: What is known to wait for removal.
+        #: Bytes known to wait for removal.
         self.bytes = 0
 
     def ask(self, at_ms: int) -> None:

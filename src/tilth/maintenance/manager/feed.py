@@ -26,7 +26,7 @@ class PartFeed:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._since_ms: int | None = None
-        #: What was reported already, of the overlap.
+        #: Events of the overlap that were already reported.
         self._reported: set[tuple[str, str, str, int]] = set()
 
     @property

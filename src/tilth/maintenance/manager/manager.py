@@ -59,15 +59,15 @@ from tilth.model.service import ServiceStats
 from tilth.storage import Roots, release_unused
 from tilth.warehouse import WRITE_WAREHOUSE, Dispatcher
 
-#: Between two looks at the list of tables and the switches, when nobody wakes the manager.
+#: Refresh interval of the list of tables and the switches, when nobody wakes the manager.
 REFRESH_MS = 30_000
-#: Of the time at most one part in so many goes into such looks, however often the manager is woken.
+#: At most one part in this many of the time goes into refreshes, however often the manager is woken.
 REFRESH_SHARE = 10
 CLEAN_PERIOD_MS = 5_000
 STOP_SECONDS_MAX = 30.0
-#: So long a statement waits until switches have been read.
+#: Maximum wait of a statement until the switches have been read.
 REFRESH_SECONDS_MAX = 10.0
-#: While it is disabled, the log says so this often.
+#: Log interval while it is disabled.
 DISABLED_LOG_SECONDS = 300.0
 #: Ops whose waiting bytes are shown as numbers.
 _WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
@@ -150,7 +150,7 @@ class MaintenanceManager:
         #: Refreshes of all tables, for those who wait for the next one.
         self._refreshed = threading.Condition()
         self._refreshes_begun = self._refreshes_ended = 0
-        #: Of the manager's thread alone: the choices by table, and the times of its other duties.
+        #: State of the manager's thread alone: last choice by table, and times of its other tasks.
         self._served: dict[str, int] = {}
         self._turns = 0
         self._refreshed_at = -REFRESH_MS / 1000

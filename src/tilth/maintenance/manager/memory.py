@@ -20,11 +20,11 @@ from tilth.base.logs import Log
 from tilth.base.units import show_bytes
 from tilth.maintenance.manager.scheduler import MemoryUse
 
-#: A sample is good for so long.
+#: A sample is reused for this long.
 SAMPLE_SECONDS = 0.05
 #: New children are looked for this often: it takes a walk over all processes of the machine.
 CHILDREN_SECONDS = 5.0
-#: Of the machine's memory, where no limit is set.
+#: Limit as a share of the machine's memory, if none is set.
 LIMIT_SHARE = 0.8
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")

@@ -25,11 +25,11 @@ from tilth.maintenance.state import FAR_MS, Failure, failed_again
 from tilth.maintenance.work.watch import TableWatch
 from tilth.maintenance.work.workload import flush_score, merge_score
 
-#: How long one turn looks at tables before it chooses; the others come in the next turn.
+#: Maximum time of polling in one iteration; the tables that remain are polled in the next one.
 LOOK_SECONDS_MAX = 0.01
-#: What an op that waits for its turn says of itself is asked anew after this, or when something has changed.
+#: Poll interval of a table with runnable ops; it is polled earlier when something has changed.
 LOOK_AGAIN_MS = 1_000
-#: So many times of tables are kept before old ones are left out.
+#: Minimum number of due times kept before old ones are removed.
 TIMES_MIN = 10_000
 
 _FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
@@ -121,7 +121,7 @@ class Poller:
         self._find = find
         #: Tables that were woken since the last turn; other threads add to it.
         self._woken: deque[str] = deque()
-        #: When tables are due, the earliest first; some times are old and wake a table that is not due.
+        #: Due times of tables, the earliest first; some are old and wake a table that is not due.
         self._due: list[tuple[int, str]] = []
         self._due_max = TIMES_MIN
         #: Tables to be looked at, in their order; those that a turn has no time for wait for the next one.

@@ -45,7 +45,7 @@ class Runs:
         self._on_end = ended
         self._lock = threading.Lock()
         self._is_idle = threading.Condition(self._lock)
-        #: From the choice on, those being prepared too; in the order in which they were reserved.
+        #: Runs from the choice on, also while being prepared; in the order of their reservation.
         self._slots: dict[int, Slot] = {}
         self._numbers = 0
         self._of_table: Counter[str] = Counter()

@@ -32,11 +32,11 @@ class MergeMoment:
     next_look_ms: int
     #: Parts of merges that wait for a thread.
     waiting: frozenset[str]
-    #: By partition.
+    #: Failures by partition.
     failures: Mapping[str, Failure]
-    #: By part, of those with damaged files.
+    #: Failures of parts with damaged files, by part.
     damaged: Mapping[str, Failure] = field(default_factory=dict)
-    #: By partition, the end of its back-off in seconds since 1970.
+    #: End of the back-off by partition, seconds since 1970.
     postponed: Mapping[str, float]
 
 

@@ -117,7 +117,7 @@ class MergeChooser(Chooser[Merge]):
         self._postponed: dict[str, BackOff] = {}
         self._visible_bytes: dict[str, float] = {}
         self._refusals: dict[str, MergeRefusal] = {}
-        #: Whether the last look found a merge.
+        #: `True` if the last poll found a merge.
         self._is_fruitful = False
         self.next_look_ms = 0
         self._news_ms = 0

@@ -72,7 +72,7 @@ class MutateChooser(Chooser[Rewrite]):
         #: Parts that the oldest entry has left to do.
         self._to_do: frozenset[str] = frozenset()
         self._refusals: Sequence[tuple[str, str]] = ()
-        #: Whether the last look found a batch.
+        #: `True` if the last poll found a batch.
         self._is_fruitful = False
         self._next_look_ms = 0
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-#: So large that no two files share a Spark partition and none is cut.
+#: Large enough that no two files share a Spark partition and none is split.
 _PARTITION_BYTES = 1 << 40
 _SESSION_CONF = {
     "spark.sql.files.maxPartitionBytes": str(_PARTITION_BYTES),
@@ -98,29 +98,29 @@ class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
     as there are sources.
     """
 
-    #: With the columns that the new files get.
+    #: Layout with the columns of the new files.
     layout: TableLayout
     sources: tuple[MutateSource, ...]
     txn: int
     kind: MutationKind
-    #: Of UPDATE: column and Spark SQL expression; all see the old values.
+    #: Column and Spark SQL expression of an UPDATE; all see the old values.
     assignments: tuple[tuple[str, str], ...] = ()
-    #: Of UPDATE and DELETE: Spark SQL over the new files' columns.
+    #: Spark SQL over the new files' columns, of an UPDATE or DELETE.
     predicate: str = ""
-    #: Whether double quotes name columns in both, rather than hold texts.
+    #: `True` if double quotes delimit column names in both, rather than strings.
     quotes_names: bool = True
 
 
 class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome for one source."""
 
-    #: The source's.
+    #: Name of the source.
     name: str
     #: None: no row was left, or it was not touched.
     written: WrittenPart | None
     #: True: no row matched, so nothing was written.
     is_untouched: bool
-    #: Without those that were deleted before.
+    #: Rows without those deleted before.
     rows_in: int
     rows_out: int
 
@@ -128,7 +128,7 @@ class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
 class MutateFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's report of a mutation's task."""
 
-    #: In the order of the sources.
+    #: Results in the order of the sources.
     results: tuple[MutateResult, ...]
 
 

@@ -36,7 +36,7 @@ class Rewrite:
     """Parts that one task brings to what a mutation asks for."""
 
     spec: MutateSpec
-    #: Those of the spec's parts that are still there and still need it; filled in when it is loaded.
+    #: Parts of the spec that are still visible and still need it; filled in when it is loaded.
     sources: tuple[Part, ...] = ()
     changes: ChangesOf = field(default_factory=dict)
 

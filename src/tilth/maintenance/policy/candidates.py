@@ -17,7 +17,7 @@ RUN_PARTS_MAX = 10_000
 class Effort(StrEnum):
     """Effort of a selection."""
 
-    #: In the background: only what pays.
+    #: Background: only what pays.
     NORMAL = "normal"
     #: OPTIMIZE: anything within the limits.
     AGGRESSIVE = "aggressive"
@@ -40,7 +40,7 @@ class CandidatePart:
     chain_depth: int = 0
     #: True if some of its rows have expired by the table's TTL, and it is time to write it anew without them.
     has_expired_rows: bool = False
-    #: Whether segments, which wait to be flushed, stand between it and the part before it.
+    #: `True` if segments that wait to be flushed stand between it and the part before it.
     is_after_segment: bool = False
     #: Commit time of the schema it was written with; 0 if not known.
     columns_commit_time: int
@@ -58,7 +58,7 @@ class Run:
     """Neighbours that may be merged with each other."""
 
     parts: tuple[CandidatePart, ...]
-    #: What separates it from the part before it.
+    #: Reason why it is separate from the part before it.
     cut: str
 
 
@@ -73,7 +73,7 @@ class MergeSpec:
     #: Cost of the merge by what it gains: lower is better. Infinite for a lone part, which comes last.
     score: float
     reason: str
-    #: What the policy itself says it gains readers, in parts that a key is looked up in; none if it does not say.
+    #: Gain for readers as computed by the policy, in parts searched for a key; none if it computes none.
     gain: float | None = None
 
     @property
@@ -87,7 +87,7 @@ class MergeRefusal:
 
     partition: str
     reason: str
-    #: Whether it has nothing worth merging, so that others should be looked at first for a while.
+    #: `True` if it has nothing worth merging, so that others should go first for a while.
     should_postpone: bool
 
 
@@ -107,7 +107,7 @@ class MergeCandidate:
     """Parts that a selection looked at, with its verdict."""
 
     partition: str
-    #: In name order.
+    #: Part names in name order.
     parts: tuple[str, ...]
     size: int
     rows: int

@@ -33,7 +33,7 @@ class TableTtl:
 
     text: str
     ttl: Ttl
-    #: As it is now.
+    #: Current definition of the TTL's column.
     column: Column
     definition: TableDef
 
@@ -54,7 +54,7 @@ class ExpiryBound:
 
     #: The largest value of the TTL's column that a row can have; none: it is not known.
     last: int | None
-    #: How it is known, or why it is not. What the key says holds for rows that come later too.
+    #: Source of the bound, or why it is not known. A bound by the key holds for later rows too.
     reason: str
 
 

@@ -33,7 +33,7 @@ class GcHold(StrEnum):
     TRANSACTION = "the oldest active transaction"
     READER = "the oldest reader"
     HISTORY = "the ancient history mark"
-    #: Of phase 2.
+    #: Bound of phase 2.
     TRASH_LIFETIME = "ttl_for_trash_items"
     SNAPSHOT = "a snapshot that is read"
 
@@ -55,7 +55,7 @@ class GcEntry:
 
     name: str
     commit_ts: int
-    #: When it was hidden for good; none while something needs it.
+    #: Time when it was hidden for good; none while something needs it.
     end_ts: int | None
 
 
@@ -76,7 +76,7 @@ class Verdict:
     name: str
     goes: bool
     reason: str
-    #: What keeps it, where something does.
+    #: Bound that retains it, if any.
     hold: GcHold | None = None
 
 

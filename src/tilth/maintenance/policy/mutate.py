@@ -25,7 +25,7 @@ from tilth.model.part import Part
 
 #: The wait after the first failure; each one in a row doubles it.
 FAILURE_BASE_MS = 1000
-#: What an entry gains when it has just come, and the age at which it gains the most.
+#: Gain of a new entry, and the age that adds 1 to it; the sum is at most 1.
 GAIN_MIN = 0.1
 GAIN_AGE_SECONDS = 600.0
 
@@ -34,7 +34,7 @@ GAIN_AGE_SECONDS = 600.0
 class MutateView:
     """A table at the moment of choice. The reserved parts were copied first, then parts were read, then entries."""
 
-    #: By partition and blocks, all that are visible.
+    #: All visible parts, by partition and blocks.
     parts: Sequence[Part]
     pending: Sequence[Mutation]
     #: Names of parts that merges or mutations have reserved, and of those that mutations have.
@@ -42,9 +42,9 @@ class MutateView:
     mutating: Collection[str]
     #: Tasks under way.
     running: int
-    #: Among which the tasks are spread.
+    #: Workers among which the tasks are spread.
     workers: int = 1
-    #: By part, for the oldest entry.
+    #: Failures of the oldest entry, by part.
     failures: Mapping[str, Failure]
     #: Parts of tasks that failed without naming the part.
     suspects: Collection[str]
@@ -89,11 +89,11 @@ class MutateSelection:
     head: Mutation | None
     specs: tuple[MutateSpec, ...]
     refusals: tuple[MutateRefusal, ...]
-    #: For the head.
+    #: Progress of the head by partition.
     partitions: Mapping[str, PartitionState]
     #: Parts that need the head.
     to_do: frozenset[str]
-    #: When the first of the parts that failed may be tried again; 0: none waits.
+    #: Time of the first retry of a part that failed; 0: none waits.
     next_try_ms: int
 
     @property

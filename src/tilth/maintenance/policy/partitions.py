@@ -25,7 +25,7 @@ MERGE_SPEED_MAX = 1.2
 GC_SPEED_MAX = 0.95
 #: New parts that end a back-off: so many small ones are worth a merge whatever else there is.
 BACK_OFF_PARTS = 5
-#: From so many visible parts on a partition goes first, the fullest before all others.
+#: A partition with at least this many visible parts goes first, the fullest before all others.
 CROWDED_PARTS = 12
 
 
@@ -140,7 +140,7 @@ class BackOff:
 
     #: Seconds since 1970.
     since: float
-    #: What the statistics had counted by then.
+    #: Counts of the statistics at that time.
     inserted_parts: int = 0
     merged_parts: int = 0
 

@@ -49,7 +49,7 @@ _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkResta
 
 _log = Log("maintenance")
 
-#: Of one commit. Changes of one round are named so that they apply in the order of the rounds: by one digit.
+#: Maximum rebases of one commit. One digit names the changes of a round, so that they apply in the order of rounds.
 REBASES_MAX = 10
 
 
@@ -68,12 +68,12 @@ class _Arrived:
 class _Written(Generic[WorkT, FactsT]):
     """Work whose files are written. Of one thread at a time."""
 
-    #: As it was chosen, and its transaction.
+    #: Work as it was chosen, and its transaction.
     work: WorkT
     txn: Work
     facts: FactsT
     duration_ms: int
-    #: By the names of the sources' files the newest change that is in the files, or was brought over.
+    #: Newest change that is in the files, or was rebased, by the name of the source's file.
     seen: dict[str, int]
     arrived: list[_Arrived]
     rounds: int = 0

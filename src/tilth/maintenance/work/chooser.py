@@ -98,7 +98,7 @@ class OpMoment:
     now_ms: int
     #: Pieces of work under way, of the background and of commands.
     running: int
-    #: Whether something has happened since the last look, and when that was.
+    #: `True` if something has happened since the last poll, and the time of that poll.
     has_news: bool
     looked_ms: int
 
@@ -107,9 +107,9 @@ class OpMoment:
 class Busy:
     """Names of parts that cannot be chosen. Copied before parts are read, so that no part is missed in between."""
 
-    #: By any work, without what waits for its turn in the op that asks.
+    #: Parts reserved by any work, without work still queued in the op itself.
     reserved: frozenset[str]
-    #: By running work of the op that asks, and where its outcome is unknown.
+    #: Parts of running work of the op itself, and of work whose outcome is unknown.
     own: frozenset[str]
     damaged: frozenset[str]
 

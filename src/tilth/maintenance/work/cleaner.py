@@ -27,7 +27,7 @@ from tilth.storage import Roots, drop_table_folder, parse_root
 
 #: Dropped tables that one round forgets.
 FORGET_BATCH = 10
-#: Between two rounds of trimming.
+#: Interval between two rounds of trimming.
 TRIM_PERIOD_MS = 600_000
 FINISHED_KEPT_MS = 86_400_000
 #: Time for which records of lost transactions are kept. Meanwhile their files do not count as orphans, and rows can be
@@ -36,14 +36,14 @@ LOST_KEPT_MS = 30 * 86_400_000
 PART_LOG_KEPT_MS = 7 * 86_400_000
 #: Retention of the sort key's range in events of the part log, for EXPLAIN MERGE over the past.
 SORT_KEYS_KEPT_MS = 86_400_000
-#: So long it is known that there was a server.
+#: Retention of the records of ended servers.
 SERVERS_KEPT_MS = 7 * 86_400_000
-#: So long an insert with the same label is known (docs/policies/part-gc.md#records-that-are-trimmed).
+#: Retention of the labels of inserts (docs/policies/part-gc.md#records-that-are-trimmed).
 LABEL_KEPT_MS = 16_800_000
-#: So long, and among so many of its Kafka table, a round has an entry of its own in the ledger; older ones are folded.
+#: Retention and maximum number, by Kafka table, of ledger entries of single rounds; older ones are folded.
 LEDGER_KEPT_MS = 86_400_000
 LEDGER_KEPT_MAX = 10_000
-#: Whatever their number, the newest entries are left alone: who verifies the table has read its version shortly before.
+#: The newest entries are not folded, whatever their number: who verifies the table has read its version shortly before.
 LEDGER_SETTLED_MS = 600_000
 #: Folders of tables whose records are going or gone.
 _FOLDERS = "maintenance/folders"

@@ -36,7 +36,7 @@ class ServerContext:
     new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.
     refused: Callable[[str, str, str], None]
-    #: How many tables there are, and how many workers that write.
+    #: Number of tables, and number of workers that write.
     table_count: Callable[[], int]
     workers: Callable[[], int]
     #: Percent of the memory in use where that presses, else 0.

@@ -29,9 +29,9 @@ from tilth.storage import Folder, Roots, check_copies, check_file, check_size, d
 
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
-#: Between two looks whether files are good again.
+#: Interval between two checks whether files are good again.
 LOOK_MS = 10_000
-#: What to do about a part that cannot be read.
+#: Hint for a part that cannot be read.
 CURE = "restore the file from a backup, or DROP its PARTITION"
 
 _NAME = "damaged_files"

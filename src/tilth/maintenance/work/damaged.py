@@ -33,7 +33,7 @@ class DamagedParts:
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
         self._failures: dict[str, Failure] = {}
-        #: Of these the parts whose files the book has had: when it has them no more, they need not wait.
+        #: Parts among these whose files were in the book; they need not wait once the book has them no more.
         self._confirmed: set[str] = set()
         self._book: DamageBook | None = None
         self._table = ""

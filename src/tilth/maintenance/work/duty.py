@@ -91,7 +91,7 @@ class DutyOp(ABC):
         self._failure: Failure | None = None
         #: A round that was out of date is not repeated before.
         self._rests_until_ms = 0
-        #: Why the last round left something.
+        #: Reason why the last round left something.
         self.last_reason = ""
         #: Rounds so far, and when the last one was.
         self.wakeups = 0

@@ -46,7 +46,7 @@ from tilth.model.service import ServiceState
 
 #: Pieces of work of one run at once; the warehouse's slots bound it further.
 RUN_THREADS = 4
-#: What is reported of work for which other work was faster.
+#: Report of work for which other work was faster.
 OVERTAKEN = "its part was merged meanwhile"
 
 _log = Log("maintenance")

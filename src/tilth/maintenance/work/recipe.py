@@ -26,10 +26,10 @@ WorkT_contra = TypeVar("WorkT_contra", contravariant=True)
 class Input:
     """The sources of one part."""
 
-    #: Of the part.
+    #: Layout of the part.
     layout: TableLayout
     partition: str
-    #: As they are read, in the order of the part's row map.
+    #: Sources as they are read, in the order of the part's row map.
     sources: tuple[PartSource, ...]
 
 
@@ -37,7 +37,7 @@ class Input:
 class Output:
     """A part that was made."""
 
-    #: By which its files are named.
+    #: Task number in the names of its files.
     task: int
     #: None: no row was left.
     written: WrittenPart | None
@@ -51,10 +51,10 @@ class Job:
     payload: Callable[[int], bytes]
     #: Numbers of tasks in the names of the files that it may write.
     tasks: int
-    #: What it reads.
+    #: Bytes and rows that it reads.
     input_bytes: int
     rows: int
-    #: One for each part that it may make, at the place of the part's task; none where it makes none.
+    #: One for each part that it may make, at the index of the part's task; none if it makes none.
     inputs: tuple[Input, ...] = ()
 
 
@@ -77,14 +77,14 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
     """The particulars of one kind of work. The answers here are those of most kinds."""
 
     kind: OpKind
-    #: Whose switch stops it.
+    #: Service whose switch stops it.
     service: ServiceKind
-    #: Of its transactions and failpoints: `merge`.
+    #: Verb in its transactions and failpoints: `merge`.
     verb: str
-    #: Of its lines in the log: `merge`, `mutation`.
+    #: Noun in its log lines: `merge`, `mutation`.
     noun: str
     task_kind: TaskKind
-    #: Whether it may be done for some of its parts, where others are not free.
+    #: `True` if it may be done for some of its parts when others are not free.
     is_divisible: bool = False
     #: Errors that say that other work was faster: such a run is done, and no failure.
     overtaken: tuple[type[Exception], ...] = ()

@@ -17,7 +17,7 @@ from tilth.model.delta import Delta, PartSource, applied_order, by_file, source_
 from tilth.model.part import Part
 from tilth.model.table import TableDef, full_name
 
-#: By the name of a part's data file all that changes it, in the order in which it applies.
+#: Deltas that change a part, in the order in which they apply, by the name of its data file.
 ChangesOf = Mapping[str, tuple[Delta, ...]]
 
 

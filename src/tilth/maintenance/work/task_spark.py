@@ -23,7 +23,7 @@ class MergeTask(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a worker needs to make one part of several, or of segments, of one partition."""
 
     layout: TableLayout
-    #: In the order of the parts; of a merge no segments, of a flush nothing else.
+    #: Sources in the order of the parts; a merge has no segments, a flush nothing else.
     sources: tuple[PartSource, ...]
     partition: str
     values: tuple[Bound, ...]

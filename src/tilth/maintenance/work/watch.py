@@ -52,10 +52,10 @@ class TableWatch:
         self.mutations: tuple[Mutation, ...] = ()
         self.stats: dict[str, PartitionStats] = {}
         self.workload = Workload()
-        #: Is called when `is_woken` is set, on any thread.
+        #: Callback when `is_woken` is set, on any thread.
         self.woken: Callable[[str], None] | None = None
         self._is_woken = True
-        #: When they are looked at otherwise, milliseconds since 1970.
+        #: Time of the next poll if `is_woken` is not set, milliseconds since 1970.
         self.due_ms = 0
         self._switches: tuple[Switch, ...] = ()
 

@@ -16,7 +16,7 @@ from tilth.maintenance.policy.candidates import CandidatePart, Effort
 from tilth.maintenance.policy.partitions import SIX_HOURS, PartitionStats
 from tilth.maintenance.policy.settings import MergeSettings
 
-#: What the base is in an OPTIMIZE.
+#: Base in an OPTIMIZE.
 AGGRESSIVE_BASE = 1.0
 #: Parts of one merge that the controller counts on.
 MERGE_PARTS_MAX = 100
@@ -35,7 +35,7 @@ class Pace:
     base: float
     parts_max: int | None = None
     rows_max: int | None = None
-    #: By how many parts all merges of the round together may reduce the partition.
+    #: Maximum reduction of the partition by all merges of the round together, in parts.
     reduction_max: int | None = None
 
 

@@ -27,7 +27,7 @@ from tilth.maintenance.policy.candidates import (
 from tilth.maintenance.policy.partitions import PartitionStats
 from tilth.maintenance.policy.settings import MergeSettings
 
-#: With this base every range within the limits is allowed.
+#: Base that allows every range within the limits.
 _ANY_BASE = 0.0
 
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-#: What follows the common prefix of a part's keys is compared by so many bytes.
+#: Number of bytes compared after the common prefix of a part's keys.
 DIGITS = 8
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -29,7 +29,7 @@ class KeyShares:
     #: Share of all bytes below the part's smallest and below its largest key.
     low: Floats
     high: Floats
-    #: How many parts hold a key, averaged over the bytes; 0 where nothing has bytes.
+    #: Number of parts that hold a key, averaged over the bytes; 0 if there are no bytes.
     average_height: float
 
 

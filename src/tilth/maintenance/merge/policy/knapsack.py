@@ -22,14 +22,14 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-#: What a stretch costs beyond its width where it is worth more than its width, so that equal gains prefer fewer bytes.
+#: Cost factor of the width of a stretch worth more than its width, so that equal gains prefer fewer bytes.
 SUPPORT_ADJUST = 1.003
-#: Up to so many items each left border counts, which takes 0.05 to 0.2 s; beyond it, borders that lie close together
+#: Each left border counts up to this many items, which takes 0.05 to 0.2 s; beyond it, borders that lie close together
 #: count as one.
 EXACT_ITEMS_MAX = 1024
-#: How much of the gain that may cost.
+#: Share of the gain that this may cost.
 BORDER_TOLERANCE = 0.02
-#: Of the width of all keys; a step of nothing would keep every border.
+#: Share of the width of all keys; a step of 0 would keep every border.
 BORDER_STEP_MIN = 1e-6
 #: Stretches that a first guess of the gain is made from, and items looked at in exact fillings.
 PROBES = 24
@@ -71,7 +71,7 @@ class _Best:
 
     gain: float = 0.0
     left: float = 0.0
-    #: How many items of those by their right end had been seen.
+    #: Number of items, sorted by right end, that had been seen.
     seen: int = 0
     is_filled: bool = False
 

@@ -19,12 +19,12 @@ from tilth.model.part import PartEvent, PartName, parse_part_name
 
 #: Events that are replayed, the newest.
 EVENTS_MAX = 10_000
-#: Questions to the policy; where there are more seconds with events, not each of them is asked about.
+#: Calls of the policy; where there are more seconds with events, some of them are skipped.
 QUESTIONS_MAX = 1_000
-#: What all questions together may cost, spread evenly over the events: one for each part, more where they are many.
+#: Maximum cost of all calls together, spread evenly over the events: one for each part, more if there are many.
 COST_MAX = 500_000
 COSTLY_PARTS = 1_000
-#: Rounds of merges after each question.
+#: Rounds of merges after each call.
 ROUNDS_MAX = 8
 #: Merges that are listed one by one.
 MERGES_MAX = 200
@@ -135,7 +135,7 @@ class _History:
     parts: dict[str, dict[str, _Kept]] = field(default_factory=dict)
     stats: dict[str, PartitionStats] = field(default_factory=dict)
     counted: HistorySums = field(default_factory=HistorySums)
-    #: Of all questions so far.
+    #: Total cost of all calls.
     cost: int = 0
 
     def apply(self, event: PartEvent, keys_of: KeysOf) -> None:

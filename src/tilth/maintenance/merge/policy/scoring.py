@@ -19,7 +19,7 @@ from tilth.base.units import MIB, show_bytes, show_count
 from tilth.maintenance.policy.candidates import CandidatePart
 from tilth.maintenance.policy.settings import MergeSettings
 
-#: What opening one more file costs, in bytes read.
+#: Cost of opening one more file, in bytes read.
 FILE_COST = 5 * MIB
 #: A base at or below this is not lowered any more.
 BASE_LOWEST = 2.0
@@ -66,7 +66,7 @@ class Limits:
     parts_max: int = WIDENING_MAX
     size_log_min: float = 13.0
     size_log_max: float = 25.0
-    #: Whether the whole run may be merged whatever the age of its last part.
+    #: `True` if the whole run may be merged whatever the age of its last part.
     is_final: bool = False
 
 
@@ -77,7 +77,7 @@ class RangeScore:
     begin: int
     length: int
     score: float
-    #: How many times its largest part the range is, and how many times it must be.
+    #: Size of the range in multiples of its largest part, and the minimum.
     ratio: float
     base: float
 
@@ -94,7 +94,7 @@ class _Cells:
     score: Floats
     ratio: Floats
     base: Floats
-    #: Whether the range lies within the limits.
+    #: `True` if the range lies within the limits.
     is_within: NDArray[np.bool_]
 
 

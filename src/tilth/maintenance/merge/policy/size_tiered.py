@@ -72,9 +72,9 @@ class _Offer:
     """The offer of one partition in this round."""
 
     specs: tuple[MergeSpec, ...] = ()
-    #: Whether its only range competes with those of the other small partitions.
+    #: `True` if its only range competes with those of the other small partitions.
     is_shared: bool = False
-    #: Why there is no range; empty if there is one.
+    #: Reason why there is no range; empty if there is one.
     reason: str = ""
 
 
