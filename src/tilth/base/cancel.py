@@ -43,7 +43,7 @@ class Cancellation:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._error: TilthError | None = None
-        #: What the statement waits for, in the order in which it began.
+        #: Operations that the statement waits for, by start of the wait.
         self._works: list[Stoppable] = []
 
     @property
@@ -107,7 +107,7 @@ class Cancellation:
             self.let_go(work)
 
 
-#: That of the statement which this thread runs.
+#: Cancellation of the statement that this thread runs.
 current: ContextVar[Cancellation | None] = ContextVar("cancellation", default=None)
 
 

@@ -13,13 +13,13 @@ import re
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError
 from tilth.base.units import show_bytes
 
-#: With less room on a disk, the next commit may fail half way.
+#: Minimum free disk space; with less, the next commit may fail half way.
 ROOM_BYTES_MIN = 4 << 20
 _NUMBERS = (errno.ENOSPC, errno.EDQUOT)
-#: As the C library says it, and everybody who passes its words on.
+#: Messages of the C library, and of everybody who passes them on.
 _WORDS = ("No space left on device", "Disk quota exceeded")
 _PATH = re.compile(r"(?<![\w/.:])(/[^\s:'\",()\[\]]+)")
-#: Causes of causes that are looked at.
+#: Maximum depth of causes that are examined.
 _DEPTH_MAX = 20
 _HINT = "make room on that disk; services go on by themselves, a statement has to be sent again"
 #: Only these may stand for a full disk: the others say what to do, whatever the reason.

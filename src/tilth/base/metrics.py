@@ -21,7 +21,7 @@ class MetricType(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
-    #: How many, and their sum.
+    #: Count and sum.
     SUMMARY = "summary"
 
 
@@ -36,7 +36,7 @@ class Metric:
     help: str
 
 
-#: Where a field holds its metrics.
+#: Metadata key of a field's metrics.
 _METRICS = "metrics"
 
 

@@ -30,9 +30,9 @@ class MemoryReading:
     """Bytes in use and the two limits."""
 
     used: int = 0
-    #: From here on every write is refused; None: there is no limit.
+    #: Hard limit, from which on every write is refused; None: there is no limit.
     hard: int | None = None
-    #: From here on some are.
+    #: Soft limit, from which on some are refused.
     soft: int = 0
 
     @property

@@ -27,17 +27,17 @@ Number = TypeVar("Number", int, float)
 
 
 class SettingScope(StrEnum):
-    #: Of the whole node; named with dots and dashes.
+    #: Setting of the whole node; named with dots and dashes.
     NODE = "node"
-    #: Of one MergeTree table.
+    #: Setting of one MergeTree table.
     TABLE = "table"
-    #: Of one Kafka table.
+    #: Setting of one Kafka table.
     KAFKA = "kafka"
-    #: Of one statement or connection.
+    #: Setting of one statement or connection.
     SESSION = "session"
-    #: Of one warehouse.
+    #: Setting of one warehouse.
     WAREHOUSE = "warehouse"
-    #: Of the command `tilth serve`: what it needs to start a node.
+    #: Setting of the command `tilth serve`, which needs it to start a node.
     SERVE = "serve"
 
 
@@ -61,7 +61,7 @@ class SettingCheck(Generic[T]):
     parse: Callable[[str], T]
     allowed: str = ""
     holds: Callable[[T], bool] = lambda _: True
-    #: Of a list, what stands between its items.
+    #: Separator of the items of a list.
     separator: str = ""
 
 
@@ -96,7 +96,7 @@ class Setting(Generic[T]):
     scope: SettingScope
     default: T
     check: SettingCheck[T]
-    #: What gets better and what gets worse in each direction.
+    #: Effects: what gets better and what gets worse in each direction.
     doc: str
     unit: str = ""
     #: Further names that users of other systems know.
@@ -134,7 +134,7 @@ class Setting(Generic[T]):
         return self.check.allowed or type(self.default).__name__
 
 
-#: Where the field of a dataclass holds its setting, or the class with the settings that it contains.
+#: Metadata keys of a dataclass's field: for its setting, or for the class with the settings that it contains.
 _SETTING, _CONTAINED = "setting", "contained"
 
 

@@ -29,7 +29,7 @@ from tilth.base.units import MIB
 PREFIX = "TILTH_"
 #: The path of the config file.
 CONFIG_VARIABLE = "TILTH_CONFIG"
-#: Of a larger config file nothing is read.
+#: Maximum size of a config file; a larger one is not read.
 CONFIG_BYTES_MAX = 1 * MIB
 #: Variables with the prefix that are no settings: of the other commands, the service token, of failpoints and of test
 #: runs, and those that Kubernetes makes of a service named tilth or tilth-x.

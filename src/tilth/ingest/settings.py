@@ -344,7 +344,7 @@ class KafkaConfig:
         SettingCheck(str, "one character", lambda text: len(text) == 1),
         "What stands between the values of a CSV line.",
     )
-    #: For librdkafka, in addition to what the room sets itself; includes passwords.
+    #: Settings of librdkafka besides those that the code sets itself; includes passwords.
     library: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @property
@@ -353,7 +353,7 @@ class KafkaConfig:
         return [value for name, value in self.library if is_secret(name)]
 
 
-#: Of ClickHouse and ByConity; an existing DDL may carry them.
+#: Settings of ClickHouse and ByConity that an existing DDL may carry.
 _WITHOUT_EFFECT = (
     "kafka_row_delimiter",
     "kafka_schema",

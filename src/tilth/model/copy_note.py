@@ -17,7 +17,7 @@ class CopyNote(msgspec.Struct, frozen=True, kw_only=True):
     #: None: any file of the table, for the replica is made anew.
     file: DataFile | None
     since_ms: int
-    #: Why it has none.
+    #: Reason why the replica has no good copy.
     reason: str
     #: Tries to copy it that failed, and the last of them.
     failures: int = 0

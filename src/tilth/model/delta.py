@@ -21,11 +21,11 @@ from tilth.model.table import Schema
 class DeltaKind(StrEnum):
     #: A change segment: deletes and new values for rows of one or many parts of a partition. Arrow IPC.
     CHANGES = "changes"
-    #: Of one part: the indexes of rows that are gone. A deletion vector.
+    #: Deletion vector of one part: the indexes of deleted rows.
     DELETE = "delete"
-    #: Of one part: new values of some columns for some rows. Parquet.
+    #: New values of some columns for some rows of one part. Parquet.
     UPDATE = "update"
-    #: Of one part: new values of some columns for all rows. Parquet, with as many rows as the part.
+    #: New values of some columns for all rows of one part. Parquet, with as many rows as the part.
     COLUMN = "column"
 
 
@@ -49,7 +49,7 @@ class WrittenDelta(msgspec.Struct, frozen=True, kw_only=True):
     targets: tuple[Target, ...]
     #: Ids of the columns that it has new values of.
     columns: tuple[int, ...] = ()
-    #: Of a compacted delta: that of the newest of its sources; 0: these changes are new, the commit says their time.
+    #: Change time of the newest source of a compacted delta; 0: these changes are new, the commit sets their time.
     change_ts: int = 0
 
 
@@ -63,9 +63,9 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     columns: tuple[int, ...] = ()
     #: Hybrid time of the newest change in it; those of one part apply in this order.
     change_ts: int
-    #: Since when readers see it.
+    #: Time from which readers see it.
     commit_ts: int
-    #: Since when readers see another delta instead; 0: they see this one.
+    #: Time from which readers see another delta instead; 0: they see this one.
     end_ts: int = 0
     #: The transaction that made it.
     txn: int = 0
@@ -83,15 +83,15 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
 class PartSource(msgspec.Struct, frozen=True, kw_only=True):
     """A part with all that changes it: what a task must know to read its rows as they are now."""
 
-    #: The part's.
+    #: Name of the part.
     name: PartName
     file: DataFile
-    #: In the file, deleted ones among them.
+    #: Rows in the file, including deleted ones.
     rows: int
     is_segment: bool
     #: The columns that the file has, and that deltas have new values of.
     schema: Schema
-    #: In the order in which they apply.
+    #: Deltas in the order in which they apply.
     deltas: tuple[Delta, ...] = ()
 
     @property

@@ -43,5 +43,5 @@ class ReaderLease(msgspec.Struct, frozen=True, kw_only=True):
     client: str = ""
     #: 0: not known.
     opened_ms: int = 0
-    #: Whether it belongs to a reader outside the server, and so outlives the server's process.
+    #: `True` if it belongs to a reader outside the server, and so outlives the server's process.
     is_outside: bool = False

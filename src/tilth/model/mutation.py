@@ -27,7 +27,7 @@ class MutationState(StrEnum):
     PENDING = "pending"
     #: No visible part needs it any more.
     DONE = "done"
-    #: By the user; what was rewritten before stays rewritten.
+    #: The user killed it; what was rewritten before stays rewritten.
     KILLED = "killed"
 
 
@@ -40,20 +40,20 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     #: 0 until the commit fixes it; entries run in this order.
     commit_ts: int = 0
     kind: MutationKind
-    #: As SQL, for people.
+    #: SQL text, for people.
     command: str
-    #: Of UPDATE: column and Spark SQL expression, applied together to the rows of the predicate.
+    #: Columns and Spark SQL expressions of UPDATE, applied together to the rows of the predicate.
     assignments: tuple[tuple[str, str], ...] = ()
-    #: Of UPDATE and DELETE: Spark SQL.
+    #: Spark SQL condition of UPDATE and DELETE.
     predicate: str = ""
-    #: Whether double quotes name columns in both; older versions read texts in them.
+    #: `True` if double quotes name columns in both; older versions read texts in them.
     quotes_names: bool = False
-    #: The columns that what it writes has.
+    #: Columns of the data that it writes.
     schema: SchemaVersion
     state: MutationState = MutationState.PENDING
     created_ms: int = 0
     ended_ms: int = 0
-    #: Why it was killed.
+    #: Reason why it was killed.
     reason: str = ""
     #: Parts that it has reached: rewritten, or found without a row that it changes; -1: an older program did not count.
     parts_done: int = -1

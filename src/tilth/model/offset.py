@@ -25,7 +25,7 @@ class StoredOffset(msgspec.Struct, frozen=True):
     """The next offset to read of a topic partition, and how it is known later whether the log still is the same."""
 
     offset: int
-    #: Of the topic that it is an offset of; empty: stored by an older program, which kept the ids elsewhere.
+    #: Id of the topic that it belongs to; empty: stored by an older program, which kept the ids elsewhere.
     topic_id: str = ""
     #: A leader epoch in which the log reached this offset; -1: not known. Where a later leader says that this epoch
     #: ended before the offset, the log was truncated.
@@ -64,13 +64,13 @@ class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     #: Messages that were there; fewer than `end - start` on compacted topics and behind transaction markers.
     messages: int
-    #: Of them, decoded into rows of the Kafka table; one message may hold several rows or none.
+    #: Rows of the Kafka table decoded from them; one message may hold several rows or none.
     rows: int
-    #: Of them, could not be decoded.
+    #: Messages that could not be decoded.
     dead: int
     #: Empty: written by an older program.
     topic_id: str = ""
-    #: Of them, could be decoded and were refused by a view, once for each such view.
+    #: Messages that could be decoded and were refused by a view, once for each such view.
     refused: int = 0
 
     def joined(self, later: LedgerRange) -> LedgerRange:
@@ -116,7 +116,7 @@ class IngestGap(msgspec.Struct, frozen=True, kw_only=True):
     end: int
     reason: str
     at_ms: int
-    #: What a user decided, or why it was closed: empty while open.
+    #: Decision of a user, or the reason why it was closed; empty while open.
     resolution: str = ""
 
 
@@ -138,7 +138,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     brokers: str
     since_ms: int
-    #: By partition; None: the Kafka table has them.
+    #: Offsets by partition; None: the Kafka table has them.
     released: tuple[tuple[int, StoredOffset], ...] | None = None
     #: Uuids of the tables that the group's messages went to before: as long as one is there, this is kept.
     targets: tuple[str, ...] = ()

@@ -66,8 +66,8 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     size: int
     #: CRC-32 of the whole file.
     checksum: int
-    #: Of a part's Parquet file: whether a scan that skips rows by its statistics, page index and dictionaries finds
-    #: every row that Spark's comparisons match. False: not known, as for files of older versions.
+    #: `True` if a scan that skips rows by the statistics, page index and dictionaries of a part's Parquet file finds
+    #: every row that Spark's comparisons match. `False`: not known, as for files of older versions.
     is_filterable: bool = False
     #: Set by the writer for the commit, which notes the missing copies; None in the catalog and in a storage without
     #: replicas.
@@ -90,7 +90,7 @@ class WrittenPart(msgspec.Struct, frozen=True, kw_only=True):
     values: tuple[Bound, ...]
     rows: int
     file: DataFile
-    #: By column name: partition columns, sort key and unique key at least.
+    #: Ranges by column name: partition columns, sort key and unique key at least.
     ranges: dict[str, ColumnRange]
     #: True: a row segment, an Arrow IPC file whose rows are in the order in which they came.
     is_segment: bool = False
@@ -137,7 +137,7 @@ class DropRange(msgspec.Struct, frozen=True, kw_only=True, tag="r"):
 
     name: PartName
     commit_ts: int = 0
-    #: How many visible parts it hid; 0: not known.
+    #: Number of visible parts that it hid; 0: not known.
     parts: int = 0
 
 
@@ -162,7 +162,7 @@ class TrashItem(msgspec.Struct, frozen=True, kw_only=True):
     moved_ms: int
     #: True: a drop range hid it, so that UNDROP PARTITION can bring it back.
     is_dropped: bool = False
-    #: How many parts that drop range hid; 0: not known.
+    #: Number of parts that the drop range hid; 0: not known.
     dropped_parts: int = 0
     #: True once its file is being removed: it cannot come back any more.
     is_going: bool = False

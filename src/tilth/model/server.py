@@ -27,17 +27,17 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     #: Number below NUMBERS, by which processes that join one after the other draw distinct transaction ids.
     number: int = 0
-    #: Its HTTP door; empty: it has none yet.
+    #: URL of its HTTP endpoint; empty: it has none yet.
     url: str = ""
     version: str = ""
     started_ms: int = 0
-    #: By its own clock. A record that does not change is one of a server that is gone.
+    #: Last renewal, by its own clock. An unchanged record belongs to a server that is gone.
     renewed_ms: int = 0
     #: 0: it lives.
     ended_ms: int = 0
     #: Milliseconds by which its clock is ahead of the catalog's database; None: not measured.
     clock_offset_ms: float | None = None
-    #: Why it lets go of its tables and takes none; empty: it does not.
+    #: Reason why it gives up its tables and accepts none; empty: it does not.
     draining: str = ""
 
     @property

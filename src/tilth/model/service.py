@@ -50,7 +50,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
     service: ServiceKind
     state: SwitchState
     since_ms: int
-    #: When it is over, and what was said before holds again; 0: never.
+    #: Expiry time, after which the previous switch applies again; 0: never.
     until_ms: int = 0
     because: str = ""
     #: The query that asked for it.
@@ -99,7 +99,7 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     because: str
     #: `running`, `idle`, `waiting`, `stopped`, `failed`: what it does now.
     state: str
-    #: Why it is in this state, in words.
+    #: Reason for this state, in words.
     reason: str
     wakeups: int
     last_wakeup_ms: int
@@ -108,15 +108,15 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     last_exception: str
     last_exception_ms: int
     server: str
-    #: When the switch is over; 0: never.
+    #: Expiry time of the switch; 0: never.
     until_ms: int = 0
     #: The query that switched it; empty: nobody did.
     asked_by: str = ""
     #: Address of whoever sent that query, with the client's name; empty: not known.
     asked_from: str = ""
-    #: When it looks for work next, if nothing happens before; 0: not known, or not before somebody starts it.
+    #: Time of its next search for work, if nothing happens before; 0: not known, or not before somebody starts it.
     next_wakeup_ms: int = 0
-    #: When what failed is tried again; 0: nothing waits for that.
+    #: Time of the next retry after a failure; 0: none is pending.
     next_attempt_ms: int = 0
 
 
@@ -130,11 +130,11 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     #: The statement as written, cut to 1,000 characters.
     statement: str
-    #: How long it holds, in milliseconds; 0: until it is changed.
+    #: Duration of its effect in milliseconds; 0: until it is changed.
     duration_ms: int = 0
     because: str = ""
     query_id: str = ""
     #: Address of whoever sent it, with the client's name; empty: this process, or an older version wrote the line.
     client: str = ""
-    #: What came of it, or the error that refused it.
+    #: Outcome, or the error that refused it.
     outcome: str = ""

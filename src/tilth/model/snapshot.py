@@ -16,9 +16,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     ts: int
     #: The table's commit counter at that time; equal counters mean equal content.
     version: int
-    #: In the order of their names.
+    #: Parts in the order of their names.
     parts: tuple[Part, ...]
-    #: Those that change these parts, in the order in which they apply.
+    #: Deltas that change these parts, in the order in which they apply.
     deltas: tuple[Delta, ...] = ()
     #: Parts that the predicates ruled out, for EXPLAIN and metrics.
     pruned: int = 0

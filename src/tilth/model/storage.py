@@ -14,7 +14,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """A named place of tables; what its address means is said in tilth.storage."""
 
     name: str
-    #: With references to secrets, without secrets.
+    #: Root address with references to secrets, without secrets.
     root: str
     created_ms: int = 0
     #: Id of each replica, drawn when its address became a replica: an address that is added again gets a new one. Empty

@@ -52,7 +52,7 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: TransformKind
     column: str
-    #: Of TRUNCATE, BUCKET and MODULO: the width, the number of buckets, the divisor.
+    #: Argument of TRUNCATE, BUCKET and MODULO: the width, the number of buckets, the divisor.
     argument: int | None = None
 
 
@@ -64,21 +64,21 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     type: DataType
     nullable: bool = True
-    #: What rows get that do not bring the column, as Spark SQL: a literal that says its type, or an expression that is
-    #: computed for each INSERT.
+    #: Value for rows that do not contain the column, as Spark SQL: a typed literal, or an expression that is computed
+    #: for each INSERT.
     default: str | None = None
     comment: str = ""
     #: The type as it was written; empty: in Spark's words (older versions did not keep it).
     declared: str = ""
-    #: What its values must be, beyond being of the type.
+    #: Constraints on its values beyond the type.
     checks: tuple[Check, ...] = ()
-    #: By place in the type the time zone of times that come without one.
+    #: Time zones of times that come without one, by path in the type.
     zones: tuple[tuple[Path, str], ...] = ()
     #: The default as it was written.
     written_default: str | None = None
-    #: Whether the default is computed for each INSERT; None: nobody has looked (older versions did not).
+    #: `True` if the default is computed for each INSERT; None: not determined (older versions did not do it).
     is_default_computed: bool | None = None
-    #: What rows have that are older than the column, a literal as in `default`; None: the default that it came with.
+    #: Value for rows that are older than the column, a literal as in `default`; None: the default that it came with.
     older_default: str | None = None
 
     def __post_init__(self) -> None:
@@ -148,12 +148,12 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     partition_by: tuple[Transform, ...] = ()
     #: The sort key; may be empty.
     order_by: tuple[str, ...] = ()
-    #: Of rows with equal values of these only the newest is left; empty: rows are what they are.
+    #: Unique key: of rows with equal values only the newest is left; empty: all rows remain.
     unique_key: tuple[str, ...] = ()
-    #: Of a table with a unique key: of two rows the one with the greater value here is the newer; None: the later one.
+    #: Version column of a unique key: of two rows the one with the greater value is the newer; None: the later one.
     version_column: str | None = None
     ttl: str | None = None
-    #: As given, by canonical name.
+    #: Settings as given, by canonical name.
     settings: dict[str, str] = {}
     comment: str = ""
     created_ms: int = 0
@@ -214,7 +214,7 @@ class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
     target: str
     #: Spark SQL, exactly as written.
     select: str
-    #: Whether double quotes name columns in it; older versions read texts in them.
+    #: `True` if double quotes name columns in it; older versions read texts in them.
     quotes_names: bool = False
     #: Name of each of its columns with the id of the target's column that it fills; empty: those of the same names.
     target_columns: tuple[tuple[str, int], ...] = ()

@@ -64,9 +64,9 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     txn: int
     estimate: Cost
     payload: bytes
-    #: Of a task that stays.
+    #: Schedule mode of a resident task.
     mode: ScheduleMode = ScheduleMode.LEAST_CONSUMERS
-    #: Of a task that stays: the same for those that replace each other.
+    #: Key of a resident task: the same for those that replace each other.
     key: str = ""
 
     def __repr__(self) -> str:
@@ -84,9 +84,9 @@ class TaskInfo(msgspec.Struct, frozen=True, kw_only=True):
     table: str
     txn: int
     state: TaskState
-    #: Why this worker, or why it waits, or why it failed.
+    #: Reason for the choice of this worker, for the wait, or for the failure.
     reason: str
-    #: Why this worker, kept when it has ended; empty while it waits.
+    #: Reason for the choice of this worker, retained when it has ended; empty while it waits.
     placement_reason: str = ""
     created_ms: int
     started_ms: int

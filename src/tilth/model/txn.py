@@ -34,7 +34,7 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Hybrid time of its beginning.
     id: int
-    #: Who writes: `consume db.k 0`, `merge db.t`, `insert`.
+    #: Writer: `consume db.k 0`, `merge db.t`, `insert`.
     actor: str
     state: TxnState
     fences: tuple[Fence, ...]
@@ -42,18 +42,18 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
     #: The server whose end makes it lost.
     server: str
     commit_ts: int = 0
-    #: Why it was aborted.
+    #: Reason why it was aborted.
     reason: str = ""
 
 
 class UnsweptTxn(msgspec.Struct, frozen=True, kw_only=True):
     """A transaction that landed, as long as files of its failed tries may be there."""
 
-    #: As it was begun.
+    #: Transaction as it was begun.
     txn: Txn
     #: Names of the files that its commit made true.
     keep: tuple[str, ...]
-    #: Whether its tasks may have written after the commit.
+    #: `True` if its tasks may have written after the commit.
     may_write_on: bool = False
 
 

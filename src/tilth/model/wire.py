@@ -7,7 +7,7 @@ import msgspec
 
 class ColumnInfo(msgspec.Struct, frozen=True):
     name: str
-    #: In Spark SQL's words.
+    #: Type in Spark SQL's words.
     type: str
 
 
@@ -18,9 +18,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_ms: float
     #: -1 in the header of an answer whose rows are still to come.
     rows: int
-    #: What happened, for statements without rows: `table created: db.t`.
+    #: Message for statements without rows: `table created: db.t`.
     message: str = ""
-    #: What of the statement was accepted and has no effect, or was read as something else.
+    #: Parts of the statement that were accepted and have no effect, or were read as something else.
     notices: tuple[str, ...] = ()
     #: Settings that the connection keeps for the statements that follow, as SET says.
     connection_settings: dict[str, str] = {}
@@ -48,7 +48,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     version: str
     server: str
-    #: By component: `ok` or what is wrong with it.
+    #: State by component: `ok` or what is wrong with it.
     components: dict[str, str]
     #: Notes for an operator about components that work, by component.
     notes: dict[str, str] = {}

@@ -72,7 +72,7 @@ QUERY_ID_HEADER = "X-Tilth-Query-Id"
 SUMMARY_HEADER = "X-Tilth-Summary"
 #: The number of rows in that header where nobody knows it yet.
 _ROWS_TO_COME = -1
-#: What a request may call itself, for programs that count.
+#: HTTP methods of the API; the metrics count all others together.
 METHODS = ("GET", "HEAD", "POST", "DELETE")
 
 _log = Log("server")
@@ -146,7 +146,7 @@ class Doors:
     statements: Statements
     snapshots: Snapshots
     health: Callable[[], Health]
-    #: Like `health`, and well only while statements work.
+    #: Same as `health`, and well only while statements work.
     ready: Callable[[], Health]
     #: Background services that fail, and why.
     failed_services: Callable[[], dict[str, str]]
@@ -155,13 +155,13 @@ class Doors:
     maintenance: Callable[[], ManagerStatus]
     ids: IdSource
     settings: ServerSettings = field(default_factory=ServerSettings)
-    #: As `--listen` names it.
+    #: Host, as `--listen` names it.
     listen_host: str = "127.0.0.1"
     #: The name of this machine.
     machine_name: str = "localhost"
-    #: Where requests are counted; hand it to the metrics, too.
+    #: Counters of requests; hand them to the metrics, too.
     counters: HttpCounters = field(default_factory=HttpCounters)
-    #: What workers may call.
+    #: Calls that workers may make.
     calls: Calls = field(default_factory=Calls)
 
 

@@ -38,7 +38,7 @@ from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
 from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 from tilth.warehouse.remote.workers import Handler
 
-#: Of one call: results of tasks are collected up to less than that.
+#: Maximum body of one call: results of tasks are collected up to less than that.
 BODY_BYTES_MAX = 1 * GIB
 CALL_ID_CHARACTERS_MAX = 100
 ROUTE = f"{PATH}{{call:path}}"
@@ -54,7 +54,7 @@ class Calls:
 
     #: Empty: nobody may call.
     token: str = field(default="", repr=False)
-    #: By the name of the call.
+    #: Handlers by the name of the call.
     handlers: Mapping[str, Handler] = field(default_factory=dict)
     answers: Answers = field(default_factory=Answers)
 

@@ -9,11 +9,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tilth.base.clock import Clock
 from tilth.server.stats import Answered, HttpCounters
 
-#: Where an endpoint leaves the pattern of its path in the request's scope.
+#: Key in the request's scope under which an endpoint leaves the pattern of its path.
 ROUTE_KEY = "tilth.route"
 #: Stands for a route or a method that is not ours; what clients invent must not grow the list of counters.
 OTHER = "-"
-#: What is counted when the connection broke before there was a status.
+#: Status that is counted when the connection broke before there was one.
 NO_STATUS = 499
 
 

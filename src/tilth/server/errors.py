@@ -28,9 +28,9 @@ STATUS = {
     ErrorKind.CORRUPT: 500,
     ErrorKind.INTERNAL: 500,
 }
-#: What the caller is asked to wait before the same call may succeed.
+#: Time that the caller is asked to wait before the same call may succeed.
 RETRY_AFTER_SECONDS = "1"
-#: Where it takes longer, by the error's code.
+#: Longer waits, by the error's code.
 _RETRY_AFTER_OF_CODE = {SparkRestartingError.code: "5"}
 
 _log = Log("server")
@@ -86,7 +86,7 @@ class ContentTypeRefusedError(InvalidInputError):
 
 #: Header with the error's number, which ClickHouse's drivers read.
 NUMBER_HEADER = "X-ClickHouse-Exception-Code"
-#: Where HTTP has a word of its own, the status is that.
+#: Statuses of errors for which HTTP has a status of its own.
 _STATUS_OF_CODE = {
     BodyTooLargeError.code: 413,
     MethodNotAllowedError.code: 405,

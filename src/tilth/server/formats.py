@@ -34,7 +34,7 @@ class ResponseFormat(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-#: What a user may write behind FORMAT, in lower case.
+#: Names that a user may write after FORMAT, in lower case.
 NAMES = {
     "json": ResponseFormat.JSON,
     "jsoncompact": ResponseFormat.JSON,

@@ -162,7 +162,7 @@ class Metrics(Collector):
     """All metrics of one node, in a registry of their own."""
 
     def __init__(self, clock: Clock, sources: MetricSources) -> None:
-        #: Where the doors count requests.
+        #: Counters of HTTP requests.
         self.http = HttpCounters()
         self._sources = sources
         self._rooms = BoundedCalls[list[Sample]](clock, seconds_max=SOURCE_SECONDS_MAX)

@@ -39,7 +39,7 @@ class Admission:
 
     #: Names and addresses of the node, in lower case.
     hosts: frozenset[str]
-    #: Whether any IP address is accepted as a host.
+    #: `True` if any IP address is accepted as a host.
     any_address: bool = False
     #: Origins of pages that can call the node, as browsers write them.
     origins: frozenset[str] = frozenset()

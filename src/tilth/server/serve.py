@@ -14,7 +14,7 @@ from tilth.server.address import bind, closed_if_taken
 
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
-#: What running requests have when the server stops.
+#: Grace period of running requests when the server stops.
 FINISH_SECONDS_MAX = 5
 #: Longer than clients keep idle connections, so that none of them sends into one that is being closed.
 KEEP_ALIVE_SECONDS = 75

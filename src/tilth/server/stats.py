@@ -14,7 +14,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 class Durations:
     """Histogram of durations."""
 
-    #: How many took up to each of SECONDS and longer than the one before; the last one: longer than all.
+    #: Counts of durations up to each of SECONDS and above the one before; the last one: above all.
     counts: tuple[int, ...] = (0,) * (len(SECONDS) + 1)
     seconds: float = 0.0
 
@@ -38,9 +38,9 @@ class Answered:
 class HttpStats:
     """The doors at one look."""
 
-    #: How often requests were answered so.
+    #: Number of requests by their answers' labels.
     requests: dict[Answered, int]
-    #: From a request's first byte to its answer's last, by route.
+    #: Time from a request's first byte to its answer's last, by route.
     durations: dict[str, Durations]
     #: Requests that are being answered now.
     running: int

@@ -20,7 +20,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.sql import Origin, RowStream
 
-#: How often a statement that was cancelled is looked for while its client does not read.
+#: Interval of checks whether a statement was cancelled while its client does not read.
 LOOK_SECONDS = 0.5
 
 _log = Log("server")

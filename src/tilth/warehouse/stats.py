@@ -14,7 +14,7 @@ class WorkerLoad(msgspec.Struct, frozen=True, kw_only=True):
     free_cores: float = 0.0
     memory_bytes: int = 0
     free_memory_bytes: int = 0
-    #: Where its Spark keeps temporary files.
+    #: Disk with the temporary files of its Spark.
     disk_bytes: int = 0
     free_disk_bytes: int = 0
     #: Milliseconds since 1970, by the server's clock; 0: it has never reported.
@@ -39,7 +39,7 @@ class WorkerInfo:
     #: `alive`, `silent` since the last heartbeat, `without spark` while its JVM is gone or does not answer, `draining`
     #: while it takes no more tasks, `drained` when none is left.
     state: str
-    #: Why it is not alive.
+    #: Reason why it is not alive.
     reason: str
     #: Milliseconds since 1970; 0 before the first answer.
     last_answer_ms: int
@@ -67,7 +67,7 @@ class WarehouseInfo:
     work: tuple[str, ...] = ()
     #: Workers that it should have; 0: nobody said.
     workers_wanted: int = 0
-    #: What it asks of each of its workers; empty and 0: nothing.
+    #: Requirements for each of its workers; empty and 0: none.
     master: str = ""
     worker_cores: int = 0
     worker_memory_bytes: int = 0

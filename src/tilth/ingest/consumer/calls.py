@@ -42,7 +42,7 @@ class ConsumeOrder(msgspec.Struct, frozen=True, kw_only=True):
     consumer: int
     fence: Fence
     positions: tuple[Position, ...]
-    #: Of the Kafka table.
+    #: Secrets of the Kafka table.
     secrets: Secrets = Secrets()
 
 
@@ -62,7 +62,7 @@ class BeginGranted(msgspec.Struct, frozen=True, kw_only=True):
     #: Storage roots of the tables that the round may write to, read when it begins: replicas change and go away while
     #: a consumer lives.
     root: TableRoots
-    #: How long the consumer waits before it reads: its tables have many parts.
+    #: Wait of the consumer before it reads, in milliseconds: its tables have many parts, or memory is short.
     wait_ms: float = 0.0
 
 
@@ -111,7 +111,7 @@ class RoundDone(msgspec.Struct, frozen=True, kw_only=True):
     facts: RoundFacts
     schemas: tuple[WrittenSchema, ...]
     seconds: float
-    #: Of tables with unique keys: what the new rows replace.
+    #: Changes to the replaced rows, in tables with unique keys.
     changes: tuple[TableChanges, ...] = ()
     #: `True` if failed attempts of the round's tasks may have left files.
     may_have_retried: bool = False
@@ -130,7 +130,7 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True):
     ends: tuple[HeardEnd, ...]
     #: Messages that make a round of the largest size, by what they weighed so far.
     messages_max: int = 0
-    #: What bounds it: the name of a setting.
+    #: Name of the setting that bounds it.
     bounded_by: str = ""
 
 

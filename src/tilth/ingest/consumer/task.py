@@ -47,10 +47,10 @@ from tilth.model.table import TableDef, full_name
 from tilth.storage import UPSERT_HERE_BYTES_MAX, UPSERT_TRIES_MAX, Roots, layout_of
 from tilth.warehouse import Runner, TaskContext, TaskResult, run_in_task
 
-#: What a message is taken to weigh before any was seen.
+#: Assumed size of a message before any was read.
 FIRST_MESSAGE_BYTES = 1024.0
-#: Most rounds in a row that are repeated because replicas were replaced meanwhile; then the consumer fails, and another
-#: one is started.
+#: Maximum number of consecutive rounds that are repeated because replicas were replaced meanwhile; then the consumer
+#: fails, and another one is started.
 REFUSALS_MAX = 10
 _POLLS_OF_INTERVAL = 5
 _POLL_SECONDS_MIN = 0.02
@@ -97,7 +97,7 @@ class ResidentConsumer:
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Rounds in a row that were refused because replicas were replaced meanwhile.
         self._refusals = 0
-        #: Since when messages wait; None: none do.
+        #: Start of the messages' wait; None: none wait.
         self._waiting_since: float | None = None
         #: The last round could not take all that was there: what it left has waited long enough.
         self._is_behind = False

@@ -70,7 +70,7 @@ class _Event:
     """Event that a consumer reads: a message, or the end of its topic partition."""
 
     offset: int
-    #: Of the message's leader; -1 at the end.
+    #: Epoch of the message's leader; -1 at the end.
     epoch: int
 
 

@@ -15,9 +15,9 @@ import msgspec
 
 from tilth.model.offset import TopicPartition
 
-#: Of a broker: 0 or more.
+#: Kafka offset: 0 or more.
 Offset = NewType("Offset", int)
-#: What the protocol answers where there is no offset, as for a time after the last message.
+#: Answer of the protocol if there is no offset, as for a time after the last message.
 _NONE = -1
 #: The answer of a broker that knows no topic ids.
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -26,9 +26,9 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True):
     """End of a topic partition, as its leader reports it."""
 
-    #: What can be read now ends here: with read_committed, before the first message of an open transaction.
+    #: Offset at which reading ends now: with read_committed, before the first message of an open transaction.
     stable: Offset
-    #: Behind the last message: the high watermark.
+    #: High watermark: the offset after the last message.
     high: Offset
     #: The newest leader epoch of the log; -1: the broker does not report it.
     epoch: int = -1
@@ -47,9 +47,9 @@ class Topics:
 
     #: The cluster's id; empty: the broker does not report it.
     cluster: str
-    #: How many partitions each topic has.
+    #: Number of partitions of each topic.
     partitions: Mapping[str, int]
-    #: For each topic an id that is another one once the topic was deleted and made again.
+    #: Id of each topic; a topic that is deleted and created again gets another one.
     ids: Mapping[str, str]
 
     @property

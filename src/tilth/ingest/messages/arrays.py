@@ -54,12 +54,12 @@ def _in_zone(value: Value, data_type: DataType, path: Path, zone: ZoneInfo) -> V
     return value.replace(tzinfo=zone) if value.tzinfo is None else value
 
 
-#: What `array_of` raises for a value that does not fit.
+#: Exceptions that `array_of` raises for a value that does not fit.
 MISFITS = (pa.ArrowException, ArithmeticError, ValueError, TypeError)
 
 _FLOAT = Simple(Kind.FLOAT32)
 _TIMES = (Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
-#: In microseconds, the first moment of the year 1 and the last of 9999.
+#: Start of the year 1 and end of the year 9999, in microseconds.
 FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
 
 

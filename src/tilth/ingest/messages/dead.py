@@ -31,7 +31,7 @@ _COLUMNS = {
     "raw": Kind.BINARY,
     VIEW_COLUMN: Kind.STRING,
 }
-#: Those that every dead letter has a value for.
+#: Columns that have a value in every dead letter.
 _ALWAYS_GIVEN = {"topic", "partition", "offset", "reason"}
 DEAD_LETTER_SCHEMA = Schema(
     columns=tuple(

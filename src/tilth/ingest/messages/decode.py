@@ -29,7 +29,7 @@ from tilth.storage import arrow_type
 
 _STRING = Simple(Kind.STRING)
 
-#: What a view may select beside the columns of the Kafka table; `*` does not stand for them.
+#: Columns that a view may select besides those of the Kafka table; `*` does not include them.
 VIRTUAL_COLUMNS: Mapping[str, DataType] = {
     "_topic": _STRING,
     "_partition": Simple(Kind.INT32),
@@ -43,10 +43,10 @@ VIRTUAL_COLUMNS: Mapping[str, DataType] = {
 #: Virtual columns that are never NULL, even of a broken message in stream mode. `_timestamp` may be: a message may
 #: lack a time.
 NEVER_NULL_COLUMNS = frozenset({"_topic", "_partition", "_offset"})
-#: Those of kafka_handle_error_mode = stream.
+#: Additional columns with kafka_handle_error_mode = stream.
 ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STRING}
 
-#: For each row the place of its message among those that were decoded; None: every message is one row.
+#: Index of each row's message among the decoded messages; None: every message is one row.
 Owners = np.ndarray[Any, np.dtype[np.int64]] | None
 
 _value_of = operator.methodcaller("value")
@@ -69,7 +69,7 @@ class Broken:
     topic: str
     partition: int
     offset: int
-    #: In microseconds; None: not known.
+    #: Time in microseconds; None: not known.
     timestamp: int | None
     key: bytes | None
     #: `database.view`; None: it cannot be decoded.

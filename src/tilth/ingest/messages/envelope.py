@@ -14,7 +14,7 @@ import msgspec
 
 from tilth.model.types import DataType, Kind, Simple
 
-#: What a view may select of events beside the columns of the Kafka table; `*` stands for `_op` too.
+#: Columns of events that a view may select besides those of the Kafka table; `*` includes `_op`.
 ENVELOPE_COLUMNS: Mapping[str, DataType] = {
     "_op": Simple(Kind.STRING),
     "_ts_ms": Simple(Kind.INT64),
@@ -22,7 +22,7 @@ ENVELOPE_COLUMNS: Mapping[str, DataType] = {
 }
 #: The fields of a record that hold them.
 ENVELOPE_FIELDS: Mapping[str, str] = {"_op": "e0", "_ts_ms": "e1", "_source": "e2"}
-#: What they are called in JSON, where nobody else means them.
+#: Their names in JSON, which nobody else uses.
 ENVELOPE_NAMES: Mapping[str, str] = {"e0": "tilth:op", "e1": "tilth:ts_ms", "e2": "tilth:source"}
 #: A row that is there, was made or changed.
 _ROWS = frozenset("cru")

@@ -50,17 +50,17 @@ _CSV_VALUE_MAX = (1 << 31) - 1
 #: Characters that stand for something else while a line is cut into values: those of a private area.
 _STAND_INS = range(0xE000, 0xF900)
 
-#: In messages: a text that ends like a time and has more than six digits behind a point, or hides them in escapes.
+#: Text in a message that ends like a time and has more than six fractional digits, or hides them in escapes.
 _FINE_TIME = re.compile(rb'\.\d{7,}["Zz+\-]')
 _ESCAPED_ASCII = b"\\u00"
-#: In a time's text: a digit that is not zero behind the sixth.
+#: Nonzero digit after the sixth fractional digit of a time.
 _TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")
 
 csv.field_size_limit(_CSV_VALUE_MAX)
 
 # Any: a decoded message is a struct type made at run time; its fields are c0, c1, ...
 Record = Any
-#: What reads one message, given its value and its key; raises ValueError and its kind with the reason.
+#: Function that reads one message from its value and its key; raises ValueError and its subclasses with the reason.
 Reader = Callable[[bytes, bytes | None], list[Record]]
 
 
@@ -106,12 +106,12 @@ class MessageReader:
     def __init__(self, schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]) -> None:
         has_envelope = config.envelope is Envelope.DEBEZIUM
         self._records = _Records(schema, config, defaults)
-        #: Whether a record has a time somewhere.
+        #: `True` if any column contains times.
         self.has_times = any(_has_time(column.type) for column in schema.columns)
         self._read = self._records.reader(is_exact=False)
-        #: Looks at each digit of a time, which takes longer.
+        #: Reader that checks each digit of a time, which takes longer.
         self._read_exact = self._records.reader(is_exact=True) if self.has_times else self._read
-        #: One JSON object to its record; None where messages hold something else.
+        #: Decoder of one JSON object to its record; None if messages hold something else.
         self.decode_one = self._records.decoder(is_exact=False) if _is_plain_json(config) else None
         fields = [(f"c{i}", Any, None) for i, _ in enumerate(schema.columns)]
         #: The record of a broken message in stream mode.
@@ -393,7 +393,7 @@ def _has_time(data_type: DataType) -> bool:
 
 # --- what is wrong with a message ------------------------------------------------------------------------------------
 
-#: What the library calls values, and what people do.
+#: Plain words for the library's names of types.
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
@@ -409,7 +409,7 @@ _WORDS = {
 }
 _GIVEN_WORDS = _WORDS | {"float": "a number with a fraction or an exponent"}
 _EXPECTED = re.compile(r"Expected `([^`]*)`(.*?)(?:, got `([^`]*)`)?")
-#: As the library says it of a text where a decimal is expected.
+#: Error of the library for a text where a decimal is expected.
 _NO_DECIMAL = "Invalid decimal string"
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")

@@ -76,7 +76,7 @@ class Positions:
         self._fence: Fence | None = None
         #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
         self._turn = threading.Lock()
-        #: When it was asked last whether the log of a gap holds its offset.
+        #: Time of the last check whether the log of a gap holds its offset.
         self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
     def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:

@@ -19,7 +19,7 @@ from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPart
 
 #: The consumer of a ledger entry whose ranges were not read but passed over, forward or back.
 MOVED = -1
-#: Where such a range ends if the topic partition is gone.
+#: End of such a range if the topic partition is gone.
 GONE = -1
 
 
@@ -28,11 +28,11 @@ class OffsetMark(IntEnum):
 
     #: The first message that is still there.
     BEGIN = -2
-    #: Behind the last message.
+    #: Offset after the last message.
     END = -1
-    #: Where the catalog says it stands: open gaps are taken as decided, if the topic holds the offsets.
+    #: Offset that the catalog stores: open gaps count as decided, if the topic holds the offsets.
     STORED = -1000
-    #: Where kafka_auto_offset_reset would start.
+    #: Start position by kafka_auto_offset_reset.
     INVALID = -1001
 
 

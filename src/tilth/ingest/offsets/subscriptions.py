@@ -45,7 +45,7 @@ class Subscriptions:
         self._clock = clock
         self._catalog = catalog
         self._uuid = uuid
-        #: Those that were settled last; None: not yet.
+        #: Keys that were settled last; None: not yet.
         self._settled: frozenset[tuple[str, str, str]] | None = None
 
     def settle(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from enum import IntEnum
 
-#: So many rounds in a row without a refused message, and the next step towards trust is made.
+#: Number of rounds in a row without a refused message before the next step towards trust.
 CLEAN_ROUNDS_MIN = 10
 
 

@@ -128,7 +128,7 @@ def _explained(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Cul
     """Add a reason to each culprit, in which the column stands first if it is known."""
     columns = job.layouts[plan.target].schema.names
     reasons = trials.reasons([each for each in found if not each.reason])
-    #: By step a message of which it is known, for those of which it is not.
+    #: Example by step: a message with a known reason, for those without one.
     examples: dict[int, Culprit] = {}
     for each in found:
         if each.number in reasons:

@@ -73,7 +73,7 @@ class Kept:
     """Rows that a round retains; goes to the tasks that read them."""
 
     job: RoundJob
-    #: By group, that of the task that wrote it.
+    #: Attempt number of the task that wrote each group.
     attempts: tuple[int, ...]
 
     def rows(

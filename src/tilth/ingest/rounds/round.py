@@ -26,7 +26,7 @@ from tilth.model.part import WrittenPart
 from tilth.model.table import Schema
 from tilth.storage import TableLayout
 
-#: What brings the messages of ranges; raises as kafka.fetch does.
+#: Function that yields the messages of ranges; raises as kafka.fetch does.
 Fetch = Callable[[Clock, KafkaConfig, Iterable[OffsetRange]], Iterator[Fetched]]
 
 
@@ -44,20 +44,20 @@ class RoundJob:
     """All that the Spark jobs of one round must know."""
 
     config: KafkaConfig
-    #: Of the Kafka table.
+    #: Schema of the Kafka table.
     schema: Schema
-    #: Its name, which is the temporary view's.
+    #: Name of the Kafka table and of the temporary view.
     name: str
     defaults: dict[str, object]
     plans: tuple[ViewPlan, ...]
-    #: By target's uuid.
+    #: Layouts by uuid of the target.
     layouts: dict[str, TableLayout]
     #: None: they are counted, and stored nowhere.
     dead_letters: DeadLetters | None
     txn: int
-    #: By Spark task; a long range may be cut into several tasks.
+    #: Ranges by Spark task; a long range may be split into several tasks.
     groups: tuple[tuple[OffsetRange, ...], ...]
-    #: By view, how its rows are looked at; those that are trusted are not in it.
+    #: Degree of care by view; trusted views are not in it.
     care: Mapping[str, Care] = field(default_factory=dict)
     fetch: Fetch = fetch
     #: The messages, where they are dead letters and not read from the topic.
@@ -181,7 +181,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     #: Empty: a row of it could not be computed, and nobody has asked why yet.
     reason: str = ""
-    #: Where that was: above 0 the target's column, counted from 1; see views/probe.py.
+    #: Step that failed: above 0 the target's column, counted from 1; see views/probe.py.
     step: int = 0
 
 
@@ -200,17 +200,17 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     ranges: tuple[LedgerRange, ...] = ()
     parts: tuple[WrittenTo, ...] = ()
-    #: Of the messages' values.
+    #: Total size of the messages' values.
     bytes: int = 0
     #: The first message that is broken, or refused by a view, in words; empty if there is none.
     broken: str = ""
     #: The views that have refused a message, by name.
     refusing: tuple[str, ...] = ()
-    #: Of one task: which try it was.
+    #: Attempt number; only in results of one task.
     attempt: int = 0
-    #: Of one task whose rows stream on: how long it read and decoded.
+    #: Time to read and decode; only in results of one task whose rows stream on.
     reading_seconds: float = 0.0
-    #: Of a round: by view that Spark SQL computes, how long its SQL and the writing of its rows took.
+    #: Time for the SQL and for writing the rows, by view that Spark SQL computes; only in results of a round.
     view_seconds: dict[str, float] = {}
 
     @property

@@ -61,7 +61,7 @@ _LEAF = "MapInArrow"
 REASONS_MAX = 200
 
 T = TypeVar("T")
-#: What a task does with the rows of a view.
+#: Function that a task applies to the rows of a view.
 _Sink = Callable[[RoundPartWriter, Iterable[pa.RecordBatch]], Written]
 
 _log = Log("ingest")

@@ -16,7 +16,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
 from tilth.storage import Roots, UpsertLookup, key_scope, resolve_all, upsert_lookup
 
-#: By table.
+#: Lookups by table.
 Lookups = Mapping[str, UpsertLookup]
 
 

@@ -29,7 +29,7 @@ HELD_BYTES_MAX = 128 * MIB
 #: Messages that one view may refuse in a round; beyond, the round is done with fewer messages.
 CULPRITS_MAX = 100_000
 
-#: What says that rows do not fit, and not that they could not be written.
+#: Errors that mean that rows do not fit, and not that writing them failed.
 _REFUSALS = (BadColumnError, BadPartitionError, UniqueKeyNullError, *MISFITS)
 
 

@@ -16,7 +16,7 @@ from tilth.base.units import show_count, show_time
 from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.model.offset import OffsetRange, TopicPartition
 
-#: From here on it is said how long a round has been under way.
+#: Duration from which on the time of a round is reported.
 LONG_ROUND_SECONDS = 10.0
 #: Rounds that a rate is computed from, and how old the first of them may be.
 RATE_ROUNDS_MAX = 32
@@ -52,9 +52,9 @@ class Doing:
     rate: float = 0.0
     #: The setting that the last round's size was bounded by; empty: it took all that was there.
     bounded_by: str = ""
-    #: When it last asked the broker how far its topic partitions reach; 0: not yet.
+    #: Time of the last poll for the ends of its topic partitions; 0: not yet.
     heard_ms: int = 0
-    #: For how long its present round has been under way; 0: between two rounds.
+    #: Duration of its present round so far; 0: between two rounds.
     round_seconds: float = 0.0
     #: Name of the slow view that the round runs, as `database.view`; empty: none.
     view: str = ""
@@ -74,12 +74,12 @@ class Activity:
     """One consumer since it was started."""
 
     offsets: dict[TopicPartition, int]
-    #: Since when it runs.
+    #: Start time.
     since_ms: int
     _ends: Mapping[TopicPartition, PartitionEnd] = field(default_factory=dict)
-    #: When it last saw or read a message; 0: never.
+    #: Time when it last saw or read a message; 0: never.
     _message_ms: int = 0
-    #: Since when messages wait that no round reads, and since when the next message is in an open transaction.
+    #: Start of the wait of messages that no round reads, and of the wait for an open transaction.
     _waiting_ms: int = 0
     _blocked_ms: int = 0
     _heard_ms: int = 0

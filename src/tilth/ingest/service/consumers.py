@@ -74,9 +74,9 @@ class _Known:
     #: Id of the process of this server that dispatched it.
     server: str = ""
     handle: Handle | None = None
-    #: The round that it began last; None: none yet.
+    #: Latest round that it began; None: none yet.
     work: Work | None = None
-    #: Of that round.
+    #: Ranges of that round.
     ranges: tuple[OffsetRange, ...] = ()
     #: The Kafka table as the consumer knows it; None: it was never dispatched.
     kafka: KafkaDef | None = None
@@ -88,18 +88,18 @@ class _Known:
     dead: int = 0
     refused: int = 0
     bytes: int = 0
-    #: Of its last round.
+    #: Input bytes of its last round.
     round_bytes: int = 0
     last_commit_ms: int = 0
     last_exception: str = ""
     last_exception_ms: int = 0
-    #: By table: the partitions that its last round wrote to, or tried to.
+    #: Partitions that its last round wrote to, or tried to, by table.
     partitions: dict[str, frozenset[str]] = field(default_factory=dict)
-    #: Why its rounds wait before they write; empty: they do not.
+    #: Reason why its rounds wait before they write; empty: they do not.
     slowed: str = ""
-    #: What views have refused in its last round; empty: nothing.
+    #: Refusals by views in its last round; empty: none.
     refusing: str = ""
-    #: Of its last round, by view; see RoundFacts.
+    #: Duration of each view in its last round; see RoundFacts.
     view_seconds: Mapping[str, float] = field(default_factory=dict)
     round_seconds: float = 0.0
     #: The last message that was broken or refused, in words.

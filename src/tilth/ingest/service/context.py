@@ -28,7 +28,7 @@ class ConsumeContext:
     root: Roots
     #: This server's name.
     server: str
-    #: Whether a Kafka table is this server's, by its uuid.
+    #: `True` if this server hosts the Kafka table with this uuid.
     hosts: Callable[[str], bool] = hosts_all
     #: Reads the memory in use; rounds wait while there is little left.
     memory: Callable[[], MemoryReading] = MemoryReading

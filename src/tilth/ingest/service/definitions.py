@@ -44,10 +44,10 @@ class Definitions:
 
     kafka: KafkaDef
     config: KafkaConfig
-    #: By the views' uuids.
+    #: Views, ordered by uuid.
     views: tuple[ViewOrder, ...]
     dead_letters: TableDef | None
-    #: Of the Kafka table.
+    #: Secrets of the Kafka table.
     secrets: Secrets = field(default_factory=Secrets)
 
     def fingerprint(self) -> str:

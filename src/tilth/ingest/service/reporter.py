@@ -13,11 +13,11 @@ from tilth.ingest.consumer.calls import RoundDone
 from tilth.ingest.service.stats import ConsumeEvent, ConsumeEventKind, EventLog
 from tilth.model.table import KafkaDef, full_name
 
-#: Equal errors are logged once in so long.
+#: Interval within which equal errors are logged once.
 REPEAT_MS = 60_000
-#: Of events that are about no consumer.
+#: Consumer index of events that concern no consumer.
 SERVICE = -1
-#: So long a note about offsets stands in the service's reason.
+#: Time for which a note about offsets stays in the service's reason.
 NOTE_MS = 60_000
 
 _log = Log("ingest")
@@ -53,7 +53,7 @@ class Reporter:
         self._events = events
         self._kafka = kafka
         self._lock = threading.Lock()
-        #: By consumer, SERVICE for the service itself: failures in a row.
+        #: Consecutive failures by consumer, SERVICE for the service itself.
         self._counts: dict[int, int] = {}
         self._last = ""
         self._last_ms = 0

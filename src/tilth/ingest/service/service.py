@@ -76,13 +76,13 @@ from tilth.warehouse import TaskCancelledError
 
 _log = Log("ingest")
 
-#: How often the world is looked at while something is wrong.
+#: Poll interval while something is wrong.
 TROUBLE_SECONDS = 1.0
 #: A cancelled consumer has this long to end before a caller gives up waiting for it.
 STOP_SECONDS_MAX = 30.0
-#: What a round waits before it writes where memory is just below its hard limit.
+#: Maximum wait of a round when memory is just below its hard limit.
 MEMORY_WAIT_MS_MAX = 1000.0
-#: So long a round waits for memory before its consumer is dispatched anew, after a back-off.
+#: Maximum wait of a round for memory; then its consumer is dispatched anew, after a back-off.
 MEMORY_WAIT_SECONDS_MAX = 10.0
 _MEMORY_LOOK_SECONDS = 0.25
 _WAIT_SECONDS_MIN = 0.01
@@ -101,7 +101,7 @@ class KafkaService:
         self._kafka = kafka
         self._interval_seconds = context.settings.manager_interval
         self._certificates_folder = context.settings.certificates_folder
-        #: Why rounds wait for memory; empty: they do not.
+        #: Reason why rounds wait for memory; empty: they do not.
         self._pressed = ""
         self._reporter = Reporter(clock, events, kafka)
         self._positions = Positions(clock, catalog, kafka.uuid, note=self._reporter.note)
@@ -122,11 +122,11 @@ class KafkaService:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._is_look_due = True
-        #: When a switch is over and the next look is due.
+        #: Expiry time of a switch, when the next poll is due.
         self._switch_over_ms = _FAR_MS
         #: Time of the next look if the last one met another server's lease or changes; later than any time: it did not.
         self._look_again_ms = _FAR_MS
-        #: How many callers want nothing to start: offsets are being moved.
+        #: Number of callers that keep consumers stopped: offsets are being moved.
         self._holds = 0
         self._wakeups = 0
         self._last_wakeup_ms = 0

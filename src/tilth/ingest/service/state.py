@@ -62,15 +62,15 @@ class TableObservation:
     #: The user's switch.
     is_wanted: bool
     because: str = ""
-    #: Why consumers cannot run yet: no view, a target is gone; empty if they can.
+    #: Reason why consumers cannot run yet: no view, a target is gone; empty if they can.
     missing: str = ""
     #: Equal as long as settings, views and targets are.
     definition: str = ""
-    #: How many consumers the settings ask for.
+    #: Number of consumers that the settings ask for.
     consumers: int = 1
-    #: By topic; empty when the broker did not answer.
+    #: Number of partitions by topic; empty when the broker did not answer.
     partitions: Mapping[str, int] = field(default_factory=dict)
-    #: Why the broker could not be asked; empty if it could.
+    #: Reason why the broker did not answer; empty if it did.
     trouble: str = ""
     #: Partitions where messages are missing and nobody has decided yet.
     gaps: frozenset[TopicPartition] = frozenset()
@@ -123,9 +123,9 @@ class ServiceLifecycle:
         self._look = TableObservation(is_wanted=False)
         #: True if a definition has changed since the last look began.
         self._is_changed = False
-        #: Since when the broker has not answered; 0: it has.
+        #: Start of the broker's outage; 0: it answers.
         self._no_broker_ms = 0
-        #: Of what runs or is about to.
+        #: Definition of what runs or is about to.
         self._definition = ""
         self._partitions: dict[str, int] = {}
 

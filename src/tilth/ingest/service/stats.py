@@ -59,13 +59,13 @@ class TopicPartitionStats:
     place: TopicPartition
     #: The next one to read; -1: nothing stored yet.
     offset: int
-    #: As it was seen last; None: never seen.
+    #: Last known end; None: never seen.
     end: PartitionEnd | None
     #: Seconds since the end was seen; None: never.
     end_age: float | None = 0.0
-    #: Whether the end was seen so lately that it stands for the present one.
+    #: `True` if the end was seen recently enough to count as the present one.
     is_end_known: bool = True
-    #: Whether the offset is one of an earlier topic of the same name: nothing of this one has been read.
+    #: `True` if the offset belongs to an earlier topic of the same name: nothing of this one has been read.
     is_of_other_topic: bool = False
 
     @property
@@ -106,18 +106,18 @@ class ConsumerStats:
     last_commit_ms: int
     last_exception: str
     last_exception_ms: int
-    #: Why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
+    #: Reason why its rounds wait before they write, as in `1,200 parts in partition 20240101`; empty: they do not.
     slowed: str = ""
-    #: What it waits for, since when, how fast it reads.
+    #: Reason and start of a wait, or the read rate.
     reason: str = ""
-    #: What it is doing; None: it does not run.
+    #: Present activity; None: it does not run.
     doing: Doing | None = None
-    #: How long its last round took, and of that each view that Spark SQL computes, without reading the messages.
+    #: Duration of its last round, and in it of each view that Spark SQL computes, without reading the messages.
     round_seconds: float = 0.0
     view_seconds: Mapping[str, float] = field(default_factory=dict)
     #: Its last message that was broken or refused, with the reason; empty: there was none.
     last_broken: str = ""
-    #: When it is started again after a failure; 0: it does not wait for that.
+    #: Time of its next start after a failure; 0: none is pending.
     next_attempt_ms: int = 0
 
     @property

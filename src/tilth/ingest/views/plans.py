@@ -20,7 +20,7 @@ class Picked:
     target: str
     #: None: the constant for all rows.
     source: str | None
-    #: What msgspec and Arrow know as a value of the type; None is null.
+    #: Value of the type, as msgspec and Arrow represent it; None is null.
     constant: object = None
 
 
@@ -37,7 +37,7 @@ class FusedPlan:
     outputs: tuple[tuple[str, int], ...] = ()
     #: The column of the Kafka table with the operations of rows; None: all become the row of their key.
     op: str | None = None
-    #: What a message must have so that its rows can be stored.
+    #: Checks that a message must pass so that its rows can be stored.
     checks: tuple[RowCheck, ...] = ()
 
     @property
@@ -59,9 +59,9 @@ class SqlPlan:
     projection: tuple[str, ...]
     #: The columns of the Kafka table that it reads.
     needed: tuple[str, ...]
-    #: Whether each row is read once and in passing, so that rows need not be kept for it.
+    #: `True` if each row is read once, as a stream, so that rows need not be retained for it.
     is_streamable: bool = False
-    #: As in FusedPlan.
+    #: Outputs and checks, as in FusedPlan.
     outputs: tuple[tuple[str, int], ...] = ()
     checks: tuple[RowCheck, ...] = ()
 

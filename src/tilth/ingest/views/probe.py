@@ -56,7 +56,7 @@ class Probes:
     #: The view's rows behind message and step, where those before are left out; None: they are not made of one message
     #: each.
     guarded: Node | None = None
-    #: By step. Steps above 0 are columns of the view, counted from 1.
+    #: Failing expressions by step. Steps above 0 are columns of the view, counted from 1.
     steps: Mapping[int, Failing] = field(default_factory=dict)
 
 

@@ -40,7 +40,7 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _STREAMING_NODES = frozenset({"LogicalRDD", "Project", "Filter", "Generate", "Expand", "Aggregate", "Window"})
 #: Nodes that pass over rows of their child.
 _CUTTING_NODES = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
-#: What may stand in a default that is the same for every row.
+#: Nodes that are allowed in a default that is the same for every row.
 _CONSTANT_NODES = frozenset({"Literal", "Cast", "UnaryMinus", "UnaryPositive", "Add", "Subtract", "Multiply", "Divide"})
 
 

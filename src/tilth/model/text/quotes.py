@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: In a text in double quotes: what is said otherwise between single ones.
+#: Parts of a double-quoted text that are written otherwise in single quotes.
 _INSIDE = re.compile(r"\\(.)|\"\"|'", re.DOTALL)
 
 

@@ -14,12 +14,12 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 DAY_US = 86_400_000_000
 #: Digits behind the second that are kept.
 SECOND_DIGITS_MAX = 6
-#: What Python's dates can be, in days since 1970.
+#: Range of Python's dates, in days since 1970.
 FIRST_DAY = date.min.toordinal() - date(1970, 1, 1).toordinal()
 LAST_DAY = date.max.toordinal() - date(1970, 1, 1).toordinal()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: After so many years the calendar repeats, weekdays and all.
+#: The calendar repeats after these years and days, weekdays and all.
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 _DAYS_MAX = 1 << 31
 _MICROS_MAX = 1 << 63

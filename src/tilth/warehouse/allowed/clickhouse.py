@@ -19,7 +19,7 @@ _ANY, _NUMBER, _TEXT, _DATE = ArgumentKind.ANY, ArgumentKind.NUMBER, ArgumentKin
 _TIMESTAMP = "CAST($1 AS TIMESTAMP)"
 _DAY = "CAST($1 AS DATE)"
 
-#: By name, for arguments of any type; several expressions differ in the number of arguments.
+#: Expressions by name, for arguments of any type; several expressions differ in the number of arguments.
 _PLAIN: dict[str, str | tuple[str, ...]] = {
     # Conversions.
     "toString": "CAST($1 AS STRING)",
@@ -190,7 +190,7 @@ _PLAIN: dict[str, str | tuple[str, ...]] = {
     "argMinIf": "min_by($1, CASE WHEN $3 THEN $2 END)",
     "groupArrayIf": "collect_list(CASE WHEN $2 THEN $1 END)",
 }
-#: By name the function that takes the same arguments, however many there are.
+#: Spark's names for functions that take the same arguments, however many there are.
 _RENAMED = {
     "multiIf": "when",
     "tuple": "struct",
@@ -231,7 +231,7 @@ _FORMAT_LETTERS = {
     "%f": "SSSSSS",
     "%%": "%",
 }
-#: What to write instead of a function that is not here.
+#: Alternatives to functions that are not here.
 INSTEAD = {
     **dict.fromkeys(
         ("cityhash64", "siphash64", "farmhash64", "murmurhash3_32", "murmurhash3_64", "inthash32", "inthash64"),

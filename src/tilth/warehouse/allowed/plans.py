@@ -99,7 +99,7 @@ class _Handles:
 
 _decoder = msgspec.json.Decoder(_Written)
 _lock = threading.Lock()
-#: By gateway; each JVM has its own.
+#: Handles by gateway; each JVM has its own.
 _known: WeakKeyDictionary[Java, _Handles] = WeakKeyDictionary()
 
 

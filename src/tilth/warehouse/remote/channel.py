@@ -34,13 +34,13 @@ from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HE
 if TYPE_CHECKING:
     import httpx
 
-#: A call is sent again for so long.
+#: A call is retried for this many seconds.
 CALL_SECONDS_MAX = 30.0
-#: One sending waits so long for its answer; a commit may wait for its turn.
+#: Timeout of one attempt; a commit may wait in the commit queue.
 ANSWER_SECONDS_MAX = 15.0
 CONNECT_SECONDS_MAX = 1.0
 _PAUSE_SECONDS = 0.1
-#: What proxies answer while the server behind them is away.
+#: Status codes of proxies while the server behind them is away.
 _OF_PROXIES = (502, 503, 504)
 _PAUSE_SECONDS_MAX = 1.0
 

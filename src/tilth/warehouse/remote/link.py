@@ -111,12 +111,12 @@ class WorkerLink:
         self._over = over
         #: The server that it is a member of, by name; empty: none.
         self._server = ""
-        #: Of the server whose storages were found last: the address.
+        #: Address of the last server whose storages were found.
         self._tried_out = ""
-        #: By address: the code for which it was passed over since the last registration.
+        #: Error codes of servers that were passed over since the last registration, by address.
         self._passed_over: dict[str, str] = {}
         self._gone_seconds = 0.0
-        #: When the first report was begun that is not answered; None: the last one was.
+        #: Start of the first unanswered report; None: the last one was answered.
         self._silent_since: float | None = None
         self.refusal: TilthError | None = None
 

@@ -24,11 +24,11 @@ from tilth.warehouse.stats import WorkerLoad
 
 #: Raised with every change of a message that the other side must know.
 WIRE_VERSION = 1
-#: Who calls: the id that a worker drew when it registered, and the id of the call, the same when it is sent again.
+#: Headers with the id that a worker drew when it registered, and with the id of the call, the same for a retry.
 WORKER_HEADER = "x-tilth-worker"
 CALL_HEADER = "x-tilth-call"
 MEDIA_TYPE = "application/msgpack"
-#: Below which every call of this kind is found, at the server and at the worker.
+#: Path prefix of every call of this kind, at the server and at the worker.
 PATH = "/v1/worker/"
 
 
@@ -41,24 +41,24 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     #: Drawn anew for each registration.
     instance: str = ""
     warehouse: str = ""
-    #: Of its door, as the server reaches it.
+    #: URL of its HTTP endpoint, as the server reaches it.
     url: str = ""
     host: str = ""
     pid: int = 0
-    #: Of its Spark, as it was named to the worker; empty: an older worker does not say.
+    #: Master of its Spark, as named to the worker; empty: an older worker does not report it.
     master: str = ""
     #: 0: not known yet.
     cores: int = 0
     memory_bytes: int = 0
     slots: int = 0
-    #: Only whether it would be taken: its Spark is not there yet.
+    #: Trial registration, which only checks the worker: its Spark is not there yet.
     is_trial: bool = False
 
 
 class StorageProbe(msgspec.Struct, frozen=True, kw_only=True):
     """A file that the server has written below a root, for a worker to find."""
 
-    #: As `parse_root` reads it: with references to secrets, without secrets.
+    #: Root as `parse_root` reads it: with references to secrets, without secrets.
     root: str
     path: str
     content: bytes
@@ -67,7 +67,7 @@ class StorageProbe(msgspec.Struct, frozen=True, kw_only=True):
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
     #: The server's name.
     server: str
-    #: A worker that has not been heard for so long is gone for the server, and the server for it.
+    #: A worker that has not reported for this many seconds is gone for the server, and the server for it.
     gone_seconds: float
     probes: tuple[StorageProbe, ...] = ()
 
@@ -76,7 +76,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat of a worker."""
 
     load: WorkerLoad
-    #: Why it can run nothing that needs Spark; empty: it can.
+    #: Reason why it cannot run what needs Spark; empty: it can.
     trouble: str = ""
 
 
@@ -105,7 +105,7 @@ class Farewell(msgspec.Struct, frozen=True, kw_only=True):
     """A worker takes no more tasks, or is about to end."""
 
     reason: str
-    #: What runs may end first.
+    #: Running tasks may end first.
     is_draining: bool
 
 

@@ -52,10 +52,10 @@ from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker, WorkerReports
 from tilth.warehouse.tasks.state import TaskResult
 
-#: A worker that has not reported for so long is gone.
+#: A worker that has not reported for this many seconds is gone.
 GONE_SECONDS = 2.0
 _LOOK_SECONDS = 0.25
-#: So long a worker may take to say that it has a task, or which ones it has.
+#: Timeouts for a worker to confirm a task, and to list its tasks.
 ASSIGN_SECONDS_MAX = 1.5
 TOUCH_SECONDS_MAX = 1.5
 _DOOR_SECONDS_MAX = 0.5
@@ -242,7 +242,7 @@ class RemoteSettings:
     token: str = field(repr=False)
     #: This process.
     server: str
-    #: Of tilth; workers have the same.
+    #: Version of tilth; workers have the same.
     version: str
     #: Files below the roots of the tables, which a worker must find there.
     probes: Callable[[], tuple[StorageProbe, ...]] = tuple

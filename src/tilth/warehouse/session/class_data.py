@@ -25,15 +25,15 @@ from tilth.base.logs import Log
 from tilth.warehouse.session.java import Java, find_java
 from tilth.warehouse.settings import WarehouseSettings
 
-#: A node makes an archive so long after its start: what it was started for comes first.
+#: Delay after a node's start before it makes an archive: what it was started for comes first.
 MAKE_AFTER_SECONDS = 120.0
 #: Making one takes half a minute, and ten times that on a crowded machine.
 _MAKE_SECONDS_MAX = 900
-#: So much has to be free: the JVM that makes one takes half of it.
+#: Minimum free memory: the JVM that makes an archive uses half of it.
 _FREE_MEMORY_MIN = 2 << 30
 #: An archive takes a fifth of it, and the disk may be that of the catalog.
 _FREE_DISK_MIN = 1 << 30
-#: From this size on, pointers into the heap are long, and so are those in an archive.
+#: Heap size from which on pointers are long, and so are those in an archive.
 _LONG_POINTERS_BYTES = 31 << 30
 _SUFFIX = ".jsa"
 #: The value of `warehouse.class-data` that means none.
@@ -48,7 +48,7 @@ _log = Log("warehouse")
 class ClassData:
     """The part of a start of Spark that concerns class data. Of itself: there is none, each start loads all classes."""
 
-    #: How long the JVM may take to end.
+    #: Maximum time for the JVM to end.
     end_seconds = 10.0
 
     def options(self, java: Java, spark_home: Path) -> tuple[str, ...]:

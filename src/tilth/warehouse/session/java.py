@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tilth.warehouse.errors import WrongJavaError
 
-#: What Spark 4 supports.
+#: Java versions that Spark 4 supports.
 VERSIONS = (17, 21)
-#: What Spark, Hadoop and Arrow load; cut-down run-times lack some of them.
+#: Modules that Spark, Hadoop and Arrow load; cut-down run-times lack some of them.
 MODULES = (
     "java.base",
     "java.instrument",

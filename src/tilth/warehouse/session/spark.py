@@ -27,7 +27,7 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _ANSWER = "answer binary"
-#: How long a warming task holds its Python worker, so that the others get workers of their own.
+#: Time that a warming task holds its Python worker, so that the others get workers of their own.
 _WARM_SECONDS = 0.3
 
 

@@ -48,7 +48,7 @@ from tilth.warehouse.tasks.state import (
 )
 
 HEARTBEAT_SECONDS = 5.0
-#: So long statements wait for a worker where their warehouse has none.
+#: Maximum wait of statements for a worker if their warehouse has none.
 EMPTY_SECONDS_MAX = 30.0
 #: Workers that are asked at once.
 TOUCHES_MAX = 32
@@ -146,7 +146,7 @@ class Dispatcher:
         self._ids = ids
         self._empty_ms_max = int(empty_seconds_max * 1000)
         self._workers: dict[str, Worker] = {}
-        #: Of workers in other processes, by name.
+        #: Workers in other processes, by name.
         self._processes: dict[str, Callable[[], WorkerProcess]] = {}
         self._lock = threading.Lock()
         self._board = TaskBoard(warehouses=workers, load_of=self._load_of)
@@ -581,5 +581,5 @@ def _state_of(*, trouble: str, is_silent: bool, drains: str, is_empty: bool) -> 
     return "alive"
 
 
-#: What a row is taken for when nothing else is known.
+#: Assumed size of a row when nothing else is known.
 _ROW_BYTES = 100

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tilth.base.units import GIB, MIB
 from tilth.model.task import Cost, TaskKind
 
-#: How far one measurement moves the correction: 0 not at all, 1 all the way.
+#: Weight of one measurement in the correction: 0 not at all, 1 all the way.
 _LEARNING_RATE = 0.2
 #: A correction stays within these; one odd task must not spoil the estimates of a day.
 _FACTOR_MIN = 1 / 64
@@ -21,7 +21,7 @@ _LEARN_SECONDS_MIN = 0.05
 class Guess:
     """A kind's first guess, before anything was measured."""
 
-    #: Of every task, however small.
+    #: Base time of every task, however small.
     seconds_min: float
     #: Input bytes per second.
     speed: float

@@ -57,12 +57,12 @@ STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})
 class TaskResult:
     """Result of a task that ended well."""
 
-    #: For whoever submitted it.
+    #: Result for whoever submitted it.
     payload: bytes = b""
-    #: What was measured; the worker fills in the seconds if they are 0.
+    #: Measured cost; the worker fills in the seconds if they are 0.
     actual: Cost = field(default_factory=Cost)
-    #: Whether an attempt of a Spark task may have failed and may have left files, though the task ended well. The
-    #: worker says so: outside a cluster, Spark tries no task again.
+    #: `True` if an attempt of a Spark task may have failed and may have left files, though the task ended well. The
+    #: worker reports it: outside a cluster, Spark retries no task.
     may_have_retried: bool = True
 
 
@@ -72,9 +72,9 @@ class Place:
 
     warehouse: str
     worker: str
-    #: Tasks at once; of resident ones, those whose round runs.
+    #: Tasks at once; a resident task counts while its round runs.
     slots: int
-    #: Of the worker, over all its warehouses.
+    #: Memory of the worker, for all its warehouses.
     memory_bytes: int
 
 
@@ -123,13 +123,13 @@ class _Task:
     is_stopping: bool = False
     #: It was cancelled, does not end, and nobody waits for it.
     is_abandoned: bool = False
-    #: Why this worker.
+    #: Reason for the choice of this worker.
     placement: str = ""
     #: It stays, and is asked to end where nothing is lost by it.
     is_retiring: bool = False
-    #: Of a task that stays, what its round takes; None: no round runs.
+    #: Cost of the running round of a resident task; None: no round runs.
     round: Cost | None = None
-    #: When its latest commit began; 0: none did.
+    #: Start time of its latest commit; 0: none.
     commit_ms: int = 0
     #: Workers that are too busy for it; asked again when one of their tasks has ended, or at their next heartbeat.
     refused_by: set[str] = field(default_factory=set)
@@ -167,19 +167,19 @@ class TaskBoard:
         self._load_of = load_of
         self.places = tuple(places)
         named = {*warehouses, *(place.warehouse for place in places)}
-        #: What each takes and asks of its workers.
+        #: Settings of each: accepted work, and requirements for workers.
         self.warehouses = {name: WarehouseConfig() for name in named}
         self._live: dict[str, _Task] = {}
         self._ended: deque[TaskInfo] = deque(maxlen=ENDED_MAX)
         #: Workers that did not answer or refused: no new tasks until they answer a heartbeat.
         self.silent: set[str] = set()
-        #: When workers were gone last.
+        #: Time at which each worker was last lost.
         self._gone_ms: dict[str, int] = {}
-        #: When consumers were moved last.
+        #: Time at which consumers were last moved.
         self._moved_ms = -MOVE_PAUSE_MS
         #: Workers that take no more tasks, and why.
         self.draining: dict[str, str] = {}
-        #: Of the silent ones, those that answer and have no Spark: statements are sent there, and refused at once.
+        #: Silent workers that answer and have no Spark: statements are sent there, and refused at once.
         self._without_spark: set[str] = set()
 
     def check_warehouse(self, name: str, kind: TaskKind | None = None) -> None:

@@ -73,7 +73,7 @@ class Heartbeat:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._restart_wait = 0.0
-        #: Why the JVM before has ended, until there is another one.
+        #: Reason for the end of the previous JVM, until there is another one.
         self._why_gone = ""
         self._looked = self._cpu_seconds = 0.0
         self._begin()

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from tilth.warehouse.errors import SparkMemoryError, SparkRestartingError
 
-#: Causes of one error that are looked at.
+#: Maximum number of causes examined in one error.
 _CAUSES_MAX = 20
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _HINT = "read fewer rows or columns, or raise the node's setting warehouse.driver-memory"
-#: What Spark says when it stops inside of a JVM that is asked to end.
+#: Errors of Spark when it stops inside of a JVM that was asked to end.
 _ENDING = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 #: py4j's errors by name: this module is also loaded where py4j is not.
 _LOST_NAMES = frozenset({"Py4JError", "Py4JNetworkError"})

@@ -56,7 +56,7 @@ class PulseVerdict(StrEnum):
 class PulseReading:
     """Observations since the look before."""
 
-    #: Since the look before.
+    #: Time since the previous reading.
     seconds: float
     #: Processor time that the JVM has used in it.
     cpu_seconds: float
@@ -94,7 +94,7 @@ class Pulse:
         self._interval = interval_seconds
         self._hang = hang_seconds
         self._waiting: dict[Question, _Waiting] = {}
-        #: Since the last call was asked.
+        #: Time since the last call was made.
         self._since_call = interval_seconds
         self._calls = 0
         #: Time that cancelled tasks have held slots, weighted by their share of the slots.

@@ -52,7 +52,7 @@ _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
 _ENDING_SECONDS_MAX = 2.0
 _ENDING_LOOK_SECONDS = 0.05
-#: What these errors say stays true when the JVM has ended.
+#: Kinds of errors that remain true when the JVM has ended.
 _TRUE_WITHOUT_JVM = (ErrorKind.RETRY, ErrorKind.FENCED, ErrorKind.UNKNOWN_OUTCOME, ErrorKind.CONFLICT)
 
 _log = Log("warehouse")
@@ -65,9 +65,9 @@ class _Running:
     touched: float
     #: The JVM that it runs in.
     run: int
-    #: Why it is cancelled, where its end is no wish of anybody.
+    #: Reason for its cancellation if nobody asked for it.
     stalled: str = ""
-    #: What it waits for besides Spark, empty: nothing; and for how many seconds.
+    #: Operation besides Spark that it waits for (empty: none), and the wait in seconds.
     waits_for: str = ""
     waited: float = 0.0
     cancelled: threading.Event = field(default_factory=threading.Event)
