@@ -55,7 +55,7 @@ class FaultyKV(DelegatingKV):
         self._read_plan: list[Fault | None] = []
         self.commit_rate = commit_rate
         self.read_rate = read_rate
-        #: How many operations failed.
+        #: Number of failed operations.
         self.faults = 0
 
     def plan_commits(self, *faults: Fault | None) -> None:
@@ -135,7 +135,7 @@ class _FaultyView:
         return self._view.scan(start, end, limit=limit, reverse=reverse)
 
 
-#: Where RetryingKV leaves its marks: behind all keys of the suite.
+#: Prefix of the keys of RetryingKV: behind all keys of the suite.
 _MARKS = b"\xf0mark"
 _TRIES_MAX = 100
 

@@ -92,6 +92,59 @@ def removals(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_slow_store_holds_up_the_manager_for_seconds_and_no_transaction_for_good(
+    server: Server, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    """Each removal takes a second, and the first ones may fail each time."""
+    works = [begin_and_cancel(server) for _ in range(10)]
+    first = {work.id for work in works[:4]} if fails else set()
+    swept: list[int] = []
+
+    def slow(catalog: Catalog, root: object, txn: Txn, **options: Any) -> int:
+        server.clock.advance(1)
+        swept.append(txn.id)
+        if txn.id in first:
+            raise UnavailableError("the store does not answer")
+        return sweep_again(catalog, root, txn, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", slow)
+    pass_grace(server)
+    for work in works:
+        write(server, work.id, "0.0-0.parquet")
+    counts = []
+    for _ in range(30):
+        before = len(swept)
+        server.tick(GAPS_MS[0] / 1000)
+        counts.append(len(swept) - before)
+    # Two of the aborted ones, and one of those with a tombstone, in a round.
+    assert max(counts) <= 3
+    assert {work.id for work in works} == set(swept)
+    assert [bool(server.files_of(str(work.id))) for work in works] == [work.id in first for work in works]
+
+
+def test_a_start_before_a_slow_store_leaves_removals_to_the_rounds(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    works = [begin(server) for _ in range(20)]
+    for work in works:
+        write(server, work.id, "0.0-0.parquet")
+    server.catalog.servers.end(server.record)
+    server.open("s1")
+    found = removals(server, monkeypatch)
+    sweep = server.cleaner._ended._remove
+
+    def slow(txn: Txn) -> None:
+        server.clock.advance(1)
+        sweep(txn)
+
+    monkeypatch.setattr(server.cleaner._ended, "_remove", slow)
+    assert server.cleaner.start() == 20
+    assert len(found) == 10
+    pass_time(server, 60)
+    assert [server.files_of(str(work.id)) for work in works] == [[]] * 20
+
+
 @pytest.mark.parametrize("late_seconds", [1, 35, 3600, DAY_SECONDS - 3600])
 def test_what_a_task_writes_after_its_server_was_ended_goes(server: Server, other: Server, late_seconds: int) -> None:
     work = begin(other)

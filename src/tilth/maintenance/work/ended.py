@@ -18,9 +18,9 @@ for a day; for that time a *tombstone* is kept. There is none if all tasks have 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -44,10 +44,16 @@ GAPS_MS = (60_000, 240_000, 900_000, 2_700_000, 7_200_000, 21_600_000, 54_000_00
 TOMBSTONES_PERIOD_MS = 60_000
 #: Removals of one round; the next round makes the others.
 LATE_SWEEPS_MAX = 200
+#: Time for the removals of one round, and of the start, in seconds: the manager starts no work meanwhile, and a store
+#: may be slow. The next rounds make the other removals.
+ROUND_SECONDS_MAX = 2.0
+START_SECONDS_MAX = 10.0
 #: Number of tombstones beyond which the oldest are removed.
 TOMBSTONES_MAX = 20_000
 
 _log = Log("maintenance")
+
+T = TypeVar("T")
 
 
 class EndedTxns:
@@ -73,6 +79,10 @@ class EndedTxns:
         #: Time between a failover that may have lost commits and the first removal of files of transactions that other
         #: processes had begun before it.
         self._failover_grace_ms = failover_grace_ms
+        #: Monotonic time at which the present round ends.
+        self._deadline = 0.0
+        #: Id of the transaction whose files were removed last, of the aborted and of the committed ones.
+        self._removed_last = {TxnState.ABORTED: 0, TxnState.FINISHED: 0}
         #: Monotonic times at which aborted transactions were first seen.
         self._aborted_seconds: dict[int, float] = {}
         #: Ids of aborted transactions whose wait after a failover is logged.
@@ -94,16 +104,22 @@ class EndedTxns:
         left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
         for txn in left:
             self._abort(txn.id, "the server ended before it committed")
+        self._deadline = self._clock.monotonic() + START_SECONDS_MAX
+        for txn in left:
+            if self._is_over():
+                break
             # If its storage is away, `tick` removes the files later. `_remove` keeps a tombstone, because a worker may
             # not know yet that the server has ended.
             self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
         for each in unswept:
-            if each.txn.id < self._began and each.txn.server not in living and not each.may_write_on:
+            is_former = each.txn.id < self._began and each.txn.server not in living
+            if is_former and not each.may_write_on and not self._is_over():
                 self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
         return len(left)
 
     def tick(self, now_ms: int) -> None:
-        """Run one round; a step that fails does not stop the others."""
+        """Run one round; a step that fails does not stop the others, and one that is slow holds them up for a while."""
+        self._deadline = self._clock.monotonic() + ROUND_SECONDS_MAX
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
         is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
@@ -120,33 +136,33 @@ class EndedTxns:
         ids = {txn.id for txn in unfinished}
         self._aborted_seconds = {txn: seen for txn, seen in self._aborted_seconds.items() if txn in ids}
         self._logged_waits &= ids
+        over: dict[int, Txn] = {}
         for txn in unfinished:
             if txn.server in others:
                 continue
             is_own = self._catalog.is_own(txn.server) or txn.id in live
             if not is_own and not self._hosts(STEWARD):
                 continue
-            if txn.state is TxnState.ABORTED and self._away(txn, waiting):
-                continue
-            work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
-            has_ended = txn.server != self._catalog.server and server_of(txn.server) is not None
-            if has_ended and txn.state is TxnState.RUNNING and txn.id not in live:
-                work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
-            self._guarded("clean_transaction", txn.id, work)
+            if txn.state is TxnState.RUNNING:
+                has_ended = txn.server != self._catalog.server and server_of(txn.server) is not None
+                if has_ended and txn.id not in live:
+                    work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
+                else:
+                    work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
+                self._guarded("clean_transaction", txn.id, work)
+            # The files of a live one are being removed.
+            elif txn.id not in live and not self._away(txn, waiting):
+                since = self._aborted_seconds.setdefault(txn.id, self._clock.monotonic())
+                if self._have_passed(since, self._grace_ms):
+                    over[txn.id] = txn
+        for txn in self._in_turn(TxnState.ABORTED, over):
+            self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
 
     def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
-        if txn.state is TxnState.RUNNING:
-            if txn.id in unsettled:
-                self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
-            elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
-                self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
-            return
-        if txn.id in live:
-            # Its files are being removed.
-            return
-        since = self._aborted_seconds.setdefault(txn.id, self._clock.monotonic())
-        if self._have_passed(since, self._grace_ms):
-            self._remove(txn)
+        if txn.id in unsettled:
+            self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
+        elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
+            self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
 
     def _abort(self, txn_id: int, reason: str) -> None:
         try:
@@ -201,6 +217,7 @@ class EndedTxns:
         left = [each for each in unswept if each.txn.id not in live | swept]
         others = self._others() if left else set()
         waiting: dict[str, str] = {}
+        over: dict[int, UnsweptTxn] = {}
         for each in left:
             is_own = self._catalog.is_own(each.txn.server)
             if self._away(each.txn, waiting):
@@ -209,7 +226,9 @@ class EndedTxns:
                 continue
             since = self._unswept_seconds.setdefault(each.txn.id, self._clock.monotonic())
             if not each.may_write_on or self._have_passed(since, self._grace_ms):
-                self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
+                over[each.txn.id] = each
+        for each in self._in_turn(TxnState.FINISHED, over):
+            self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
 
     def _sweep(self, unswept: UnsweptTxn) -> None:
         txn = unswept.txn
@@ -248,15 +267,19 @@ class EndedTxns:
         swept: list[Tombstone] = []
         ready = (each for each in due if not self._away(each.txn, waiting))
         # A round goes through the ids in order, so that sweeps that fail cannot starve the others.
-        turn = list(islice(ready, LATE_SWEEPS_MAX))
-        for each in turn:
-            self._guarded("sweep_late_files", each.txn.id, partial(self._sweep_late, each, now_ms, swept))
+        last = 0
+        for count, each in enumerate(ready):
+            if count == LATE_SWEEPS_MAX or (count and self._is_over()):
+                break
+            last = each.txn.id
+            self._guarded("sweep_late_files", last, partial(self._sweep_late, each, now_ms, swept))
+        else:
+            last = 0
         over += [each.txn.id for each in swept if each.sweeps == len(GAPS_MS)]
         tombstones.put([each for each in swept if each.sweeps < len(GAPS_MS)], over=over)
-        if len(turn) == LATE_SWEEPS_MAX:
-            self._swept_up_to = turn[-1].txn.id
-        else:
-            self._swept_up_to, self._looked_seconds = 0, self._clock.monotonic()
+        self._swept_up_to = last
+        if not last:
+            self._looked_seconds = self._clock.monotonic()
 
     def _sweep_late(self, tombstone: Tombstone, now_ms: int, swept: list[Tombstone]) -> None:
         """Remove the files written since the last removal; append the updated tombstone to `swept`."""
@@ -282,6 +305,20 @@ class EndedTxns:
             _log.warning("late_files_removed", cause_id=str(txn.id), actor=txn.actor, files=files, seconds=seconds)
 
     # --- shared ---
+
+    def _in_turn(self, state: TxnState, over: Mapping[int, T]) -> Iterator[T]:
+        """Yield values by their ids, from behind the last one of the round before, until the round is over; at least
+        one, so that a slow store holds up no transaction for good.
+        """
+        last = self._removed_last[state]
+        for count, txn in enumerate(sorted(over, key=lambda each: (each <= last, each))):
+            if count and self._is_over():
+                return
+            self._removed_last[state] = txn
+            yield over[txn]
+
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() >= self._deadline
 
     def _away(self, txn: Txn, known: dict[str, str]) -> bool:
         """Return whether a replica of its tables is away, so that no removal would be complete; log each table once."""
