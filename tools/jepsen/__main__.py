@@ -36,7 +36,10 @@ def main() -> None:
         only = [each for each in arguments.only.split(",") if each]
         order = Order(subject=subject, rounds=rounds, seed=seed + number, only=only)
         say(f"{subject}: {rounds} rounds, seed {order.seed}")
-        total.add(_one(order, arguments.keep))
+        found = _one(order, arguments.keep)
+        # Where the process is ended before the last run, those before it have been for something.
+        say(found.line())
+        total.add(found)
     print(total.line(), flush=True)
     sys.exit(not total.is_right)
 
