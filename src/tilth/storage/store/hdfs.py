@@ -18,9 +18,11 @@ import os
 import re
 import threading
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import cycle
 from typing import TypeVar
 
 import pyarrow as pa
@@ -34,8 +36,8 @@ from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
 WRITE_TRIES_MAX = 2
-#: Questions at a time.
-ASKING_MAX = 16
+#: Questions at a time, each to a client with a connection of its own.
+ASKING_MAX = 8
 #: Names beyond which a removal looks up first which of them are there.
 CHECKED_MIN = 8
 #: Files that are ended at a time: the client takes half a second for each.
@@ -57,10 +59,32 @@ _BECAUSE_CHARS_MAX = 200
 T = TypeVar("T")
 Question = Callable[[AsyncClient], Awaitable[T]]
 
+
+@dataclass(frozen=True, slots=True)
+class _Client:
+    """A client and its lock: it is asked one question at a time. When its connection breaks, it wakes those that wait
+    for an answer while it holds a lock of its own; waking needs the GIL, and whoever asks a new question holds the GIL
+    and waits for that lock. The process would hang for ever.
+    """
+
+    asked: AsyncClient
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """A file that is written, and the client that has begun it."""
+
+    client: _Client
+    file: AsyncFileWriter
+
+
 #: Clients by address and identity, kept as long as the process: a client that is freed waits, with the GIL, for its
 #: threads to end, and one that delivers an answer waits for the GIL. The process would hang for ever.
-_clients: dict[tuple[str | None, ...], AsyncClient] = {}
+_clients: dict[tuple[str | None, ...], tuple[_Client, ...]] = {}
 _IDENTITY = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR")
+#: Threads of each client that is made now; by default, as many as there are cores.
+_THREADS = "TOKIO_WORKER_THREADS"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _is_exiting = False
@@ -91,7 +115,9 @@ class HdfsStore:
         self._begun: set[str] = set()
         self._is_reached = False
         with self._asking(""):
-            self._client = _client_of(f"hdfs://{root.bucket}")
+            self._clients = _clients_of(f"hdfs://{root.bucket}")
+        #: Clients in turn, for folders that are listed, and where none is free.
+        self._turns = cycle(self._clients)
 
     @property
     def copies(self) -> tuple[OnlyCopy, ...]:
@@ -151,22 +177,22 @@ class HdfsStore:
         return found.length, found.modification_time
 
     def exist(self, paths: Sequence[str]) -> list[bool]:
-        if not paths:
-            return []
+        async def is_there(client: AsyncClient, path: str) -> bool:
+            try:
+                await client.get_file_info(self._place(path))
+            except FileNotFoundError:
+                return False
+            return True
 
-        async def is_there(client: AsyncClient, path: str, turn: asyncio.Semaphore) -> bool:
-            async with turn:
-                try:
-                    await client.get_file_info(self._place(path))
-                except FileNotFoundError:
-                    return False
-                return True
+        async def all_of() -> list[bool]:
+            asked = [asyncio.ensure_future(self._answer(partial(is_there, path=path))) for path in paths]
+            try:
+                return await asyncio.gather(*asked)
+            finally:
+                for each in asked:
+                    each.cancel()
 
-        async def all_of(client: AsyncClient) -> list[bool]:
-            turn = asyncio.Semaphore(ASKING_MAX)
-            return await asyncio.gather(*[is_there(client, path, turn) for path in paths])
-
-        return self._ask(paths[0], all_of)
+        return self._run(paths[0], all_of()) if paths else []
 
     def remove(self, paths: Sequence[str]) -> Removal:
         """Remove files one after the other: HDFS takes one name at a time. Many names are looked up first, because most
@@ -217,6 +243,7 @@ class HdfsStore:
     def _children(self, folder: str, place: str) -> Iterator[FileStatus]:
         """Yield the entries of a folder, LISTED_AT_ONCE in each request; none if there is no such folder."""
         left: AsyncIterator[FileStatus] | None = None
+        client = next(self._turns)
 
         async def some(client: AsyncClient) -> list[FileStatus]:
             nonlocal left
@@ -229,7 +256,7 @@ class HdfsStore:
             return found
 
         try:
-            while found := self._ask(folder, some):
+            while found := self._ask(folder, some, client):
                 yield from found
         except FileNotFoundError:
             return
@@ -237,7 +264,7 @@ class HdfsStore:
     def remove_folder(self, folder: str) -> None:
         self._remove(folder, is_folder=True)
 
-    def begin(self, path: str) -> AsyncFileWriter:
+    def begin(self, path: str) -> _Writer:
         """Take a name that nobody has. Raises FileExistsError."""
         with self._lock:
             is_own = path in self._begun
@@ -249,26 +276,26 @@ class HdfsStore:
                 raise FileExistsError(self._uri(path)) from None
             return self.begin_again(path)
 
-    def begin_again(self, path: str) -> AsyncFileWriter:
+    def begin_again(self, path: str) -> _Writer:
         """Write from the start what is there under a name that was taken for this, or under none."""
         return self._begin(path, is_over=True)
 
-    def fill(self, path: str, writer: AsyncFileWriter, data: bytes, *, fsync: bool) -> None:
+    def fill(self, path: str, writer: _Writer, data: bytes, *, fsync: bool) -> None:
         """Write the last bytes of a file and end it."""
 
-        async def filled(_: AsyncClient) -> None:
+        async def filled(file: AsyncFileWriter) -> None:
             if data:
-                await writer.write(data)
+                await file.write(data)
             if fsync:
-                await writer.hsync()
-            await writer.close()
+                await file.hsync()
+            await file.close()
 
-        self.write(path, filled)
+        self.write(path, writer, filled)
 
-    def write(self, path: str, question: Question[T]) -> T:
+    def write(self, path: str, writer: _Writer, question: Callable[[AsyncFileWriter], Awaitable[T]]) -> T:
         """Ask something of a file that was begun."""
         try:
-            return self._ask(path, question)
+            return self._ask(path, lambda _: question(writer.file), writer.client)
         except FileNotFoundError:
             because = "the file was removed while it was written"
             raise StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again") from None
@@ -278,10 +305,12 @@ class HdfsStore:
         with self._lock:
             (self._begun.add if is_begun else self._begun.discard)(path)
 
-    def _begin(self, path: str, *, is_over: bool) -> AsyncFileWriter:
+    def _begin(self, path: str, *, is_over: bool) -> _Writer:
         options = WriteOptions(overwrite=is_over, create_parent=False)
+        # The same one each time: the NameNode knows by it that a name is this process's own.
+        client = self._clients[zlib.crc32(path.encode()) % len(self._clients)]
         try:
-            return self._ask(path, lambda client: client.create(self._place(path), options))
+            return _Writer(client, self._ask(path, lambda asked: asked.create(self._place(path), options), client))
         except FileNotFoundError:
             hint = "check the address of the store, and whether somebody removed the folder"
             raise StoreAwayError(file=self._uri(path), hint=hint) from None
@@ -293,7 +322,8 @@ class HdfsStore:
         return reader
 
     def _piece(self, path: str, reader: AsyncFileReader, start: int, end: int) -> bytes:
-        return self._ask(path, lambda _: reader.read_range(start, end - start))
+        # DataNodes are asked, and no lock of the client is needed.
+        return self._run(path, self._bounded(lambda: reader.read_range(start, end - start)))
 
     def _status(self, path: str) -> FileStatus:
         return self._ask(path, lambda client: client.get_file_info(self._place(path)))
@@ -307,17 +337,35 @@ class HdfsStore:
     def _uri(self, path: str) -> str:
         return f"{self._root.uri}/{path}" if path else self._root.uri
 
-    def _ask(self, path: str, question: Question[T]) -> T:
-        """Return the answer; raises the errors of the protocol. For any thread but the loop's own."""
-        with self._asking(path):
-            return asyncio.run_coroutine_threadsafe(self._answer(question), _running_loop()).result()
+    def _ask(self, path: str, question: Question[T], client: _Client | None = None) -> T:
+        """Return the answer of the client, or of one that is free. Raises the errors of the protocol. The loop's own
+        thread must not call it.
+        """
+        return self._run(path, self._answer(question, client))
 
-    async def _answer(self, question: Question[T]) -> T:
+    def _run(self, path: str, answer: Coroutine[None, None, T]) -> T:
+        with self._asking(path):
+            try:
+                loop = _running_loop()
+            except _NobodyError:
+                answer.close()
+                raise
+            return asyncio.run_coroutine_threadsafe(answer, loop).result()
+
+    async def _answer(self, question: Question[T], client: _Client | None = None) -> T:
+        async def answer() -> T:
+            one = client or next((each for each in self._clients if not each.lock.locked()), None) or next(self._turns)
+            async with one.lock:
+                return await question(one.asked)
+
+        return await self._bounded(answer)
+
+    async def _bounded(self, question: Callable[[], Awaitable[T]]) -> T:
         if not self._is_reached:
             await self._reach()
         try:
             async with asyncio.timeout(self._times.request_seconds):
-                answer = await question(self._client)
+                answer = await question()
         except (FileNotFoundError, FileExistsError):
             raise
         except asyncio.CancelledError:
@@ -392,7 +440,7 @@ class _NewFile(HeldFile):
 
     def send(self, held: bytes) -> None:
         self._is_held = False
-        self._store.write(self.path, lambda _: self._writer.write(held))
+        self._store.write(self.path, self._writer, lambda file: file.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
         try:
@@ -414,13 +462,19 @@ class _NewFile(HeldFile):
         self._store.note(self.path, is_begun=False)
 
 
-def _client_of(address: str) -> AsyncClient:
+def _clients_of(address: str) -> tuple[_Client, ...]:
     key = (address, *map(os.environ.get, _IDENTITY))
     with _lock:
-        client = _clients.get(key)
-        if client is None:
-            client = _clients[key] = AsyncClient(address)
-        return client
+        if key not in _clients:
+            before = os.environ.get(_THREADS)
+            os.environ[_THREADS] = "1"
+            try:
+                _clients[key] = tuple(_Client(AsyncClient(address)) for _ in range(ASKING_MAX))
+            finally:
+                os.environ.pop(_THREADS)
+                if before is not None:
+                    os.environ[_THREADS] = before
+        return _clients[key]
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
