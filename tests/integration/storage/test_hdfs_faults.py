@@ -219,53 +219,6 @@ def test_processes_that_exit_while_answers_arrive_end_well(place: Place) -> None
     assert [each.wait(60) for each in started] == [0] * 10
 
 
-ASKING = """
-import sys, threading
-from tilth.storage.store.hdfs import HdfsStore, HdfsTimes
-from tilth.storage.store.root import parse_root
-store = HdfsStore(parse_root(sys.argv[1]), HdfsTimes(connect_seconds=1.0, request_seconds=4.0))
-names = [f"t/data/{name}" for name in range(40)]
-answers = [0] * 8
-def ask(thread):
-    while True:
-        try:
-            store.exist(names)
-            store.put(f"t/data/{thread}", b"abc")
-            answers[thread] += 1
-        except BaseException:
-            threading.Event().wait(0.01)
-for thread in range(8):
-    threading.Thread(target=ask, args=(thread,), daemon=True).start()
-for line in sys.stdin:
-    before = list(answers)
-    while any(one == other for one, other in zip(before, answers)):
-        threading.Event().wait(0.01)
-    print("all go on", flush=True)
-"""
-
-
-def test_a_process_goes_on_whose_connections_break_under_many_questions(cluster: HdfsCluster, place: Place) -> None:
-    """The client wakes who waits for an answer while it holds a lock; one who asked anew with the GIL hung for ever."""
-    command = [sys.executable, "-c", ASKING, place.root.text]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as asking:
-        assert asking.stdin is not None
-        assert asking.stdout is not None
-        # Ends a process that hangs, and with it the reading of its answer.
-        timer = threading.Timer(90, asking.kill)
-        timer.start()
-        try:
-            for kill in range(5):
-                if kill:
-                    cluster.name_node.kill()
-                    cluster.start_name_node()
-                asking.stdin.write(b"go on?\n")
-                asking.stdin.flush()
-                assert asking.stdout.readline() == b"all go on\n"
-        finally:
-            timer.cancel()
-            asking.kill()
-
-
 def test_a_file_that_was_removed_while_it_was_written_is_not_there(cluster: HdfsCluster, place: Place) -> None:
     store = store_at(place)
     for size in (3, 9 * MIB):
