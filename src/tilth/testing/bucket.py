@@ -57,14 +57,14 @@ class _State:
     plan: deque[BucketFault | None] = field(default_factory=deque)
     lock: threading.Lock = field(default_factory=threading.Lock)
     is_closing: threading.Event = field(default_factory=threading.Event)
-    #: Of the bucket, whose requests anybody with the key may make.
+    #: Name of the bucket, whose requests anybody with the key may make.
     bucket: str = "tilth"
     key: str = "tilthkey"
     #: Objects that nobody may remove.
     kept: set[str] = field(default_factory=set)
     #: Objects that no listing shows.
     unlisted: set[str] = field(default_factory=set)
-    #: Whether it speaks as GCS does, to anybody.
+    #: `True` if it speaks as GCS does, to anybody.
     is_gcs: bool = False
     #: Creation time of the bucket, which it also returns for each of its objects.
     made: datetime = field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
