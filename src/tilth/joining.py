@@ -31,7 +31,7 @@ from tilth.catalog import (
 )
 from tilth.membership import Presence
 from tilth.recovery import CatalogLostError, has_tables
-from tilth.storage import StoreLocationError, StoreRoot, claim_place, place_text, place_trouble
+from tilth.storage import StoreLocationError, StoreRoot, claim_location, location_text, location_trouble
 
 #: The place of the tables' files, as the first server had it.
 _PLACE = "storage/place"
@@ -112,15 +112,15 @@ def check_place(catalog: Catalog, root: StoreRoot) -> None:
     CatalogLostError, and what the store says.
     """
     check_not_lost(root, is_empty=catalog.is_unused())
-    own = place_text(root)
+    own = location_text(root)
     if catalog.state.get(_PLACE) is None:
-        claim_place(root)
+        claim_location(root)
     catalog.state.change(_PLACE, lambda known: known or own.encode())
     known = (catalog.state.get(_PLACE) or b"").decode()
     if known != own:
         hint = "give all servers of a catalog the same storage.root, which all of them see"
         raise StoreLocationError("the tables of this catalog are somewhere else", chosen=known, given=own, hint=hint)
-    trouble = place_trouble(root)
+    trouble = location_trouble(root)
     if trouble:
         hint = "give all servers of a catalog a storage.root that all of them see, as a bucket or a shared folder"
         raise StoreLocationError("the files of the tables are not there", root=root, reason=trouble, hint=hint)

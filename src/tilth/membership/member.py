@@ -156,7 +156,7 @@ class Member:
         self._now_lock = threading.Lock()
         self._now = Membership(me="", servers=())
         self._proved_at = self._looked_at = self._reread_at = 0.0
-        #: Reasons of the present failures, by the description of what fails.
+        #: Reasons of the current failures, by the description of what fails.
         self._troubles: dict[str, str] = {}
         self._clock_fault = ""
         #: The history of the store in which this server has joined.

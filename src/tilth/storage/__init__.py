@@ -80,6 +80,14 @@ if TYPE_CHECKING:
         stamp_of,
     )
     from tilth.storage.store.local import sync_local_folder
+    from tilth.storage.store.location import (
+        LOCATION_FILE,
+        StoreLocationError,
+        claim_location,
+        location_text,
+        location_trouble,
+        tables_root,
+    )
     from tilth.storage.store.memory import release_unused
     from tilth.storage.store.paths import (
         EXTENSIONS,
@@ -95,14 +103,6 @@ if TYPE_CHECKING:
         sidecar_name,
         table_folder,
         table_of,
-    )
-    from tilth.storage.store.place import (
-        PLACE_FILE,
-        StoreLocationError,
-        claim_place,
-        place_text,
-        place_trouble,
-        tables_root,
     )
     from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
     from tilth.storage.store.replica import Replica, call_replica, claim_replica, replicas_of, replicas_with_sign
@@ -176,12 +176,12 @@ __all__ = [
     "CHANGE_UPDATE",
     "EXTENSIONS",
     "FILTER_EXTENSION",
+    "LOCATION_FILE",
     "MAP_EXTENSION",
     "NODE_SETTINGS",
     "OP_COLUMN",
     "OP_DELETE",
     "OP_UPSERT",
-    "PLACE_FILE",
     "REPLICAS_MAX",
     "SIDECAR_EXTENSIONS",
     "TABLE_SETTINGS",
@@ -248,7 +248,7 @@ __all__ = [
     "check_partition_by",
     "check_probe",
     "check_size",
-    "claim_place",
+    "claim_location",
     "claim_replica",
     "clean_transaction",
     "compact_changes",
@@ -275,6 +275,8 @@ __all__ = [
     "load_changes",
     "local_folder",
     "local_root",
+    "location_text",
+    "location_trouble",
     "make_copy",
     "make_folder",
     "may_list_late",
@@ -291,8 +293,6 @@ __all__ = [
     "part_of_sidecar",
     "partition_id",
     "partition_ids",
-    "place_text",
-    "place_trouble",
     "presence_name",
     "quorum_trouble",
     "read_changes",

@@ -198,7 +198,7 @@ class _Check:
         self._age_ms = repair_age_ms
         for replica, place in enumerate(self._root.places):
             try:
-                self._check_place(replica, place)
+                self._check_location(replica, place)
             except (TilthError, OSError) as error:
                 raise_if_cancelled()
                 if not self._root.replicas:
@@ -208,7 +208,7 @@ class _Check:
             self._remove_orphans()
         return self._report
 
-    def _check_place(self, replica: int, place: StoreRoot) -> None:
+    def _check_location(self, replica: int, place: StoreRoot) -> None:
         folder = Folder(place, self._table.uuid)
         seen, size = np.zeros(len(self._named), np.bool_), 0
         for batch in _batches(list_files(folder), BATCH):

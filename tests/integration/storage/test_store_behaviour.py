@@ -24,7 +24,7 @@ from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import (
-    PLACE_FILE,
+    LOCATION_FILE,
     DeltaFileCorruptError,
     DeltaWriter,
     Folder,
@@ -195,7 +195,7 @@ def test_a_table_goes_with_all_its_files_and_no_others(place: Place) -> None:
 def test_all_files_below_a_folder_are_listed_with_their_sizes(place: Place) -> None:
     # A storage with replicas is a place that was claimed, the other places are empty.
     before = list(place.store.files(""))
-    assert [found.path for found in before] in ([], [PLACE_FILE])
+    assert [found.path for found in before] in ([], [LOCATION_FILE])
     folders = [Folder(place.root, path) for path in ("", "a", "a/data", "ab")]
     for number, folder in enumerate(folders):
         make_folder(folder, fsync=False)

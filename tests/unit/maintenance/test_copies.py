@@ -31,7 +31,7 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import (
     Replica,
     begin_table,
-    claim_place,
+    claim_location,
     defined_root,
     layout_of,
     local_root,
@@ -49,7 +49,7 @@ class CopiesWorld(World):
         self.folders = [folder / name for name in ("one", "two", "three")]
         places = [local_root(each) for each in self.folders]
         for place in places:
-            claim_place(place)
+            claim_location(place)
         storage = Storage(name="r", root=replicated_root("r", places, 2).text, replica_ids=("i", "ii", "iii"))
         assert self.catalog.storages.create(storage)
         self.root = defined_root(storage)
@@ -207,7 +207,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
     ReplicateDuty(world.copies).run()
     begin_table(world.root, "another")
     assert list(world.folders[2].iterdir()) == []
-    claim_place(world.root.replicas[2])
+    claim_location(world.root.replicas[2])
     clock = SystemClock()
     over = clock.monotonic() + 30
     while replicas_of(world.root)[2].trouble:

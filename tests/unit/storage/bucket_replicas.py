@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tilth.storage import StoreRoot, claim_place, parse_root, replicas_of, replicated_root
+from tilth.storage import StoreRoot, claim_location, parse_root, replicas_of, replicated_root
 from tilth.testing import FakeBucket
 
 #: Number of the replica in the bucket.
@@ -21,7 +21,7 @@ def root_with_bucket(folder: Path, bucket: FakeBucket, table: str) -> StoreRoot:
     places = [parse_root(f"{folder}/{name}") for name in ("one", "two")]
     places.append(parse_root(f"s3://tilth/p?{options}"))
     for each in places:
-        claim_place(each)
+        claim_location(each)
     root = msgspec.structs.replace(replicated_root("r", places, 2), replica_ids=("a", "b", "c"))
     for replica in replicas_of(root):
         replica.give_sign(table)

@@ -18,7 +18,7 @@ from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store import new_copies, read_on, replica, replica_health
 from tilth.storage.store.files import mapped, new_file, open_sized
 from tilth.storage.store.local import LocalStore, SummingFile
-from tilth.storage.store.place import place_trouble
+from tilth.storage.store.location import location_trouble
 from tilth.storage.store.replica import Replica, replicas_of
 from tilth.storage.store.root import StoreRoot
 
@@ -54,14 +54,14 @@ class Disk:
         self.waiting = threading.Event()
         self._over = over
         self._monkeypatch = monkeypatch
-        trouble = place_trouble
+        trouble = location_trouble
 
         def asked(root: StoreRoot) -> str:
             if root.uri == str(folder):
                 self.wait()
             return trouble(root)
 
-        monkeypatch.setattr(replica_health, "place_trouble", asked)
+        monkeypatch.setattr(replica_health, "location_trouble", asked)
         for name in ("write", "finish", "give_up"):
             self._slowed(SummingFile, name, "_path")
         for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):

@@ -21,7 +21,7 @@ from tilth.storage import (
     begin_table,
     check_file,
     check_size,
-    claim_place,
+    claim_location,
     clean_transaction,
     data_folder,
     local_root,
@@ -46,7 +46,7 @@ class Places:
     def __init__(self, folder: Path) -> None:
         self.folders = [folder / name for name in NAMES]
         for each in self.folders:
-            claim_place(local_root(each))
+            claim_location(local_root(each))
         self.root = replicated_root("r", [local_root(each) for each in self.folders], 2)
         begin_table(self.root, "t")
 

@@ -325,7 +325,7 @@ class PostgresKV:
         except _COLLISIONS:
             return None
         except errors.ReadOnlySqlTransaction:
-            # The host is a former primary: the next connection looks for the present one.
+            # The host is a former primary: the next connection looks for the current one.
             connection.close()
             raise
         except psycopg.OperationalError as error:

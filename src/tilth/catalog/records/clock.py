@@ -47,7 +47,7 @@ class HybridClock:
         commits were refused.
         """
         with self._lock:
-            # Times up to the present one may be in use: they are not drawn again.
+            # Times up to the current one may be in use: they are not drawn again.
             self._last = max(after, min(self._last, pack(self._clock.now_ms() + 1)))
 
     def observe(self, ts: int) -> None:

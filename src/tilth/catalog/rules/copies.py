@@ -27,7 +27,7 @@ class Missing:
 
     table: str
     file: DataFile
-    #: Index of the replica in the storage's present definition.
+    #: Index of the replica in the storage's current definition.
     replica: int
 
 

@@ -24,7 +24,7 @@ class InsertPart:
 
     table: str
     written: WrittenPart
-    #: Version of the columns of a file that a new catalog is made of; 0: the present ones.
+    #: Version of the columns of a file that a new catalog is made of; 0: the current ones.
     schema_version: int = 0
 
 

@@ -14,7 +14,7 @@ from tilth.ingest.kafka.reach import PartitionEnd
 from tilth.ingest.service.stats import TopicPartitionStats
 from tilth.model.offset import StoredOffset, TopicPartition
 
-#: An end stands for the present one for so many looks of the service, and at least so long.
+#: An end stands for the current one for so many looks of the service, and at least so long.
 KNOWN_LOOKS = 3
 KNOWN_SECONDS_MIN = 15.0
 

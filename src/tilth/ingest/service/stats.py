@@ -63,7 +63,7 @@ class TopicPartitionStats:
     end: PartitionEnd | None
     #: Seconds since the end was seen; None: never.
     end_age: float | None = 0.0
-    #: `True` if the end was seen recently enough to count as the present one.
+    #: `True` if the end was seen recently enough to count as the current one.
     is_end_known: bool = True
     #: `True` if the offset belongs to an earlier topic of the same name: nothing of this one has been read.
     is_of_other_topic: bool = False

@@ -32,7 +32,7 @@ class DeltaWay(StrEnum):
 class DeltaTask(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a worker needs to compact deltas of one partition."""
 
-    #: Layout with the table's present columns; parts may have others.
+    #: Layout with the table's current columns; parts may have others.
     layout: TableLayout
     way: DeltaWay
     partition: str

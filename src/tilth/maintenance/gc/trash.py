@@ -40,7 +40,7 @@ class TrashPhase:
         self._due_ms: int | None = None
         #: State to resume from, after a restart too; none until it is read.
         self._state: TrashState | None = None
-        #: Time when what the present pass left is worth another one.
+        #: Time when what the current pass left is worth another one.
         self._pass_due_ms: int | None = None
         #: Bytes known to wait for removal.
         self.bytes = 0

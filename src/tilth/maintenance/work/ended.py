@@ -79,7 +79,7 @@ class EndedTxns:
         #: Time between a failover that may have lost commits and the first removal of files of transactions that other
         #: processes had begun before it.
         self._failover_grace_ms = failover_grace_ms
-        #: Monotonic time at which the present round ends.
+        #: Monotonic time at which the current round ends.
         self._deadline = 0.0
         #: Id of the transaction whose files were removed last, of the aborted and of the committed ones.
         self._removed_last = {TxnState.ABORTED: 0, TxnState.FINISHED: 0}
@@ -91,7 +91,7 @@ class EndedTxns:
         self._unswept_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
         self._looked_seconds: float | None = None
-        #: Id of the last tombstone that the present round over them has reached; 0: the next tick begins a round.
+        #: Id of the last tombstone that the current round over them has reached; 0: the next tick begins a round.
         self._swept_up_to = 0
         self._lock = threading.Lock()
 
@@ -155,7 +155,7 @@ class EndedTxns:
                 since = self._aborted_seconds.setdefault(txn.id, self._clock.monotonic())
                 if self._have_passed(since, self._grace_ms):
                     over[txn.id] = txn
-        for txn in self._in_turn(TxnState.ABORTED, over):
+        for txn in self._rotated(TxnState.ABORTED, over):
             self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
 
     def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
@@ -227,7 +227,7 @@ class EndedTxns:
             since = self._unswept_seconds.setdefault(each.txn.id, self._clock.monotonic())
             if not each.may_write_on or self._have_passed(since, self._grace_ms):
                 over[each.txn.id] = each
-        for each in self._in_turn(TxnState.FINISHED, over):
+        for each in self._rotated(TxnState.FINISHED, over):
             self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
 
     def _sweep(self, unswept: UnsweptTxn) -> None:
@@ -306,16 +306,16 @@ class EndedTxns:
 
     # --- shared ---
 
-    def _in_turn(self, state: TxnState, over: Mapping[int, T]) -> Iterator[T]:
+    def _rotated(self, state: TxnState, over: Mapping[int, T]) -> Iterator[T]:
         """Yield values by their ids, from behind the last one of the round before, until the round is over; at least
         one, so that a slow store holds up no transaction for good.
         """
         last = self._removed_last[state]
-        for count, txn in enumerate(sorted(over, key=lambda each: (each <= last, each))):
+        for count, txn_id in enumerate(sorted(over, key=lambda each: (each <= last, each))):
             if count and self._is_over():
                 return
-            self._removed_last[state] = txn
-            yield over[txn]
+            self._removed_last[state] = txn_id
+            yield over[txn_id]
 
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._deadline

@@ -37,7 +37,7 @@ class Sweeper:
     def stop(self) -> None:
         """Run no further removal; wait for the present one, though not for a store that does not answer."""
         self._is_over.set()
-        # With a full queue the thread waits for no step, and sees the end after the present one.
+        # With a full queue the thread waits for no step, and sees the end after the current one.
         with suppress(queue.Full):
             self._steps.put_nowait(None)
         self._thread.join(STOP_SECONDS)

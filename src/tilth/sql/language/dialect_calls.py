@@ -110,16 +110,16 @@ def _operator(node: exp.Expression) -> exp.Expression:
 
 def _arithmetic(node: exp.Expression) -> exp.Expression:
     sides = (node.this, node.expression)
-    moved = _moved_by_clock(node)
-    if moved is not None:
-        return moved
+    shifted = None if isinstance(node, exp.Mul) else _shifted(node)
+    if shifted is not None:
+        return shifted
     if isinstance(node, exp.Sub) and not any(_is_constant(each) or isinstance(each, exp.Interval) for each in sides):
         return call("clickhouse_fits", call("clickhouse_minus", *sides))
     # Of constants nothing is too large.
     return node if all(_is_constant(each) for each in sides) else call("clickhouse_fits", node.copy())
 
 
-def _moved_by_clock(node: exp.Expression) -> exp.Expression | None:
+def _shifted(node: exp.Expression) -> exp.Expression | None:
     """t + INTERVAL 24 HOUR as addHours(t, 24): as an interval, Spark takes them for a day, which may have 23 hours."""
     sides = [(node.this, node.expression), *([(node.expression, node.this)] if isinstance(node, exp.Add) else [])]
     for time, step in sides:
@@ -129,7 +129,7 @@ def _moved_by_clock(node: exp.Expression) -> exp.Expression | None:
             unit, count = _unit_of(interval), interval.this
         elif isinstance(interval, exp.Anonymous) and interval.name.lower().startswith("tointerval"):
             unit, count = interval.name[len("toInterval") :].upper(), interval.expressions[0]
-        if unit not in _PER_NEXT_UNIT or isinstance(node, exp.Mul):
+        if unit not in _PER_NEXT_UNIT:
             continue
         if not isinstance(count, exp.Expression):
             raise refused("this interval", "write INTERVAL 1 HOUR")
@@ -144,8 +144,8 @@ def _check_interval(node: exp.Expression) -> None:
     parent = node.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
-    is_looked_at = isinstance(parent, exp.Anonymous) and parent.name.lower() in _CHANGED_CALLS
-    if not isinstance(parent, exp.Add | exp.Sub) and not is_looked_at:
+    is_argument = isinstance(parent, exp.Anonymous) and parent.name.lower() in _CHANGED_CALLS
+    if not isinstance(parent, exp.Add | exp.Sub) and not is_argument:
         raise refused("an interval by itself", "write t + INTERVAL 1 HOUR")
 
 

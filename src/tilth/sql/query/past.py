@@ -129,7 +129,7 @@ def _at_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -
     times = [catalog.history.time_of(table.uuid, each) for each in (version, version + 1)]
     if version < 1 or times[0] is None or times[1] is None:
         _unknown(catalog, clock, table, version)
-    # The last moment of it: history is kept from a mark on, and a version that was the present one there can be read.
+    # The last moment of it: history is kept from a mark on, and a version that was the current one there can be read.
     return Moment(ts=times[1] - 1)
 
 

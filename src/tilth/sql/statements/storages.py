@@ -45,8 +45,8 @@ from tilth.storage import (
     claim_replica,
     defined_root,
     insert_quorum,
+    location_text,
     parse_root,
-    place_text,
     replicas_of,
     replicas_with_sign,
     replicated_root,
@@ -169,7 +169,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
             raise BadStoreError("this storage has one place, not replicas", storage=name, hint=_MAKE_ANOTHER)
         return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
     address = parse_root(statement.replica)
-    number = next((at for at, each in enumerate(root.replicas) if place_text(each) == place_text(address)), None)
+    number = next((at for at, each in enumerate(root.replicas) if location_text(each) == location_text(address)), None)
     if number is None:
         known = ", ".join(each.uri for each in root.replicas) or "none"
         raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
@@ -235,7 +235,7 @@ def _check_apart(services: Services, root: StoreRoot) -> None:
     """Raises StorageExistsError for a place that has a name, and for other keys to a bucket that is used."""
     known = ((name, each) for name, other in services.root.all().items() for each in other.places)
     for name, other in known:
-        if place_text(other) == place_text(root):
+        if location_text(other) == location_text(root):
             raise StorageExistsError("this place is a storage already", storage=name, root=root)
         if (other.kind, other.bucket) == (root.kind, root.bucket) and other.options != root.options:
             hint = "Spark has one way to a bucket: give the same endpoint and keys, or use another bucket"

@@ -98,7 +98,7 @@ def read_filter(layout: TableLayout, file: DataFile) -> KeyFilter | None:
         return None
     _, shape, _, _ = _HEADER.unpack_from(content)
     if shape != _shape(key_types(layout)):
-        # Made before an ALTER: it says nothing about values of the present types.
+        # Made before an ALTER: it says nothing about values of the current types.
         return None
     return KeyFilter(np.frombuffer(content, "<u8", offset=start).astype(np.uint64, copy=False))
 

@@ -47,13 +47,13 @@ _NO_ANSWER: Mapping[re.Pattern[str], type[TilthError]] = {
         r"SafeModeException|BlockMissingException|Broken pipe|Premature EOF|ClosedChannelException|Filesystem closed"
     ): StoreBusyError,
 }
-#: Retries of a store that refuses connections or is silent: a query has its error after 4 and 50 seconds. With Hadoop's
-#: own numbers it has it after two minutes and an hour; they stay for requests that the store slows down.
+#: Retries for a store that refuses connections, whose queries fail after 4 seconds, or is silent, after 95. By default,
+#: they fail after two minutes, or not within three. Requests that the store throttles keep Hadoop's own retries.
 _RETRIES = {
     "attempts.maximum": "1",
     "retry.limit": "2",
     "retry.interval": "500ms",
-    # Hadoop takes no shorter time for both.
+    # Hadoop accepts no shorter timeouts.
     "connection.establish.timeout": "15s",
     "connection.timeout": "15s",
 }

@@ -6,8 +6,9 @@ waits longer than its time, whatever the NameNode does.
 
 What finish with `fsync` waited for is on the disks of every DataNode that holds it, and its name on that of the
 NameNode; after a loss of power a DataNode may have to take its newest blocks up again, which it does by itself.
-The client is asked in one thread with a loop, where an answer that is no longer waited for is given up for good. Who
-asks is the user of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds the rest of Hadoop's configuration.
+Clients are asked in one thread with a loop, where an answer that is no longer waited for is given up for good; each is
+asked one question at a time (`_Client`). The user is that of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds
+the rest of Hadoop's configuration.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
 WRITE_TRIES_MAX = 2
-#: Questions at a time, each to a client with a connection of its own.
-ASKING_MAX = 8
+#: Questions at a time, each to a client with a connection and a thread of its own.
+ASKING_MAX = 16
 #: Names beyond which a removal looks up first which of them are there.
 CHECKED_MIN = 8
-#: Files that are ended at a time: the client takes half a second for each.
-ENDING_MAX = 16
+#: Files that are ended at a time: a client takes half a second for each.
+ENDING_MAX = ASKING_MAX
 #: Entries of a folder that one request lists.
 LISTED_AT_ONCE = 1000
 _FOLDER_MODE = 0o755
@@ -67,7 +68,7 @@ class _Client:
     and waits for that lock. The process would hang for ever.
     """
 
-    asked: AsyncClient
+    native: AsyncClient
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -83,7 +84,7 @@ class _Writer:
 #: threads to end, and one that delivers an answer waits for the GIL. The process would hang for ever.
 _clients: dict[tuple[str | None, ...], tuple[_Client, ...]] = {}
 _IDENTITY = ("HADOOP_USER_NAME", "HADOOP_CONF_DIR")
-#: Threads of each client that is made now; by default, as many as there are cores.
+#: Number of threads of each client that is made; by default, the number of cores.
 _THREADS = "TOKIO_WORKER_THREADS"
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
@@ -116,8 +117,8 @@ class HdfsStore:
         self._is_reached = False
         with self._asking(""):
             self._clients = _clients_of(f"hdfs://{root.bucket}")
-        #: Clients in turn, for folders that are listed, and where none is free.
-        self._turns = cycle(self._clients)
+        #: Round robin over the clients, for folders that are listed, and where none is free.
+        self._round_robin = cycle(self._clients)
 
     @property
     def copies(self) -> tuple[OnlyCopy, ...]:
@@ -243,11 +244,11 @@ class HdfsStore:
     def _children(self, folder: str, place: str) -> Iterator[FileStatus]:
         """Yield the entries of a folder, LISTED_AT_ONCE in each request; none if there is no such folder."""
         left: AsyncIterator[FileStatus] | None = None
-        client = next(self._turns)
+        client = next(self._round_robin)
 
-        async def some(client: AsyncClient) -> list[FileStatus]:
+        async def some(native: AsyncClient) -> list[FileStatus]:
             nonlocal left
-            left = left or aiter(client.list_status(place))
+            left = left or aiter(native.list_status(place))
             found: list[FileStatus] = []
             async for each in left:
                 found.append(each)
@@ -310,7 +311,7 @@ class HdfsStore:
         # The same one each time: the NameNode knows by it that a name is this process's own.
         client = self._clients[zlib.crc32(path.encode()) % len(self._clients)]
         try:
-            return _Writer(client, self._ask(path, lambda asked: asked.create(self._place(path), options), client))
+            return _Writer(client, self._ask(path, lambda native: native.create(self._place(path), options), client))
         except FileNotFoundError:
             hint = "check the address of the store, and whether somebody removed the folder"
             raise StoreAwayError(file=self._uri(path), hint=hint) from None
@@ -354,9 +355,10 @@ class HdfsStore:
 
     async def _answer(self, question: Question[T], client: _Client | None = None) -> T:
         async def answer() -> T:
-            one = client or next((each for each in self._clients if not each.lock.locked()), None) or next(self._turns)
+            free = next((each for each in self._clients if not each.lock.locked()), None)
+            one = client or free or next(self._round_robin)
             async with one.lock:
-                return await question(one.asked)
+                return await question(one.native)
 
         return await self._bounded(answer)
 
@@ -466,14 +468,13 @@ def _clients_of(address: str) -> tuple[_Client, ...]:
     key = (address, *map(os.environ.get, _IDENTITY))
     with _lock:
         if key not in _clients:
-            before = os.environ.get(_THREADS)
-            os.environ[_THREADS] = "1"
+            is_chosen = _THREADS in os.environ
+            os.environ.setdefault(_THREADS, "1")
             try:
                 _clients[key] = tuple(_Client(AsyncClient(address)) for _ in range(ASKING_MAX))
             finally:
-                os.environ.pop(_THREADS)
-                if before is not None:
-                    os.environ[_THREADS] = before
+                if not is_chosen:
+                    del os.environ[_THREADS]
         return _clients[key]
 
 

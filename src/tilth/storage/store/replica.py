@@ -17,7 +17,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, as_exception
 from tilth.storage.errors import StoreAwayError
 from tilth.storage.store.local import LocalStore
-from tilth.storage.store.place import PLACE_FILE, claim_place, place_trouble
+from tilth.storage.store.location import LOCATION_FILE, claim_location, location_trouble
 from tilth.storage.store.replica_health import health_of
 from tilth.storage.store.root import StoreRoot
 from tilth.storage.store.store import Store
@@ -98,7 +98,7 @@ class Replica:
 
         Raises StoreAwayError if the location itself is missing: it may be a disk that is not mounted.
         """
-        trouble = place_trouble(self.root)
+        trouble = location_trouble(self.root)
         if trouble:
             raise StoreAwayError(trouble, file=str(self.root))
         self.store.prepare(f"{table}/data", fsync=True)
@@ -108,7 +108,7 @@ class Replica:
 
 def sign_of(table: str) -> str:
     """Return the path of the marker file that shows that a replica has a table's files."""
-    return f"{table}/{PLACE_FILE}"
+    return f"{table}/{LOCATION_FILE}"
 
 
 def replicas_of(root: StoreRoot) -> list[Replica]:
@@ -169,7 +169,7 @@ def call_replica(replica: Replica, ask: Callable[[], T]) -> T:
 def claim_replica(root: StoreRoot, owner: str) -> None:
     """Claim the location of a new replica. Raises BadStoreError, the store's errors, and StoreAwayError if it hangs."""
     claims = call_replicas(
-        [Replica(0, root)], lambda each: claim_place(each.root, owner), enough=1, hung_seconds=CLAIM_SECONDS
+        [Replica(0, root)], lambda each: claim_location(each.root, owner), enough=1, hung_seconds=CLAIM_SECONDS
     )
     if isinstance(error := claims[0], Exception):
         raise error

@@ -13,7 +13,7 @@ import threading
 from tilth.base.clock import SystemClock
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.logs import Log
-from tilth.storage.store.place import place_trouble
+from tilth.storage.store.location import location_trouble
 from tilth.storage.store.root import StoreRoot
 
 #: Interval between two checks of a replica.
@@ -155,7 +155,7 @@ class _Question:
 
     def _ask(self) -> None:
         try:
-            self.trouble = place_trouble(self._place)
+            self.trouble = location_trouble(self._place)
         finally:
             self.answered.set()
 

@@ -22,9 +22,9 @@ import pyarrow as pa
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.storage.errors import StoreAwayError
+from tilth.storage.store.location import LOCATION_FILE
 from tilth.storage.store.new_copies import HINT, NewCopies, too_few
 from tilth.storage.store.paths import table_of
-from tilth.storage.store.place import PLACE_FILE
 from tilth.storage.store.read_on import FailoverReader, weight
 from tilth.storage.store.replica import Replica, call_replica, call_replicas, replicas_of
 from tilth.storage.store.replica_health import trouble_of
@@ -154,7 +154,7 @@ class ReplicatedStore:
             raise self._away(folder)
         for each in reversed(answers):
             found |= each
-        signs = (path for path in found if posixpath.basename(path) == PLACE_FILE and "/" in path)
+        signs = (path for path in found if posixpath.basename(path) == LOCATION_FILE and "/" in path)
         for sign in list(signs):
             found.pop(sign)
         yield from found.values()

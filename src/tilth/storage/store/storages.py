@@ -1,7 +1,7 @@
 """Storages: places of tables that have a name.
 
 Covers: what a name stands for, which table lies where, what an address from SQL may refer to.
-Does not cover: proving a place (place.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
+Does not cover: proving a place (location.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
 Always holds: a table stays where it was made; `default` is there always and is the node's own place; an address from
 SQL reads no file and no variable but those that the node has set aside for that.
 """
@@ -20,8 +20,8 @@ from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.base.hosts import is_host_allowed
 from tilth.model.storage import DEFAULT_STORAGE, Storage
-from tilth.storage.store.place import place_trouble
-from tilth.storage.store.place_watch import PlaceState, PlaceWatch
+from tilth.storage.store.location import location_trouble
+from tilth.storage.store.location_watch import LocationState, LocationWatch
 from tilth.storage.store.replica_health import health_of
 from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
 from tilth.storage.store.settings import NodeStorageSettings
@@ -49,7 +49,7 @@ class NamedRoots:
         `incomplete`: the replicas that lack a file of the table.
         """
         self.default = default
-        self._watch = PlaceWatch(clock, self.all, look=self._trouble)
+        self._watch = LocationWatch(clock, self.all, look=self._trouble)
         self._storage_of = storage_of
         self._incomplete = incomplete
         self._lock = threading.Lock()
@@ -103,7 +103,7 @@ class NamedRoots:
         away = tuple(number for number, each in enumerate(root.replicas) if health_of(each).trouble)
         return msgspec.structs.replace(root, incomplete=self._incomplete(table), away=away)
 
-    def states(self) -> dict[str, PlaceState]:
+    def states(self) -> dict[str, LocationState]:
         """Return by name whether each storage can be used now."""
         return self._watch.states()
 
@@ -113,7 +113,7 @@ class NamedRoots:
             return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
         if root.replicas:
             return quorum_trouble(root)
-        return place_trouble(root)
+        return location_trouble(root)
 
     def __str__(self) -> str:
         return str(self.default)

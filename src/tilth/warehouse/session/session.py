@@ -76,7 +76,7 @@ class WorkerSession:
         self._settings = settings
         self._folder = Path(folder).absolute()
         self._log_folder = Path(log_folder).absolute()
-        #: Folders of the present run: Spark's files, and the sockets of its Python workers.
+        #: Folders of the current run: Spark's files, and the sockets of its Python workers.
         self._run_folder = self._folder
         self._socket_folder = self._folder
         self._runs = 0

@@ -25,7 +25,7 @@ from tilth.warehouse.worker.heartbeat import Asker
 #: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
 BUSY_SHARE = 0.1
 #: More than between two observations on a quiet machine, and no more.
-_STEPS_PER_LOOK_MAX = 3
+STEPS_PER_LOOK_MAX = 3
 
 _log = Log("warehouse")
 
@@ -79,7 +79,7 @@ class StallFinder:
         self._session = session
         shortest = min(settings.stall_seconds, settings.round_stall_seconds)
         self._seconds = min(settings.heartbeat_seconds, shortest / 4)
-        self._watch = StallWatch(step_seconds_max=_STEPS_PER_LOOK_MAX * self._seconds)
+        self._watch = StallWatch(step_seconds_max=STEPS_PER_LOOK_MAX * self._seconds)
         self._bounds: Mapping[str, float] = {}
         self._asker = Asker("progress", self._ask)
         self._run = session.run

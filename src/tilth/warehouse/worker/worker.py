@@ -36,7 +36,7 @@ from tilth.warehouse.tasks.state import STATEMENTS, YIELDING, TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
 from tilth.warehouse.worker.lingering import LingeringWork
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
-from tilth.warehouse.worker.stalls import StallFinder, stall_bound
+from tilth.warehouse.worker.stalls import STEPS_PER_LOOK_MAX, StallFinder, stall_bound
 
 #: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
 UNTOUCHED_SECONDS_MAX = 60.0
@@ -47,7 +47,6 @@ BACKGROUND_TASKS_PER_THREAD = 1.5
 #: Estimated input from which on a statement's temporary bytes are measured: that takes some calls of the JVM.
 MEASURED_BYTES_MIN = 64 << 20
 _WATCH_SECONDS = 1.0
-_STEPS_PER_LOOK_MAX = 3
 _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
 _ENDING_SECONDS_MAX = 2.0
@@ -261,8 +260,7 @@ class EmbeddedWorker:
         """Return why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
         spec = task.spec
         if task.stalled:
-            hint = "its service tries again by itself; a statement has to be sent again"
-            return TaskStalledError(task=spec.id, table=spec.table, reason=task.stalled, hint=hint)
+            return _stalled(task)
         if task.cancelled.is_set():
             return TaskCancelledError(task=spec.id, table=spec.table)
         if isinstance(error, SparkRestartingError | SparkMemoryError) or error.kind in _TRUE_WITHOUT_JVM:
@@ -327,7 +325,7 @@ class EmbeddedWorker:
                 self._end_stalled(stalls)
                 now, before = self._clock.monotonic(), now
                 # This process may have been stopped itself.
-                self._give_up_blocked(seconds=min(now - before, _STEPS_PER_LOOK_MAX * _WATCH_SECONDS))
+                self._give_up_blocked(seconds=min(now - before, STEPS_PER_LOOK_MAX * _WATCH_SECONDS))
                 self._end_unwanted()
                 lingering.look(self._cancelled_tags())
                 self._measure()
@@ -369,15 +367,14 @@ class EmbeddedWorker:
             what, spec = task.waits_for, task.spec
             task.waited += seconds
             bound = stall_bound(self._session.settings, spec.kind)
-            if not what or task.waited < bound or len(self._blocked) >= BLOCKED_MAX:
+            if not what or task.waited < bound or task.thread in self._blocked or len(self._blocked) >= BLOCKED_MAX:
                 continue
             task.stalled = f"it has been {what} for {task.waited:.0f} s"
             _log.error("task_blocked", cause_id=spec.id, kind=spec.kind, table=spec.table, reason=task.stalled)
             task.cancelled.set()
             self._blocked.append(task.thread)
-            error = self._explained(task, TaskCancelledError(task=spec.id, table=spec.table))
             # A report to another process takes time.
-            report = partial(self._report, spec, error, seconds=task.waited)
+            report = partial(self._report, spec, _stalled(task), seconds=task.waited)
             threading.Thread(target=report, name="tilth-blocked", daemon=True).start()
 
     def _end_unwanted(self) -> None:
@@ -391,6 +388,11 @@ class EmbeddedWorker:
             if task.cancelled.is_set():
                 # A job may have begun after the first call.
                 self._cancel_jobs(task)
+
+
+def _stalled(task: _Running) -> TaskStalledError:
+    hint = "its service tries again by itself; a statement has to be sent again"
+    return TaskStalledError(task=task.spec.id, table=task.spec.table, reason=task.stalled, hint=hint)
 
 
 def tag_of(task_id: str) -> str:

@@ -1,7 +1,8 @@
-"""States of places: asked for in the background, known at once.
+"""States of locations: asked for in the background, known at once.
 
-Covers: one question at a time for each place, its last answer, since when. Does not cover: what is asked (place.py).
-Always holds: a place that hangs costs one waiting thread and holds up nobody for longer than some seconds.
+Covers: one question at a time for each location, its last answer, since when. Does not cover: what is asked
+(location.py).
+Always holds: a location that hangs costs one waiting thread and holds up nobody for longer than some seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
-from tilth.storage.store.place import place_trouble
+from tilth.storage.store.location import location_trouble
 from tilth.storage.store.root import StoreRoot
 
 #: A healthy answer is reused for this many seconds.
@@ -23,7 +24,7 @@ _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class PlaceState:
+class LocationState:
     #: Reason why it cannot be used; empty: it can.
     trouble: str
     #: Start of this state in milliseconds since 1970, as observed.
@@ -33,34 +34,34 @@ class PlaceState:
 @dataclass(slots=True)
 class _Known:
     root: StoreRoot
-    state: PlaceState | None = None
+    state: LocationState | None = None
     answered: float = 0.0
     #: Monotonic time at which the pending request began; None: none is pending.
     asked: float | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
-class PlaceWatch:
-    """The states of some places. For any thread."""
+class LocationWatch:
+    """The states of some locations. For any thread."""
 
     def __init__(
         self,
         clock: Clock,
         places: Callable[[], Mapping[str, StoreRoot]],
         *,
-        look: Callable[[StoreRoot], str] = place_trouble,
+        look: Callable[[StoreRoot], str] = location_trouble,
         ask_seconds: float = ASK_SECONDS,
     ) -> None:
-        """`look`: returns why a place cannot be used."""
+        """`look`: returns why a location cannot be used."""
         self._clock = clock
         self._places = places
-        self._ask_place = look
+        self._ask_location = look
         self._ask_seconds = ask_seconds
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
 
-    def states(self) -> dict[str, PlaceState]:
-        """Return the state of each place, by its name."""
+    def states(self) -> dict[str, LocationState]:
+        """Return the state of each location, by its name."""
         places = self._places()
         with self._lock:
             self._known = {
@@ -82,16 +83,16 @@ class PlaceWatch:
                 return
             known.asked = now
         # A process that ends does not wait for it.
-        threading.Thread(target=self._look, args=(known,), name="tilth-place", daemon=True).start()
+        threading.Thread(target=self._look, args=(known,), name="tilth-location", daemon=True).start()
 
     def _look(self, known: _Known) -> None:
-        trouble = self._ask_place(known.root)
+        trouble = self._ask_location(known.root)
         with known.changed:
             known.asked, known.answered = None, self._clock.monotonic()
             self._note(known, trouble)
             known.changed.notify_all()
 
-    def _state(self, known: _Known) -> PlaceState:
+    def _state(self, known: _Known) -> LocationState:
         with known.changed:
             seconds = self._ask_seconds if known.state is None else min(_LOOK_SECONDS, self._ask_seconds)
             known.changed.wait_for(lambda: known.asked is None, timeout=seconds)
@@ -103,4 +104,4 @@ class PlaceWatch:
 
     def _note(self, known: _Known, trouble: str) -> None:
         if known.state is None or known.state.trouble != trouble:
-            known.state = PlaceState(trouble, self._clock.now_ms())
+            known.state = LocationState(trouble, self._clock.now_ms())

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from tilth.base.clock import SystemClock
-from tilth.storage import StoreLocationError, StoreRoot, claim_place, local_root
-from tilth.storage.store.place_watch import PlaceWatch
+from tilth.storage import StoreLocationError, StoreRoot, claim_location, local_root
+from tilth.storage.store.location_watch import LocationWatch
 
 
 def test_a_place_belongs_to_one_node(tmp_path: Path) -> None:
     root = local_root(tmp_path / "place")
-    claim_place(root, "one")
-    claim_place(root, "one")
+    claim_location(root, "one")
+    claim_location(root, "one")
     with pytest.raises(StoreLocationError, match="another node"):
-        claim_place(root, "two")
+        claim_location(root, "two")
     # A node's own place, which says nothing of its owner.
     other = local_root(tmp_path / "other")
-    claim_place(other)
+    claim_location(other)
     with pytest.raises(StoreLocationError, match="another node"):
-        claim_place(other, "one")
+        claim_location(other, "one")
 
 
 def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> None:
@@ -35,7 +35,7 @@ def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> No
         return ""
 
     places = {"well": local_root("/well"), "hangs": local_root("/hangs")}
-    watch = PlaceWatch(SystemClock(), lambda: places, look=look, ask_seconds=0.1)
+    watch = LocationWatch(SystemClock(), lambda: places, look=look, ask_seconds=0.1)
     for _ in range(3):
         states = watch.states()
         assert states["well"].trouble == ""
@@ -52,7 +52,7 @@ def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> No
 
 def test_a_place_that_goes_away_is_told_with_its_reason() -> None:
     troubles = {"/a": ""}
-    watch = PlaceWatch(SystemClock(), lambda: {"a": local_root("/a")}, look=lambda root: troubles[root.uri])
+    watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, look=lambda root: troubles[root.uri])
     assert watch.states()["a"].trouble == ""
     troubles["/a"] = "it is gone"
     while watch.states()["a"].trouble != "it is gone":

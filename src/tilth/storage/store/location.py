@@ -1,8 +1,8 @@
-"""Places of tables: chosen once, proved to be writable, known again.
+"""Locations of tables: chosen once, proved to be writable, recognized later.
 
-Covers: the place of a node, claiming a new one, why one cannot be used. Does not cover: names of places (storages.py).
-Always holds: a place is written to before anybody relies on it; a place that is empty where tables should be is never
-taken for a new one.
+Covers: the location of a node, claiming a new one, why one cannot be used. Does not cover: names of storages
+(storages.py). Always holds: a location is written to before anybody relies on it; one that is empty where tables should
+be is never taken for a new one.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tilth.storage.store.stores import store_of
 #: Record in the data folder of the location that was chosen at the first start.
 ROOT_RECORD = "storage-root"
 #: Marker file of a location; without it, this is another bucket, or a disk that is not mounted.
-PLACE_FILE = ".tilth"
-_PLACE_CONTENT = b"a place of tables of Tilth\n"
+LOCATION_FILE = ".tilth"
+_LOCATION_CONTENT = b"a place of tables of Tilth\n"
 
 _log = Log("storage")
 
@@ -32,7 +32,7 @@ class StoreLocationError(ConflictError):
 
 
 def tables_root(folder: Path, text: str) -> StoreRoot:
-    """Return the place of the tables' files, which is chosen at the first start.
+    """Return the location of the tables' files, which is chosen at the first start.
 
     Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
     """
@@ -41,35 +41,35 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
     record = folder / ROOT_RECORD
     if record.exists():
         chosen = record.read_text().strip()
-        _check_place(root)
+        _check_location(root)
     elif any((folder / "tables").iterdir()):
         chosen = own.uri
     else:
         chosen = ""
-    if chosen and chosen != place_text(root):
+    if chosen and chosen != location_text(root):
         hint = "files are not moved: start with the same storage.root, or a new data folder"
         raise StoreLocationError(chosen=chosen, given=root, hint=hint)
     if not chosen and root != own:
         # Says at once what is wrong with the address or its keys.
-        claim_place(root)
+        claim_location(root)
         with record.open("x") as file:
-            file.write(f"{place_text(root)}\n")
+            file.write(f"{location_text(root)}\n")
             file.flush()
             os.fsync(file.fileno())
         sync_local_folder(str(folder))
     return root
 
 
-def place_text(root: StoreRoot) -> str:
+def location_text(root: StoreRoot) -> str:
     """Return what makes a root another place: its address and the server that has it, without keys."""
     where = [root.option(name) for name in ("endpoint", "account")]
     return " ".join((root.uri, *filter(None, where)))
 
 
-def _check_place(root: StoreRoot) -> None:
+def _check_location(root: StoreRoot) -> None:
     """Raises StoreLocationError where a store answers that the place is not the one that was chosen."""
     try:
-        is_there = root.is_local or store_of(root).exist([PLACE_FILE]) == [True]
+        is_there = root.is_local or store_of(root).exist([LOCATION_FILE]) == [True]
     except TilthError as error:
         # It may be back before somebody asks for a table; health says it.
         _log.warning("store_not_checked", root=root, reason=error)
@@ -79,7 +79,7 @@ def _check_place(root: StoreRoot) -> None:
         raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
 
 
-def claim_place(root: StoreRoot, owner: str = "") -> None:
+def claim_location(root: StoreRoot, owner: str = "") -> None:
     """Make a new place of tables: proves that it can be written. `owner`: a node's id; with one, a place that is
     somebody else's is refused.
 
@@ -87,17 +87,17 @@ def claim_place(root: StoreRoot, owner: str = "") -> None:
     """
     store = store_of(root)
     store.prepare("", fsync=True)
-    content = _PLACE_CONTENT + (f"node={owner}\n".encode() if owner else b"")
-    if owner and store.exist([PLACE_FILE]) == [True] and store.read(PLACE_FILE).to_pybytes() != content:
-        hint = f"choose another prefix; if that node is gone for good, remove {PLACE_FILE} there"
+    content = _LOCATION_CONTENT + (f"node={owner}\n".encode() if owner else b"")
+    if owner and store.exist([LOCATION_FILE]) == [True] and store.read(LOCATION_FILE).to_pybytes() != content:
+        hint = f"choose another prefix; if that node is gone for good, remove {LOCATION_FILE} there"
         raise StoreLocationError("another node keeps tables in this place", root=root, hint=hint)
-    store.put(PLACE_FILE, content)
+    store.put(LOCATION_FILE, content)
 
 
-def place_trouble(root: StoreRoot) -> str:
+def location_trouble(root: StoreRoot) -> str:
     """Return why a place cannot be used now; empty: it can."""
     try:
-        is_there = store_of(root).exist([PLACE_FILE]) == [True]
+        is_there = store_of(root).exist([LOCATION_FILE]) == [True]
     except (TilthError, OSError) as error:
         return error.message if isinstance(error, TilthError) else str(error)
     return "" if is_there else "the place of the tables is not there any more"
