@@ -19,7 +19,7 @@ from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.work.damage import CURE
 from tilth.model.part import Part
 
-#: Lines about the present.
+#: Maximum number of lines about the current parts.
 ROWS_MAX = 10_000
 _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
 
