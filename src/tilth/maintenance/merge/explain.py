@@ -19,7 +19,7 @@ from tilth.maintenance.stats import MergeCandidateRow
 from tilth.maintenance.work.damage import CURE
 from tilth.model.part import Part
 
-#: Maximum number of lines about the current parts.
+#: Maximum number of candidates that are listed.
 ROWS_MAX = 10_000
 _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
 
