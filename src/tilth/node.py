@@ -59,7 +59,7 @@ from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.task import TaskKind
 from tilth.model.wire import Health
-from tilth.recovery import Journal, has_catalog
+from tilth.recovery import Journal, TxnNotes, has_catalog
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import (
     Calls,
@@ -334,8 +334,7 @@ class Node:
         self._follow_catalog()
         self.catalog.follow_storages(self._follow_storages)
         move_secrets(self.catalog)
-        if opened.followed is not None:
-            self._start_journal(opened.followed, settings.journal_seconds)
+        self._write_for_recovery(opened.followed, settings.journal_seconds)
         others = {each.name for each in self.catalog.servers.all()}
         left = self.catalog.readers.close_left_behind(self._server, others)
         if left:
@@ -374,7 +373,11 @@ class Node:
         drains = self.catalog.warehouses.drains()
         self._dispatcher.keep_drained({each.worker: drain_reason(each) for each in drains})
 
-    def _start_journal(self, store: FollowedKV, seconds: float) -> None:
+    def _write_for_recovery(self, store: FollowedKV | None, seconds: float) -> None:
+        notes = TxnNotes(self._clock, self.catalog, self._roots.default, server=self._server)
+        self._start(notes.start, notes.stop)
+        if store is None:
+            return
         journal = Journal(
             self._clock,
             self.catalog,

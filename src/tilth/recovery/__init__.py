@@ -15,6 +15,7 @@ from tilth.recovery.journals import NothingToRebuildError
 from tilth.recovery.rebuild import rebuild_catalog
 from tilth.recovery.report import Finding, FindingKind, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import has_catalog, restore_catalog
+from tilth.recovery.txn_notes import TxnNotes
 
 __all__ = [
     "CatalogLostError",
@@ -26,6 +27,7 @@ __all__ = [
     "RebuildOptions",
     "RebuildReport",
     "RebuiltTable",
+    "TxnNotes",
     "copy_catalog",
     "has_catalog",
     "has_tables",

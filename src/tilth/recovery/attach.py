@@ -10,7 +10,7 @@ says, is a line of the report.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import SchemaVersion, TableDef, full_name
 from tilth.recovery.found import FoundFiles, TableFiles, WrittenBy, txn_of, without_sidecars, written_by
 from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuiltTable
+from tilth.recovery.txn_notes import NotedTxns, TxnVerdict
 from tilth.storage import (
     FILTER_EXTENSION,
     MAP_EXTENSION,
@@ -58,8 +59,8 @@ _NOT_IN_FILES = (
     "OFFSET before rounds begin, or rows come twice",
     "drops are not in files: partitions, tables and rows that were dropped, or had expired, in the last hours are back "
     "where their files are still there",
-    "failures are not in files: leftover files of failed transactions count as committed after 15 minutes; "
-    "compare counts with the source of the rows",
+    "files of transactions that failed after the last note of transactions, or more than a day before it, count as "
+    "committed after 15 minutes; compare counts with the source of the rows",
     "storages are not in files: CREATE STORAGE those again that storage_policy of a table names",
     "tables without files, mutations under way, labels of inserts, warehouses, switches and reads of the past are not "
     "in files",
@@ -88,15 +89,20 @@ class FileChoice:
 
 
 def choose(
-    files: Sequence[NotedFile], *, settled_before: int, changed: Collection[str] = (), keeps_uncommitted: bool = False
+    files: Sequence[NotedFile],
+    *,
+    verdict: Callable[[int], TxnVerdict],
+    changed: Collection[str] = (),
+    keeps_uncommitted: bool = False,
 ) -> FileChoice:
-    """Return which of a table's files make it. `changed`: names of files with rows that other files delete.
+    """Return which of a table's files make it. `verdict`: the state of a transaction (NotedTxns); `changed`: names of
+    files with rows that other files delete.
 
     Transactions read committed files only. A file that another one names, as a source or in `changed`, was therefore
     committed, and so were its transaction and the attempt that wrote it. A file counts if its transaction is known to
-    be committed, or had ended by `settled_before`. Otherwise a file that replaces others counts only if one of these is
-    missing; if all are there, they count, with the same rows. A file that counts hides those that it replaces. Of
-    several that replace the same file one counts.
+    be committed, and not if it was aborted. Otherwise one that replaces others counts only if one of these is missing;
+    if all are there, they count, with the same rows. A file that counts hides those that it replaces. Of several that
+    replace the same file one counts.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
     known = {source for file in files for source in file.note.sources}.union(changed)
@@ -116,7 +122,11 @@ def choose(
         if any(source in hidden for source in sources):
             left[file.name] = FindingKind.LEFTOVER, "another file came in the same place: it can be removed"
             continue
-        is_sure = file.by.txn < settled_before or file.by.txn in landed
+        state = TxnVerdict.COMMITTED if file.by.txn in landed else verdict(file.by.txn)
+        if state is TxnVerdict.ABORTED:
+            left[file.name] = FindingKind.LEFTOVER, "its transaction was aborted: it can be removed"
+            continue
+        is_sure = state is TxnVerdict.COMMITTED
         if is_sure or (sources and not all(source in usable for source in sources)) or keeps_uncommitted:
             counting.append(file)
             hidden |= dict.fromkeys(sources, file.name)
@@ -159,12 +169,14 @@ class _TableFound:
 class Attach:
     """A catalog without tables on its way to one with those whose files are there."""
 
-    def __init__(self, catalog: Catalog, found: FoundFiles, report: RebuildNotes, options: RebuildOptions) -> None:
+    def __init__(
+        self, catalog: Catalog, found: FoundFiles, noted: NotedTxns, report: RebuildNotes, options: RebuildOptions
+    ) -> None:
         self._catalog = catalog
         self._found = found
         self._report = report
         self._options = options
-        self._settled_before = found.newest_txn - pack(SETTLED_MS)
+        self._verdict = partial(noted.verdict, settled_before=found.newest_txn - pack(SETTLED_MS))
 
     def run(self) -> None:
         self._catalog.transactions.pass_over(self._found.newest_txn)
@@ -205,7 +217,7 @@ class Attach:
         changed = {
             target for name, each in found.changes.items() for target in each.deletes if txn_of(target) != txn_of(name)
         }
-        choice = choose(noted, settled_before=self._settled_before, changed=changed, keeps_uncommitted=keeps)
+        choice = choose(noted, verdict=self._verdict, changed=changed, keeps_uncommitted=keeps)
         table = self._created(noted)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
             written = list(pool.map(partial(_written, files.folder), choice.taken))
@@ -232,9 +244,13 @@ class Attach:
         gone: dict[str, list[RowIndexes]] = {}
         for name, changes in sorted(found.changes.items()):
             txn = txn_of(name) or 0
-            is_sure = txn < self._settled_before or txn in choice.landed or self._options.keeps_uncommitted
+            state = TxnVerdict.COMMITTED if txn in choice.landed else self._verdict(txn)
             uri = found.files.folder.uri(name)
-            if not is_sure:
+            if state is TxnVerdict.ABORTED:
+                text = "its transaction was aborted: it can be removed"
+                self._report.note(FindingKind.LEFTOVER, text, table=full_name(table), file=uri)
+                continue
+            if state is TxnVerdict.UNKNOWN and not self._options.keeps_uncommitted:
                 self._report.note(FindingKind.UNKNOWN, _NOT_SURE, table=full_name(table), file=uri)
                 continue
             for file, rows in changes.deletes.items():

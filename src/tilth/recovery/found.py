@@ -15,6 +15,7 @@ from tilth.base.errors import ConflictError
 from tilth.base.hybrid import pack
 from tilth.model.txn import read_file_name
 from tilth.recovery.journal import journal_folder
+from tilth.recovery.txn_notes import notes_folder
 from tilth.storage import (
     EXTENSIONS,
     FILTER_EXTENSION,
@@ -85,14 +86,14 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
     txn_max = pack(now_ms + CLOCKS_MS_MAX)
     found = FoundFiles({}, [])
     for root in roots:
-        whole, journal = Folder(root), f"{journal_folder(root).path}/"
+        whole, own = Folder(root), (f"{journal_folder(root).path}/", f"{notes_folder(root).path}/")
         for path, size, _ in list_files(whole):
             place = _PLACE.fullmatch(path)
             txn = None if place is None else txn_of(place[2])
             if place is not None and txn is not None and txn <= txn_max:
                 table = found.tables.setdefault(place[1], TableFiles(data_folder(root, place[1])))
                 table.sizes[place[2]] = size
-            elif not path.startswith(journal) and not _MARKS.fullmatch(path):
+            elif not path.startswith(own) and not _MARKS.fullmatch(path):
                 found.foreign.append(whole.uri(path))
     return found
 

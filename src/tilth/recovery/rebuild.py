@@ -33,6 +33,7 @@ from tilth.recovery.found import FoundFiles, TableFiles, find_files, txn_of, wit
 from tilth.recovery.journals import LoadedJournal, NothingToRebuildError, find_journals, load_journal, usable_journal
 from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import check_no_catalog, new_catalog
+from tilth.recovery.txn_notes import find_txn_notes
 from tilth.storage import Folder, check_file, local_root, parse_root
 
 #: Maximum number of files read at a time.
@@ -65,7 +66,7 @@ def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions
     with _trial() if options.is_dry_run else new_catalog(folder) as store:
         if journal is None:
             catalog = Catalog(store, clock, "rebuild", random_id)
-            Attach(catalog, found, report, options).run()
+            Attach(catalog, found, find_txn_notes(roots), report, options).run()
         else:
             loaded = load_journal(journal, store)
             known_until_ms = loaded.known_until_ms

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tilth.model.types import Kind, Simple
 from tilth.recovery import FindingKind, NothingToRebuildError, RebuildReport
 from tilth.recovery.attach import NotedFile, choose
 from tilth.recovery.found import written_by
+from tilth.recovery.txn_notes import NotedTxns, TxnNote, TxnNotes, TxnVerdict
 from tilth.storage import DeltaWriter, NewPart, PartNote, data_folder, layout_of, merge_parts, sources_of
 from tilth.verify import verify
 
@@ -238,11 +240,116 @@ def test_a_folder_without_notes_makes_a_catalog_without_tables(world: World) -> 
     assert (report.tables, names_by_kind(report, FindingKind.LEFT_OUT)) == ((), {"123-0.0-0.parquet"})
 
 
+def note_transactions(world: World) -> None:
+    """As the thread does a minute later."""
+    world.sql.clock.advance(61)
+    TxnNotes(world.sql.clock, world.sql.catalog, world.root, server="s/1 名").write()
+
+
+def test_rows_of_failed_work_are_not_taken_however_old_they_are(world: World) -> None:
+    world.fill()
+    before = rows_of(world.sql.catalog, world.root)
+    catalog = world.sql.catalog
+    failed, swept, running, changed = (world.insert_later(5, is_committed=False) for _ in range(4))
+    part = parts_of(world)[0]
+    for name in (failed, swept, changed):
+        catalog.transactions.abort(txn_id(name), "it failed")
+    deletes = DeltaWriter(layout_of(world.table(), world.root), txn=txn_id(changed), task=1, attempt=0)
+    deletes.deletes(part.name.partition, part.file.name, np.array([0]))
+    buried = next(txn for txn in catalog.transactions.unfinished() if txn.id == txn_id(swept))
+    catalog.transactions.bury(buried)
+    catalog.transactions.forget(buried.id)
+    note_transactions(world)
+    settle(world)
+    report = world.rebuild()
+    # The one that ran was over an hour later, committed or not; nobody noted it.
+    assert names_by_kind(report, FindingKind.LEFTOVER) >= {failed, swept, changed}
+    with opened(world) as found:
+        rows = rows_of(found, world.root)
+        assert len(rows["default.t"]) == len(before["default.t"]) + 5
+        assert {name: each for name, each in rows.items() if name != "default.t"} == {
+            name: each for name, each in before.items() if name != "default.t"
+        }
+    kept = world.rebuild("kept", keeps_uncommitted=True)
+    assert names_by_kind(kept, FindingKind.LEFTOVER) >= {failed, swept, changed}
+    assert running not in names_by_kind(kept, FindingKind.UNKNOWN)
+
+
+def test_long_work_that_ran_at_the_end_is_not_taken_for_committed(world: World) -> None:
+    world.fill()
+    long = world.insert_later(5, is_committed=False)
+    world.sql.clock.advance(3600)
+    landed = world.insert_later(3)
+    note_transactions(world)
+    late = world.insert_later(2)
+    report = world.rebuild()
+    # What a note shows to be committed is sure, although it is new.
+    assert names_by_kind(report, FindingKind.UNKNOWN) == {long, late}
+    with opened(world) as catalog:
+        assert catalog.parts.snapshot(world.table().uuid).rows == 12 + 3
+    assert landed
+
+
+def test_notes_of_transactions_are_written_when_one_begins_or_ends_and_a_damaged_one_says_nothing(world: World) -> None:
+    world.fill()
+    folder = Path(world.root.uri) / "catalog-transactions"
+    notes = TxnNotes(world.sql.clock, world.sql.catalog, world.root, server="s1")
+    stamps = []
+    for is_new in (True, True, False, True):
+        if is_new:
+            world.insert_later()
+        world.sql.clock.advance(61)
+        notes.write()
+        stamps.append(sum(path.stat().st_mtime_ns for path in folder.iterdir()))
+    assert (stamps[1] != stamps[0], stamps[2] == stamps[1], stamps[3] != stamps[2]) == (True, True, True)
+    assert {path.name for path in folder.iterdir()} == {"s1-0", "s1-1"}
+    newest = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+    newest.write_bytes(newest.read_bytes()[:3])
+    assert "foreign" not in kinds(world.rebuild())
+
+
+@pytest.mark.parametrize(
+    ("txn", "verdict"),
+    [
+        # Not listed, and of a time that the last note covers.
+        (60, TxnVerdict.COMMITTED),
+        # It ran an hour before the newest file, and nobody noted since what became of it.
+        (70, TxnVerdict.UNKNOWN),
+        # An earlier note has it.
+        (20, TxnVerdict.ABORTED),
+        (61, TxnVerdict.ABORTED),
+        # Older than the oldest that the note may list: by age.
+        (40, TxnVerdict.COMMITTED),
+        # Later than the note.
+        (80, TxnVerdict.UNKNOWN),
+    ],
+)
+def test_what_notes_show_of_a_transaction(txn: int, verdict: TxnVerdict) -> None:
+    notes = [
+        TxnNote(as_of=80, first=50, running=(70,), aborted=(61,)),
+        TxnNote(as_of=30, first=0, running=(60,), aborted=(20,)),
+    ]
+    assert NotedTxns(notes).verdict(txn, settled_before=75) is verdict
+    # Without a fresh note age decides.
+    assert NotedTxns(notes).verdict(70, settled_before=90) is TxnVerdict.COMMITTED
+    assert NotedTxns().verdict(txn, settled_before=75) is (TxnVerdict.COMMITTED if txn < 75 else TxnVerdict.UNKNOWN)
+
+
 def test_notes_are_short(world: World) -> None:
     world.fill()
     [part, *_] = parts_of(world)
     metadata = pq.read_metadata(path_of(world, part.file.name)).metadata
     assert len(metadata[b"tilth.part"]) < 1000
+
+
+def txn_id(name: str) -> int:
+    by = written_by(name)
+    assert by is not None
+    return by.txn
+
+
+def settled(before: int, *notes: TxnNote) -> Callable[[int], TxnVerdict]:
+    return partial(NotedTxns(notes).verdict, settled_before=before)
 
 
 def noted(name: str, *sources: str) -> NotedFile:
@@ -272,7 +379,7 @@ def noted(name: str, *sources: str) -> NotedFile:
     ],
 )
 def test_which_files_make_a_table(names: Sequence[str], taken: set[str]) -> None:
-    choice = choose([noted(name) for name in names], settled_before=5)
+    choice = choose([noted(name) for name in names], verdict=settled(5))
     assert {file.name for file in choice.taken} == taken
     assert choice.left.keys() == set(names) - taken
 
@@ -284,10 +391,10 @@ def test_the_attempt_of_which_others_read_files_is_the_one_that_was_committed(ch
     # Two of its three files were merged and collected since.
     merged = noted("2-0.0-0.parquet", "1-0.1-0.parquet", "1-0.1-1.parquet")
     files = [*lost, landed] if changed else [*lost, landed, merged]
-    choice = choose(files, settled_before=5, changed=changed)
+    choice = choose(files, verdict=settled(5), changed=changed)
     assert [file.name for file in choice.taken] == [file.name for file in files[3:]]
     # A file that was read was committed, however late, and so was all of its transaction.
-    choice = choose([*files, noted("1-1.0-0.parquet")], settled_before=0, changed=changed)
+    choice = choose([*files, noted("1-1.0-0.parquet")], verdict=settled(0), changed=changed)
     assert {"1-0.1-2.parquet", "1-1.0-0.parquet"} <= {file.name for file in choice.taken}
 
 
@@ -309,10 +416,10 @@ def test_rows_that_work_deletes_of_its_own_files_show_no_commit(world: World) ->
 def test_a_late_file_that_another_one_replaced_was_committed() -> None:
     files = [noted("8-0.0-0.parquet"), noted("9-0.0-0.parquet", "8-0.0-0.parquet", "1-0.0-0.parquet")]
     # One of its sources is gone: it was committed.
-    assert [file.name for file in choose(files, settled_before=5).taken] == ["9-0.0-0.parquet"]
+    assert [file.name for file in choose(files, verdict=settled(5)).taken] == ["9-0.0-0.parquet"]
     # All are there: they have the same rows, and were committed, or nobody would have read them.
     files.append(noted("1-0.0-0.parquet"))
-    choice = choose(files, settled_before=5)
+    choice = choose(files, verdict=settled(5))
     assert [file.name for file in choice.taken] == ["1-0.0-0.parquet", "8-0.0-0.parquet"]
     assert choice.left["9-0.0-0.parquet"][0] is FindingKind.LEFTOVER
 
@@ -321,10 +428,10 @@ def test_a_late_file_that_another_one_replaced_was_committed() -> None:
 def test_of_several_files_in_one_place_one_counts(keeps: bool) -> None:
     sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
     files = [noted("3-0.0-0.parquet", *sources), noted("4-0.0-0.parquet", *sources), noted("1-0.0-0.parquet")]
-    choice = choose(files, settled_before=3, keeps_uncommitted=keeps)
+    choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)
     assert [file.name for file in choice.taken] == ["4-0.0-0.parquet"]
     # Somebody read the earlier one: it was that which landed.
     files.append(noted("9-0.0-0.parquet", "3-0.0-0.parquet", "5-0.0-0.parquet"))
-    choice = choose(files, settled_before=3, keeps_uncommitted=keeps)
+    choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)
     assert [file.name for file in choice.taken] == ["9-0.0-0.parquet"]
     assert choice.left.keys() == {"1-0.0-0.parquet", "3-0.0-0.parquet", "4-0.0-0.parquet"}

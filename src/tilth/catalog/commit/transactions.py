@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from tilth.base.clock import Clock
@@ -43,6 +44,18 @@ CLOCK_FLOOR = pack(Space.CLOCK)
 DRAWS_MAX = 8
 
 _log = Log("catalog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCommitted:
+    """Ids of transactions that are not committed, in order."""
+
+    #: Those below it may be missing in the lists.
+    first: int
+    #: The newest transaction that has a record.
+    newest: int
+    running: tuple[int, ...]
+    aborted: tuple[int, ...]
 
 
 class TxnIdUsedError(RetryError):
@@ -335,6 +348,29 @@ class Transactions:
             finished = read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=limit, reverse=True)
             merged = heapq.merge(running, (each.txn for each in finished), key=lambda txn: txn.id, reverse=True)
             return list(islice(merged, limit))
+
+    def not_committed(self, limit: int) -> NotCommitted:
+        """Return those that run, and those aborted ones of which files may be there, from the newest `limit` records of
+        each kind. Those that a failover of the database has lost are not among them: they were acknowledged.
+        """
+        with self._kv.view() as view:
+            opened = list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=limit, reverse=True))
+            buried = list(read_all(view, codec.TOMBSTONES, Space.TOMBSTONE, limit=limit, reverse=True))
+            finished = next(read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=1, reverse=True), None)
+            lost = {each.txn.id for each in read_all(view, codec.LOST_TXNS, Space.LOST_TXN)}
+        full = [
+            each[-1] for each in ([txn.id for txn in opened], [grave.txn.id for grave in buried]) if len(each) == limit
+        ]
+        running = [txn.id for txn in opened if txn.state is TxnState.RUNNING]
+        aborted = {txn.id for txn in opened if txn.state is not TxnState.RUNNING}
+        aborted.update(grave.txn.id for grave in buried if not grave.keep)
+        newest = 0 if finished is None else finished.txn.id
+        return NotCommitted(
+            first=max(full, default=0),
+            newest=max([newest, *running, *aborted]),
+            running=tuple(sorted(running)),
+            aborted=tuple(sorted(aborted - lost)),
+        )
 
     def oldest_running(self) -> int | None:
         """Id of the oldest transaction that may still commit: GC keeps what it may have read."""
