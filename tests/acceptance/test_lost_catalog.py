@@ -141,6 +141,7 @@ def test_without_a_journal_the_files_alone_make_the_tables(tmp_path: Path, node:
     check_an_idle_node_writes_nothing(node)
     before = [node.connection.sql(text).rows for text in QUESTIONS[:2]]
     node.stop()
+    assert any((node.data / "tables" / "catalog-transactions").iterdir())
     shutil.rmtree(node.data / "catalog")
     shutil.rmtree(node.data / "tables" / "catalog-journal")
     left = json.loads(rebuilt(node, "--dry-run", "--json").stdout)

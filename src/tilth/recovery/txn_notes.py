@@ -28,6 +28,8 @@ from tilth.storage import Folder, StoreRoot, list_files, make_folder, put, read_
 NOTE_SECONDS = 60.0
 #: Maximum pause between tries that fail.
 PAUSE_SECONDS_MAX = 900.0
+#: A store that is away keeps no server from its end.
+STOP_SECONDS_MAX = 8.0
 #: A transaction is recorded so long after its id was drawn at most, unless its server was stopped in between.
 BEGIN_MS_MAX = 60_000
 #: Maximum ids in a note, the newest ones: some 9 bytes each.
@@ -110,8 +112,9 @@ class TxnNotes:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; a write that a store holds up ends with the process."""
+        """Write a last note, once, and end."""
         self._is_stopping.set()
+        self._thread.join(STOP_SECONDS_MAX)
 
     def write(self) -> None:
         """Write a note if a transaction has begun or ended since the last one. What fails is logged and tried again."""
@@ -141,8 +144,8 @@ class TxnNotes:
         return TxnNote(as_of=as_of, first=found.first, running=found.running, aborted=found.aborted)
 
     def _run(self) -> None:
-        while True:
-            self._clock.wait(self._is_stopping, min(PAUSE_SECONDS_MAX, NOTE_SECONDS * 2**self._failures))
-            if self._is_stopping.is_set():
-                return
+        is_last = False
+        while not is_last:
+            pause = min(PAUSE_SECONDS_MAX, NOTE_SECONDS * 2**self._failures)
+            is_last = self._clock.wait(self._is_stopping, pause)
             self.write()
