@@ -38,7 +38,6 @@ from tilth.maintenance import (
     MaintenanceNumbers,
     MergeCandidateRow,
     MutationProgress,
-    OpNumbers,
     OpRow,
     OptimizeReport,
     ScrubRow,
@@ -317,7 +316,9 @@ class FakeMaintenance:
         return []
 
     def numbers(self) -> MaintenanceNumbers:
-        return MaintenanceNumbers(merges=OpNumbers(ended=3), mutations=OpNumbers(), collections=OpNumbers())
+        numbers = MaintenanceNumbers()
+        numbers.ops[OpKind.MERGE].ended = 3
+        return numbers
 
     def ops(self) -> list[OpRow]:
         return [

@@ -20,10 +20,7 @@ from pyspark.daemon import manager
 
 import tilth.ingest.replay.spark
 import tilth.ingest.rounds.spark
-import tilth.maintenance.copies.task_spark
-import tilth.maintenance.deltas.task_spark
-import tilth.maintenance.mutate.task_spark
-import tilth.maintenance.work.task_spark
+import tilth.maintenance.runners
 import tilth.sql.worker.changes_spark
 import tilth.sql.worker.spark
 import tilth.sql.worker.writing_spark

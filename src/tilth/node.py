@@ -37,9 +37,6 @@ from tilth.ingest import (
     ConsumeContext,
     ConsumeManager,
     IngestSettings,
-    check_view,
-    consume_runner,
-    replay_letters,
 )
 from tilth.ingest.consumer.far import consumer_handlers
 from tilth.joining import check_not_lost, check_not_moved, check_place, open_store
@@ -47,19 +44,14 @@ from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
     Sweeper,
-    copy_runner,
-    delta_runner,
-    flush_runner,
-    merge_runner,
-    mutate_runner,
     sweep_transaction,
 )
 from tilth.membership import Member, MembershipSettings
 from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
-from tilth.model.task import TaskKind
 from tilth.model.wire import Health
 from tilth.recovery import Journal, TxnNotes, has_catalog
+from tilth.runners import all_runners
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import (
     Calls,
@@ -74,7 +66,6 @@ from tilth.server import (
 )
 from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, redacted_event
 from tilth.sql.query.far import query_handlers
-from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import (
     BadStoreError,
     NamedRoots,
@@ -90,7 +81,6 @@ from tilth.warehouse import (
     Dispatcher,
     EmbeddedWorker,
     ProgressWatch,
-    Runner,
     WorkerSession,
     drain_reason,
 )
@@ -508,17 +498,7 @@ class Node:
                 inserts=self.engine.insert_stats,
             ),
         )
-        runners: dict[TaskKind, Runner] = {
-            TaskKind.QUERY: QueryRunner(self.engine.snapshots, check_view, replay_letters),
-            TaskKind.INSERT: InsertRunner(self.engine.snapshots),
-            TaskKind.CONSUME: consume_runner(self._clock, self._consume),
-            TaskKind.FLUSH: flush_runner(),
-            TaskKind.MERGE: merge_runner(),
-            TaskKind.MUTATE: mutate_runner(),
-            TaskKind.DELTA: delta_runner(),
-            TaskKind.COPY: copy_runner(),
-        }
-        assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
+        runners = all_runners(self._clock, self.engine.snapshots, self._consume)
         for kind, runner in runners.items():
             self._worker.register(kind, runner)
         handlers = consumer_handlers(self._consume) | query_handlers(self.engine.snapshots)

@@ -24,14 +24,12 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
-from tilth.ingest import check_view, consume_runner, replay_letters
 from tilth.ingest.consumer.far import FarConsumerCalls
-from tilth.maintenance import copy_runner, delta_runner, flush_runner, merge_runner, mutate_runner
 from tilth.model.task import TaskKind
+from tilth.runners import all_runners
 from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
 from tilth.sql import OTHER_TASKS
 from tilth.sql.query.far import FarQueryCalls
-from tilth.sql.worker.spark import InsertRunner, QueryRunner
 from tilth.storage import check_probe
 from tilth.warehouse import (
     QUERY_WAREHOUSE,
@@ -168,18 +166,7 @@ class WorkerNode:
 
     def _runners(self) -> dict[TaskKind, Runner]:
         consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)
-        runners: dict[TaskKind, Runner] = {
-            TaskKind.QUERY: QueryRunner(queries, check_view, replay_letters),
-            TaskKind.INSERT: InsertRunner(queries),
-            TaskKind.CONSUME: consume_runner(self._clock, consumers),
-            TaskKind.FLUSH: flush_runner(),
-            TaskKind.MERGE: merge_runner(),
-            TaskKind.MUTATE: mutate_runner(),
-            TaskKind.DELTA: delta_runner(),
-            TaskKind.COPY: copy_runner(),
-        }
-        assert runners.keys() == set(TaskKind), set(TaskKind) - runners.keys()
-        return runners
+        return all_runners(self._clock, queries, consumers)
 
     def _registration(self, url: str) -> Registration:
         settings, options = self._settings, self._options

@@ -40,9 +40,10 @@ class Metric:
 _METRICS = "metrics"
 
 
-def counter(name: str, about: str, *, labels: tuple[str, ...] = ()) -> int:
-    """Declare a number that only grows; typed as its value, as `dataclasses.field` is."""
-    number: int = measured(0, Metric(name, MetricType.COUNTER, labels, about))
+def counter(name: str, about: str, *, labels: tuple[str, ...] = (), twin: str = "") -> int:
+    """Declare a number that only grows; typed as its value, as `dataclasses.field` is. `twin`: a second name of it."""
+    metrics = [Metric(each, MetricType.COUNTER, labels, about) for each in (name, twin) if each]
+    number: int = measured(0, *metrics)
     return number
 
 

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
-    from tilth.maintenance.copies.task_spark import copy_runner
-    from tilth.maintenance.deltas.task_spark import delta_runner
     from tilth.maintenance.manager.manager import MaintenanceManager
-    from tilth.maintenance.mutate.task_spark import mutate_runner
+    from tilth.maintenance.op import OpKind
     from tilth.maintenance.policy.expiry import is_expired, ttl_of
     from tilth.maintenance.policy.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
+    from tilth.maintenance.runners import maintenance_runners
     from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
     from tilth.maintenance.stats import (
         RUN_MILLISECONDS,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
     from tilth.maintenance.work.left_files import sweep_transaction
     from tilth.maintenance.work.sweeper import Sweeper
-    from tilth.maintenance.work.task_spark import flush_runner, merge_runner
 else:
     __getattr__ = door(__name__)
 
@@ -60,19 +58,16 @@ __all__ = [
     "ManagerStatus",
     "MergeCandidateRow",
     "MutationProgress",
+    "OpKind",
     "OpNumbers",
     "OpRow",
     "OpRun",
     "OptimizeReport",
     "ScrubRow",
     "Sweeper",
-    "copy_runner",
-    "delta_runner",
-    "flush_runner",
     "gc_settings",
     "is_expired",
-    "merge_runner",
-    "mutate_runner",
+    "maintenance_runners",
     "sweep_transaction",
     "table_settings",
     "ttl_of",

@@ -23,14 +23,13 @@ class MaintenanceCounters:
         self._clock = clock
         self._lock = threading.Lock()
         self._numbers = MaintenanceNumbers()
-        self._runs = self._numbers.by_kind()
 
     @contextmanager
     def run(self, kind: OpKind) -> Iterator[None]:
         """Count the work inside as one run, however it ends; of the background or of a command."""
         started = self._clock.monotonic()
         with self._lock:
-            count = self._runs[kind]
+            count = self._numbers.ops[kind]
             count.running += 1
         try:
             yield
@@ -43,11 +42,9 @@ class MaintenanceCounters:
         """Count a round of collecting, also one that broke off."""
         with self._lock:
             self._numbers.expired += report.expired
-            if kind is OpKind.HISTORY_GC:
-                self._numbers.history_bytes += report.removed_bytes
-            if kind is OpKind.DELETED_PART_GC:
-                self._numbers.deleted_part_bytes += report.removed_bytes
-            else:
+            self._numbers.ops[kind].removed_bytes += report.removed_bytes
+            # Parts without rows are hidden first, and removed by PART_GC.
+            if kind is not OpKind.DELETED_PART_GC:
                 self._numbers.moved += report.moved
                 self._numbers.removed += report.removed
                 self._numbers.removed_bytes += report.removed_bytes
@@ -78,10 +75,9 @@ class MaintenanceCounters:
             self._numbers.prepare_failed += 1
 
     def numbers(self, waiting: Mapping[OpKind, int]) -> MaintenanceNumbers:
-        """`waiting`: bytes at this moment, by the kind of op that processes them."""
+        """Return a copy; `waiting`: bytes now, by the kind of op that processes them."""
         with self._lock:
             found = deepcopy(self._numbers)
-        found.segment_bytes = waiting.get(OpKind.FLUSH, 0)
-        found.history_waiting_bytes = waiting.get(OpKind.HISTORY_GC, 0)
-        found.deleted_part_waiting_bytes = waiting.get(OpKind.DELETED_PART_GC, 0)
+        for kind, size in waiting.items():
+            found.ops[kind].waiting_bytes = size
         return found

@@ -6,7 +6,8 @@ that the manager, the scheduler and the ops receive.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
+from typing import Any
 
 from tilth.base.settings import (
     SWITCH,
@@ -14,7 +15,6 @@ from tilth.base.settings import (
     SettingGroup,
     contained,
     node_setting,
-    setting_of,
     settings_of,
     within,
 )
@@ -128,58 +128,18 @@ class WorkloadSettings:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpSwitches:
-    """Switches of the ops of this node; a field is named as its OpKind."""
-
-    flush: bool = node_setting(
-        "enable_flush_memrowset",
-        True,
-        SWITCH,
-        "Off: row segments are not flushed into parts, and queries read more and more unsorted rows.",
-    )
-    flush_deltas: bool = node_setting(
-        "enable_flush_deltamemstores",
-        True,
-        SWITCH,
-        "Off: change segments are not made into deltas of their parts, and queries read more and more of them.",
-    )
-    minor_delta: bool = node_setting(
-        "enable_minor_delta_compaction",
-        True,
-        SWITCH,
-        "Off: the deltas of a part are not made into one, and each flush of changes adds a file that queries read.",
-    )
-    major_delta: bool = node_setting(
-        "enable_major_delta_compaction",
-        True,
-        SWITCH,
-        "Off: updates are not written into columns, and queries patch each row that was updated.",
-    )
-    log_gc: bool = node_setting(
-        "enable_log_gc", True, SWITCH, "Off: row segments that were flushed stay on the disk for ever."
-    )
-    history_gc: bool = node_setting(
-        "enable_undo_delta_block_gc",
-        True,
-        SWITCH,
-        "Off: deltas that were compacted, or whose parts are gone, stay on the disk for ever.",
-    )
-    deleted_part_gc: bool = node_setting(
-        "enable_deleted_rowset_gc",
-        True,
-        SWITCH,
-        "Off: parts whose rows are all deleted stay until a merge takes them.",
-    )
-    replicate: bool = node_setting(
-        "enable_replication", True, SWITCH, "Off: copies that replicas of storages lack are not made."
-    )
-    scrub: bool = node_setting(
-        "enable_scrubs",
-        True,
-        SWITCH,
-        "Off: files are not compared with their checksums in the background, and damage shows when they are read.",
-    )
+#: Switches of a node's ops, as the kinds declare them; a field is named as its OpKind. Any: all fields are booleans.
+_OpSwitches: Any = make_dataclass(
+    "_OpSwitches",
+    [
+        (kind.name.lower(), bool, node_setting(kind.traits.switch[0], True, SWITCH, kind.traits.switch[1]))
+        for kind in OpKind
+        if kind.traits.switch is not None
+    ],
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,12 +211,12 @@ class ManagerSettings:
     workload: WorkloadSettings = contained(WorkloadSettings)
     flush: FlushSettings = contained(FlushSettings)
     deltas: DeltaSettings = contained(DeltaSettings)
-    switches: OpSwitches = contained(OpSwitches)
+    switches: Any = contained(_OpSwitches)
 
     def switched_off_by(self, kind: OpKind) -> str:
         """Return the name of the setting that keeps ops of this kind from running on this node, if one does."""
-        is_on = getattr(self.switches, kind.name.lower(), True)
-        return "" if is_on else setting_of(OpSwitches, kind.name.lower()).name
+        switch = kind.traits.switch
+        return "" if switch is None or getattr(self.switches, kind.name.lower()) else switch[0]
 
 
 NODE_SETTINGS = SettingGroup(settings_of(ManagerSettings))

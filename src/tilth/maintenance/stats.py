@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 
-from tilth.base.metrics import Metric, MetricType, counter, gauge, measured
+from tilth.base.metrics import counter
 from tilth.maintenance.op import OpKind
 
 #: Upper ends of the histogram of how long runs took; beyond the last one there is one more bucket.
@@ -239,6 +239,9 @@ class OpNumbers:
     ended: int = 0
     #: Total duration of those that ended.
     milliseconds: float = 0.0
+    #: Bytes that wait for such ops, and those that they have removed or hidden, where a metric shows them.
+    waiting_bytes: int = 0
+    removed_bytes: int = 0
     #: Number of them that took up to each of RUN_MILLISECONDS and longer than the one before; the last one: longer.
     counts: list[int] = field(default_factory=lambda: [0] * (len(RUN_MILLISECONDS) + 1))
 
@@ -248,86 +251,17 @@ class OpNumbers:
         self.counts[bisect_left(RUN_MILLISECONDS, milliseconds)] += 1
 
 
-def _runs(kind: OpKind, running: tuple[str, str], duration: tuple[str, str]) -> OpNumbers:
-    """Declare the runs of one kind of op, shown by a gauge and a histogram; each is its name and its sentence."""
-    of_runs: OpNumbers = measured(
-        OpNumbers,
-        Metric(running[0], MetricType.GAUGE, (), f"{running[1]} under way."),
-        Metric(duration[0], MetricType.HISTOGRAM, (), f"How long {duration[1]} took, in milliseconds."),
-        kind=kind,
-    )
-    return of_runs
-
-
 @dataclass(slots=True, kw_only=True)
 class MaintenanceNumbers:
     """Counters since the start. A caller gets a copy of its own."""
 
-    merges: OpNumbers = _runs(OpKind.MERGE, ("compact_rs_running", "Merges"), ("compact_rs_duration", "merges"))
-    mutations: OpNumbers = _runs(
-        OpKind.MUTATE, ("mutate_running", "Rewrites of parts for mutations"), ("mutate_duration", "such rewrites")
-    )
-    collections: OpNumbers = _runs(
-        OpKind.PART_GC, ("part_gc_running", "Collections of parts"), ("part_gc_duration", "collections")
-    )
-    flushes: OpNumbers = _runs(
-        OpKind.FLUSH, ("flush_mrs_running", "Flushes of row segments"), ("flush_mrs_duration", "flushes")
-    )
-    delta_flushes: OpNumbers = _runs(
-        OpKind.FLUSH_DELTAS,
-        ("flush_dms_running", "Flushes of change segments"),
-        ("flush_dms_duration", "flushes of change segments"),
-    )
-    minor_compactions: OpNumbers = _runs(
-        OpKind.MINOR_DELTA,
-        ("delta_minor_compact_rs_running", "Compactions of a part's deltas"),
-        ("delta_minor_compact_rs_duration", "such compactions"),
-    )
-    major_compactions: OpNumbers = _runs(
-        OpKind.MAJOR_DELTA,
-        ("delta_major_compact_rs_running", "Rewrites of updated columns"),
-        ("delta_major_compact_rs_duration", "such rewrites"),
-    )
-    log_collections: OpNumbers = _runs(
-        OpKind.LOG_GC, ("log_gc_running", "Collections of flushed segments"), ("log_gc_duration", "such collections")
-    )
-    history_collections: OpNumbers = _runs(
-        OpKind.HISTORY_GC,
-        ("undo_delta_block_gc_running", "Collections of ended deltas"),
-        ("undo_delta_block_gc_perform_duration", "collections of ended deltas"),
-    )
-    history_bytes: int = counter("undo_delta_block_gc_bytes_deleted_total", "Bytes of deltas that were removed.")
-    history_waiting_bytes: int = gauge(
-        "undo_delta_block_estimated_retained_bytes",
-        "Bytes of ended deltas that a collection which is due would remove, as far as known.",
-    )
-    deleted_part_collections: OpNumbers = _runs(
-        OpKind.DELETED_PART_GC,
-        ("deleted_rowset_gc_running", "Collections of parts without rows"),
-        ("deleted_rowset_gc_duration", "collections of parts without rows"),
-    )
-    deleted_part_bytes: int = counter(
-        "deleted_rowset_gc_bytes_deleted_total", "Bytes of parts that were hidden because no row was left."
-    )
-    deleted_part_waiting_bytes: int = gauge(
-        "deleted_rowset_estimated_retained_bytes",
-        "Bytes of parts without rows that a collection which is due would hide, as far as known.",
-    )
-    replications: OpNumbers = _runs(
-        OpKind.REPLICATE,
-        ("replicate_running", "Rounds that make missing copies"),
-        ("replicate_duration", "such rounds"),
-    )
+    ops: dict[OpKind, OpNumbers] = field(default_factory=lambda: {kind: OpNumbers() for kind in OpKind})
     copied_bytes: int = counter("tilth_copied_bytes_total", "Bytes of copies that were made in replicas.")
-    scrubs: OpNumbers = _runs(
-        OpKind.SCRUB,
-        ("scrub_running", "Rounds that compare files with their checksums"),
-        ("scrub_duration", "such rounds"),
-    )
     scrubbed_bytes: int = counter("tilth_scrubbed_bytes_total", "Bytes of files that were compared with checksums.")
     wrong_copies: int = counter("tilth_wrong_copies_total", "Copies of files that were not what was written.")
-    segment_bytes: int = gauge("memrowset_size", "Bytes of row segments that are not flushed yet.")
-    flushed_bytes: int = counter("bytes_flushed_total", "Bytes of the parts that flushes made.")
+    flushed_bytes: int = counter(
+        "tilth_flushed_bytes_total", "Bytes of the parts that flushes made.", twin="bytes_flushed_total"
+    )
     expired: int = counter(
         "tilth_gc_expired_partitions_total", "Partitions that were dropped because all their rows had expired."
     )
@@ -335,11 +269,10 @@ class MaintenanceNumbers:
     removed: int = counter("tilth_gc_removed_files_total", "Files that were removed.")
     removed_bytes: int = counter("tilth_gc_removed_bytes_total", "Bytes of the files that were removed.")
     prepare_failed: int = counter(
-        "maintenance_op_prepare_failed_total", "Ops that were chosen and then had nothing to do."
+        "tilth_maintenance_prepare_failed_total",
+        "Ops that were chosen and then had nothing to do.",
+        twin="maintenance_op_prepare_failed_total",
     )
     #: Choices and refusals, and how long they took together with the looks before them; one metric for both.
     choices: int = 0
     choosing_microseconds: float = 0.0
-
-    def by_kind(self) -> dict[OpKind, OpNumbers]:
-        return {each.metadata["kind"]: getattr(self, each.name) for each in fields(self) if "kind" in each.metadata}

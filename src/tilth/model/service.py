@@ -6,19 +6,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import Self
 
 import msgspec
 
 
 class ServiceKind(StrEnum):
-    CONSUME = "consume"
-    FLUSH = "flush"
-    MERGE = "merge"
-    MUTATE = "mutate"
-    DELTA = "delta"
-    GC = "gc"
-    REPLICATE = "replicate"
-    SCRUB = "scrub"
+    """Background services of a table, each with its word in SYSTEM START and STOP."""
+
+    CONSUME = "consume", "CONSUME"
+    MERGE = "merge", "MERGES"
+    MUTATE = "mutate", "MUTATIONS"
+    GC = "gc", "GC"
+    FLUSH = "flush", "FLUSH"
+    DELTA = "delta", "DELTAS"
+    REPLICATE = "replicate", "REPLICATION"
+    SCRUB = "scrub", "SCRUBS"
+
+    word: str
+
+    def __new__(cls, value: str, word: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.word = word
+        return member
 
 
 class ServiceState(StrEnum):

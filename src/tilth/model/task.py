@@ -2,24 +2,162 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 import msgspec
 
+from tilth.base.units import GIB, MIB
+
+
+class WorkKind(StrEnum):
+    """A kind of work that a warehouse takes."""
+
+    QUERIES = "queries"
+    IMPORTS = "imports"
+    MAINTENANCE = "maintenance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTraits:
+    """Facts about all tasks of a kind: the first guess of their cost, before anything was measured, and how a worker
+    treats them.
+    """
+
+    #: Base time of every task, however small.
+    seconds_min: float
+    #: Input bytes per second.
+    speed: float
+    #: Output bytes per input byte.
+    output: float
+    #: Memory bytes per input byte, and their ceiling: kernels work in blocks.
+    memory: float
+    memory_max: int
+    #: Temporary bytes per input byte, which Spark shuffles and spills. Rewrites of parts keep nothing on the disk.
+    temporary: float = 0.0
+    #: Kinds of work of a warehouse that include it.
+    work: tuple[WorkKind, ...]
+    #: It stays until it is stopped.
+    is_resident: bool = False
+    #: It leaves slots to others: long work that nobody waits for takes half of them at most, all together.
+    is_yielding: bool = False
+    #: Somebody waits for it, who cannot be kept waiting until Spark is back.
+    is_statement: bool = False
+
 
 class TaskKind(StrEnum):
-    #: A resident consumer; its rounds are tasks of their own.
-    CONSUME = "consume"
-    INSERT = "insert"
+    """Kinds of tasks, each declared here only."""
+
+    #: A resident consumer; its rounds are tasks of their own, whose cost this is. A consumer itself reads nothing.
+    CONSUME = (
+        "consume",
+        TaskTraits(
+            seconds_min=0.0,
+            speed=50.0 * MIB,
+            output=0.3,
+            memory=4.0,
+            memory_max=256 * MIB,
+            work=(WorkKind.IMPORTS,),
+            is_resident=True,
+        ),
+    )
+    INSERT = (
+        "insert",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=40.0 * MIB,
+            output=0.3,
+            memory=4.0,
+            memory_max=1 * GIB,
+            temporary=0.2,
+            work=(WorkKind.QUERIES, WorkKind.IMPORTS),
+            is_statement=True,
+        ),
+    )
     #: Row segments become a part.
-    FLUSH = "flush"
-    MERGE = "merge"
-    MUTATE = "mutate"
+    FLUSH = (
+        "flush",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=20.0 * MIB,
+            output=0.7,
+            memory=8.0,
+            memory_max=1 * GIB,
+            work=(WorkKind.MAINTENANCE,),
+        ),
+    )
+    MERGE = (
+        "merge",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=20.0 * MIB,
+            output=0.95,
+            memory=8.0,
+            memory_max=512 * MIB,
+            work=(WorkKind.MAINTENANCE,),
+            is_yielding=True,
+        ),
+    )
+    MUTATE = (
+        "mutate",
+        TaskTraits(
+            seconds_min=0.5,
+            speed=15.0 * MIB,
+            output=1.0,
+            memory=8.0,
+            memory_max=512 * MIB,
+            work=(WorkKind.MAINTENANCE,),
+            is_yielding=True,
+        ),
+    )
     #: Deltas of parts become fewer.
-    DELTA = "delta"
+    DELTA = (
+        "delta",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=40.0 * MIB,
+            output=0.9,
+            memory=6.0,
+            memory_max=1 * GIB,
+            work=(WorkKind.MAINTENANCE,),
+            is_yielding=True,
+        ),
+    )
     #: Copies of files are compared, or made.
-    COPY = "copy"
-    QUERY = "query"
+    COPY = (
+        "copy",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=100.0 * MIB,
+            output=0.0,
+            memory=1.0,
+            memory_max=64 * MIB,
+            work=(WorkKind.MAINTENANCE,),
+            is_yielding=True,
+        ),
+    )
+    QUERY = (
+        "query",
+        TaskTraits(
+            seconds_min=0.1,
+            speed=100.0 * MIB,
+            output=0.01,
+            memory=0.1,
+            memory_max=256 * MIB,
+            temporary=0.2,
+            work=(WorkKind.QUERIES,),
+            is_statement=True,
+        ),
+    )
+
+    traits: TaskTraits
+
+    def __new__(cls, value: str, traits: TaskTraits) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.traits = traits
+        return member
 
 
 class ScheduleMode(StrEnum):

@@ -31,7 +31,7 @@ from tilth.base.metrics import Metric, MetricType, metrics_of
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
 from tilth.ingest import ConsumerStats, ReplayStats
-from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpNumbers
+from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
@@ -107,11 +107,31 @@ WORKER_FREE_DISK = Metric(
 WAREHOUSE_SLOTS = Metric("tilth_warehouse_slots", _GAUGE, ("warehouse",), "Tasks that may run at once.")
 WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state"), "Tasks running, waiting, resident.")
 
-FIND_BEST = Metric(
-    "maintenance_op_find_best_candidate_duration",
-    MetricType.SUMMARY,
-    (),
-    "How long choosing an op took, in microseconds.",
+#: Metrics of maintenance: Kudu's names, of each kind of op, and families of all kinds in plain words.
+_OP = ("op",)
+OPS_RUNNING = Metric("tilth_maintenance_running", _GAUGE, _OP, "Runs of maintenance ops under way.")
+OPS_DURATION = Metric(
+    "tilth_maintenance_milliseconds", MetricType.HISTOGRAM, _OP, "How long runs of maintenance ops took."
+)
+OPS_WAITING = Metric("tilth_maintenance_waiting_bytes", _GAUGE, _OP, "Bytes that wait for an op, as far as known.")
+OPS_REMOVED = Metric("tilth_maintenance_removed_bytes_total", _COUNTER, _OP, "Bytes that an op has removed or hidden.")
+_KUDU_RUNS = {
+    kind: (
+        Metric(kind.traits.running, _GAUGE, (), f"Number of {kind.traits.runs} under way."),
+        Metric(kind.traits.duration, MetricType.HISTOGRAM, (), f"How long {kind.traits.runs} took, in milliseconds."),
+    )
+    for kind in OpKind
+}
+_KUDU_WAITING = {
+    kind: Metric(shown[0], _GAUGE, (), shown[1]) for kind in OpKind if (shown := kind.traits.waiting) is not None
+}
+_KUDU_REMOVED = {
+    kind: Metric(shown[0], _COUNTER, (), shown[1]) for kind in OpKind if (shown := kind.traits.removed) is not None
+}
+
+FIND_BEST = tuple(
+    Metric(name, MetricType.SUMMARY, (), "How long choosing an op took, in microseconds.")
+    for name in ("tilth_maintenance_choice_microseconds", "maintenance_op_find_best_candidate_duration")
 )
 
 HTTP_REQUESTS = Metric(
@@ -136,8 +156,11 @@ METRICS = (
     *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
+    *(metric for metrics in _KUDU_RUNS.values() for metric in metrics),
+    *(*_KUDU_WAITING.values(), *_KUDU_REMOVED.values()),
+    *(OPS_RUNNING, OPS_DURATION, OPS_WAITING, OPS_REMOVED),
     *_declared(MaintenanceNumbers),
-    FIND_BEST,
+    *FIND_BEST,
     *(HTTP_REQUESTS, HTTP_SECONDS, HTTP_RUNNING),
 )
 
@@ -219,13 +242,7 @@ def _call(
 # Any: a dataclass of a room.
 def _fields(stats: Any, labels: tuple[str, ...] = ()) -> Iterator[Sample]:
     for name, metrics in metrics_of(stats):
-        value = getattr(stats, name)
-        if isinstance(value, OpNumbers):
-            running, duration = metrics
-            yield running, labels, value.running
-            yield duration, labels, Buckets(RUN_MILLISECONDS, value.counts, value.milliseconds)
-        else:
-            yield metrics[0], labels, value
+        yield from ((metric, labels, getattr(stats, name)) for metric in metrics)
 
 
 def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
@@ -281,7 +298,23 @@ def _tasks(tasks: Sequence[TaskInfo]) -> Iterator[Sample]:
 
 def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
     yield from _fields(numbers)
-    yield FIND_BEST, (), TotalAndCount(numbers.choices, numbers.choosing_microseconds)
+    for kind, op in numbers.ops.items():
+        yield from _op(kind, op)
+    choosing = TotalAndCount(numbers.choices, numbers.choosing_microseconds)
+    yield from ((metric, (), choosing) for metric in FIND_BEST)
+
+
+def _op(kind: OpKind, numbers: OpNumbers) -> Iterator[Sample]:
+    """Each number under Kudu's name and in a family of all kinds."""
+    label = (kind.value.lower(),)
+    took = Buckets(RUN_MILLISECONDS, numbers.counts, numbers.milliseconds)
+    running, duration = _KUDU_RUNS[kind]
+    yield from ((running, (), numbers.running), (duration, (), took))
+    yield from ((OPS_RUNNING, label, numbers.running), (OPS_DURATION, label, took))
+    if kind in _KUDU_WAITING:
+        yield from ((_KUDU_WAITING[kind], (), numbers.waiting_bytes), (OPS_WAITING, label, numbers.waiting_bytes))
+    if kind in _KUDU_REMOVED:
+        yield from ((_KUDU_REMOVED[kind], (), numbers.removed_bytes), (OPS_REMOVED, label, numbers.removed_bytes))
 
 
 def _http(stats: HttpStats) -> Iterator[Sample]:

@@ -15,7 +15,8 @@ from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, Catalog, InsertPart, RocksKV
-from tilth.maintenance import MaintenanceManager, ManagerSettings, delta_runner
+from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.manager.manager import StandIns
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part

@@ -16,8 +16,9 @@ from tilth.base.ids import random_id
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, InsertPart, RocksKV
-from tilth.maintenance import MaintenanceManager, ManagerSettings, merge_runner
+from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.manager.manager import StandIns
+from tilth.maintenance.work.task_spark import merge_runner
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind

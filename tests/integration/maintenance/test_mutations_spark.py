@@ -11,7 +11,7 @@ import pytest
 
 from tests.integration.maintenance.test_maintenance_spark import Node, wait_until
 from tilth.catalog import StartMutation
-from tilth.maintenance import mutate_runner
+from tilth.maintenance.mutate.task_spark import mutate_runner
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from tests.part_sources import as_delta, plain_source
 from tilth.base.errors import ErrorKind, TilthError
-from tilth.maintenance import mutate_runner
 from tilth.maintenance.mutate.task_spark import (
     MutateResult,
     MutateSource,
     MutateTask,
     decode_mutate_facts,
     encode_mutate_task,
+    mutate_runner,
 )
 from tilth.model.delta import PartSource, WrittenDelta
 from tilth.model.mutation import MutationKind

@@ -53,7 +53,7 @@ def test_compacted_deltas_are_readable_until_their_past_is_over(world: DeltaWorl
     world.work(31)
     assert [delta.kind.value for delta in world.all_deltas()] == ["delete"]
     numbers = world.manager.numbers()
-    assert (numbers.history_bytes, numbers.removed) == (CHANGES_BYTES, 1)
+    assert (numbers.ops[OpKind.HISTORY_GC].removed_bytes, numbers.removed) == (CHANGES_BYTES, 1)
 
 
 def test_counts_of_five_rounds_of_updates_and_major_compactions(world: DeltaWorld) -> None:
@@ -68,11 +68,14 @@ def test_counts_of_five_rounds_of_updates_and_major_compactions(world: DeltaWorl
     assert world.open() == [("column", 0, 3)] * 3
     history = [delta for delta in world.all_deltas() if delta.end_ts]
     assert len(history) == 5 * (1 + 3) + 4 * 3
-    assert world.manager.numbers().history_bytes == 0
+    assert world.manager.numbers().ops[OpKind.HISTORY_GC].removed_bytes == 0
     world.work(HISTORY_SECONDS)
     world.work(700)
     assert len(world.all_deltas()) == 3
-    assert world.manager.numbers().history_bytes == 5 * CHANGES_BYTES + (5 * 3 + 4 * 3) * DELTA_BYTES
+    assert (
+        world.manager.numbers().ops[OpKind.HISTORY_GC].removed_bytes
+        == 5 * CHANGES_BYTES + (5 * 3 + 4 * 3) * DELTA_BYTES
+    )
     assert world.live_rows() == 9
 
 
@@ -226,9 +229,9 @@ def test_parts_without_rows_go_when_the_last_delete_is_ancient(world: DeltaWorld
     assert world.live_rows() == 0
     left_ms = milliseconds(last.change_ts) + HISTORY_SECONDS * 1000 - world.clock.now_ms()
     world.work(left_ms / 1000)
-    assert (world.visible_count(), world.manager.numbers().deleted_part_bytes) == (3, 0)
+    assert (world.visible_count(), world.manager.numbers().ops[OpKind.DELETED_PART_GC].removed_bytes) == (3, 0)
     world.work(31)
-    assert (world.visible_count(), world.manager.numbers().deleted_part_bytes) == (0, 3000)
+    assert (world.visible_count(), world.manager.numbers().ops[OpKind.DELETED_PART_GC].removed_bytes) == (0, 3000)
     assert world.events().count("remove_deleted") == 3
     for _ in range(6):
         world.work(HISTORY_SECONDS)

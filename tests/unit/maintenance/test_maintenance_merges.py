@@ -20,6 +20,7 @@ from tilth.catalog import (
     TableNotFoundError,
     Unknown,
 )
+from tilth.maintenance.op import OpKind
 from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.part import ColumnRange
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -405,8 +406,8 @@ def test_what_was_done_is_counted(world: MaintenanceWorld) -> None:
     world.clock.advance(1)
     world.manager.gc_now(world.t, is_forced=True)
     numbers = world.manager.numbers()
-    assert (numbers.merges.ended, numbers.merges.running) == (world.worker.merges, 0)
-    assert numbers.collections.ended >= 1
+    assert (numbers.ops[OpKind.MERGE].ended, numbers.ops[OpKind.MERGE].running) == (world.worker.merges, 0)
+    assert numbers.ops[OpKind.PART_GC].ended >= 1
     assert numbers.moved >= 10
     assert (numbers.removed, numbers.removed_bytes) == (10, 10_000)
     assert numbers.choices >= 2

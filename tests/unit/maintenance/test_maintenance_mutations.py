@@ -11,6 +11,7 @@ from tilth.base.errors import UnavailableError
 from tilth.catalog import BadMergeError, CommitOutcome, HidePartition, Unknown
 from tilth.maintenance import MutationProgress
 from tilth.maintenance.mutate.task_spark import MutateTask
+from tilth.maintenance.op import OpKind
 from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind, Switch, SwitchState
@@ -77,7 +78,7 @@ def test_a_delete_leaves_the_other_rows_and_the_past(world: MaintenanceWorld) ->
     assert world.catalog.transactions.unfinished() == []
     service = world.service(ServiceKind.MUTATE)
     assert (service.state, service.reason, service.running_tasks) == ("idle", "no mutation is pending", 0)
-    assert world.manager.numbers().mutations.ended == 1
+    assert world.manager.numbers().ops[OpKind.MUTATE].ended == 1
 
 
 def test_a_part_without_a_match_keeps_its_file(world: MaintenanceWorld) -> None:

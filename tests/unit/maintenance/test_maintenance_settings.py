@@ -14,7 +14,6 @@ from tilth.maintenance.policy.settings import (
     table_settings,
 )
 from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
-from tilth.maintenance.stats import MaintenanceNumbers
 
 
 def test_defaults_agree() -> None:
@@ -100,5 +99,16 @@ def test_each_setting_says_what_it_does() -> None:
         assert setting.check.holds(setting.default)
 
 
-def test_every_kind_of_op_is_counted() -> None:
-    assert MaintenanceNumbers().by_kind().keys() == set(OpKind)
+def test_kinds_name_each_metric_and_each_switch_once() -> None:
+    names = [name for kind in OpKind for name in (kind.traits.running, kind.traits.duration)]
+    shown = [each[0] for kind in OpKind for each in (kind.traits.waiting, kind.traits.removed) if each]
+    switches = [kind.traits.switch[0] for kind in OpKind if kind.traits.switch]
+    assert len({*names, *shown, *switches}) == len(names) + len(shown) + len(switches)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OpKind if kind.traits.switch])
+def test_a_switch_of_a_kind_turns_off_that_kind(kind: OpKind) -> None:
+    assert kind.traits.switch is not None
+    settings = read_settings(ManagerSettings, {kind.traits.switch[0]: "false"})
+    assert [each for each in OpKind if settings.switched_off_by(each)] == [kind]
+    assert settings.switched_off_by(kind) == kind.traits.switch[0]

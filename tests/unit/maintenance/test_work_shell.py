@@ -141,14 +141,14 @@ def test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped(kind: 
             0,
         )
         assert reserved(world)
-        world.stop(op.service)
+        world.stop(op.kind.traits.service)
         work_a_little(world)
         assert reserved(world)
     # It is asked for by itself, and nothing else begins.
     world.work(1)
     assert not op.has_unknown
     assert not world.catalog.transactions.live()
-    assert world.service(op.service).state == "stopped"
+    assert world.service(op.kind.traits.service).state == "stopped"
     # What another service works on is its own business.
     world.stop(ServiceKind.MUTATE)
     world.work(1)
@@ -164,11 +164,11 @@ def test_a_stopped_service_reserves_nothing_and_begins_nothing(kind: OpKind) -> 
     before = world.events().count(EVENTS[kind])
     world.manager.step()
     world.settle()
-    world.stop(op_of(world, kind).service)
+    world.stop(op_of(world, kind).kind.traits.service)
     world.work(300)
     assert reserved(world) == frozenset()
-    assert world.service(op_of(world, kind).service).state == "stopped"
-    world.switch(op_of(world, kind).service, SwitchState.RUNNING)
+    assert world.service(op_of(world, kind).kind.traits.service).state == "stopped"
+    world.switch(op_of(world, kind).kind.traits.service, SwitchState.RUNNING)
     world.work(121)
     assert world.events().count(EVENTS[kind]) > before
 

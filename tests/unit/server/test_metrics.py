@@ -13,7 +13,7 @@ from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
 from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
-from tilth.maintenance import MaintenanceNumbers, OpNumbers
+from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
@@ -97,23 +97,14 @@ def op(running: int = 1) -> OpNumbers:
 
 
 def maintenance() -> MaintenanceNumbers:
+    ops = {kind: op() for kind in OpKind}
+    ops |= {OpKind.MUTATE: op(2), OpKind.FLUSH_DELTAS: op(3), OpKind.MAJOR_DELTA: op(6)}
+    ops[OpKind.HISTORY_GC].removed_bytes, ops[OpKind.DELETED_PART_GC].removed_bytes = 13, 14
+    ops[OpKind.FLUSH].waiting_bytes = 15
+    ops[OpKind.HISTORY_GC].waiting_bytes, ops[OpKind.DELETED_PART_GC].waiting_bytes = 16, 17
     return MaintenanceNumbers(
-        merges=op(),
-        mutations=op(2),
-        collections=op(),
-        flushes=op(),
-        delta_flushes=op(3),
-        minor_compactions=op(),
-        major_compactions=op(6),
-        log_collections=op(),
-        history_collections=op(),
-        deleted_part_collections=op(),
+        ops=ops,
         flushed_bytes=12,
-        history_bytes=13,
-        deleted_part_bytes=14,
-        segment_bytes=15,
-        history_waiting_bytes=16,
-        deleted_part_waiting_bytes=17,
         expired=4,
         moved=6,
         removed=7,

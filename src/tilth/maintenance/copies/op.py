@@ -19,7 +19,6 @@ from tilth.maintenance.stats import ScrubRow
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.duty import DutyOp
 from tilth.model.copy_note import CopyNote
-from tilth.model.service import ServiceKind
 from tilth.storage import StoreRoot
 
 #: Gains for the scheduler (docs/policies/scheduling.md#gains): rows that one more loss may take come before merges,
@@ -38,12 +37,10 @@ class CopyOp(DutyOp):
         duty: ReplicateDuty | ScrubDuty,
         table: TableCopies,
         *,
-        service: ServiceKind,
         gain: float,
         one_at_a_time: threading.Lock,
     ) -> None:
         super().__init__(duty, table.context, table.is_cancelled)
-        self.service = service
         self._copies = duty
         self._gain = gain
         self._one_at_a_time = one_at_a_time
@@ -68,8 +65,8 @@ class CopyCommands:
         self._replicate, self._scrub = ReplicateDuty(self._table), ScrubDuty(self._table)
         self._one_at_a_time = threading.Lock()
         self.ops = (
-            self._op(self._replicate, ServiceKind.REPLICATE, REPLICATE_GAIN),
-            self._op(self._scrub, ServiceKind.SCRUB, SCRUB_GAIN),
+            self._op(self._replicate, REPLICATE_GAIN),
+            self._op(self._scrub, SCRUB_GAIN),
         )
 
     def scrub_now(self) -> list[ScrubRow]:
@@ -134,5 +131,5 @@ class CopyCommands:
             detail=away or "; ".join(wrong.values())[:1000],
         )
 
-    def _op(self, duty: ReplicateDuty | ScrubDuty, service: ServiceKind, gain: float) -> CopyOp:
-        return CopyOp(duty, self._table, service=service, gain=gain, one_at_a_time=self._one_at_a_time)
+    def _op(self, duty: ReplicateDuty | ScrubDuty, gain: float) -> CopyOp:
+        return CopyOp(duty, self._table, gain=gain, one_at_a_time=self._one_at_a_time)

@@ -45,8 +45,6 @@ from tilth.maintenance.work.op import PartWorkOp
 from tilth.maintenance.work.recipe import Job, Output, Recipe
 from tilth.maintenance.work.sources import sources_of
 from tilth.model.delta import Seen
-from tilth.model.service import ServiceKind
-from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
 #: Function of the partitions with deltas, the names of busy parts and the time.
@@ -145,8 +143,6 @@ class DeltaChooser(Chooser[DeltaWork]):
 class DeltaRecipe(Recipe[DeltaWork, DeltaFacts]):
     """Recipe of compactions of one kind."""
 
-    service = ServiceKind.DELTA
-    task_kind = TaskKind.DELTA
     overtaken = (PartsGoneError, DeltasGoneError)
 
     def __init__(self, context: TableContext, kind: OpKind) -> None:

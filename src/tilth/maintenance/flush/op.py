@@ -38,8 +38,6 @@ from tilth.maintenance.work.sources import ChangesOf, PartsNow, changes_of, delt
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Seen, deleted_rows
 from tilth.model.part import Part
-from tilth.model.service import ServiceKind
-from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
 #: Between two looks at a table that changes.
@@ -238,9 +236,7 @@ class FlushRecipe(Recipe[Flush, MergeFacts]):
     """Recipe of a flush."""
 
     kind = OpKind.FLUSH
-    service = ServiceKind.FLUSH
     verb = noun = "flush"
-    task_kind = TaskKind.FLUSH
 
     def __init__(self, context: TableContext) -> None:
         self._root = context.server.root

@@ -16,7 +16,6 @@ from tilth.maintenance.op import IoUsage, OpKind, OpStats
 from tilth.maintenance.state import is_failure
 from tilth.maintenance.stats import GcReport
 from tilth.maintenance.work.duty import Duty, DutyOp
-from tilth.model.service import ServiceKind
 
 #: The first look at a table comes some time within this, and within so much for each table of the server.
 FIRST_LOOK_MS = 20_000
@@ -39,8 +38,6 @@ class GcDuty(Duty, Protocol):
 
 class GcOp(DutyOp):
     """The op of one such duty."""
-
-    service = ServiceKind.GC
 
     def __init__(self, duty: GcDuty, table: GcTable) -> None:
         super().__init__(duty, table.context, table.is_cancelled)

@@ -51,7 +51,7 @@ from tilth.maintenance.stats import (
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.places import REWRITES, RewritePlaces
+from tilth.maintenance.work.places import RewritePlaces
 from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.server import hosts_all
@@ -70,7 +70,6 @@ REFRESH_SECONDS_MAX = 10.0
 #: Log interval while it is disabled.
 DISABLED_LOG_SECONDS = 300.0
 #: Ops whose waiting bytes are shown as numbers.
-_WAITING_SHOWN = (OpKind.FLUSH, OpKind.HISTORY_GC, OpKind.DELETED_PART_GC)
 
 _log = Log("maintenance")
 
@@ -132,7 +131,7 @@ class MaintenanceManager:
             hosts=hosts,
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        self._places = RewritePlaces(clock, places=self._rewrites_max, running=lambda: self._runs.of_kinds(REWRITES))
+        self._places = RewritePlaces(clock, places=self._rewrites_max, running=lambda: self._runs.rewrites())
         self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
@@ -248,10 +247,9 @@ class MaintenanceManager:
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
-                if op.kind in _WAITING_SHOWN:
-                    last = self._observations.last(op)
-                    size = last.logs_retained_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
-                    waiting[op.kind] = waiting.get(op.kind, 0) + size
+                last = self._observations.last(op)
+                size = last.logs_retained_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
+                waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
@@ -485,7 +483,7 @@ class MaintenanceManager:
     def _startable(self, views: list[OpView]) -> list[OpView]:
         if self._places.is_free():
             return views
-        return [view for view in views if self._poller.found(view.name)[1].kind not in REWRITES]
+        return [view for view in views if not self._poller.found(view.name)[1].kind.traits.is_rewrite]
 
     def _free_slots(self) -> int:
         if self._stopping.is_set():

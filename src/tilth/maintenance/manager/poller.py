@@ -19,7 +19,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.op import Op, OpKind, OpStats, OpView
+from tilth.maintenance.op import LoadScore, Op, OpStats, OpView
 from tilth.maintenance.settings import WorkloadSettings
 from tilth.maintenance.state import FAR_MS, Failure, failed_again
 from tilth.maintenance.work.watch import TableWatch
@@ -32,8 +32,6 @@ LOOK_AGAIN_MS = 1_000
 #: Minimum number of due times kept before old ones are removed.
 TIMES_MIN = 10_000
 
-_FLUSHES = (OpKind.FLUSH, OpKind.FLUSH_DELTAS)
-_MERGES = (OpKind.MERGE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 _NOT_LOOKED_AT = OpStats.idle("not looked at yet")
 
 _log = Log("maintenance")
@@ -235,12 +233,13 @@ class Poller:
             return stats
         with watch.lock:
             rates = watch.workload.rates(now_ms)
-        if op.kind in _FLUSHES:
-            score = flush_score(rates, self._workload)
-        elif op.kind in _MERGES:
-            score = merge_score(rates, self._workload)
-        else:
-            score = 0.0
+        match op.kind.traits.load:
+            case LoadScore.READ:
+                score = flush_score(rates, self._workload)
+            case LoadScore.USED:
+                score = merge_score(rates, self._workload)
+            case None:
+                score = 0.0
         if not score:
             return stats
         weighed = replace(stats, workload_score=score)
@@ -251,9 +250,9 @@ class Poller:
         failure = self._observations.failure(op)
         if failure is not None:
             return failure.until_ms
-        if op.has_unknown or watch.is_on(op.service, now_ms):
+        if op.has_unknown or watch.is_on(op.kind.traits.service, now_ms):
             return op.due_ms
-        switch = watch.switch(op.service, now_ms)
+        switch = watch.switch(op.kind.traits.service, now_ms)
         return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
 
 

@@ -160,7 +160,7 @@ class Registry:
 
     def _look_at(self, table: TableOps) -> None:
         uuid = table.watch.uuid
-        services = sorted({op.service for op in table.ops})
+        services = sorted({op.kind.traits.service for op in table.ops})
         found = [self._catalog.services.switch(of, service) for of in (ALL_TABLES, uuid) for service in services]
         table.watch.set_switches(switch for switch in found if switch is not None)
         _set_mutations(table, self._catalog.mutations.pending(uuid))

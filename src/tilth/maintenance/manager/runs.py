@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
-from tilth.maintenance.op import Op, OpKind, Prepared
+from tilth.maintenance.op import Op, Prepared
 from tilth.maintenance.stats import OpRun
 
 _log = Log("maintenance")
@@ -56,9 +56,9 @@ class Runs:
     def count(self) -> int:
         return len(self._slots)
 
-    def of_kinds(self, kinds: Collection[OpKind]) -> int:
+    def rewrites(self) -> int:
         with self._lock:
-            return sum(slot.op.kind in kinds for slot in self._slots.values())
+            return sum(slot.op.kind.traits.is_rewrite for slot in self._slots.values())
 
     def of_table(self, uuid: str) -> int:
         with self._lock:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilth.maintenance.manager.scheduler import adjusted_score
-from tilth.maintenance.op import Op, OpKind, OpStats
+from tilth.maintenance.op import Op, OpStats
 from tilth.maintenance.settings import SchedulerSettings
 from tilth.maintenance.state import FAR_MS, Failure, newest
 from tilth.maintenance.stats import OpRow
@@ -20,8 +20,6 @@ _ORDER = (
     ServiceState.WAITING,
     ServiceState.IDLE,
 )
-#: Ops that leave out parts which cannot be read.
-_GO_AROUND = (OpKind.MERGE, OpKind.MUTATE, OpKind.FLUSH, OpKind.FLUSH_DELTAS, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA)
 
 
 def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
@@ -41,7 +39,7 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
         priority=watch.settings.priority,
         score=adjusted_score(stats, settings),
         about=stats.about,
-        damaged=watch.damaged.about() if op.kind in _GO_AROUND else "",
+        damaged=watch.damaged.about() if op.kind.traits.skips_damaged else "",
     )
 
 
@@ -58,7 +56,7 @@ def service_stats(
         reason = "; ".join(f"{op.kind}: {why}" for op, (_, why, _) in zip(ops, states, strict=True) if why)
     failures = [failure for _, _, failure in states if failure is not None]
     last = newest(failures)
-    service = ops[0].service
+    service = ops[0].kind.traits.service
     switch = watch.switch(service, now_ms)
     said = switch or running_switch(service)
     # A service that is stopped neither looks nor tries before its switch is over.

@@ -46,7 +46,7 @@ class TableOps:
     def by_service(self) -> list[list[Op]]:
         found: dict[ServiceKind, list[Op]] = {}
         for op in self.ops:
-            found.setdefault(op.service, []).append(op)
+            found.setdefault(op.kind.traits.service, []).append(op)
         return list(found.values())
 
 

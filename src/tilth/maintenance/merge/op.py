@@ -56,8 +56,6 @@ from tilth.maintenance.work.sources import ChangesOf, changes_of, parts_by_parti
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Delta, Seen
 from tilth.model.part import Part
-from tilth.model.service import ServiceKind
-from tilth.model.task import TaskKind
 from tilth.storage import Expiry, layout_of
 
 #: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
@@ -349,9 +347,7 @@ class MergeRecipe(Recipe[Merge, MergeFacts]):
     """Recipe of a merge."""
 
     kind = OpKind.MERGE
-    service = ServiceKind.MERGE
     verb = noun = "merge"
-    task_kind = TaskKind.MERGE
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
         self._clock = context.server.clock

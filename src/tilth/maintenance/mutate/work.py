@@ -26,8 +26,6 @@ from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
 from tilth.maintenance.work.sources import ChangesOf, read_bytes, sources_of
 from tilth.model.delta import Seen
 from tilth.model.part import Part
-from tilth.model.service import ServiceKind
-from tilth.model.task import TaskKind
 from tilth.storage import layout_of
 
 
@@ -57,10 +55,8 @@ class RewriteRecipe(Recipe[Rewrite, MutateFacts]):
     """Recipe of a rewrite."""
 
     kind = OpKind.MUTATE
-    service = ServiceKind.MUTATE
     verb = "mutate"
     noun = "mutation"
-    task_kind = TaskKind.MUTATE
     is_divisible = True
 
     def __init__(self, context: TableContext) -> None:

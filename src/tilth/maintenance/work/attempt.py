@@ -198,10 +198,12 @@ class Attempts(Generic[WorkT, FactsT]):
         return report
 
     def _write(self, live: _Live[WorkT], txn: Work, job: Job) -> FactsT:
+        task_kind = self._recipe.kind.traits.task
+        assert task_kind is not None
         try:
             handle = self._dispatcher.submit(
                 self._dispatcher.new_spec(
-                    self._recipe.task_kind,
+                    task_kind,
                     warehouse=table_warehouses(self._watch.definition.settings).maintenance,
                     table=self._watch.name,
                     payload=job.payload(txn.id),

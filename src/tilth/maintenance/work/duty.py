@@ -20,7 +20,7 @@ from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_again, 
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind, ServiceState
+from tilth.model.service import ServiceState
 
 _log = Log("maintenance")
 
@@ -76,7 +76,6 @@ class DutyTable:
 class DutyOp(ABC):
     """`tilth.maintenance.op.Op` for one duty; a kind of duty says what it is worth and what a round is."""
 
-    service: ServiceKind
     # A round's commits are decided by the round.
     has_unknown = False
 
@@ -155,7 +154,7 @@ class DutyOp(ABC):
         if self.is_cancelled.is_set():
             return None
         now_ms = self._clock.now_ms()
-        if not self.context.watch.is_on(self.service, now_ms):
+        if not self.context.watch.is_on(self.kind.traits.service, now_ms):
             return OpStats.idle("stopped by the user")
         if self._switched_off_by:
             return OpStats.idle(f"{self._switched_off_by} is off")
@@ -208,7 +207,7 @@ class DutyOp(ABC):
         )
         if self._switched_off_by:
             return ServiceState.STOPPED, f"{self._switched_off_by} is off", self._failure
-        return service_status(self.context.watch.switch(self.service, now_ms), work, now_ms=now_ms)
+        return service_status(self.context.watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
 
     def succeeded(self) -> None:
         """Forget the last failure."""

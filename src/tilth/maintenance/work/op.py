@@ -57,7 +57,6 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     def __init__(self, context: TableContext, chooser: Chooser[WorkT], recipe: Recipe[WorkT, FactsT]) -> None:
         self.kind = recipe.kind
-        self.service = recipe.service
         self._context = context
         self._clock = context.server.clock
         self._watch: TableWatch = context.watch
@@ -132,7 +131,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             return None
         self.resolve()
         moment = self.moment()
-        if not self._watch.is_on(self.service, moment.now_ms):
+        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
             self._hear(Stopped())
             return OpStats.idle("stopped by the user")
         if self._switched_off_by:
@@ -196,7 +195,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             waiting_reason=status.waiting_reason,
             idle_reason=status.idle_reason,
         )
-        return service_status(self._watch.switch(self.service, now_ms), work, now_ms=now_ms)
+        return service_status(self._watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
 
     # --- for commands ---
 

@@ -12,11 +12,8 @@ from collections.abc import Callable
 
 from tilth.base.clock import Clock
 from tilth.base.units import MIB
-from tilth.maintenance.op import OpKind
 from tilth.model.part import PartEvent
 
-#: Ops whose tasks leave half of a warehouse's slots to others (tilth.warehouse.tasks.state).
-REWRITES = frozenset({OpKind.MERGE, OpKind.MUTATE, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA})
 #: A merge of so many bytes takes a few seconds: new parts do not pile up behind it.
 LAST_PLACE_BYTES = 64 * MIB
 #: Rows come in as long as the last new part is younger.

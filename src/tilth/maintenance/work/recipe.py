@@ -13,8 +13,6 @@ from tilth.catalog import Update
 from tilth.maintenance.op import OpKind
 from tilth.model.delta import PartSource, Seen, WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.service import ServiceKind
-from tilth.model.task import TaskKind
 from tilth.storage import PartRebaser, TableLayout
 
 WorkT = TypeVar("WorkT")
@@ -77,13 +75,10 @@ class Recipe(Protocol[WorkT_contra, FactsT]):
     """The particulars of one kind of work. The answers here are those of most kinds."""
 
     kind: OpKind
-    #: Service whose switch stops it.
-    service: ServiceKind
     #: Verb in its transactions and failpoints: `merge`.
     verb: str
     #: Noun in its log lines: `merge`, `mutation`.
     noun: str
-    task_kind: TaskKind
     #: `True` if it may be done for some of its parts when others are not free.
     is_divisible: bool = False
     #: Errors that say that other work was faster: such a run is done, and no failure.

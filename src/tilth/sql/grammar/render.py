@@ -11,7 +11,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeVar, assert_never
 
-from tilth.model.service import ServiceKind
 from tilth.model.table import Transform, TransformKind
 from tilth.model.types import quoted, spark_name
 from tilth.sql.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
@@ -89,7 +88,6 @@ from tilth.sql.grammar.storage_statements import (
     ShowStorages,
     StorageStatement,
 )
-from tilth.sql.grammar.system import SERVICE_WORDS
 from tilth.sql.grammar.warehouse_statements import (
     AlterServer,
     AlterWarehouse,
@@ -107,7 +105,6 @@ _SIMPLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BARE_SETTING = re.compile(r"-?[0-9]+(\.[0-9]+)?|true|false")
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
 _TO_ESCAPE = re.compile(r"[\\'\n\t\r\0]")
-_SERVICE_WORDS: dict[ServiceKind, str] = {service: word for word, service in SERVICE_WORDS.items()}
 #: Words that begin something where a name may stand too.
 _KEYWORDS_TEXT = (
     "ADD AFTER ALTER AS ASC ASYNC BECAUSE CLONE CLUSTER CODEC COMMENT CONSTRAINT DATE DEFAULT DELETE DESC DISTRIBUTED "
@@ -364,7 +361,7 @@ def _drain(drains: bool, because: str) -> str:
 
 
 def _switch(switch: SwitchService) -> str:
-    text = f"SYSTEM {switch.verb} {_SERVICE_WORDS[switch.service]}"
+    text = f"SYSTEM {switch.verb} {switch.service.word}"
     if switch.name is not None:
         text += f" {_name(switch.name)}"
     if switch.duration_ms is not None:

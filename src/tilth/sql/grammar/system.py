@@ -39,16 +39,7 @@ from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import Token, TokenKind
 
 #: Names of the services that can be switched.
-SERVICE_WORDS = {
-    "CONSUME": ServiceKind.CONSUME,
-    "MERGES": ServiceKind.MERGE,
-    "MUTATIONS": ServiceKind.MUTATE,
-    "GC": ServiceKind.GC,
-    "FLUSH": ServiceKind.FLUSH,
-    "DELTAS": ServiceKind.DELTA,
-    "REPLICATION": ServiceKind.REPLICATE,
-    "SCRUBS": ServiceKind.SCRUB,
-}
+_SERVICES = {service.word: service for service in ServiceKind}
 #: A switch that turns back later than this was not meant to.
 _DURATION_SECONDS_MAX = 3650 * 86400
 _MARKS = ", ".join(f"{mark.value} {mark.name.lower()}" for mark in OffsetKeyword)
@@ -160,11 +151,11 @@ def _run(cursor: Cursor, verb: RunVerb, *, is_forced: bool = False) -> RunServic
 
 
 def _switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
-    words = ("CONSUME",) if verb is SwitchVerb.RESTART else tuple(SERVICE_WORDS)
+    words = ("CONSUME",) if verb is SwitchVerb.RESTART else tuple(_SERVICES)
     for word, hint in _SWITCHES_REFUSED.items():
         if cursor.at(word):
             raise cursor.refused(f"SYSTEM {verb.value} {word} is not supported", hint=hint)
-    service = SERVICE_WORDS[cursor.choose(*words)]
+    service = _SERVICES[cursor.choose(*words)]
     name = None
     if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
         name = parse_name(cursor)

@@ -36,22 +36,12 @@ from tilth.sql.statements.alter.alter_partitions import partition_named
 from tilth.sql.statements.check_files import check_files
 from tilth.verify import verify
 
-_SPELLED = {
-    ServiceKind.CONSUME: "CONSUME",
-    ServiceKind.MERGE: "MERGES",
-    ServiceKind.GC: "GC",
-    ServiceKind.FLUSH: "FLUSH",
-    ServiceKind.MUTATE: "MUTATIONS",
-    ServiceKind.DELTA: "DELTAS",
-    ServiceKind.REPLICATE: "REPLICATION",
-    ServiceKind.SCRUB: "SCRUBS",
-}
 _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
 
 
 def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
     """Switch a service of one table; without a table, of all, those that come later too."""
-    what = f"SYSTEM {statement.verb.value} {_SPELLED[statement.service]}"
+    what = f"SYSTEM {statement.verb.value} {statement.service.word}"
     relation = _switched(services, call, statement, what)
     uuid, name = (ALL_TABLES, "") if relation is None else (relation.uuid, full_name(relation))
     duration_ms = statement.duration_ms or 0
@@ -66,7 +56,7 @@ def switch_service(services: Services, call: Call, statement: SwitchService) -> 
             wait_stopped(services, statement.service, uuid)
             services.peers.wait_stopped(statement.service, uuid)
     limit = f" for {duration_ms / 1000:g} s" if duration_ms else ""
-    return done(f"{_SPELLED[statement.service]} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
+    return done(f"{statement.service.word} {_DONE[statement.verb]}{limit}: {name or 'all tables'}")
 
 
 def wait_stopped(services: Services, service: ServiceKind, table: str) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from tilth.maintenance import MutationProgress
+from tilth.maintenance import MutationProgress, OpKind
 from tilth.model.mutation import Mutation, MutationState
-from tilth.model.service import ServiceKind, ServiceStats
+from tilth.model.service import ServiceStats
 from tilth.model.task import TaskKind, TaskState
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
@@ -29,8 +29,8 @@ from tilth.sql.system_tables.table import (
     time_of_ms,
 )
 
-#: Only files are moved and removed: that goes on without Spark.
-_WITHOUT_SPARK = frozenset({ServiceKind.GC})
+#: Services whose ops send no tasks: they go on without Spark.
+_WITHOUT_SPARK = {kind.traits.service for kind in OpKind} - {kind.traits.service for kind in OpKind if kind.traits.task}
 
 
 def _rows_of_bg_threads(services: Services) -> Iterator[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
 from tilth.base.settings import (
     TEXT,
@@ -21,7 +20,7 @@ from tilth.base.settings import (
     within,
 )
 from tilth.base.units import parse_bytes, show_time
-from tilth.model.task import TaskKind
+from tilth.model.task import TaskKind, WorkKind
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Drain, Warehouse
 
 #: They are there, defined or not, and stay.
@@ -35,19 +34,6 @@ _KNOWN_AS = {
 }
 
 
-class WorkKind(StrEnum):
-    """A kind of work that a warehouse takes."""
-
-    QUERIES = "queries"
-    IMPORTS = "imports"
-    MAINTENANCE = "maintenance"
-
-
-_KINDS: Mapping[WorkKind, frozenset[TaskKind]] = {
-    WorkKind.QUERIES: frozenset({TaskKind.QUERY, TaskKind.INSERT}),
-    WorkKind.IMPORTS: frozenset({TaskKind.CONSUME, TaskKind.INSERT}),
-    WorkKind.MAINTENANCE: frozenset({TaskKind.FLUSH, TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA, TaskKind.COPY}),
-}
 #: ByConity's types of warehouses.
 _TYPES: Mapping[str, tuple[WorkKind, ...]] = {
     "read": (WorkKind.QUERIES,),
@@ -111,7 +97,7 @@ class WarehouseConfig:
     @property
     def kinds(self) -> frozenset[TaskKind]:
         """Kinds of tasks that it takes."""
-        return frozenset().union(*(_KINDS[each] for each in self.work))
+        return frozenset(kind for kind in TaskKind if not set(self.work).isdisjoint(kind.traits.work))
 
 
 WAREHOUSE_SETTINGS = SettingGroup(settings_of(WarehouseConfig))

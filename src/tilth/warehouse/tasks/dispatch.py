@@ -35,7 +35,6 @@ from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, Wor
 from tilth.warehouse.tasks.contract import Worker
 from tilth.warehouse.tasks.estimate import Estimator
 from tilth.warehouse.tasks.state import (
-    RESIDENT,
     Assign,
     Ended,
     Instruction,
@@ -344,7 +343,7 @@ class Dispatcher:
         """A worker's report."""
         with self._lock:
             estimated = self._board.estimate_of(task_id)
-            if estimated is not None and estimated[0] not in RESIDENT:
+            if estimated is not None and not estimated[0].traits.is_resident:
                 kind, cost = estimated
                 self._estimator = self._estimator.learn(kind, estimated=cost, actual=result.actual)
             instructions = self._board.finished(task_id, result, now_ms=self._clock.now_ms())
@@ -530,7 +529,7 @@ class Dispatcher:
 
     def _worker_info(self, worker: Worker) -> WorkerInfo:
         tasks = [task for task in self._board.infos() if task.worker == worker.name and task.ended_ms == 0]
-        resident = sum(task.kind in RESIDENT for task in tasks)
+        resident = sum(task.kind.traits.is_resident for task in tasks)
         is_silent = worker.name in self._board.silent
         trouble, drains = worker.trouble(), self._board.draining.get(worker.name, "")
         return WorkerInfo(
@@ -554,7 +553,7 @@ class Dispatcher:
         places = [place for place in self._board.places if place.warehouse == name]
         tasks = [task for task in self._board.infos() if task.warehouse == name and task.ended_ms == 0]
         running = [task for task in tasks if task.state is TaskState.RUNNING]
-        resident = sum(task.kind in RESIDENT for task in running)
+        resident = sum(task.kind.traits.is_resident for task in running)
         config = self._board.warehouses[name]
         return WarehouseInfo(
             name=name,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 
-from tilth.base.units import GIB, MIB
 from tilth.model.task import Cost, TaskKind
 
 #: Weight of one measurement in the correction: 0 not at all, 1 all the way.
@@ -15,37 +14,6 @@ _FACTOR_MIN = 1 / 64
 _FACTOR_MAX = 64.0
 #: Shorter tasks say more about the machine's mood than about their kind.
 _LEARN_SECONDS_MIN = 0.05
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guess:
-    """A kind's first guess, before anything was measured."""
-
-    #: Base time of every task, however small.
-    seconds_min: float
-    #: Input bytes per second.
-    speed: float
-    #: Output bytes per input byte.
-    output: float
-    #: Memory bytes per input byte, and their ceiling: kernels work in blocks.
-    memory: float
-    memory_max: int
-
-
-GUESSES: dict[TaskKind, Guess] = {
-    # Of a round. A consumer itself reads nothing.
-    TaskKind.CONSUME: Guess(seconds_min=0.0, speed=50.0 * MIB, output=0.3, memory=4.0, memory_max=256 * MIB),
-    TaskKind.INSERT: Guess(seconds_min=0.1, speed=40.0 * MIB, output=0.3, memory=4.0, memory_max=1 * GIB),
-    TaskKind.FLUSH: Guess(seconds_min=0.1, speed=20.0 * MIB, output=0.7, memory=8.0, memory_max=1 * GIB),
-    TaskKind.MERGE: Guess(seconds_min=0.1, speed=20.0 * MIB, output=0.95, memory=8.0, memory_max=512 * MIB),
-    TaskKind.MUTATE: Guess(seconds_min=0.5, speed=15.0 * MIB, output=1.0, memory=8.0, memory_max=512 * MIB),
-    TaskKind.DELTA: Guess(seconds_min=0.1, speed=40.0 * MIB, output=0.9, memory=6.0, memory_max=1 * GIB),
-    TaskKind.COPY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.0, memory=1.0, memory_max=64 * MIB),
-    TaskKind.QUERY: Guess(seconds_min=0.1, speed=100.0 * MIB, output=0.01, memory=0.1, memory_max=256 * MIB),
-}
-#: Temporary bytes per input byte, before any were measured: what Spark shuffles and spills of a statement. Rewrites of
-#: parts keep nothing on the worker's disk.
-TEMPORARY = {TaskKind.INSERT: 0.2, TaskKind.QUERY: 0.2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +36,12 @@ class Estimator:
 
     def estimate(self, kind: TaskKind, *, input_bytes: int) -> Cost:
         """Estimate the cost of a task over this much input."""
-        guess, known = GUESSES[kind], self.corrections.get(kind, Correction())
+        guess, known = kind.traits, self.corrections.get(kind, Correction())
         return Cost(
             input_bytes=input_bytes,
             output_bytes=int(input_bytes * guess.output * known.output),
             memory_bytes=int(min(input_bytes * guess.memory, guess.memory_max) * known.memory),
-            temporary_bytes=int(
-                input_bytes * (TEMPORARY.get(kind, 0.0) if known.temporary is None else known.temporary)
-            ),
+            temporary_bytes=int(input_bytes * _temporary(kind, known)),
             seconds=(guess.seconds_min + input_bytes / guess.speed) * known.seconds,
         )
 
@@ -96,7 +62,7 @@ class Estimator:
 
 
 def _temporary(kind: TaskKind, known: Correction) -> float:
-    return TEMPORARY.get(kind, 0.0) if known.temporary is None else known.temporary
+    return kind.traits.temporary if known.temporary is None else known.temporary
 
 
 def _mean(known: float | None, *, before: float, estimated: Cost, actual: Cost) -> float | None:

@@ -44,13 +44,7 @@ MISSES_MAX = 5
 COMMIT_GRACE_MS = 10_000
 #: Ended tasks that are remembered.
 ENDED_MAX = 1000
-#: Kinds that stay until they are stopped.
-RESIDENT = frozenset({TaskKind.CONSUME})
-#: Kinds that must leave slots to others: long work that nobody waits for takes half of them at most, all together.
-YIELDING = frozenset({TaskKind.MERGE, TaskKind.MUTATE, TaskKind.DELTA, TaskKind.COPY})
 _EMPTY_HINT = "start one with `tilth worker --warehouse`, or SET warehouse to one that has workers (SHOW WAREHOUSES)"
-#: Kinds for which somebody waits, who cannot be kept waiting until Spark is back.
-STATEMENTS = frozenset({TaskKind.QUERY, TaskKind.INSERT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +219,7 @@ class TaskBoard:
             self.draining.pop(worker, None)
             return self._place_pending(now_ms)
         self.draining[worker] = reason
-        return _retire(task for task in self._live.values() if task.worker == worker and task.spec.kind in RESIDENT)
+        return _retire(task for task in self._residents() if task.worker == worker)
 
     def balance(self, *, now_ms: int) -> list[Instruction]:
         """Move tasks that stay where their worker has too many of them, or another one is theirs by hash."""
@@ -241,9 +235,7 @@ class TaskBoard:
     def _balance(self, warehouse: str, now_ms: int) -> list[Instruction]:
         away = {*self.silent, *self.draining}
         workers = [each.worker for each in self.places if each.warehouse == warehouse and each.worker not in away]
-        tasks = [
-            task for task in self._live.values() if task.spec.warehouse == warehouse and task.spec.kind in RESIDENT
-        ]
+        tasks = [task for task in self._residents() if task.spec.warehouse == warehouse]
         if any(task.is_retiring or task.state is TaskState.PENDING for task in tasks):
             # Those that move now are counted when they have arrived.
             return []
@@ -281,7 +273,7 @@ class TaskBoard:
         instructions: list[Instruction] = []
         for task in list(self._live.values()):
             has_waited = now_ms - task.created_ms >= waiting_ms
-            if task.spec.kind in STATEMENTS and has_waited and task.spec.warehouse not in staffed:
+            if task.spec.kind.traits.is_statement and has_waited and task.spec.warehouse not in staffed:
                 empty = WarehouseEmptyError(warehouse=task.spec.warehouse, seconds=waiting_ms // 1000, hint=_EMPTY_HINT)
                 instructions += self._end(task, TaskState.LOST, empty, now_ms=now_ms)
         return instructions
@@ -314,7 +306,7 @@ class TaskBoard:
             return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
         if without_spark is not None:
             self._without_spark.add(task.worker)
-            if task.spec.kind in STATEMENTS:
+            if task.spec.kind.traits.is_statement:
                 return self._end(task, TaskState.LOST, without_spark, now_ms=now_ms)
         if is_busy:
             task.refused_by.add(task.worker)
@@ -462,7 +454,7 @@ class TaskBoard:
         fitting = {place.worker: place for place in places if not refusals[place.worker]}
         if not fitting:
             return None, "; ".join(refusals.values()) or f"warehouse {spec.warehouse} has no workers"
-        if spec.kind in RESIDENT:
+        if spec.kind.traits.is_resident:
             known = [name for name in fitting if now_ms - self._gone_ms.get(name, -REPLACED_MS) >= REPLACED_MS]
             residents = {name: self._resident_on(fitting[name]) for name in known or fitting}
             worker, reason = best_worker(spec.mode, key=spec.key, task_id=spec.id, residents=residents)
@@ -494,21 +486,21 @@ class TaskBoard:
 
     def _refusal(self, place: Place, asked: _Task) -> str:
         spec = asked.spec
-        is_asked = spec.kind in STATEMENTS and place.worker in self._without_spark
+        is_asked = spec.kind.traits.is_statement and place.worker in self._without_spark
         if place.worker in self.silent and not is_asked:
             return f"worker {place.worker} does not answer"
         if place.worker in asked.refused_by:
             return f"worker {place.worker} has too many tasks"
         if place.worker in self.draining:
             return f"worker {place.worker} drains: {self.draining[place.worker]}"
-        if spec.kind in RESIDENT:
+        if spec.kind.traits.is_resident:
             return ""
         running = list(self._on(place))
         if len(running) >= place.slots:
             return f"all {place.slots} slots of {place.warehouse} on {place.worker} are taken"
         # Half of what rounds leave: who comes for a moment finds room beside both.
-        share = max(1, (place.slots - sum(task.spec.kind in RESIDENT for task in running)) // 2)
-        if spec.kind in YIELDING and sum(task.spec.kind in YIELDING for task in running) >= share:
+        share = max(1, (place.slots - sum(task.spec.kind.traits.is_resident for task in running)) // 2)
+        if spec.kind.traits.is_yielding and sum(task.spec.kind.traits.is_yielding for task in running) >= share:
             return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
         held = sum(
             (task.round or task.spec.estimate).memory_bytes
@@ -535,8 +527,12 @@ class TaskBoard:
             return f"needs {temporary} bytes of disk, the machine of {place.worker} has {load.free_disk_bytes}"
         return ""
 
+    def _residents(self) -> Iterable[_Task]:
+        """Tasks that stay."""
+        return (task for task in self._live.values() if task.spec.kind.traits.is_resident)
+
     def _resident_on(self, place: Place) -> int:
-        return sum(task.worker == place.worker and task.spec.kind in RESIDENT for task in self._live.values())
+        return sum(task.worker == place.worker for task in self._residents())
 
     def _on(self, place: Place) -> Iterable[_Task]:
         """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
@@ -547,7 +543,7 @@ class TaskBoard:
         for task in self._live.values():
             if task.worker != place.worker or task.spec.warehouse != place.warehouse:
                 continue
-            if task.spec.kind in RESIDENT:
+            if task.spec.kind.traits.is_resident:
                 rounds += task.round is not None
                 if task.round is not None and rounds <= place.slots // 2:
                     yield task

@@ -19,7 +19,6 @@ from tilth.model.task import TaskKind
 from tilth.warehouse.session.reports import JobProgress, Processes
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.settings import WarehouseSettings
-from tilth.warehouse.tasks.state import RESIDENT
 from tilth.warehouse.worker.heartbeat import Asker
 
 #: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
@@ -32,7 +31,7 @@ _log = Log("warehouse")
 
 def stall_bound(settings: WarehouseSettings, kind: TaskKind) -> float:
     """Return the seconds after which a task of the kind without progress is stalled."""
-    return settings.round_stall_seconds if kind in RESIDENT else settings.stall_seconds
+    return settings.round_stall_seconds if kind.traits.is_resident else settings.stall_seconds
 
 
 @dataclass(slots=True)

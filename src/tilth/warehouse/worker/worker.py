@@ -32,7 +32,7 @@ from tilth.warehouse.errors import (
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
-from tilth.warehouse.tasks.state import STATEMENTS, YIELDING, TaskResult
+from tilth.warehouse.tasks.state import TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
 from tilth.warehouse.worker.lingering import LingeringWork
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
@@ -170,8 +170,8 @@ class EmbeddedWorker:
         thread.start()
 
     def _check_room(self, spec: TaskSpec) -> None:
-        background = sum(task.spec.kind in YIELDING for task in self._running.values())
-        if spec.kind in YIELDING and self._background_max and background >= self._background_max:
+        background = sum(task.spec.kind.traits.is_yielding for task in self._running.values())
+        if spec.kind.traits.is_yielding and self._background_max and background >= self._background_max:
             raise WorkerBusyError("too many tasks", worker=self._name, tasks=background, tasks_max=self._background_max)
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
@@ -233,7 +233,7 @@ class EmbeddedWorker:
 
     def _with_temporary(self, spec: TaskSpec, result: TaskResult) -> TaskResult:
         """Add what Spark kept on disk, where that can be much."""
-        if spec.kind not in STATEMENTS or spec.estimate.input_bytes < MEASURED_BYTES_MIN:
+        if not spec.kind.traits.is_statement or spec.estimate.input_bytes < MEASURED_BYTES_MIN:
             return result
         try:
             found = self._session.temporary_bytes(tag_of(spec.id))
