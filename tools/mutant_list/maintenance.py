@@ -182,12 +182,12 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/work/op.py",
         old="""        self.resolve()
         moment = self.moment()
-        if not self._watch.is_on(self.service, moment.now_ms):
+        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
             self._hear(Stopped())
             return OpStats.idle("stopped by the user")
 """,
         new="""        moment = self.moment()
-        if not self._watch.is_on(self.service, moment.now_ms):
+        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
             self._hear(Stopped())
             return OpStats.idle("stopped by the user")
         self.resolve()
@@ -257,8 +257,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="lost-answers-never-due",
         breaks="a table of a stopped service is not looked at although the answer to a commit was lost",
         path="src/tilth/maintenance/manager/poller.py",
-        old="if op.has_unknown or watch.is_on(op.service, now_ms):",
-        new="if watch.is_on(op.service, now_ms):",
+        old="if op.has_unknown or watch.is_on(op.kind.traits.service, now_ms):",
+        new="if watch.is_on(op.kind.traits.service, now_ms):",
         tests=(
             "tests/unit/maintenance/test_work_shell.py::"
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",

@@ -6,6 +6,25 @@ from tools.mutant_list.mutant import Mutant
 
 OTHERS: tuple[Mutant, ...] = (
     Mutant(
+        name="aborted-work-is-rebuilt",
+        breaks="a catalog made of files takes rows of transactions that were aborted",
+        path="src/tilth/recovery/txn_notes.py",
+        old="        if txn in self._aborted:\n            return TxnVerdict.ABORTED\n",
+        new="",
+        tests=("tests/unit/recovery/test_files_alone.py::test_rows_of_failed_work_are_not_taken_however_old_they_are",),
+    ),
+    Mutant(
+        name="long-work-is-rebuilt",
+        breaks="a catalog made of files takes rows of a long INSERT that ran when its server was lost",
+        path="src/tilth/recovery/txn_notes.py",
+        old="        if last is not None and settled_before <= last.as_of and txn in last.running:\n"
+        "            return TxnVerdict.UNKNOWN\n",
+        new="",
+        tests=(
+            "tests/unit/recovery/test_files_alone.py::test_long_work_that_ran_at_the_end_is_not_taken_for_committed",
+        ),
+    ),
+    Mutant(
         name="attempt-with-most-files",
         breaks="a catalog made of files takes the attempt with more files instead of the one that others read",
         path="src/tilth/recovery/attach.py",

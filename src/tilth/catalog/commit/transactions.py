@@ -50,7 +50,7 @@ _log = Log("catalog")
 class NotCommitted:
     """Ids of transactions that are not committed, in order."""
 
-    #: Those below it may be missing in the lists.
+    #: Lower ids may be missing in the lists.
     first: int
     #: The newest transaction that has a record.
     newest: int
