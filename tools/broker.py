@@ -235,15 +235,24 @@ def _wait_done(done: Future[None]) -> None:
     try:
         done.result(ADMIN_SECONDS_MAX)
     except KafkaException as error:
-        cause = error.args[0]
-        raise BrokerError(cause.str() if isinstance(cause, KafkaError) else str(cause)) from error
+        raise _broker_error(error) from error
+    except TimeoutError as error:
+        raise BrokerError(f"the broker does not answer: seconds={ADMIN_SECONDS_MAX}") from error
+
+
+def _broker_error(error: KafkaException) -> BrokerError:
+    cause = error.args[0]
+    return BrokerError(cause.str() if isinstance(cause, KafkaError) else str(cause))
 
 
 def _wait_topic(admin: AdminClient, name: str, is_right: Callable[[list[int]], bool]) -> None:
     """Waits until the leaders of the topic's partitions (none: no such topic) are as wanted."""
     deadline = time.monotonic() + ADMIN_SECONDS_MAX
     while time.monotonic() < deadline:
-        topic = admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics.get(name)
+        try:
+            topic = admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics.get(name)
+        except KafkaException as error:
+            raise _broker_error(error) from error
         leaders = [] if topic is None else [partition.leader for partition in topic.partitions.values()]
         if is_right(leaders):
             return
