@@ -87,9 +87,9 @@ class Stress:
         self._node.sql(TABLE)
         for writer in self._writers:
             self._insert(writer, range(writer.number, KEYS, WRITERS))
-        duties: list[Callable[[], None]] = [self._command]
-        duties += [lambda writer=writer: self._write(writer) for writer in self._writers]  # type: ignore[misc]
-        threads = [threading.Thread(target=self._guarded, args=(duty,), daemon=True) for duty in duties]
+        routines: list[Callable[[], None]] = [self._command]
+        routines += [lambda writer=writer: self._write(writer) for writer in self._writers]  # type: ignore[misc]
+        threads = [threading.Thread(target=self._guarded, args=(routine,), daemon=True) for routine in routines]
         for thread in threads:
             thread.start()
         end = time.monotonic() + seconds
@@ -193,13 +193,13 @@ class Stress:
     def _value(self, query: str) -> int:
         return int(self._node.sql(query).rows[0][0])
 
-    def _guarded(self, duty: Callable[[], None]) -> None:
+    def _guarded(self, routine: Callable[[], None]) -> None:
         while not self._stopping.is_set():
-            self._guarded_once(duty)
+            self._guarded_once(routine)
 
-    def _guarded_once(self, duty: Callable[[], None]) -> None:
+    def _guarded_once(self, routine: Callable[[], None]) -> None:
         try:
-            duty()
+            routine()
         except TilthError as error:
             if error.kind is ErrorKind.RETRY:
                 # Nothing was changed, and the user is told to try again.

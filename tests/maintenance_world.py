@@ -27,7 +27,7 @@ from tilth.maintenance.mutate.task_spark import (
     encode_mutate_facts,
 )
 from tilth.maintenance.work.ended import GRACE_MS
-from tilth.maintenance.work.recipe import Input, Rebaser
+from tilth.maintenance.work.procedure import Input, Rebaser
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind

@@ -62,8 +62,8 @@ class GcWorld(World):
         )
         garbage = manager._registry.get(self.t).command().garbage
         self.op = garbage._parts
-        assert isinstance(self.op.duty, PartGc)
-        self.moves = self.op.duty._moves
+        assert isinstance(self.op.routine, PartGc)
+        self.moves = self.op.routine._moves
         self.gone: set[str] = set()
         self.past: dict[int, list[Part]] = {}
         self.held: list[tuple[ReaderLease, list[Part]]] = []

@@ -66,14 +66,14 @@ class Stress:
     def run(self, seconds: float) -> None:
         world = self.world
         models = [Model(world.shape), Model(world.shape)]
-        duties: list[Callable[[], None]] = [
+        routines: list[Callable[[], None]] = [
             *(partial(self._write, model, random.Random(f"{self.seed} {n}"), n) for n, model in enumerate(models)),
             self._read,
             self._flush,
             self._merge,
         ]
         world.manager.start()
-        threads = [threading.Thread(target=self._guarded, args=(duty,), daemon=True) for duty in duties]
+        threads = [threading.Thread(target=self._guarded, args=(routine,), daemon=True) for routine in routines]
         for thread in threads:
             thread.start()
         self._stopping.wait(seconds)
@@ -100,10 +100,10 @@ class Stress:
                 self.failures.append(f"at {ts} the rows are not what was written")
             self.counts["times compared"] += 1
 
-    def _guarded(self, duty: Callable[[], None]) -> None:
+    def _guarded(self, routine: Callable[[], None]) -> None:
         while not self._stopping.is_set():
             try:
-                duty()
+                routine()
             # Whatever it is, the stress has failed.
             except Exception as error:
                 self.failures.append("".join(traceback.format_exception(error)))

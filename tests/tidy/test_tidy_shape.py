@@ -60,12 +60,11 @@ def test_modules_that_spark_ships_are_all_under_the_rules_for_them() -> None:
 
 
 def test_python_workers_are_forked_with_every_module_that_spark_ships() -> None:
-    imported = {
-        alias.name
-        for each in ast.walk(tree_of(PACKAGE / "daemon.py"))
-        if isinstance(each, ast.Import)
-        for alias in each.names
-    }
+    daemon = ast.walk(tree_of(PACKAGE / "daemon.py"))
+    imported = {alias.name for each in daemon if isinstance(each, ast.Import) for alias in each.names}
+    assert "tilth.maintenance.runners" in imported
+    runners = ast.walk(tree_of(PACKAGE / "maintenance" / "runners.py"))
+    imported |= {each.module for each in runners if isinstance(each, ast.ImportFrom) and each.module}
     shipped = {
         ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
         for path in python_files(PACKAGE)

@@ -181,14 +181,14 @@ MAINTENANCE: tuple[Mutant, ...] = (
         breaks="while a service is stopped, nobody asks what became of a commit whose answer was lost",
         path="src/tilth/maintenance/work/op.py",
         old="""        self.resolve()
-        moment = self.moment()
-        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
-            self._hear(Stopped())
+        snapshot = self.snapshot()
+        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
+            self._notify(Stopped())
             return OpStats.idle("stopped by the user")
 """,
-        new="""        moment = self.moment()
-        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
-            self._hear(Stopped())
+        new="""        snapshot = self.snapshot()
+        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
+            self._notify(Stopped())
             return OpStats.idle("stopped by the user")
         self.resolve()
 """,
@@ -201,8 +201,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="end-heard-before-parts-are-free",
         breaks="the next look finds the parts of a run that has ended reserved, and the run counted",
         path="src/tilth/maintenance/work/op.py",
-        old="            self._let_go(work)\n            self._hear(WorkEnded(work, error))\n",
-        new="            self._hear(WorkEnded(work, error))\n            self._let_go(work)\n",
+        old="            self._let_go(work)\n            self._notify(WorkEnded(work, error))\n",
+        new="            self._notify(WorkEnded(work, error))\n            self._let_go(work)\n",
         tests=(
             "tests/unit/maintenance/test_work_shell.py::test_who_hears_of_an_end_finds_the_parts_free_and_the_run_gone",
         ),
@@ -251,7 +251,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/merge/op.py",
         old="            case Stopped():\n                self._waiting = []\n",
         new="            case Stopped():\n                pass\n",
-        tests=("tests/unit/maintenance/test_choosers.py::test_what_waits_is_forgotten_by_events",),
+        tests=("tests/unit/maintenance/test_planners.py::test_what_waits_is_forgotten_by_events",),
     ),
     Mutant(
         name="lost-answers-never-due",

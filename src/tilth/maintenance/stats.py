@@ -58,7 +58,7 @@ class OpRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerStatus:
-    """Status of the manager at one moment."""
+    """Status of the manager at one snapshot."""
 
     is_enabled: bool
     #: Slots, and those that are taken.

@@ -192,7 +192,7 @@ def test_a_damaged_part_is_named_and_stops_no_merge(node: Node) -> None:
     # From a backup, with another time and place on the disk.
     Path(path).unlink()
     Path(path).write_bytes(whole)
-    node.manager.damage.look_now()
+    node.manager.damage.recheck_now()
     assert not [row for row in node.manager.explain_merge(node.table.uuid) if row.state == "damaged"]
     assert node.manager.optimize(node.table.uuid, "bad", True).parts_after == 1
     assert len(node.rows()) == 23 * 50

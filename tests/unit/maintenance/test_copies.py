@@ -17,8 +17,8 @@ from tilth.catalog import InsertPart
 from tilth.maintenance import ManagerSettings
 from tilth.maintenance.copies import replicate
 from tilth.maintenance.copies.op import CopyCommands
-from tilth.maintenance.copies.replicate import KNOWN_MS, LOOK_MS, ReplicateDuty
-from tilth.maintenance.copies.scrub import ScrubDuty
+from tilth.maintenance.copies.replicate import KNOWN_MS, REFRESH_MS, ReplicateRoutine
+from tilth.maintenance.copies.scrub import ScrubRoutine
 from tilth.maintenance.copies.task_spark import decode_task, encode_facts, work_on_copies
 from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.counters import MaintenanceCounters
@@ -70,10 +70,10 @@ class CopiesWorld(World):
             counters=MaintenanceCounters(self.clock),
             dispatcher=SimpleNamespace(new_spec=lambda kind, **spec: spec, submit=self._run),
         )
-        # Any: what the duties use of a context.
+        # Any: what the routines use of a context.
         self.context = cast(Any, SimpleNamespace(server=server, watch=watch, switched_off_by=lambda kind: ""))
         self.copies = TableCopies(self.context)
-        self.replicate, self.scrub = ReplicateDuty(self.copies), ScrubDuty(self.copies)
+        self.replicate, self.scrub = ReplicateRoutine(self.copies), ScrubRoutine(self.copies)
 
     def add(self, *rows: int) -> WrittenPart:
         """Insert rows as one part."""
@@ -123,8 +123,8 @@ def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copi
     for part in parts[:2]:
         world.copy_of(part.file, 2).unlink()
     (world.folders[2] / world.t / ".tilth").unlink()
-    fresh = ReplicateDuty(world.copies)
-    fresh.look(world.clock.now_ms())
+    fresh = ReplicateRoutine(world.copies)
+    fresh.poll(world.clock.now_ms())
     assert fresh.due_ms() <= world.clock.now_ms()
     # One that began before may name files that it has not written there, and knows nothing of the note.
     older = world.catalog.transactions.begin("insert")
@@ -138,8 +138,8 @@ def test_a_replica_without_the_sign_is_filled_with_all_that_it_lacks(world: Copi
     fresh.run()
     assert all(all(world.where(part.file)) for part in parts)
     assert world.notes() == []
-    fresh.look(world.clock.now_ms())
-    assert fresh.due_ms() == world.clock.now_ms() + LOOK_MS
+    fresh.poll(world.clock.now_ms())
+    assert fresh.due_ms() == world.clock.now_ms() + REFRESH_MS
 
 
 def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
@@ -154,15 +154,15 @@ def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
         raise OSError("read-only file system")
 
     monkeypatch.setattr(Replica, "give_sign", refused)
-    duty = ReplicateDuty(world.copies)
+    routine = ReplicateRoutine(world.copies)
     for _ in range(1200):
         now_ms = world.clock.now_ms()
-        duty.look(now_ms)
-        if duty.due_ms() <= now_ms:
-            duty.run()
+        routine.poll(now_ms)
+        if routine.due_ms() <= now_ms:
+            routine.run()
         world.clock.advance(0.05)
     assert 4 <= len(tries) <= 8
-    assert "replica 2: read-only file system" in duty.waits()
+    assert "replica 2: read-only file system" in routine.waits()
 
 
 def test_a_replica_that_is_away_for_long_starves_no_other(world: CopiesWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,9 +174,9 @@ def test_a_replica_that_is_away_for_long_starves_no_other(world: CopiesWorld, mo
     world.catalog.copies.note([world.copies.note(part.file, 2, "it was away")])
     (world.folders[0] / ".tilth").rename(world.folders[0] / "elsewhere")
     replicas_of(world.root)[0].health.note("away")
-    duty = ReplicateDuty(world.copies)
-    duty.look(world.clock.now_ms())
-    assert duty.run().startswith("1 copies made")
+    routine = ReplicateRoutine(world.copies)
+    routine.poll(world.clock.now_ms())
+    assert routine.run().startswith("1 copies made")
     assert world.where(part.file)[2]
 
 
@@ -204,7 +204,7 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
     world.add(1)
     shutil.rmtree(world.folders[2])
     world.folders[2].mkdir()
-    ReplicateDuty(world.copies).run()
+    ReplicateRoutine(world.copies).run()
     begin_table(world.root, "another")
     assert list(world.folders[2].iterdir()) == []
     claim_location(world.root.replicas[2])
@@ -216,10 +216,10 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
     part = world.add(2)
     assert part.file.copies == FileCopies(replicas=("i", "ii"), quorum=2)
     for _ in range(2):
-        ReplicateDuty(world.copies).run()
+        ReplicateRoutine(world.copies).run()
         # The second note is a millisecond newer.
         world.clock.advance((KNOWN_MS + 1) / 1000)
-    ReplicateDuty(world.copies).run()
+    ReplicateRoutine(world.copies).run()
     assert all(world.where(part.file))
     assert world.notes() == []
 
@@ -227,9 +227,9 @@ def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld
 def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: CopiesWorld) -> None:
     """Another disk may be mounted there meanwhile."""
     part = world.add(1)
-    duty = ReplicateDuty(world.copies)
-    duty.look(world.clock.now_ms())
-    duty.run()
+    routine = ReplicateRoutine(world.copies)
+    routine.poll(world.clock.now_ms())
+    routine.run()
     world.copy_of(part.file, 2).unlink()
     (world.folders[2] / world.t / ".tilth").unlink()
     replicas_of(world.root)[2].health.note("no answer")
@@ -238,12 +238,12 @@ def test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has(world: 
     while replicas_of(world.root)[2].trouble:
         assert clock.monotonic() < over
         clock.sleep(0.01)
-    duty.look(world.clock.now_ms())
-    assert duty.due_ms() <= world.clock.now_ms()
+    routine.poll(world.clock.now_ms())
+    assert routine.due_ms() <= world.clock.now_ms()
     for _ in range(2):
-        duty.run()
+        routine.run()
         world.clock.advance(KNOWN_MS / 1000)
-    duty.run()
+    routine.run()
     assert world.where(part.file) == [True, True, True]
 
 
@@ -267,7 +267,7 @@ def test_a_file_without_a_right_copy_is_damaged_and_its_copies_wait(world: Copie
     assert len(world.notes()) == 3
     world.clock.advance(2)
     with pytest.raises(UnavailableError, match="copies could not be made"):
-        ReplicateDuty(world.copies).run()
+        ReplicateRoutine(world.copies).run()
     # Wrong bytes stay: nobody knows of better ones.
     assert world.copy_of(part.file, 0).read_bytes() == b"nothing like it"
 
@@ -294,11 +294,11 @@ def test_a_scrub_goes_on_where_it_ended(world: CopiesWorld, monkeypatch: pytest.
     read: list[str] = []
     for _ in range(3):
         # As after a restart.
-        duty = ScrubDuty(world.copies)
-        read.append(duty.about())
-        duty.run()
+        routine = ScrubRoutine(world.copies)
+        read.append(routine.about())
+        routine.run()
     assert read == ["all files", f"the files behind {files[0]}", f"the files behind {files[1]}"]
-    assert ScrubDuty(world.copies).about() == "all files"
+    assert ScrubRoutine(world.copies).about() == "all files"
 
 
 def test_files_are_read_in_runs_of_bounded_size() -> None:

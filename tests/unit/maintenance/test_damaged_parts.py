@@ -210,10 +210,10 @@ def test_a_damaged_file_is_known_after_a_restart_until_its_bytes_are_right_again
     assert list(again.parts_of(files.table)) == [str(part.name)]
     assert "checksum" in again.parts_of(files.table)[str(part.name)].reason
     (files.folder / "a").unlink()
-    again.look_now()
+    again.recheck_now()
     assert "missing" in again.parts_of(files.table)[str(part.name)].reason
     (files.folder / "a").write_bytes(b"a".ljust(10))
-    again.look_now()
+    again.recheck_now()
     assert again.of(files.table) == {}
     once_more = DamageBook(files.clock, Catalog(files.kv, files.clock, "s1", random_id), files.root)
     assert once_more.of(files.table) == {}
@@ -230,7 +230,7 @@ def test_servers_write_into_one_book_and_none_over_what_another_has_found(files:
     third = DamageBook(files.clock, Catalog(files.kv, files.clock, "s3", random_id), files.root)
     assert sorted(third.of(files.table)) == ["a", "b"]
     (files.folder / "a").write_bytes(b"a".ljust(10))
-    files.book.look_now()
+    files.book.recheck_now()
     fourth = DamageBook(files.clock, Catalog(files.kv, files.clock, "s4", random_id), files.root)
     assert sorted(fourth.of(files.table)) == ["b"]
 
@@ -242,7 +242,7 @@ def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) ->
         assert files.report(each)
     txn = files.catalog.transactions.work("drop")
     txn.commit([HidePartition(table=files.table, partition="a")])
-    files.book.look_now()
+    files.book.recheck_now()
     assert files.book.of(files.table) == {}
 
 
@@ -254,5 +254,5 @@ def test_a_store_that_is_away_is_no_damage_and_ends_none(files: Files) -> None:
     (files.folder / "a").unlink()
     assert files.report(part)
     files.folder.rename(f"{files.folder}.away")
-    files.book.look_now()
+    files.book.recheck_now()
     assert list(files.book.of(files.table)) == ["a"]

@@ -121,7 +121,7 @@ def by_size(parts: Sequence[CandidatePart], stats: Mapping[str, PartitionStats],
 
 
 def replayed(events: list[PartEvent]) -> Replay:
-    return replay(events, ask=by_size, keys_of=lambda _: (b"", HIGHEST))
+    return replay(events, select=by_size, keys_of=lambda _: (b"", HIGHEST))
 
 
 def test_a_history_is_merged_as_it_goes() -> None:
@@ -173,11 +173,11 @@ def test_a_long_history_costs_a_bounded_number_of_questions() -> None:
         return by_size(parts, stats, now)
 
     events = [event("new", second, second + 1) for second in range(2 * EVENTS_MAX)]
-    found = replay(events, ask=ask, keys_of=lambda _: (b"", b""))
+    found = replay(events, select=ask, keys_of=lambda _: (b"", b""))
     assert found.events == EVENTS_MAX
     assert 100 < len(set(asked)) <= QUESTIONS_MAX + 1
     assert len(found.merges) == MERGES_MAX < found.replayed.merges
-    idle = replay(events, ask=lambda *_: MergeSelection(), keys_of=lambda _: (b"", b""))
+    idle = replay(events, select=lambda *_: MergeSelection(), keys_of=lambda _: (b"", b""))
     assert idle.replayed.parts == EVENTS_MAX
 
 
@@ -186,9 +186,9 @@ def test_key_range_is_replayed_by_the_keys_of_new_parts() -> None:
         return KeyRangePolicy().select(parts, being_merged=(), settings=PLAIN)
 
     events = [event("new", second, second + 1, size=40 * MIB) for second in range(6)]
-    apart = replay(events, ask=ask, keys_of=lambda each: (each.part.encode(), each.part.encode() + b"z"))
+    apart = replay(events, select=ask, keys_of=lambda each: (each.part.encode(), each.part.encode() + b"z"))
     assert apart.replayed.merges == 0
-    same = replay(events, ask=ask, keys_of=lambda _: (b"a", b"z"))
+    same = replay(events, select=ask, keys_of=lambda _: (b"a", b"z"))
     assert same.replayed.merges > 0
 
 

@@ -58,10 +58,10 @@ class Tables:
         self.poller.woken(uuid)
         return op
 
-    def look(self) -> dict[str, int]:
+    def poll(self) -> dict[str, int]:
         """How often each was asked in one turn, those that were."""
         before = {uuid: op.asked for uuid, op in self.ops.items()}
-        self.poller.look()
+        self.poller.poll()
         return {uuid: op.asked - before[uuid] for uuid, op in self.ops.items() if op.asked > before[uuid]}
 
 
@@ -71,16 +71,16 @@ def test_a_turn_looks_at_what_is_new_woken_or_due_and_at_nothing_else() -> None:
     for uuid in "abcdef":
         tables.add(uuid)
     tables.ops["c"].due_ms = now_ms + 500
-    assert tables.look() == dict.fromkeys("abcdef", 1)
-    assert tables.look() == {}
+    assert tables.poll() == dict.fromkeys("abcdef", 1)
+    assert tables.poll() == {}
     tables.tables["b"].watch.is_woken = True
     tables.tables["b"].watch.is_woken = True
-    assert tables.look() == {"b": 1}
+    assert tables.poll() == {"b": 1}
     tables.clock.advance(0.6)
     tables.ops["c"].due_ms = FAR_MS
-    assert tables.look() == {"c": 1}
+    assert tables.poll() == {"c": 1}
     tables.clock.advance(100_000)
-    assert tables.look() == {}
+    assert tables.poll() == {}
 
 
 def test_what_is_due_at_once_again_is_looked_at_once_in_a_turn_and_no_time_is_kept_twice_for_long(
@@ -93,12 +93,12 @@ def test_what_is_due_at_once_again_is_looked_at_once_in_a_turn_and_no_time_is_ke
     for turn in range(1, 200):
         other.due_ms = tables.clock.now_ms() + 3_600_000
         tables.tables["b"].watch.is_woken = True
-        assert tables.look() == {"a": 1, "b": 1}
+        assert tables.poll() == {"a": 1, "b": 1}
         assert other.asked == turn
         tables.clock.advance(1)
     assert len(tables.poller._due) < 20
     tables.clock.advance(3_600)
-    assert tables.look() == {"a": 1, "b": 1}
+    assert tables.poll() == {"a": 1, "b": 1}
 
 
 def test_a_table_that_cannot_be_looked_at_waits_behind_the_others_and_is_not_lost() -> None:
@@ -107,12 +107,12 @@ def test_a_table_that_cannot_be_looked_at_waits_behind_the_others_and_is_not_los
     bad.error = ValueError("a defect")
     tables.add("b")
     with pytest.raises(ValueError, match="a defect"):
-        tables.look()
+        tables.poll()
     with pytest.raises(ValueError, match="a defect"):
-        tables.look()
+        tables.poll()
     assert tables.ops["b"].asked == 1
     bad.error = None
-    assert tables.look() == {"a": 1}
+    assert tables.poll() == {"a": 1}
 
 
 def test_a_table_that_is_gone_is_forgotten_and_a_clock_put_back_loses_none() -> None:
@@ -120,11 +120,11 @@ def test_a_table_that_is_gone_is_forgotten_and_a_clock_put_back_loses_none() -> 
     now_ms = tables.clock.now_ms()
     tables.add("a", due_ms=now_ms + 1_000)
     tables.add("b", due_ms=now_ms + 1_000)
-    tables.look()
+    tables.poll()
     tables.poller.forget(tables.tables.pop("b"))
     tables.clock.advance(1)
     tables.poller._gather(tables.clock.now_ms())
     tables.tables["a"].watch.due_ms += 5_000
-    assert tables.look() == {}
+    assert tables.poll() == {}
     tables.clock.advance(5)
-    assert tables.look() == {"a": 1}
+    assert tables.poll() == {"a": 1}

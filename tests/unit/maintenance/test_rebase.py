@@ -16,7 +16,7 @@ from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
 from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS
 from tilth.maintenance.work.attempt import REBASES_MAX
-from tilth.maintenance.work.recipe import Input
+from tilth.maintenance.work.procedure import Input
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target
 from tilth.model.part import DataFile, Part, PartName

@@ -1,7 +1,7 @@
 """The ops about copies of one table's files, and SYSTEM SCRUB.
 
 Covers: wiring, what a round is worth, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
-switch, failures, status (work/duty.py).
+switch, failures, status (work/routine.py).
 Always holds: a command and the background take turns.
 """
 
@@ -11,13 +11,13 @@ import threading
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.errors import UnavailableError
-from tilth.maintenance.copies.replicate import ReplicateDuty
-from tilth.maintenance.copies.scrub import BYTES_MAX, FILES_MAX, Scrubbed, ScrubDuty
+from tilth.maintenance.copies.replicate import ReplicateRoutine
+from tilth.maintenance.copies.scrub import BYTES_MAX, FILES_MAX, Scrubbed, ScrubRoutine
 from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.op import OpStats
 from tilth.maintenance.stats import ScrubRow
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.duty import DutyOp
+from tilth.maintenance.work.routine import RoutineOp
 from tilth.model.copy_note import CopyNote
 from tilth.storage import StoreRoot
 
@@ -29,26 +29,26 @@ SCRUB_GAIN = 0.001
 ROUNDS_MAX = 1_000
 
 
-class CopyOp(DutyOp):
-    """The op of one of the two duties."""
+class CopyOp(RoutineOp):
+    """The op of one of the two routines."""
 
     def __init__(
         self,
-        duty: ReplicateDuty | ScrubDuty,
+        routine: ReplicateRoutine | ScrubRoutine,
         table: TableCopies,
         *,
         gain: float,
         one_at_a_time: threading.Lock,
     ) -> None:
-        super().__init__(duty, table.context, table.is_cancelled)
-        self._copies = duty
+        super().__init__(routine, table.context, table.is_cancelled)
+        self._copies = routine
         self._gain = gain
         self._one_at_a_time = one_at_a_time
         self._counters = table.context.server.counters
 
-    def worth(self) -> OpStats:
+    def benefit(self) -> OpStats:
         priority = self.context.watch.settings.priority
-        return OpStats(is_runnable=True, perf_improvement=self._gain, priority=priority, about=self.duty.about())
+        return OpStats(is_runnable=True, perf_improvement=self._gain, priority=priority, about=self.routine.about())
 
     def round(self) -> str:
         with self._one_at_a_time, self._counters.run(self.kind):
@@ -62,7 +62,7 @@ class CopyCommands:
 
     def __init__(self, context: TableContext) -> None:
         self._table = TableCopies(context)
-        self._replicate, self._scrub = ReplicateDuty(self._table), ScrubDuty(self._table)
+        self._replicate, self._scrub = ReplicateRoutine(self._table), ScrubRoutine(self._table)
         self._one_at_a_time = threading.Lock()
         self.ops = (
             self._op(self._replicate, REPLICATE_GAIN),
@@ -131,5 +131,5 @@ class CopyCommands:
             detail=away or "; ".join(wrong.values())[:1000],
         )
 
-    def _op(self, duty: ReplicateDuty | ScrubDuty, gain: float) -> CopyOp:
-        return CopyOp(duty, self._table, gain=gain, one_at_a_time=self._one_at_a_time)
+    def _op(self, routine: ReplicateRoutine | ScrubRoutine, gain: float) -> CopyOp:
+        return CopyOp(routine, self._table, gain=gain, one_at_a_time=self._one_at_a_time)

@@ -26,7 +26,7 @@ from tilth.model.part import DataFile, PartEvent
 from tilth.storage import Folder, Replica, StoreRoot, call_replica, missing_copies, remove_copies, replicas_of
 
 #: Poll interval of a table in a storage with replicas, when nothing is reported of it.
-LOOK_MS = 5_000
+REFRESH_MS = 5_000
 #: Delay after an event, so that events close together are one round.
 NEWS_MS = 500
 #: Time until all servers know of a replica, so that what they begin writes to it, or notes that it does not: a server
@@ -48,8 +48,8 @@ _ANEW = "the replica had lost its files"
 _log = Log("maintenance")
 
 
-class ReplicateDuty:
-    """`tilth.maintenance.work.duty.Duty` for missing copies."""
+class ReplicateRoutine:
+    """`tilth.maintenance.work.routine.Routine` for missing copies."""
 
     kind = OpKind.REPLICATE
 
@@ -78,11 +78,11 @@ class ReplicateDuty:
         self._due_ms = min(self._due_ms, event.at_ms + NEWS_MS)
         return True
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         if self._is_replicated:
             self._due_ms = min(self._due_ms, at_ms)
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         if self._due_ms > now_ms:
             return
         replicas = replicas_of(self._table.root)
@@ -96,7 +96,7 @@ class ReplicateDuty:
         usable = {each.number for each in replicas if not each.health.trouble}
         is_due = any(self._is_due(note, usable, now_ms) for note in self._waiting)
         if not is_due and not self._unseen(replicas):
-            self._due_ms = now_ms + LOOK_MS
+            self._due_ms = now_ms + REFRESH_MS
 
     def about(self) -> str:
         size = show_bytes(sum(note.bytes for note in self._waiting))

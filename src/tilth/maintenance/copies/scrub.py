@@ -57,8 +57,8 @@ class Scrubbed:
     away: dict[int, str] = field(default_factory=dict)
 
 
-class ScrubDuty:
-    """`tilth.maintenance.work.duty.Duty` for comparing files with their checksums."""
+class ScrubRoutine:
+    """`tilth.maintenance.work.routine.Routine` for comparing files with their checksums."""
 
     kind = OpKind.SCRUB
 
@@ -84,10 +84,10 @@ class ScrubDuty:
     def observe(self, event: PartEvent, partition: str) -> bool:
         return False
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """Do nothing: what is due follows from the time alone."""
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         if self._state is None and self.due_ms() <= now_ms:
             self._state = self._stored()
 
@@ -123,7 +123,7 @@ class ScrubDuty:
         found = Scrubbed()
         for file, fact in zip(files, facts, strict=True):
             if file.name in now.live:
-                self._take(file, fact, found)
+                self._judge(file, fact, found)
         self._note(found, now)
         found.read_bytes = sum(file.size for file in files) * len(self._table.root.places)
         self._table.context.server.counters.scrubbed(found.read_bytes, len(found.wrong))
@@ -132,7 +132,7 @@ class ScrubDuty:
                 self._report(file, fact)
         return found
 
-    def _take(self, file: DataFile, fact: CopyFact, found: Scrubbed) -> None:
+    def _judge(self, file: DataFile, fact: CopyFact, found: Scrubbed) -> None:
         found.files += 1
         found.bytes += file.size
         found.away |= fact.away

@@ -1,4 +1,4 @@
-"""The share of both duties about copies: the table, its files and places, a task and its answer."""
+"""The share of both routines about copies: the table, its files and places, a task and its answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilth.base.cancel import reaching
 from tilth.catalog import KnownFiles
 from tilth.maintenance.copies.task_spark import CopyFact, CopyItem, CopyTask, decode_facts, encode_task
-from tilth.maintenance.work.duty import DutyTable
+from tilth.maintenance.work.routine import RoutineTable
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
 from tilth.model.task import TaskKind
@@ -17,7 +17,7 @@ from tilth.warehouse import table_warehouses
 
 
 @dataclass(frozen=True, slots=True)
-class TableCopies(DutyTable):
+class TableCopies(RoutineTable):
     """The copies of one table's files."""
 
     @property

@@ -17,7 +17,7 @@ from tilth.model.delta import applied_order
 from tilth.model.part import PartEvent
 
 #: Between two looks at a table that changes.
-LOOK_BUSY_MS = 1_000
+REFRESH_BUSY_MS = 1_000
 #: After these its deltas, or what they change, differ from what the last look saw.
 _NEWS = frozenset(
     {"delete", "merge", "flush", "mutate", "hide", "undrop", "flush_deltas", "minor_delta", "major_delta"}
@@ -35,12 +35,12 @@ class DeltaObservation:
         #: Partitions to be read again; all of them at first.
         self._stale: set[str] = set()
         self._is_all_stale = True
-        self._looked_ms = -LOOK_BUSY_MS
+        self._looked_ms = -REFRESH_BUSY_MS
 
     @property
     def due_ms(self) -> int:
         """Return when the next observation is worth it."""
-        return self._looked_ms + LOOK_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
+        return self._looked_ms + REFRESH_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """Note a line of the part log about this table; return true if it is news."""
@@ -61,7 +61,7 @@ class DeltaObservation:
         self._watch.is_woken = True
 
     def partitions(self) -> Sequence[PartitionDeltas]:
-        """Return the partitions with open deltas, as of at most `LOOK_BUSY_MS` ago."""
+        """Return the partitions with open deltas, as of at most `REFRESH_BUSY_MS` ago."""
         now_ms = self._clock.now_ms()
         if self.due_ms <= now_ms:
             self._looked_ms = now_ms

@@ -1,7 +1,7 @@
 """The compactions of one table's deltas: FLUSH_DELTAS, MINOR_DELTA and MAJOR_DELTA.
 
-Covers: what the three share, the recipe. Does not cover: which deltas are worth it (policy.py), reading what there is
-(observation.py), reserving, running, failures (maintenance/work), the bytes (tilth.storage).
+Covers: what the three share, the procedure. Does not cover: which deltas are worth it (policy.py), reading what there
+is (observation.py), reserving, running, failures (maintenance/work), the bytes (tilth.storage).
 Always holds: newer changes than those that were read stay as they are, for they apply later.
 """
 
@@ -26,23 +26,23 @@ from tilth.maintenance.deltas.policy import (
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.chooser import (
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.failures import PartitionFailures
+from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.planner import (
+    Benefit,
     Busy,
-    Chooser,
     Denied,
-    OpMoment,
+    OpSnapshot,
     PartLogged,
+    Planner,
     Refused,
     Renewed,
     Status,
     WorkEnded,
     WorkEvent,
-    Worth,
 )
-from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.recipe import Job, Output, Recipe
+from tilth.maintenance.work.procedure import Job, Output, Procedure
 from tilth.maintenance.work.sources import sources_of
 from tilth.model.delta import Seen
 from tilth.storage import layout_of
@@ -58,7 +58,7 @@ _WAYS: Final[dict[OpKind, tuple[DeltaWay, Literal["flush_deltas", "minor_delta",
 }
 
 
-class DeltaChooser(Chooser[DeltaWork]):
+class DeltaPlanner(Planner[DeltaWork]):
     """One kind of compaction of one table's deltas."""
 
     failures: PartitionFailures
@@ -86,44 +86,44 @@ class DeltaChooser(Chooser[DeltaWork]):
                 return True
         return False
 
-    def look_due_ms(self, moment: OpMoment) -> int:
+    def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         # It costs nothing: what has not changed is not read again.
         return 0
 
-    def due_ms(self, moment: OpMoment) -> int:
-        retries = [each.until_ms for each in self.failures.waiting(moment.looked_ms).values()]
+    def due_ms(self, snapshot: OpSnapshot) -> int:
+        retries = [each.until_ms for each in self.failures.waiting(snapshot.refreshed_ms).values()]
         return min([self._observation.due_ms, self._choice.due_ms, *retries])
 
-    def look(self, moment: OpMoment, busy: Busy) -> None:
+    def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         partitions = self._observation.partitions()
-        self._choice = self._chosen(partitions, busy, moment.now_ms)
+        self._choice = self._chosen(partitions, busy, snapshot.now_ms)
         there, is_idle = {each.partition for each in partitions}, self._choice.work is None
         # Of where nothing is left that could fail.
-        self.failures.keep(lambda name, each: name in there and not (is_idle and each.until_ms <= moment.now_ms))
+        self.failures.keep(lambda name, each: name in there and not (is_idle and each.until_ms <= snapshot.now_ms))
 
-    def choose(self, moment: OpMoment) -> Worth | Refused:
+    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
         work = self._choice.work
         if work is None:
             return Refused(self._choice.about)
-        return Worth(gain=work.gain, log_bytes=work.log_bytes, about=work.about)
+        return Benefit(gain=work.gain, log_bytes=work.log_bytes, about=work.about)
 
-    def take(self, moment: OpMoment, busy: Busy) -> Sequence[DeltaWork] | Refused:
+    def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[DeltaWork] | Refused:
         wanted = self._choice.work
         if wanted is None:
             return Refused("nothing is chosen")
-        self._choice = self._chosen([self._observation.fresh(wanted.partition)], busy, moment.now_ms)
+        self._choice = self._chosen([self._observation.fresh(wanted.partition)], busy, snapshot.now_ms)
         work = self._choice.work
         if work is None:
             return Refused(f"{wanted.partition}: {self._choice.about}")
         self._choice = DeltaChoice(about=work.about, due_ms=0)
         return [work]
 
-    def status(self, moment: OpMoment) -> Status:
+    def status(self, snapshot: OpSnapshot) -> Status:
         work = self._choice.work
         return Status(
             waiting=int(work is not None),
             failure=self.failures.newest(),
-            running_reason=f"{moment.running} {self._kind} are running",
+            running_reason=f"{snapshot.running} {self._kind} are running",
             waiting_reason="" if work is None else work.about,
             idle_reason=self._choice.about,
         )
@@ -140,8 +140,8 @@ class DeltaChooser(Chooser[DeltaWork]):
         return DeltaChoice(about=about, due_ms=due_ms)
 
 
-class DeltaRecipe(Recipe[DeltaWork, DeltaFacts]):
-    """Recipe of compactions of one kind."""
+class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
+    """Procedure of compactions of one kind."""
 
     overtaken = (PartsGoneError, DeltasGoneError)
 
@@ -216,7 +216,7 @@ def delta_ops(context: TableContext) -> list[PartWorkOp[DeltaWork, DeltaFacts]]:
     }
     observation = DeltaObservation(context.server.clock, context.server.catalog, context.watch)
     return [
-        PartWorkOp(context, DeltaChooser(context, kind, choose, observation), DeltaRecipe(context, kind))
+        PartWorkOp(context, DeltaPlanner(context, kind, choose, observation), DeltaProcedure(context, kind))
         for kind, choose in choices.items()
     ]
 

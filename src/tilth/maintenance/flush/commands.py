@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.errors import CorruptError, UnavailableError
-from tilth.maintenance.flush.op import Flush, FlushChooser, FlushRecipe
+from tilth.maintenance.flush.op import Flush, FlushPlanner, FlushProcedure
 from tilth.maintenance.state import is_failure
 from tilth.maintenance.stats import FlushReport
 from tilth.maintenance.work.context import TableContext
@@ -35,8 +35,8 @@ class FlushCommands:
     def __init__(self, context: TableContext) -> None:
         self._clock = context.server.clock
         self._watch = context.watch
-        self._chooser = FlushChooser(context)
-        self.op: PartWorkOp[Flush, MergeFacts] = PartWorkOp(context, self._chooser, FlushRecipe(context))
+        self._planner = FlushPlanner(context)
+        self.op: PartWorkOp[Flush, MergeFacts] = PartWorkOp(context, self._planner, FlushProcedure(context))
 
     def flush_now(self, partition: str | None = None) -> FlushReport:
         """Flush every segment that is visible now, and wait for flushes and rewrites of them that are under way.
@@ -50,7 +50,7 @@ class FlushCommands:
         while not self.op.is_cancelled:
             raise_if_cancelled()
             busy = self.op.busy(self._clock.now_ms())
-            there = self._chooser.read(partition)
+            there = self._planner.read(partition)
             segments = frozenset(str(part.name) for part in there.parts if part.is_segment)
             left = segments - busy.damaged
             # What comes later is not waited for.
@@ -58,7 +58,7 @@ class FlushCommands:
             if not wanted:
                 self._check_none(segments & busy.damaged)
                 break
-            flushes = self.op.begin(self._chooser.works(there, busy, only=wanted))
+            flushes = self.op.begin(self._planner.works(there, busy, only=wanted))
             if not flushes:
                 self._wait(deadline_ms, len(wanted))
                 continue

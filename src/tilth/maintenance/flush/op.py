@@ -1,6 +1,6 @@
 """FLUSH of one table: row segments are sorted into parts, all that are there at once.
 
-Covers: looks, which flushes one run has, the recipe. Does not cover: which segments go together (flush/policy.py),
+Covers: looks, which flushes one run has, the procedure. Does not cover: which segments go together (flush/policy.py),
 what it is worth (policy/flush_scores.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
 Always holds: age is that of the oldest row that waits, whenever the last flush was.
 """
@@ -18,22 +18,22 @@ from tilth.maintenance.flush.policy import FlushSpec, flush_runs
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.flush_scores import flush_gain
 from tilth.maintenance.state import FAR_MS, newest
-from tilth.maintenance.work.chooser import (
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.failures import PartitionFailures
+from tilth.maintenance.work.planner import (
+    Benefit,
     Busy,
-    Chooser,
     Denied,
-    OpMoment,
+    OpSnapshot,
     PartLogged,
+    Planner,
     Refused,
     Renewed,
     Status,
     WorkEnded,
     WorkEvent,
-    Worth,
 )
-from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
+from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
 from tilth.maintenance.work.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now, sources_of
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Seen, deleted_rows
@@ -41,7 +41,7 @@ from tilth.model.part import Part
 from tilth.storage import layout_of
 
 #: Between two looks at a table that changes.
-LOOK_BUSY_MS = 1_000
+REFRESH_BUSY_MS = 1_000
 #: After these there may be other segments than the last look saw.
 _NEWS = frozenset({"new", "flush", "hide", "undrop", "mutate"})
 
@@ -104,7 +104,7 @@ class _Waiting:
         return f"{self.segments} segments are taken by other work, or wait after a failure"
 
 
-class FlushChooser(Chooser[Flush]):
+class FlushPlanner(Planner[Flush]):
     """The row segments of one table that are worth flushing."""
 
     failures: PartitionFailures
@@ -134,31 +134,31 @@ class FlushChooser(Chooser[Flush]):
                 return True
         return False
 
-    def look_due_ms(self, moment: OpMoment) -> int:
-        if not moment.has_news:
+    def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
+        if not snapshot.has_news:
             return self._retry_ms
-        return min(self._retry_ms, 0 if self._has_ended else moment.looked_ms + LOOK_BUSY_MS)
+        return min(self._retry_ms, 0 if self._has_ended else snapshot.refreshed_ms + REFRESH_BUSY_MS)
 
-    def due_ms(self, moment: OpMoment) -> int:
-        if moment.has_news:
-            return self.look_due_ms(moment)
-        if moment.running or not self._waiting.specs:
+    def due_ms(self, snapshot: OpSnapshot) -> int:
+        if snapshot.has_news:
+            return self.refresh_due_ms(snapshot)
+        if snapshot.running or not self._waiting.specs:
             # The end of a flush is heard of.
             return self._retry_ms
-        waiting = self._open(moment.now_ms)
+        waiting = self._open(snapshot.now_ms)
         if waiting.specs:
             return min(waiting.oldest_ms + self._settings.threshold_secs * 1000, self._retry_ms)
         return min((failure.until_ms for failure in self.failures.all().values()), default=0)
 
-    def look(self, moment: OpMoment, busy: Busy) -> None:
+    def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         self._has_ended = False
         self._retry_ms = FAR_MS
         there = self.read(None)
         segments = [part for part in there.parts if part.is_segment]
         self._out = frozenset(str(part.name) for part in segments) & busy.damaged
         if self._out:
-            retries = self._watch.damaged.next_try_ms(moment.now_ms)
-            self._retry_ms = min(retries, default=moment.now_ms + LOOK_BUSY_MS)
+            retries = self._watch.damaged.next_try_ms(snapshot.now_ms)
+            self._retry_ms = min(retries, default=snapshot.now_ms + REFRESH_BUSY_MS)
         partitions = {part.name.partition for part in segments}
         self.failures.keep(lambda name, _: name in partitions)
         self._waiting = _Waiting(
@@ -167,19 +167,19 @@ class FlushChooser(Chooser[Flush]):
             bytes=sum(part.bytes + delta_bytes(part, there.changes) for part in segments),
         )
 
-    def choose(self, moment: OpMoment) -> Worth | Refused:
-        waiting = self._open(moment.now_ms)
+    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
+        waiting = self._open(snapshot.now_ms)
         if not waiting.specs:
             return Refused(waiting.why_nothing())
-        if moment.running:
-            return Refused(f"{moment.running} flushes are running")
-        gain = self._gain(waiting, moment.now_ms)
-        about = waiting.about(moment.now_ms, gain)
+        if snapshot.running:
+            return Refused(f"{snapshot.running} flushes are running")
+        gain = self._gain(waiting, snapshot.now_ms)
+        about = waiting.about(snapshot.now_ms, gain)
         # Segments are files: a flush gives no memory back.
-        return Worth(gain=gain, log_bytes=waiting.bytes, about=about)
+        return Benefit(gain=gain, log_bytes=waiting.bytes, about=about)
 
-    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Flush] | Refused:
-        failing = self.failures.waiting(moment.now_ms)
+    def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[Flush] | Refused:
+        failing = self.failures.waiting(snapshot.now_ms)
         works = [each for each in self.works(self.read(None), busy) if each.spec.partition not in failing]
         if works:
             return works
@@ -188,15 +188,15 @@ class FlushChooser(Chooser[Flush]):
         self._has_ended = True
         return Refused("no segment can be flushed now")
 
-    def status(self, moment: OpMoment) -> Status:
+    def status(self, snapshot: OpSnapshot) -> Status:
         known = self._watch.damaged.all()
-        waiting = self._open(moment.now_ms)
-        gain = self._gain(waiting, moment.now_ms)
-        about = waiting.about(moment.now_ms, gain)
+        waiting = self._open(snapshot.now_ms)
+        gain = self._gain(waiting, snapshot.now_ms)
+        about = waiting.about(snapshot.now_ms, gain)
         return Status(
             waiting=len(waiting.specs) if gain > 0 else 0,
             failure=newest([*self.failures.all().values(), *(known[name] for name in self._out if name in known)]),
-            running_reason=f"{moment.running} flushes are running",
+            running_reason=f"{snapshot.running} flushes are running",
             waiting_reason=f"waits for a free thread: {about}",
             idle_reason=f"not worth it yet: {about}" if waiting.specs else waiting.why_nothing(),
         )
@@ -232,8 +232,8 @@ class FlushChooser(Chooser[Flush]):
         return flush_gain(waiting.bytes, max(0, now_ms - waiting.oldest_ms), self._settings)
 
 
-class FlushRecipe(Recipe[Flush, MergeFacts]):
-    """Recipe of a flush."""
+class FlushProcedure(Procedure[Flush, MergeFacts]):
+    """Procedure of a flush."""
 
     kind = OpKind.FLUSH
     verb = noun = "flush"

@@ -30,7 +30,7 @@ _log = Log("maintenance")
 
 
 class DeletedPartGc:
-    """`tilth.maintenance.gc.op.GcDuty` for parts without rows."""
+    """`tilth.maintenance.gc.op.GcRoutine` for parts without rows."""
 
     kind = OpKind.DELETED_PART_GC
     io = IoUsage.HIGH
@@ -50,10 +50,10 @@ class DeletedPartGc:
         self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
-    def ask(self, at_ms: int) -> None:
-        self._pending.ask(at_ms)
+    def schedule(self, at_ms: int) -> None:
+        self._pending.schedule(at_ms)
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         self._pending.answer(now_ms, self._with_deltas)
 
     def _with_deltas(self) -> set[str]:

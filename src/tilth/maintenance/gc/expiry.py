@@ -43,7 +43,7 @@ class ExpiryPhase:
         self._ends_ms = {}
         self._definition = None
 
-    def look(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
+    def judge(self, done: Round, partition: str, entries: Sequence[Entry], now_ms: int) -> None:
         """Drop the partition if it has expired. Its entries end with that, so that a later round collects them."""
         ttl = self._known_ttl(done)
         if ttl is None:

@@ -43,7 +43,7 @@ _TRASH_BATCH = 1_000
 
 
 class HistoryGc:
-    """`tilth.maintenance.gc.op.GcDuty` for what only reads of the past need."""
+    """`tilth.maintenance.gc.op.GcRoutine` for what only reads of the past need."""
 
     kind = OpKind.HISTORY_GC
     io = IoUsage.HIGH
@@ -77,10 +77,10 @@ class HistoryGc:
             return False
         return True
 
-    def ask(self, at_ms: int) -> None:
-        self._pending.ask(at_ms)
+    def schedule(self, at_ms: int) -> None:
+        self._pending.schedule(at_ms)
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         self._pending.answer(now_ms, self._with_deltas)
 
     def _with_deltas(self) -> set[str]:

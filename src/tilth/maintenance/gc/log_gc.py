@@ -35,7 +35,7 @@ class Marks(Protocol):
 
 
 class LogGc:
-    """`tilth.maintenance.gc.op.GcDuty` for flushed segments."""
+    """`tilth.maintenance.gc.op.GcRoutine` for flushed segments."""
 
     kind = OpKind.LOG_GC
     io = IoUsage.LOW
@@ -65,14 +65,14 @@ class LogGc:
         if ended:
             self._plan(partition, ended, self._table.clock.now_ms())
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""
         with self._table.watch.lock:
             partitions = list(self._waiting)
         for partition in partitions:
             self._pending.note(partition, at_ms)
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         """Do nothing: what is asked is known."""
 
     def retained(self) -> int:

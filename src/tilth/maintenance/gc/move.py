@@ -30,7 +30,7 @@ from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Entry, Part
 
 #: All partitions are looked at this often even if nothing was reported of them.
-LOOK_ALL_MS = 3_600_000
+REFRESH_ALL_MS = 3_600_000
 
 
 class MovePhase:
@@ -72,7 +72,7 @@ class MovePhase:
             times.append(self._due_all_ms)
         return max(min(times), self._pause_until_ms) if times else FAR_MS
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """Everything is looked at then, if not before."""
         with self._table.watch.lock:
             self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
@@ -119,7 +119,7 @@ class MovePhase:
         with table.watch.lock:
             if self._due_all_ms is not None and self._due_all_ms <= now_ms:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
-                self._due_all_ms = now_ms + LOOK_ALL_MS
+                self._due_all_ms = now_ms + REFRESH_ALL_MS
                 self._has_looked = True
             stats = dict(table.watch.stats)
             there = set(everything)
@@ -153,9 +153,9 @@ class MovePhase:
         for partition in partitions:
             if self._table.is_cancelled.is_set():
                 return
-            self._look_at(done, partition, limit, now_ms)
+            self._judge(done, partition, limit, now_ms)
 
-    def _look_at(self, done: Round, partition: str, limit: Cutoff, now_ms: int) -> None:
+    def _judge(self, done: Round, partition: str, limit: Cutoff, now_ms: int) -> None:
         held_ts = None if done.is_command else self._held.get(partition)
         may_expire = (self._expiry.known_ms(partition) or 0) <= now_ms
         if held_ts is not None and not may_expire and not is_round_due(limit, last_gc_ts=held_ts):
@@ -167,10 +167,10 @@ class MovePhase:
         if not entries:
             with self._table.watch.lock:
                 self._ended.pop(partition, None)
-            self._look_at_empty(done, partition, now_ms)
+            self._judge_empty(done, partition, now_ms)
             return
         self._empty_since.pop(partition, None)
-        self._expiry.look(done, partition, entries, now_ms)
+        self._expiry.judge(done, partition, entries, now_ms)
         self._move(done, partition, entries, limit, now_ms)
 
     def _move(self, done: Round, partition: str, entries: Sequence[Entry], limit: Cutoff, now_ms: int) -> None:
@@ -241,9 +241,9 @@ class MovePhase:
         """Under the lock."""
         self._due_ms[partition] = min(self._due_ms.get(partition, due_ms), due_ms)
         if self._due_all_ms is None:
-            self._due_all_ms = at_ms + LOOK_ALL_MS
+            self._due_all_ms = at_ms + REFRESH_ALL_MS
 
-    def _look_at_empty(self, done: Round, partition: str, now_ms: int) -> None:
+    def _judge_empty(self, done: Round, partition: str, now_ms: int) -> None:
         since = self._empty_since.setdefault(partition, now_ms / 1000)
         verdict = judge_empty_partition(
             partition, empty_since=since, has_trash=False, now=now_ms / 1000, settings=done.settings

@@ -1,7 +1,7 @@
-"""The shell of all collecting, as the manager sees it: `GcOp(duty, table)`; when a round is due, and how it ends.
+"""All collecting as the manager sees it: `GcOp(routine, table)`; when a round is due, and how it ends.
 
 Covers: what a round of collecting is worth, its report, commands. Does not cover: the switch, failures, status
-(work/duty.py), what a round does (part_gc.py, log_gc.py, history_gc.py, deleted_part_gc.py).
+(work/routine.py), what a round does (part_gc.py, log_gc.py, history_gc.py, deleted_part_gc.py).
 Always holds: one round at a time, of the background or of a command; what failed waits and is reported.
 """
 
@@ -15,15 +15,15 @@ from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.op import IoUsage, OpKind, OpStats
 from tilth.maintenance.state import is_failure
 from tilth.maintenance.stats import GcReport
-from tilth.maintenance.work.duty import Duty, DutyOp
+from tilth.maintenance.work.routine import Routine, RoutineOp
 
 #: The first look at a table comes some time within this, and within so much for each table of the server.
 FIRST_LOOK_MS = 20_000
 FIRST_LOOK_MS_PER_TABLE = 60
 
 
-class GcDuty(Duty, Protocol):
-    """The duty of one of these ops. `run` is called by one thread at a time, everything else by any."""
+class GcRoutine(Routine, Protocol):
+    """The routine of one of these ops. `run` is called by one thread at a time, everything else by any."""
 
     @property
     def io(self) -> IoUsage:
@@ -36,12 +36,12 @@ class GcDuty(Duty, Protocol):
         """One round over what is due; of a command over everything. Returns what was done."""
 
 
-class GcOp(DutyOp):
-    """The op of one such duty."""
+class GcOp(RoutineOp):
+    """The op of one such routine."""
 
-    def __init__(self, duty: GcDuty, table: GcTable) -> None:
-        super().__init__(duty, table.context, table.is_cancelled)
-        self._gc = duty
+    def __init__(self, routine: GcRoutine, table: GcTable) -> None:
+        super().__init__(routine, table.context, table.is_cancelled)
+        self._gc = routine
         self._table = table
         self._counters = table.context.server.counters
         self._table_count = table.context.server.table_count
@@ -54,14 +54,14 @@ class GcOp(DutyOp):
             return
         if self._table.catalog.parts.version(self._table.uuid).counter > 0:
             within_ms = max(FIRST_LOOK_MS, self._table_count() * FIRST_LOOK_MS_PER_TABLE)
-            self._gc.ask(now_ms + int(self._table.rng.random() * within_ms))
+            self._gc.schedule(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True
 
     def held_back(self) -> str:
         error = self._table.catalog.clock_check.removal_error()
         return "" if error is None else str(error)
 
-    def worth(self) -> OpStats:
+    def benefit(self) -> OpStats:
         # How much is known after the look only; something is enough to be considered.
         size = max(1, self._gc.retained())
         is_log = self.kind is OpKind.LOG_GC

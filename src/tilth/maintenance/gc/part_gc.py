@@ -25,7 +25,7 @@ NOW_ROUNDS_MAX = 6
 
 
 class PartGc:
-    """`tilth.maintenance.gc.op.GcDuty` for parts, marks and expired partitions."""
+    """`tilth.maintenance.gc.op.GcRoutine` for parts, marks and expired partitions."""
 
     kind = OpKind.PART_GC
 
@@ -67,12 +67,12 @@ class PartGc:
                 return False
         return True
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         self._expiry.forget()
-        self._moves.ask(at_ms)
-        self._trash.ask(at_ms)
+        self._moves.schedule(at_ms)
+        self._trash.schedule(at_ms)
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         """Do nothing: a round reads the entries itself."""
 
     def retained(self) -> int:

@@ -37,7 +37,7 @@ class PendingPartitions:
         """Something there may go then; where that is over, somebody holds it: looked at again after a pause."""
         self.note(partition, due_ms if due_ms > now_ms else now_ms + int(pause * 1000))
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """Ask at that time, if not before, which partitions have anything to collect."""
         with self._lock:
             self._ask_ms = min(self._ask_ms, at_ms)
@@ -59,14 +59,14 @@ class PendingPartitions:
         if done.is_command:
             partitions = [name for name in known if done.partition in (None, name)]
         else:
-            partitions = self.take(known, now_ms)
+            partitions = self.claim(known, now_ms)
         done.partitions = len(partitions)
         for partition in partitions:
             if table.is_cancelled.is_set():
                 break
             collect(done, partition, now_ms)
 
-    def take(self, partitions: Iterable[str], now_ms: int) -> list[str]:
+    def claim(self, partitions: Iterable[str], now_ms: int) -> list[str]:
         """Return the table's partitions whose time has come; they are not pending any more."""
         with self._lock:
             known = list(partitions)

@@ -13,14 +13,14 @@ from tilth.catalog import TableLeases, Update
 from tilth.maintenance.policy import GcSettings
 from tilth.maintenance.policy.gc import Cutoff, cutoff
 from tilth.maintenance.stats import GcReport
-from tilth.maintenance.work.duty import DutyTable
+from tilth.maintenance.work.routine import RoutineTable
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.storage import Roots
 
 
 @dataclass(frozen=True, slots=True)
-class GcTable(DutyTable):
+class GcTable(RoutineTable):
     """One table as collecting sees it."""
 
     @property

@@ -45,7 +45,7 @@ class TrashPhase:
         #: Bytes known to wait for removal.
         self.bytes = 0
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """The trash is looked at then, if not before."""
         self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 

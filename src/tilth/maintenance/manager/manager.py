@@ -51,8 +51,8 @@ from tilth.maintenance.stats import (
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.context import ServerContext, TableContext
 from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.places import RewritePlaces
-from tilth.maintenance.work.recipe import NewRebaser, rebaser_of
+from tilth.maintenance.work.procedure import NewRebaser, rebaser_of
+from tilth.maintenance.work.slots import RewriteSlots
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.server import hosts_all
 from tilth.model.service import ServiceStats
@@ -131,7 +131,7 @@ class MaintenanceManager:
             hosts=hosts,
         )
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        self._places = RewritePlaces(clock, places=self._rewrites_max, running=lambda: self._runs.rewrites())
+        self._places = RewriteSlots(clock, places=self._rewrites_max, running=lambda: self._runs.rewrites())
         self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
         self._memory = MemoryMeter(
             clock,
@@ -222,14 +222,14 @@ class MaintenanceManager:
         """Do one turn of the loop: news, registration, at most one start. The thread calls it; tests may."""
         now_ms = self._clock.now_ms()
         self._refresh()
-        self._take_news(now_ms)
+        self._read_news(now_ms)
         self._see_off()
         # The monotonic clock measures the period: a wall clock that jumped ahead and back would stop cleaning for long.
         now = self._clock.monotonic()
         if now - self._cleaned_at >= CLEAN_PERIOD_MS / 1000:
             self._cleaned_at = now
             self._cleaner.tick()
-            self.damage.look(now_ms)
+            self.damage.recheck(now_ms)
         return self._start_one()
 
     # --- status ---
@@ -411,7 +411,7 @@ class MaintenanceManager:
             # It may have come back meanwhile, by UNDROP.
             self._must_refresh = True
 
-    def _take_news(self, now_ms: int) -> None:
+    def _read_news(self, now_ms: int) -> None:
         is_first = not self._feed.has_begun
         events, is_all = self._feed.news(now_ms)
         for event in events:
@@ -440,10 +440,10 @@ class MaintenanceManager:
         free = self._free_slots()
         views: list[OpView] = []
         if free > 0:
-            self._poller.look()
+            self._poller.poll()
             views = self._startable(self._poller.views())
         memory = self._memory.use()
-        self._relief.look(memory)
+        self._relief.relieve(memory)
         choice = choose(
             views,
             free_workers=free,

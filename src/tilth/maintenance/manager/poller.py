@@ -26,9 +26,9 @@ from tilth.maintenance.work.watch import TableWatch
 from tilth.maintenance.work.workload import flush_score, merge_score
 
 #: Maximum time of polling in one iteration; the tables that remain are polled in the next one.
-LOOK_SECONDS_MAX = 0.01
+POLL_SECONDS_MAX = 0.01
 #: Poll interval of a table with runnable ops; it is polled earlier when something has changed.
-LOOK_AGAIN_MS = 1_000
+POLL_AGAIN_MS = 1_000
 #: Minimum number of due times kept before old ones are removed.
 TIMES_MIN = 10_000
 
@@ -47,7 +47,7 @@ class Observations:
         self._stats: dict[Op, OpStats] = {}
         self._failures: dict[Op, Failure] = {}
 
-    def ask(self, op: Op) -> OpStats:
+    def poll(self, op: Op) -> OpStats:
         """Ask the op for its statistics; after a failure it is left alone for a while."""
         failure = self.failure(op)
         if failure is not None and self._clock.now_ms() < failure.until_ms:
@@ -135,7 +135,7 @@ class Poller:
         """Poll the table in the next turn: it is new, or something has changed in it. For any thread."""
         self._woken.append(uuid)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Bring up to date which ops could run."""
         now_ms = self._clock.now_ms()
         began = self._clock.monotonic()
@@ -145,7 +145,7 @@ class Poller:
                 return
             table = self._urgent.pop(next(iter(self._urgent)))
             if _is_due(table, now_ms):
-                self._look_at(table, now_ms)
+                self._poll_table(table, now_ms)
         self._gather(now_ms)
         # No table twice in one turn, also where it is due again at once.
         for _ in range(len(self._ready)):
@@ -161,7 +161,7 @@ class Poller:
                 self._is_due_at(found, found.watch.due_ms)
                 continue
             try:
-                self._look_at(found, now_ms)
+                self._poll_table(found, now_ms)
             except BaseException:
                 # It waits behind the others.
                 found.watch.is_woken = True
@@ -204,7 +204,7 @@ class Poller:
 
     def _is_over(self, began: float) -> bool:
         spent = self._clock.monotonic() - began
-        if spent <= LOOK_SECONDS_MAX:
+        if spent <= POLL_SECONDS_MAX:
             return False
         self.behind_seconds = spent
         return True
@@ -213,11 +213,11 @@ class Poller:
         for view in self._runnable.pop(table.watch.uuid, ()):
             self._found.pop(view.name, None)
 
-    def _look_at(self, table: TableOps, now_ms: int) -> None:
+    def _poll_table(self, table: TableOps, now_ms: int) -> None:
         watch = table.watch
         # Lowered first: what is noticed from here on leads to another look.
         watch.is_woken = False
-        asked = [(op, self._with_workload(watch, op, self._observations.ask(op), now_ms)) for op in table.ops]
+        asked = [(op, self._with_workload(watch, op, self._observations.poll(op), now_ms)) for op in table.ops]
         self._drop(table)
         runnable = [(op, stats) for op, stats in asked if stats.is_runnable]
         if not runnable:
@@ -226,7 +226,7 @@ class Poller:
         views = [OpView(name=op.name, table=watch.name, stats=stats) for op, stats in runnable]
         self._runnable[watch.uuid] = views
         self._found |= {view.name: (table, op) for view, (op, _) in zip(views, runnable, strict=True)}
-        self._is_due_at(table, now_ms + LOOK_AGAIN_MS)
+        self._is_due_at(table, now_ms + POLL_AGAIN_MS)
 
     def _with_workload(self, watch: TableWatch, op: Op, stats: OpStats, now_ms: int) -> OpStats:
         if not self._workload.is_enabled:

@@ -73,7 +73,7 @@ class Registry:
         table = self._add(relation)
         if table is None:
             raise TableMovingError(table=full_name(relation), hint="try again in a moment")
-        self._look_at(table)
+        self._refresh(table)
         return table
 
     def refresh(self) -> list[TableOps]:
@@ -108,7 +108,7 @@ class Registry:
         if not isinstance(relation, TableDef) or not self._hosts(uuid):
             return table
         if self._known(uuid, relation) is not None:
-            self._look_at(table)
+            self._refresh(table)
         return None
 
     def leave(self, table: TableOps) -> None:
@@ -158,7 +158,7 @@ class Registry:
         self._woken(definition.uuid)
         return added
 
-    def _look_at(self, table: TableOps) -> None:
+    def _refresh(self, table: TableOps) -> None:
         uuid = table.watch.uuid
         services = sorted({op.kind.traits.service for op in table.ops})
         found = [self._catalog.services.switch(of, service) for of in (ALL_TABLES, uuid) for service in services]

@@ -24,7 +24,7 @@ _log = Log("maintenance")
 
 
 class MemoryRelief:
-    """The tries of one manager; `look` is for the manager's thread."""
+    """The tries of one manager; `relieve` is for the manager's thread."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class MemoryRelief:
     def add(self, act: Callable[[], None]) -> None:
         self._acts.append(act)
 
-    def look(self, memory: MemoryUse) -> None:
+    def relieve(self, memory: MemoryUse) -> None:
         """Begin a try where memory is under pressure and the time has come."""
         if memory.hard_limit is None or memory.percent < self._pressure_percent:
             return

@@ -17,7 +17,7 @@ from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
-from tilth.maintenance.merge.policy.replay import AskPolicy
+from tilth.maintenance.merge.policy.replay import SelectMerges
 from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
 from tilth.maintenance.policy import (
     CandidatePart,
@@ -72,7 +72,7 @@ class MergeChoice:
         candidates = self._with_expired(self._candidates(parts, changes, policy, now_ms), parts, effort, now_ms)
         # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
-        found = self._ask(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
+        found = self._select(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
         return with_expired_rows(found, candidates, being_merged=being_merged)
 
     def rewrite_due_ms(self, parts: Sequence[Part]) -> int | None:
@@ -134,14 +134,16 @@ class MergeChoice:
         text = judge_rows(self.ttl, parts[candidate.parts[0]], settings=settings, now_ms=now_ms)
         return replace(candidate, reason=f"{candidate.reason}; {text}") if text else candidate
 
-    def asking(self, policy: MergePolicy) -> AskPolicy:
+    def selector(self, policy: MergePolicy) -> SelectMerges:
         """Return the policy alone, for a history of its own, whose parts may have names that others have."""
         key_range = KeyRangePolicy()
 
-        def ask(candidates: Sequence[CandidatePart], stats: Mapping[str, PartitionStats], now: float) -> MergeSelection:
-            return self._ask(policy, key_range, candidates, (), stats, now, Effort.NORMAL)
+        def select(
+            candidates: Sequence[CandidatePart], stats: Mapping[str, PartitionStats], now: float
+        ) -> MergeSelection:
+            return self._select(policy, key_range, candidates, (), stats, now, Effort.NORMAL)
 
-        return ask
+        return select
 
     def keys_of(self, event: PartEvent) -> tuple[bytes, bytes]:
         """The bounds of the sort key that the part log knows of a new part."""
@@ -197,7 +199,7 @@ class MergeChoice:
         """Return the policy of an effort; OPTIMIZE FINAL wants one part, whatever the keys."""
         return MergePolicy.SIZE_TIERED if effort is Effort.FINAL else self.policy
 
-    def _ask(
+    def _select(
         self,
         policy: MergePolicy,
         key_range: KeyRangePolicy,

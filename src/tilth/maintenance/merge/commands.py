@@ -12,14 +12,14 @@ from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import PartsGoneError
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.explain import (
-    MergeMoment,
+    MergeSnapshot,
     explain_damaged,
     explain_held,
     explain_history,
     explain_now,
     policy_named,
 )
-from tilth.maintenance.merge.op import DISABLED, PARTS_MAX, Merge, MergeChooser, MergeOp, MergeRecipe
+from tilth.maintenance.merge.op import DISABLED, PARTS_MAX, Merge, MergeOp, MergePlanner, MergeProcedure
 from tilth.maintenance.merge.policy.replay import EVENTS_MAX, replay
 from tilth.maintenance.op import Prepared
 from tilth.maintenance.policy import Effort, MergeSpec
@@ -38,8 +38,8 @@ class MergeCommands:
         self._catalog = context.server.catalog
         self._watch = context.watch
         self._choice = MergeChoice(context)
-        self._chooser = MergeChooser(context, self._choice)
-        self.op: MergeOp = PartWorkOp(context, self._chooser, MergeRecipe(context, self._choice))
+        self._planner = MergePlanner(context, self._choice)
+        self.op: MergeOp = PartWorkOp(context, self._planner, MergeProcedure(context, self._choice))
 
     def explain(self, policy: str | None = None) -> list[MergeCandidateRow]:
         """Every candidate as of now: what would be merged, what is not and why.
@@ -49,24 +49,24 @@ class MergeCommands:
         """
         wanted = self._choice.policy if policy is None else policy_named(policy)
         now_ms = self._clock.now_ms()
-        moment = self._moment(now_ms)
+        snapshot = self._snapshot(now_ms)
         # Copied before parts are read.
         being = self._watch.reserved.now()
-        damaged = frozenset(moment.damaged) & self._watch.damaged.left_out(now_ms)
+        damaged = frozenset(snapshot.damaged) & self._watch.damaged.left_out(now_ms)
         there = parts_now(self._catalog, self._watch.uuid)
         candidates = self._choice.explain(
             there.parts, there.changes, being_merged=being | damaged, policy=wanted, now_ms=now_ms
         )
         merging = [part for part in there.parts if str(part.name) in being and not part.is_segment]
         left_out = [part for part in there.parts if str(part.name) in damaged - being]
-        rows = [*explain_now(candidates, merging, moment), *explain_damaged(left_out, moment)]
+        rows = [*explain_now(candidates, merging, snapshot), *explain_damaged(left_out, snapshot)]
         why, until_ms = self._held(now_ms)
         if why:
             rows = explain_held(rows, why, until_ms)
         if policy is None:
             return rows
         events = self._catalog.part_log.recent(table=self._watch.uuid, limit=EVENTS_MAX)
-        found = replay(events, ask=self._choice.asking(wanted), keys_of=self._choice.keys_of)
+        found = replay(events, select=self._choice.selector(wanted), keys_of=self._choice.keys_of)
         return rows + explain_history(found, wanted)
 
     def separated(self, partitions: Sequence[str]) -> str:
@@ -115,16 +115,16 @@ class MergeCommands:
                 done.append((len(sources), sum(part.rows for part in sources), sum(part.bytes for part in sources)))
         return done
 
-    def _moment(self, now_ms: int) -> MergeMoment:
+    def _snapshot(self, now_ms: int) -> MergeSnapshot:
         """Return what the op knows beside its parts."""
-        with self.op.asking():
-            return MergeMoment(
+        with self.op.locked():
+            return MergeSnapshot(
                 now_ms=now_ms,
-                next_look_ms=self._chooser.next_look_ms,
-                waiting=frozenset(name for merge in self._chooser.held for name in merge.names),
-                failures=self._chooser.failures.all(),
+                next_refresh_ms=self._planner.next_refresh_ms,
+                waiting=frozenset(name for merge in self._planner.held for name in merge.names),
+                failures=self._planner.failures.all(),
                 damaged=self._watch.damaged.all(),
-                postponed=self._chooser.postponed_until(),
+                postponed=self._planner.postponed_until(),
             )
 
     def _held(self, now_ms: int) -> tuple[str, int]:

@@ -25,11 +25,11 @@ _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MergeMoment:
+class MergeSnapshot:
     """An op's knowledge beside its parts."""
 
     now_ms: int
-    next_look_ms: int
+    next_refresh_ms: int
     #: Parts of merges that wait for a thread.
     waiting: frozenset[str]
     #: Failures by partition.
@@ -49,15 +49,15 @@ def policy_named(text: str) -> MergePolicy:
 
 
 def explain_now(
-    candidates: Sequence[MergeCandidate], taken: Sequence[Part], moment: MergeMoment
+    candidates: Sequence[MergeCandidate], taken: Sequence[Part], snapshot: MergeSnapshot
 ) -> list[MergeCandidateRow]:
     """Return a line for each candidate, then for each partition of which parts are taken by merges or mutations."""
-    rows = [_row(candidate, moment) for candidate in candidates[:ROWS_MAX]]
+    rows = [_row(candidate, snapshot) for candidate in candidates[:ROWS_MAX]]
     if len(candidates) > ROWS_MAX:
         text = f"{len(candidates) - ROWS_MAX} more candidates"
         rows[-1] = replace(rows[-1], reason=f"{rows[-1].reason}; and {text}")
     for is_waiting in (True, False):
-        mine = [part for part in taken if (str(part.name) in moment.waiting) is is_waiting]
+        mine = [part for part in taken if (str(part.name) in snapshot.waiting) is is_waiting]
         for _, members in groupby(mine, key=lambda part: part.name.partition):
             rows.append(_taken_row(list(members), is_waiting=is_waiting))
     return rows
@@ -68,8 +68,8 @@ def explain_held(rows: Sequence[MergeCandidateRow], why: str, until_ms: int) -> 
     return [row if row.state == "running" else _held_row(row, why, until_ms) for row in rows]
 
 
-def explain_damaged(parts: Sequence[Part], moment: MergeMoment) -> list[MergeCandidateRow]:
-    return [_damaged_row(part, moment.damaged[str(part.name)]) for part in parts]
+def explain_damaged(parts: Sequence[Part], snapshot: MergeSnapshot) -> list[MergeCandidateRow]:
+    return [_damaged_row(part, snapshot.damaged[str(part.name)]) for part in parts]
 
 
 def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRow]:
@@ -82,17 +82,17 @@ def explain_history(found: Replay, policy: MergePolicy) -> list[MergeCandidateRo
     ]
 
 
-def _row(candidate: MergeCandidate, moment: MergeMoment) -> MergeCandidateRow:
+def _row(candidate: MergeCandidate, snapshot: MergeSnapshot) -> MergeCandidateRow:
     state, reason = candidate.state.value, candidate.reason
-    next_ms = moment.next_look_ms
+    next_ms = snapshot.next_refresh_ms
     back_off = ""
-    failure = moment.failures.get(candidate.partition)
-    if failure is not None and failure.until_ms > moment.now_ms:
+    failure = snapshot.failures.get(candidate.partition)
+    if failure is not None and failure.until_ms > snapshot.now_ms:
         state, next_ms = "failed", failure.until_ms
         back_off = f"failed {failure.count} times: {failure.reason}"
         reason = f"{failure.reason}; {reason}"
-    elif (until := moment.postponed.get(candidate.partition, 0.0)) * 1000 > moment.now_ms:
-        back_off = f"nothing was worth merging, others go first for {until - moment.now_ms / 1000:.0f} s"
+    elif (until := snapshot.postponed.get(candidate.partition, 0.0)) * 1000 > snapshot.now_ms:
+        back_off = f"nothing was worth merging, others go first for {until - snapshot.now_ms / 1000:.0f} s"
     return MergeCandidateRow(
         partition=candidate.partition,
         parts=len(candidate.parts),

@@ -1,8 +1,8 @@
 """MERGE of one table: which ranges of parts wait to be merged, and what one merge is.
 
-Covers: looks, the waiting merges, the recipe. Does not cover: which ranges are worth it (choice.py, policy), reserving,
-running, failures (maintenance/work), OPTIMIZE and EXPLAIN (commands.py).
-Always holds: merges that wait have their parts reserved; with a new look they give way to better ones.
+Covers: refreshes, the waiting merges, the procedure. Does not cover: which ranges are worth it (choice.py, policy),
+reserving, running, failures (maintenance/work), OPTIMIZE and EXPLAIN (commands.py).
+Always holds: merges that wait have their parts reserved; with a new refresh they give way to better ones.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from tilth.maintenance.policy import (
     with_partitions,
 )
 from tilth.maintenance.state import FAR_MS, newest, rule_of
-from tilth.maintenance.work.chooser import (
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.failures import PartitionFailures
+from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.planner import (
+    Benefit,
     Busy,
     Cancelled,
-    Chooser,
     Denied,
-    OpMoment,
+    OpSnapshot,
     PartLogged,
+    Planner,
     Refused,
     Renewed,
     Status,
     Stopped,
     WorkEnded,
     WorkEvent,
-    Worth,
     is_left_alone,
 )
-from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
+from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
 from tilth.maintenance.work.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes, sources_of
 from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
 from tilth.model.delta import Delta, Seen
@@ -60,11 +60,11 @@ from tilth.storage import Expiry, layout_of
 
 #: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
 #: by age too, the more slowly the older they are.
-LOOK_BUSY_MS = 1_000
-LOOK_QUIET_MIN_MS = 10_000
-LOOK_QUIET_MAX_MS = 600_000
+REFRESH_BUSY_MS = 1_000
+REFRESH_QUIET_MIN_MS = 10_000
+REFRESH_QUIET_MAX_MS = 600_000
 #: The longest wait once all partitions were looked at.
-LOOK_SETTLED_MAX_MS = 6 * 3_600_000
+REFRESH_SETTLED_MAX_MS = 6 * 3_600_000
 #: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
 #: After these the parts differ from what the last look saw.
@@ -94,7 +94,7 @@ class Merge:
         return self.spec.partition
 
 
-class MergeChooser(Chooser[Merge]):
+class MergePlanner(Planner[Merge]):
     """The merges of one table that are worth doing."""
 
     failures: PartitionFailures
@@ -117,7 +117,7 @@ class MergeChooser(Chooser[Merge]):
         self._refusals: dict[str, MergeRefusal] = {}
         #: `True` if the last poll found a merge.
         self._is_fruitful = False
-        self.next_look_ms = 0
+        self.next_refresh_ms = 0
         self._news_ms = 0
         #: Partitions that were looked at since the last news.
         self._seen: set[str] = set()
@@ -135,49 +135,49 @@ class MergeChooser(Chooser[Merge]):
     def observe(self, event: WorkEvent[Merge], now_ms: int) -> bool:
         match event:
             case PartLogged():
-                return event.event.event in _NEWS and self._heard(event.event.at_ms)
+                return event.event.event in _NEWS and self._noticed(event.event.at_ms)
             case Renewed():
                 # Times in the future come from a clock that was ahead.
                 self._news_ms = min(self._news_ms, now_ms)
                 past = now_ms / 1000
                 self._postponed = {name: each for name, each in self._postponed.items() if each.since <= past}
-                return self._heard(now_ms)
+                return self._noticed(now_ms)
             case Stopped():
                 self._waiting = []
             case Cancelled(partition=partition):
                 self._waiting = [each for each in self._waiting if partition not in (None, each.spec.partition)]
             case Denied(work=work):
                 self._waiting = [each for each in self._waiting if each != work]
-                return self._heard(now_ms)
+                return self._noticed(now_ms)
             case WorkEnded(error=error):
                 if error is not None and is_left_alone(error):
                     # What we know of the table is old: no haste.
                     self._is_fruitful = False
                     if rule_of(error) is Retry.STOP:
                         self._waiting = []
-                return self._heard(now_ms)
+                return self._noticed(now_ms)
         return False
 
-    def look_due_ms(self, moment: OpMoment) -> int:
+    def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         if self._watch.settings.merge.is_disabled:
             return FAR_MS
         if self._is_fruitful and not self._waiting:
             # While looks lead to merges, the next one follows at once.
             return 0
-        if moment.has_news:
-            return moment.looked_ms + LOOK_BUSY_MS
-        return FAR_MS if self._waiting else self.next_look_ms
+        if snapshot.has_news:
+            return snapshot.refreshed_ms + REFRESH_BUSY_MS
+        return FAR_MS if self._waiting else self.next_refresh_ms
 
-    def due_ms(self, moment: OpMoment) -> int:
+    def due_ms(self, snapshot: OpSnapshot) -> int:
         if self._waiting:
             return 0
         if self._watch.settings.merge.is_disabled:
             return FAR_MS
-        return moment.looked_ms + LOOK_BUSY_MS if moment.has_news else self.next_look_ms
+        return snapshot.refreshed_ms + REFRESH_BUSY_MS if snapshot.has_news else self.next_refresh_ms
 
-    def look(self, moment: OpMoment, busy: Busy) -> None:
+    def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         """Do one round of selection; what it finds waits in order."""
-        now_ms = moment.now_ms
+        now_ms = snapshot.now_ms
         # Older choices give way: with more parts there are better ranges.
         self._waiting = []
         failing = self.failures.waiting(now_ms)
@@ -207,13 +207,13 @@ class MergeChooser(Chooser[Merge]):
         self._seen.update(chosen.partitions)
         parts, changes, expired = self._read(chosen.partitions, now_ms)
         self._rewrites_ms = {name: due_ms for name, due_ms in self._rewrites_ms.items() if name in counts}
-        self.next_look_ms = min(
+        self.next_refresh_ms = min(
             [
-                self._quiet_look_ms(now_ms, everything),
+                self._quiet_refresh_ms(now_ms, everything),
                 *(failure.until_ms for failure in failing.values()),
                 *self._watch.damaged.next_try_ms(now_ms),
                 *(
-                    max(due_ms, now_ms + LOOK_QUIET_MIN_MS)
+                    max(due_ms, now_ms + REFRESH_QUIET_MIN_MS)
                     for name, due_ms in self._rewrites_ms.items()
                     if name not in failing
                 ),
@@ -222,10 +222,10 @@ class MergeChooser(Chooser[Merge]):
         found = self._choice.select(parts, changes, being_merged=busy.all, effort=Effort.NORMAL, now_ms=now_ms)
         selection = MergeSelection(specs=found.specs, refusals=(*found.refusals, *expired))
         self._remember(selection, counts=counts, stats=stats, partitions=chosen.partitions, parts=parts, now_ms=now_ms)
-        self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(moment)]]
+        self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(snapshot)]]
         self._is_fruitful = bool(self._waiting)
 
-    def choose(self, moment: OpMoment) -> Worth | Refused:
+    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
         if self._watch.settings.merge.is_disabled:
             self._waiting = []
             return Refused(DISABLED)
@@ -238,15 +238,15 @@ class MergeChooser(Chooser[Merge]):
             first = self._waiting[0].spec
             kept = "the last place is kept for small merges while rows come in"
             return Refused(f"{first.partition}: {show_bytes(first.size)} are to be merged, {kept}")
-        if self._room(moment) == 0:
-            return Refused(f"{moment.running} merges are running, more are not allowed")
+        if self._room(snapshot) == 0:
+            return Refused(f"{snapshot.running} merges are running, more are not allowed")
         spec = self._next.spec
-        return Worth(
-            gain=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=moment.now_ms / 1000),
+        return Benefit(
+            gain=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=snapshot.now_ms / 1000),
             about=f"{spec.partition}: {spec.reason}",
         )
 
-    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Merge] | Refused:
+    def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[Merge] | Refused:
         merge, self._next = self._next, None
         if merge is None or merge not in self._waiting:
             return Refused("no merge is waiting")
@@ -260,14 +260,14 @@ class MergeChooser(Chooser[Merge]):
             return None
         return Merge(spec=work.spec, sources=found, changes=changes_of(found, there.changes))
 
-    def status(self, moment: OpMoment) -> Status:
+    def status(self, snapshot: OpSnapshot) -> Status:
         failures = (self.failures.newest(), self._watch.damaged.newest())
         first = next(iter(self._refusals.values()), None)
         idle = "nothing worth merging" if first is None else f"{first.partition}: {first.reason}"
         return Status(
             waiting=len(self._waiting),
             failure=newest(each for each in failures if each is not None),
-            running_reason=f"{moment.running} merges are running, {len(self._waiting)} are waiting",
+            running_reason=f"{snapshot.running} merges are running, {len(self._waiting)} are waiting",
             waiting_reason=f"{len(self._waiting)} merges wait for a free thread",
             idle_reason=DISABLED if self._watch.settings.merge.is_disabled else idle,
         )
@@ -277,15 +277,15 @@ class MergeChooser(Chooser[Merge]):
         wait = self._watch.settings.merge_partitions.postpone_time
         return {name: each.since + wait for name, each in self._postponed.items()}
 
-    def _heard(self, at_ms: int) -> bool:
+    def _noticed(self, at_ms: int) -> bool:
         """Note that parts of the table came or went, or what may be done with them has changed, at that time or now."""
         self._seen.clear()
         self._news_ms = max(self._news_ms, at_ms)
         return True
 
-    def _room(self, moment: OpMoment) -> int:
+    def _room(self, snapshot: OpSnapshot) -> int:
         settings = self._watch.settings.merge
-        return submittable(workers=self._workers(), pending=0, running=moment.running, settings=settings)
+        return submittable(workers=self._workers(), pending=0, running=snapshot.running, settings=settings)
 
     def _read(
         self, partitions: Sequence[str], now_ms: int
@@ -310,12 +310,12 @@ class MergeChooser(Chooser[Merge]):
                     self._rewrites_ms[partition] = due_ms
         return parts, changes, expired
 
-    def _quiet_look_ms(self, now_ms: int, everything: Sequence[str]) -> int:
+    def _quiet_refresh_ms(self, now_ms: int, everything: Sequence[str]) -> int:
         """Return when the next observation is if nothing is heard until then: by then ages have changed noticeably."""
         quiet_ms = now_ms - self._news_ms
         if self._seen.issuperset(everything):
-            return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 4, LOOK_SETTLED_MAX_MS))
-        return now_ms + max(LOOK_QUIET_MIN_MS, min(quiet_ms // 10, LOOK_QUIET_MAX_MS))
+            return now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 4, REFRESH_SETTLED_MAX_MS))
+        return now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 10, REFRESH_QUIET_MAX_MS))
 
     def _remember(
         self,
@@ -343,8 +343,8 @@ class MergeChooser(Chooser[Merge]):
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
 
 
-class MergeRecipe(Recipe[Merge, MergeFacts]):
-    """Recipe of a merge."""
+class MergeProcedure(Procedure[Merge, MergeFacts]):
+    """Procedure of a merge."""
 
     kind = OpKind.MERGE
     verb = noun = "merge"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilth.maintenance.mutate.op import MutateChooser
+from tilth.maintenance.mutate.op import MutatePlanner
 from tilth.maintenance.mutate.task_spark import MutateFacts
-from tilth.maintenance.mutate.work import Rewrite, RewriteRecipe
+from tilth.maintenance.mutate.work import Rewrite, RewriteProcedure
 from tilth.maintenance.policy.mutate import MutateSelection, MutateView, select_mutations
 from tilth.maintenance.state import newest
 from tilth.maintenance.stats import MutationProgress
@@ -21,14 +21,14 @@ class MutateCommands:
 
     def __init__(self, context: TableContext) -> None:
         self._watch = context.watch
-        self._chooser = MutateChooser(context)
-        self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._chooser, RewriteRecipe(context))
+        self._planner = MutatePlanner(context)
+        self.op: PartWorkOp[Rewrite, MutateFacts] = PartWorkOp(context, self._planner, RewriteProcedure(context))
 
     def progress(self) -> list[MutationProgress]:
         """Return the progress of each pending entry, oldest first, as of now."""
-        failing = self._chooser.failures.entry
-        moment = self.op.moment()
-        view, pending = self._chooser.view(moment, self.op.busy(moment.now_ms))
+        failing = self._planner.failures.entry
+        snapshot = self.op.snapshot()
+        view, pending = self._planner.view(snapshot, self.op.busy(snapshot.now_ms))
         if not pending:
             return []
         view = replace(view, pending=pending)

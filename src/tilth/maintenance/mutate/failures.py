@@ -19,7 +19,7 @@ _log = Log("maintenance")
 
 
 class EntryFailures:
-    """`tilth.maintenance.work.chooser.WorkFailures` for the rewrites of one table. For any thread."""
+    """`tilth.maintenance.work.planner.WorkFailures` for the rewrites of one table. For any thread."""
 
     def __init__(self, watch: TableWatch) -> None:
         self._watch = watch

@@ -25,23 +25,23 @@ from tilth.maintenance.policy.mutate import (
     select_mutations,
 )
 from tilth.maintenance.state import FAR_MS, rule_of
-from tilth.maintenance.work.chooser import (
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.planner import (
+    Benefit,
     Busy,
     Cancelled,
-    Chooser,
     Denied,
-    OpMoment,
+    OpSnapshot,
     PartLogged,
+    Planner,
     Refused,
     Renewed,
     Status,
     Stopped,
     WorkEnded,
     WorkEvent,
-    Worth,
     is_left_alone,
 )
-from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.sources import changes_of, parts_now
 from tilth.model.history import ancient_mark
 from tilth.model.mutation import Mutation, needs
@@ -49,8 +49,8 @@ from tilth.model.part import parse_part_name
 
 #: Between two looks at a table whose parts change, also after a task was lost; while nothing does; and while batches
 #: wait for their turn.
-LOOK_BUSY_MS = 1_000
-LOOK_QUIET_MS = 10_000
+REFRESH_BUSY_MS = 1_000
+REFRESH_QUIET_MS = 10_000
 
 #: After these the parts differ from what the last look saw. A new part never needs an entry.
 _NEWS = frozenset({"merge", "flush", "hide", "undrop", "mutate"})
@@ -58,7 +58,7 @@ _NEWS = frozenset({"merge", "flush", "hide", "undrop", "mutate"})
 _log = Log("maintenance")
 
 
-class MutateChooser(Chooser[Rewrite]):
+class MutatePlanner(Planner[Rewrite]):
     """The batches of parts that the oldest mutation of one table has left to do."""
 
     failures: EntryFailures
@@ -74,7 +74,7 @@ class MutateChooser(Chooser[Rewrite]):
         self._refusals: Sequence[tuple[str, str]] = ()
         #: `True` if the last poll found a batch.
         self._is_fruitful = False
-        self._next_look_ms = 0
+        self._next_refresh_ms = 0
 
     @property
     def refusals(self) -> Sequence[tuple[str, str]]:
@@ -106,41 +106,41 @@ class MutateChooser(Chooser[Rewrite]):
                         self._waiting = []
                 return True
 
-    def look_due_ms(self, moment: OpMoment) -> int:
+    def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         if not self._watch.mutations:
             return FAR_MS
         loss = self.failures.loss
-        return max(self._next_due_ms(moment), 0 if loss is None else loss.until_ms)
+        return max(self._next_due_ms(snapshot), 0 if loss is None else loss.until_ms)
 
-    def due_ms(self, moment: OpMoment) -> int:
-        if self._waiting and self._watch.mutations and moment.running < self._watch.settings.mutate.running_max:
+    def due_ms(self, snapshot: OpSnapshot) -> int:
+        if self._waiting and self._watch.mutations and snapshot.running < self._watch.settings.mutate.running_max:
             return 0
-        return self.look_due_ms(moment)
+        return self.refresh_due_ms(snapshot)
 
-    def look(self, moment: OpMoment, busy: Busy) -> None:
+    def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         """Do one round of selection; end the entries that have nothing left to do."""
-        self._next_look_ms = moment.now_ms + LOOK_QUIET_MS
-        selection, is_stale = self._select(moment, busy)
+        self._next_refresh_ms = snapshot.now_ms + REFRESH_QUIET_MS
+        selection, is_stale = self._select(snapshot, busy)
         self._is_fruitful = bool(selection.specs)
         if is_stale:
-            self._next_look_ms = moment.now_ms + LOOK_BUSY_MS
+            self._next_refresh_ms = snapshot.now_ms + REFRESH_BUSY_MS
         if selection.next_try_ms:
-            self._next_look_ms = min(self._next_look_ms, selection.next_try_ms)
+            self._next_refresh_ms = min(self._next_refresh_ms, selection.next_try_ms)
         self._waiting = [Rewrite(spec=spec) for spec in selection.specs]
         self._refusals = [(_named(refusal.mutation), refusal.reason) for refusal in selection.refusals]
 
-    def choose(self, moment: OpMoment) -> Worth | Refused:
+    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
         if not self._watch.mutations:
             self._forget()
             return Refused("no mutation is pending")
         if not self._waiting:
             return Refused(self._idle_reason("nothing to rewrite"))
-        if moment.running >= self._watch.settings.mutate.running_max:
-            return Refused(f"{moment.running} rewrites are running, more are not allowed")
+        if snapshot.running >= self._watch.settings.mutate.running_max:
+            return Refused(f"{snapshot.running} rewrites are running, more are not allowed")
         spec = self._waiting[0].spec
-        return Worth(gain=mutation_gain(spec.mutation, now_ms=moment.now_ms), about=spec.reason)
+        return Benefit(gain=mutation_gain(spec.mutation, now_ms=snapshot.now_ms), about=spec.reason)
 
-    def take(self, moment: OpMoment, busy: Busy) -> Sequence[Rewrite] | Refused:
+    def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[Rewrite] | Refused:
         if not self._waiting:
             return Refused("no rewrite is waiting")
         return [self._waiting.pop(0)]
@@ -153,17 +153,17 @@ class MutateChooser(Chooser[Rewrite]):
     def is_outdated(self, work: Rewrite) -> bool:
         return work.spec.mutation.id not in {entry.id for entry in self._watch.mutations}
 
-    def status(self, moment: OpMoment) -> Status:
+    def status(self, snapshot: OpSnapshot) -> Status:
         waiting = len(self._waiting)
         return Status(
             waiting=waiting,
             failure=self.failures.newest(),
-            running_reason=f"{moment.running} rewrites are running, {waiting} are waiting",
+            running_reason=f"{snapshot.running} rewrites are running, {waiting} are waiting",
             waiting_reason=f"{waiting} rewrites wait for a free thread",
             idle_reason=self._idle_reason("no mutation is pending"),
         )
 
-    def view(self, moment: OpMoment, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
+    def view(self, snapshot: OpSnapshot, busy: Busy) -> tuple[MutateView, tuple[Mutation, ...]]:
         """Return the state of the table, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
@@ -175,25 +175,25 @@ class MutateChooser(Chooser[Rewrite]):
             pending=(),
             reserved=busy.reserved,
             mutating=busy.own,
-            running=moment.running,
+            running=snapshot.running,
             workers=self._workers(),
             failures=failures,
             suspects=suspects,
-            now_ms=moment.now_ms,
+            now_ms=snapshot.now_ms,
         )
         return view, pending
 
-    def _next_due_ms(self, moment: OpMoment) -> int:
-        if not moment.has_news:
-            return self._next_look_ms
+    def _next_due_ms(self, snapshot: OpSnapshot) -> int:
+        if not snapshot.has_news:
+            return self._next_refresh_ms
         if self._waiting:
-            return moment.looked_ms + LOOK_QUIET_MS
+            return snapshot.refreshed_ms + REFRESH_QUIET_MS
         # While looks lead to work, the next one follows the last task at once.
-        return 0 if self._is_fruitful else moment.looked_ms + LOOK_BUSY_MS
+        return 0 if self._is_fruitful else snapshot.refreshed_ms + REFRESH_BUSY_MS
 
-    def _select(self, moment: OpMoment, busy: Busy) -> tuple[MutateSelection, bool]:
+    def _select(self, snapshot: OpSnapshot, busy: Busy) -> tuple[MutateSelection, bool]:
         """Return the selection of the oldest entry that is not done, and whether its inputs are out of date already."""
-        view, pending = self.view(moment, busy)
+        view, pending = self.view(snapshot, busy)
         is_stale = False
         while True:
             if pending:
@@ -203,7 +203,7 @@ class MutateChooser(Chooser[Rewrite]):
             selection = select_mutations(view, self._watch.settings.mutate)
             if selection.head is None or not selection.is_finished:
                 break
-            if not self._finish(selection.head.id, moment.now_ms):
+            if not self._finish(selection.head.id, snapshot.now_ms):
                 # A part that needs it has come since the parts were read.
                 is_stale = True
                 break

@@ -22,7 +22,7 @@ from tilth.maintenance.mutate.task_spark import (
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.policy.mutate import MutateSpec
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import Input, Job, Output, Recipe
+from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
 from tilth.maintenance.work.sources import ChangesOf, read_bytes, sources_of
 from tilth.model.delta import Seen
 from tilth.model.part import Part
@@ -51,8 +51,8 @@ class Rewrite:
         return f"mutation {self.spec.mutation.id}"
 
 
-class RewriteRecipe(Recipe[Rewrite, MutateFacts]):
-    """Recipe of a rewrite."""
+class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
+    """Procedure of a rewrite."""
 
     kind = OpKind.MUTATE
     verb = "mutate"

@@ -1,8 +1,8 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
 Covers: commits that are asked for again, changes that came to the sources meanwhile, failed and cancelled tasks, for
-every kind of work that writes parts. Does not cover: what the work is (recipe.py), which work is done (op.py), what an
-outcome leaves behind (catalog/commit/work.py), bringing changes over (tilth.storage).
+every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done (op.py), what
+an outcome leaves behind (catalog/commit/work.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
@@ -11,8 +11,8 @@ Rows of the sources may change while the files are written. The catalog refuses 
 and happens on the run's own thread, so that it is over before much more can change; each round is about what came
 during the one before.
 
-Failpoints, behind the recipe's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all verbs
-`rebase.before_files` and `rebase.before_commit`.
+Failpoints, behind the procedure's verb: `.before_files`, `.after_files`, `.before_commit`, `.after_commit`; for all
+verbs `rebase.before_files` and `rebase.before_commit`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.catalog import AddDelta, PartsChangedError, Update, Work, rebase
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import FactsT, Input, Job, Output, Rebaser, Recipe, WorkT
+from tilth.maintenance.work.procedure import FactsT, Input, Job, Output, Procedure, Rebaser, WorkT
 from tilth.maintenance.work.sources import newer
 from tilth.model.delta import PartSource, WrittenDelta, seen_of
 from tilth.model.part import WrittenPart
@@ -100,14 +100,14 @@ class _Live(Generic[WorkT]):
 class Attempts(Generic[WorkT, FactsT]):
     """The work of one kind that is under way for one table."""
 
-    def __init__(self, context: TableContext, recipe: Recipe[WorkT, FactsT]) -> None:
+    def __init__(self, context: TableContext, procedure: Procedure[WorkT, FactsT]) -> None:
         server = context.server
         self._clock = server.clock
         self._catalog = server.catalog
         self._dispatcher = server.dispatcher
         self._root = server.root
         self._context = context
-        self._recipe = recipe
+        self._procedure = procedure
         self._watch = context.watch
         self._new_rebaser = server.new_rebaser
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Attempts(Generic[WorkT, FactsT]):
             except TilthError as error:
                 known.append((written.work, error))
             else:
-                action = f"{self._recipe.noun}_outcome_known"
+                action = f"{self._procedure.noun}_outcome_known"
                 _log.info(action, cause_id=str(written.txn.id), table=self._watch.name, done=report)
                 known.append((written.work, None))
         return known
@@ -173,8 +173,8 @@ class Attempts(Generic[WorkT, FactsT]):
                 self._live.discard(live)
 
     def _perform(self, live: _Live[WorkT]) -> str:
-        verb = self._recipe.verb
-        job = self._recipe.job(live.work)
+        verb = self._procedure.verb
+        job = self._procedure.job(live.work)
         started = self._clock.monotonic()
         hit(f"{verb}.before_files")
         with self._context.begin(verb, tasks=job.tasks) as txn:
@@ -183,7 +183,7 @@ class Attempts(Generic[WorkT, FactsT]):
             duration_ms = int((self._clock.monotonic() - started) * 1000)
             hit(f"{verb}.before_commit")
             arrived = [
-                _Arrived(input=job.inputs[made.task], output=made) for made in self._recipe.outputs(live.work, facts)
+                _Arrived(input=job.inputs[made.task], output=made) for made in self._procedure.outputs(live.work, facts)
             ]
             written = _Written(
                 work=live.work,
@@ -198,7 +198,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return report
 
     def _write(self, live: _Live[WorkT], txn: Work, job: Job) -> FactsT:
-        task_kind = self._recipe.kind.traits.task
+        task_kind = self._procedure.kind.traits.task
         assert task_kind is not None
         try:
             handle = self._dispatcher.submit(
@@ -220,7 +220,7 @@ class Attempts(Generic[WorkT, FactsT]):
             with reaching(handle):
                 result = handle.wait()
             txn.tasks_ended(may_have_retried=result.may_have_retried)
-            return self._recipe.facts(result.payload)
+            return self._procedure.facts(result.payload)
         except TilthError as error:
             # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
             if job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON):
@@ -237,7 +237,7 @@ class Attempts(Generic[WorkT, FactsT]):
         try:
             rebase(txn.id, partial(self._attempt, written), tries=tries, busy=busy, moved=(PartsChangedError,))
         except UnknownOutcomeError as error:
-            _log.warning(f"{self._recipe.noun}_outcome_unknown", cause_id=str(txn.id), table=table, reason=error)
+            _log.warning(f"{self._procedure.noun}_outcome_unknown", cause_id=str(txn.id), table=table, reason=error)
             txn.keep()
             with self._lock:
                 self._unknown.append(written)
@@ -256,12 +256,12 @@ class Attempts(Generic[WorkT, FactsT]):
 
     def _updates(self, written: _Written[WorkT, FactsT]) -> list[Update]:
         seen = tuple(sorted(written.seen.items()))
-        updates = self._recipe.updates(written.work, written.facts, written.duration_ms, seen)
+        updates = self._procedure.updates(written.work, written.facts, written.duration_ms, seen)
         # Behind the parts that they change.
         return [*updates, *(AddDelta(table=self._watch.uuid, written=delta) for delta in written.deltas)]
 
     def _report(self, written: _Written[WorkT, FactsT]) -> str:
-        report = self._recipe.report(written.work, written.facts, written.duration_ms)
+        report = self._procedure.report(written.work, written.facts, written.duration_ms)
         if not written.rounds:
             return report
         rows = sum(target.deleted + target.updated for delta in written.deltas for target in delta.targets)

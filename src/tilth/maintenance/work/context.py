@@ -11,8 +11,8 @@ from tilth.catalog import Catalog, TableLeases, Work
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.work.places import RewritePlaces
-from tilth.maintenance.work.recipe import NewRebaser
+from tilth.maintenance.work.procedure import NewRebaser
+from tilth.maintenance.work.slots import RewriteSlots
 from tilth.maintenance.work.watch import TableWatch
 from tilth.storage import Roots, output_of
 from tilth.warehouse import Dispatcher
@@ -31,7 +31,7 @@ class ServerContext:
     settings: ManagerSettings
     table_leases: TableLeases
     counters: MaintenanceCounters
-    places: RewritePlaces
+    places: RewriteSlots
     #: Makes what rebases changes of parts that are made anew meanwhile.
     new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.

@@ -30,7 +30,7 @@ from tilth.storage import Folder, Roots, check_copies, check_file, check_size, d
 #: Files that are remembered; more of them are a lost disk.
 FILES_MAX = 1_000
 #: Interval between two checks whether files are good again.
-LOOK_MS = 10_000
+RECHECK_MS = 10_000
 #: Hint for a part that cannot be read.
 CURE = "restore the file from a backup, or DROP its PARTITION"
 
@@ -77,9 +77,9 @@ class DamageBook:
         self._thread: threading.Thread | None = None
 
     @property
-    def next_look_ms(self) -> int:
+    def next_recheck_ms(self) -> int:
         """Return when the files in the book are looked at next."""
-        return self._looked_ms + LOOK_MS
+        return self._looked_ms + RECHECK_MS
 
     def of(self, table: str) -> dict[str, DamagedFile]:
         """The damaged files of the table, by name."""
@@ -137,27 +137,27 @@ class DamageBook:
             if name not in known:
                 self._check(snapshot.table.uuid, wanted)
 
-    def look(self, now_ms: int) -> None:
+    def recheck(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
         # A check in the future comes from a clock that was ahead.
-        is_early = self._looked_ms <= now_ms < self.next_look_ms
+        is_early = self._looked_ms <= now_ms < self.next_recheck_ms
         if not self._files or is_early or (self._thread is not None and self._thread.is_alive()):
             return
         self._looked_ms = now_ms
-        self._thread = threading.Thread(target=self.look_now, name="tilth-damaged-files", daemon=True)
+        self._thread = threading.Thread(target=self.recheck_now, name="tilth-damaged-files", daemon=True)
         self._thread.start()
 
-    def look_now(self) -> None:
+    def recheck_now(self) -> None:
         """One look at every file in the book."""
         with self._lock:
             known = list(self._files.values())
         for table in dict.fromkeys(each.table for each in known):
             try:
-                self._look_at(table, [each for each in known if each.table == table])
+                self._recheck(table, [each for each in known if each.table == table])
             except TilthError as error:
                 _log.warning("damaged_files_not_looked_at", table=table, reason=error)
 
-    def _look_at(self, table: str, known: Sequence[DamagedFile]) -> None:
+    def _recheck(self, table: str, known: Sequence[DamagedFile]) -> None:
         try:
             snapshot = self._catalog.parts.snapshot(table)
         except TableNotFoundError:

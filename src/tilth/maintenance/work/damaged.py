@@ -121,7 +121,7 @@ class DamagedParts:
     def _in_book(self) -> dict[str, Failure]:
         if self._book is None:
             return {}
-        until_ms = self._book.next_look_ms
+        until_ms = self._book.next_recheck_ms
         return {
             name: Failure(
                 count=1, reason=f"part {name} is left out: {file.reason}", at_ms=file.since_ms, until_ms=until_ms

@@ -125,7 +125,7 @@ class EndedTxns:
         is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
         # With a clock that is wrongly ahead, all tombstones would expire at once.
         if is_due and self._catalog.clock_check.removal_error() is None:
-            self._guarded("sweep_late_files", 0, partial(self._look_at_tombstones, now_ms))
+            self._guarded("sweep_late_files", 0, partial(self._check_tombstones, now_ms))
 
     # --- aborted ---
 
@@ -148,7 +148,7 @@ class EndedTxns:
                 if has_ended and txn.id not in live:
                     work = partial(self._abort, txn.id, f"its server {txn.server} is gone")
                 else:
-                    work = partial(self._look_at, txn, now_ms, live=live, unsettled=unsettled)
+                    work = partial(self._check, txn, now_ms, live=live, unsettled=unsettled)
                 self._guarded("clean_transaction", txn.id, work)
             # The files of a live one are being removed.
             elif txn.id not in live and not self._away(txn, waiting):
@@ -158,7 +158,7 @@ class EndedTxns:
         for txn in self._rotated(TxnState.ABORTED, over):
             self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
 
-    def _look_at(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
+    def _check(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
         if txn.id in unsettled:
             self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
         elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
@@ -255,7 +255,7 @@ class EndedTxns:
 
         return sweep_again(self._catalog, self._root, txn, keep=keep, runs=tombstone.runs, counted=counted)
 
-    def _look_at_tombstones(self, now_ms: int) -> None:
+    def _check_tombstones(self, now_ms: int) -> None:
         tombstones = self._catalog.transactions.tombstones
         known = tombstones.all()
         over = [each.txn.id for each in known[: max(0, len(known) - TOMBSTONES_MAX)]]

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from tilth.base.logs import Log
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.state import Failure, failed_again, newest
-from tilth.maintenance.work.chooser import PartWork
+from tilth.maintenance.work.planner import PartWork
 from tilth.maintenance.work.watch import TableWatch
 
 _log = Log("maintenance")
 
 
 class PartitionFailures:
-    """Failures by partition, of one op of one table; `tilth.maintenance.work.chooser.WorkFailures`. Where a file of one
+    """Failures by partition, of one op of one table; `tilth.maintenance.work.planner.WorkFailures`. Where a file of one
     part is damaged, that part alone waits."""
 
     def __init__(self, kind: OpKind, watch: TableWatch) -> None:

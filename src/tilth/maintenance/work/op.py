@@ -1,8 +1,8 @@
-"""The shell of all work that writes files and commits, as the manager sees it: `PartWorkOp(context, chooser, recipe)`.
+"""The runner of all work that writes files and commits: `PartWorkOp(context, planner, procedure)`.
 
-Covers: the switch, outcomes that nobody knows, looks, reserving parts, running, what follows from the end of a run,
-status. Does not cover: what is worth doing (the chooser), what the work is (the recipe), one piece of work from files
-to commit (attempt.py), the slot it runs in (the manager).
+Covers: the switch, outcomes that nobody knows, refreshes, reserving parts, running, what follows from the end of a
+run, status. Does not cover: what is worth doing (the planner), what the work is (the procedure), one piece of work from
+files to commit (attempt.py), the slot it runs in (the manager).
 Always holds: a part is reserved by one work at a time and released when the outcome is known; the set of reserved parts
 is copied before parts are read (docs/policies/size-tiered.md#inputs). What nobody knows is asked for first of all, also
 while the service is stopped. Who hears of an end finds the parts released and the run counted no more.
@@ -22,14 +22,15 @@ from tilth.base.logs import Log
 from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
 from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, service_status
 from tilth.maintenance.work.attempt import Attempts
-from tilth.maintenance.work.chooser import (
+from tilth.maintenance.work.context import TableContext
+from tilth.maintenance.work.planner import (
     Busy,
     Cancelled,
-    Chooser,
     Denied,
-    OpMoment,
+    OpSnapshot,
     PartLogged,
     PartWork,
+    Planner,
     Refused,
     Renewed,
     Stopped,
@@ -38,8 +39,7 @@ from tilth.maintenance.work.chooser import (
     WorkT,
     is_left_alone,
 )
-from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.recipe import FactsT, Recipe
+from tilth.maintenance.work.procedure import FactsT, Procedure
 from tilth.maintenance.work.watch import TableWatch
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceState
@@ -55,16 +55,16 @@ _log = Log("maintenance")
 class PartWorkOp(Generic[WorkT, FactsT]):
     """`tilth.maintenance.op.Op` for one kind of work in one table. For any thread."""
 
-    def __init__(self, context: TableContext, chooser: Chooser[WorkT], recipe: Recipe[WorkT, FactsT]) -> None:
-        self.kind = recipe.kind
+    def __init__(self, context: TableContext, planner: Planner[WorkT], procedure: Procedure[WorkT, FactsT]) -> None:
+        self.kind = procedure.kind
         self._context = context
         self._clock = context.server.clock
         self._watch: TableWatch = context.watch
-        self._chooser = chooser
-        self._recipe = recipe
-        self._attempts = Attempts(context, recipe)
-        self._switched_off_by = context.switched_off_by(recipe.kind)
-        #: Held while the chooser is asked. Before the table's lock, never after it.
+        self._planner = planner
+        self._procedure = procedure
+        self._attempts = Attempts(context, procedure)
+        self._switched_off_by = context.switched_off_by(procedure.kind)
+        #: Held while the planner is asked. Before the table's lock, never after it.
         self._lock = threading.RLock()
         self._running = 0
         #: Work that waits with its parts reserved, and the parts of work that runs or whose outcome is unknown.
@@ -105,42 +105,42 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         if self._switched_off_by:
             return FAR_MS
         with self._lock:
-            return self._chooser.due_ms(self.moment())
+            return self._planner.due_ms(self.snapshot())
 
     def observe(self, event: PartEvent, partition: str) -> None:
-        self._hear(PartLogged(event, partition))
+        self._notify(PartLogged(event, partition))
 
     def notice_all(self) -> None:
-        cancelled = self._attempts.cancel(self._chooser.is_outdated)
+        cancelled = self._attempts.cancel(self._planner.is_outdated)
         if cancelled:
-            _log.info(f"{self._recipe.noun}_tasks_cancelled", table=self._watch.name, tasks=cancelled)
+            _log.info(f"{self._procedure.noun}_tasks_cancelled", table=self._watch.name, tasks=cancelled)
         # A wake-up in the future comes from a clock that was ahead.
         self.last_wakeup_ms = min(self.last_wakeup_ms, self._clock.now_ms())
-        self._hear(Renewed())
+        self._notify(Renewed())
 
     def cancel(self) -> None:
         self._is_cancelled.set()
         self._attempts.cancel_all()
 
     def cancel_partition(self, partition: str | None) -> int:
-        self._hear(Cancelled(partition))
+        self._notify(Cancelled(partition))
         return self._attempts.cancel(lambda work: partition is None or partition in work.partitions)
 
     def stats(self) -> OpStats | None:
         if self.is_cancelled:
             return None
         self.resolve()
-        moment = self.moment()
-        if not self._watch.is_on(self.kind.traits.service, moment.now_ms):
-            self._hear(Stopped())
+        snapshot = self.snapshot()
+        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
+            self._notify(Stopped())
             return OpStats.idle("stopped by the user")
         if self._switched_off_by:
-            self._hear(Stopped())
+            self._notify(Stopped())
             return OpStats.idle(f"{self._switched_off_by} is off")
         with self._lock:
-            if moment.now_ms >= self._chooser.look_due_ms(moment):
-                self._look(moment.now_ms)
-            answer = self._chooser.choose(self.moment())
+            if snapshot.now_ms >= self._planner.refresh_due_ms(snapshot):
+                self._refresh(snapshot.now_ms)
+            answer = self._planner.choose(self.snapshot())
             self._hold()
         if isinstance(answer, Refused):
             return OpStats.idle(answer.reason)
@@ -158,21 +158,21 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             reason = ""
             # Each turn has less to take.
             while True:
-                moment = self.moment()
-                taken = self._chooser.take(moment, self.busy(moment.now_ms))
+                snapshot = self.snapshot()
+                taken = self._planner.dequeue(snapshot, self.busy(snapshot.now_ms))
                 if isinstance(taken, Refused):
                     self._hold()
                     return NotPrepared(reason or taken.reason)
                 works = self.begin(taken)
                 self._hold()
                 if works:
-                    return Prepared(about=self._recipe.about(works), work=works)
+                    return Prepared(about=self._procedure.about(works), work=works)
                 reason = f"{taken[0].subject}: its parts are not free any more"
 
     def abandon(self, prepared: Prepared) -> None:
         for work in self._works_of(prepared):
             self._let_go(work)
-            self._hear(Denied(work))
+            self._notify(Denied(work))
 
     def perform(self, prepared: Prepared) -> str:
         works = self._works_of(prepared)
@@ -180,11 +180,11 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         for report in reports:
             if isinstance(report, Exception):
                 raise report
-        return self._recipe.summary(works, [str(report) for report in reports])
+        return self._procedure.summary(works, [str(report) for report in reports])
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
         with self._lock:
-            status = self._chooser.status(self.moment())
+            status = self._planner.status(self.snapshot())
         if self._switched_off_by:
             return ServiceState.STOPPED, f"{self._switched_off_by} is off", status.failure
         work = ServiceWork(
@@ -199,13 +199,13 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     # --- for commands ---
 
-    def moment(self) -> OpMoment:
+    def snapshot(self) -> OpSnapshot:
         """The op now."""
-        return OpMoment(
+        return OpSnapshot(
             now_ms=self._clock.now_ms(),
             running=self._running,
             has_news=self._has_news,
-            looked_ms=self.last_wakeup_ms,
+            refreshed_ms=self.last_wakeup_ms,
         )
 
     def busy(self, now_ms: int) -> Busy:
@@ -217,8 +217,8 @@ class PartWorkOp(Generic[WorkT, FactsT]):
                 damaged=self._watch.damaged.left_out(now_ms),
             )
 
-    def asking(self) -> AbstractContextManager[object]:
-        """While it is held, nothing is heard or chosen: for questions to the chooser that belong together."""
+    def locked(self) -> AbstractContextManager[object]:
+        """While it is held, nothing is heard or chosen: for questions to the planner that belong together."""
         return self._lock
 
     def begin(self, works: Iterable[WorkT]) -> list[WorkT]:
@@ -248,31 +248,31 @@ class PartWorkOp(Generic[WorkT, FactsT]):
         for work, error in self._attempts.resolve():
             self._judge(work, error)
             self._release(work)
-            self._hear(WorkEnded(work, error))
+            self._notify(WorkEnded(work, error))
 
     # --- looking ---
 
-    def _look(self, now_ms: int) -> None:
+    def _refresh(self, now_ms: int) -> None:
         self.wakeups += 1
-        moment = self.moment()
+        snapshot = self.snapshot()
         self.last_wakeup_ms = now_ms
         self._has_news = False
         try:
-            self._chooser.look(moment, self.busy(now_ms))
+            self._planner.refresh(snapshot, self.busy(now_ms))
         except BaseException:
             # What was not read is still news: the next look reads it.
             self._has_news = True
             raise
         self._hold()
-        refusals = self._chooser.refusals
+        refusals = self._planner.refusals
         for subject, reason in refusals:
             if (subject, reason) not in self._refusals:
                 self._refused(subject, reason)
         self._refusals = frozenset(refusals)
 
-    def _hear(self, event: WorkEvent[WorkT]) -> None:
+    def _notify(self, event: WorkEvent[WorkT]) -> None:
         with self._lock:
-            if self._chooser.observe(event, self._clock.now_ms()):
+            if self._planner.observe(event, self._clock.now_ms()):
                 self._has_news = True
                 self._watch.is_woken = True
             self._hold()
@@ -284,7 +284,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
 
     def _hold(self) -> None:
         """Reserve the parts of what waits now, release those of what waits no more. Hold the lock."""
-        wanted = list(self._chooser.held)
+        wanted = list(self._planner.held)
         if wanted == self._held:
             return
         before, self._held = self._held, []
@@ -295,7 +295,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             for work in wanted:
                 (self._held if self._watch.reserved.reserve(work.names) else denied).append(work)
         for work in denied:
-            self._chooser.observe(Denied(work), self._clock.now_ms())
+            self._planner.observe(Denied(work), self._clock.now_ms())
 
     def _load(self, work: WorkT) -> WorkT | None:
         """Return the work with those of its parts that are free, counted as running; None where it cannot be done."""
@@ -307,14 +307,14 @@ class PartWorkOp(Generic[WorkT, FactsT]):
                 free = self._watch.reserved.reserve_free(work.names)
             loaded: WorkT | None = None
             try:
-                if free and (self._recipe.is_divisible or len(free) == len(work.names)):
-                    loaded = self._chooser.load(work, free)
+                if free and (self._procedure.is_divisible or len(free) == len(work.names)):
+                    loaded = self._planner.load(work, free)
             finally:
                 kept = frozenset() if loaded is None else frozenset(loaded.names)
                 self._own |= kept
                 self._watch.reserved.release(name for name in free if name not in kept)
                 if len(kept) < len(work.names):
-                    self._hear(Denied(work))
+                    self._notify(Denied(work))
             self._running += loaded is not None
             return loaded
 
@@ -342,11 +342,11 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             # Its parts stay reserved.
             with self._lock:
                 self._running -= 1
-            self._hear(WorkEnded(work, error))
+            self._notify(WorkEnded(work, error))
             return error
         # Whatever it was, it is remembered and waits before the next try.
         except Exception as error:
-            report = OVERTAKEN if isinstance(error, self._recipe.overtaken) else error
+            report = OVERTAKEN if isinstance(error, self._procedure.overtaken) else error
             self._ended(work, error)
         except BaseException:
             self._let_go(work)
@@ -360,24 +360,24 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             self._judge(work, error)
         finally:
             self._let_go(work)
-            self._hear(WorkEnded(work, error))
+            self._notify(WorkEnded(work, error))
 
     def _judge(self, work: WorkT, error: Exception | None) -> None:
         """Note the end of a run; a failure stands in `system.bg_threads` and waits."""
         if error is None:
-            self._chooser.failures.landed(work)
+            self._planner.failures.landed(work)
             return
         if isinstance(error, FencedError):
             # Another server has it; the next work takes it anew.
             self._context.server.table_leases.lose(self._watch.uuid)
-        if isinstance(error, self._recipe.overtaken):
+        if isinstance(error, self._procedure.overtaken):
             self._refused(work.subject, f"{OVERTAKEN}: {error}")
             return
         if is_left_alone(error):
             # A drop or a stop of the server, or the table went on without us.
             self._refused(work.subject, str(error))
             return
-        reason = self._chooser.failures.missed(work, error, self._clock.now_ms())
+        reason = self._planner.failures.missed(work, error, self._clock.now_ms())
         if reason:
             self._refused(work.subject, reason)
 

@@ -2,7 +2,7 @@
 
 Covers: reading them from one view, sources for a task, what was seen for the commit, what is new since. Does not cover:
 which parts (the ops), who rebases what is new (attempt.py). The rest is pure.
-Always holds: parts and their changes are of one moment, so what was seen is what the task reads.
+Always holds: parts and their changes are of one snapshot, so what was seen is what the task reads.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ MERGES_MAX = 200
 QUIET_SECONDS = (10, 60, 600, 3_600)
 
 #: All visible parts, statistics by partition, and the time in seconds.
-AskPolicy: TypeAlias = Callable[[Sequence[CandidatePart], Mapping[str, PartitionStats], float], MergeSelection]
+SelectMerges: TypeAlias = Callable[[Sequence[CandidatePart], Mapping[str, PartitionStats], float], MergeSelection]
 #: The smallest and the largest key of a new part.
 KeysOf: TypeAlias = Callable[[PartEvent], tuple[bytes, bytes]]
 
@@ -73,10 +73,10 @@ class Replay:
     events: int
 
 
-def replay(events: Sequence[PartEvent], *, ask: AskPolicy, keys_of: KeysOf) -> Replay:
+def replay(events: Sequence[PartEvent], *, select: SelectMerges, keys_of: KeysOf) -> Replay:
     """Replay the newest events of one table, given in the order of time."""
     newest = list(events[-EVENTS_MAX:])
-    history = _History(ask)
+    history = _History(select)
     seconds = [(second, list(group)) for second, group in groupby(newest, key=lambda event: event.at_ms // 1000)]
     stride = 1 + len(seconds) // QUESTIONS_MAX
     ends = [next_second for (_, _), (next_second, _) in pairwise(seconds)] + [None]
@@ -130,7 +130,7 @@ class _Kept:
 class _History:
     """The parts as they would be now."""
 
-    ask: AskPolicy
+    select: SelectMerges
     merges: list[ReplayedMerge] = field(default_factory=list)
     parts: dict[str, dict[str, _Kept]] = field(default_factory=dict)
     stats: dict[str, PartitionStats] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class _History:
                 for kept in sorted(members.values(), key=lambda kept: kept.name)
             ]
             self.cost += 1 + len(there) + len(there) * len(there) // COSTLY_PARTS
-            specs = [spec for spec in self.ask(there, self.stats, float(second)).specs if not spec.is_lone]
+            specs = [spec for spec in self.select(there, self.stats, float(second)).specs if not spec.is_lone]
             if not specs:
                 return
             for spec in specs:

@@ -1,4 +1,4 @@
-"""The shell of duties: work of one table that comes due by time or news and makes no parts, as the manager sees it.
+"""Routines: work of one table that comes due by time or news and makes no parts, as the manager sees it.
 
 Covers: the switch, one round after the other, failures, status. Does not cover: what a round does (gc/, copies/).
 Always holds: one round at a time; what failed waits and is reported.
@@ -25,8 +25,8 @@ from tilth.model.service import ServiceState
 _log = Log("maintenance")
 
 
-class Duty(Protocol):
-    """The duty of one of these ops; everything here is called by any thread."""
+class Routine(Protocol):
+    """The routine of one of these ops; everything here is called by any thread."""
 
     kind: OpKind
 
@@ -36,10 +36,10 @@ class Duty(Protocol):
     def observe(self, event: PartEvent, partition: str) -> bool:
         """A line of the part log about the table; whether it changes what is due."""
 
-    def ask(self, at_ms: int) -> None:
+    def schedule(self, at_ms: int) -> None:
         """Something may have happened that was not reported: the catalog is asked then, if not before."""
 
-    def look(self, now_ms: int) -> None:
+    def poll(self, now_ms: int) -> None:
         """Ask, if it is time to: a cheap read that leaves nothing pending where there is nothing."""
 
     def about(self) -> str:
@@ -50,8 +50,8 @@ class Duty(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class DutyTable:
-    """One table as its duties see it."""
+class RoutineTable:
+    """One table as its routines see it."""
 
     context: TableContext
     is_cancelled: threading.Event = field(default_factory=threading.Event)
@@ -73,19 +73,19 @@ class DutyTable:
         return self.watch.uuid
 
 
-class DutyOp(ABC):
-    """`tilth.maintenance.op.Op` for one duty; a kind of duty says what it is worth and what a round is."""
+class RoutineOp(ABC):
+    """`tilth.maintenance.op.Op` for one routine; a kind of routine says what it is worth and what a round is."""
 
     # A round's commits are decided by the round.
     has_unknown = False
 
-    def __init__(self, duty: Duty, context: TableContext, is_cancelled: threading.Event) -> None:
-        self.kind = duty.kind
-        self.duty = duty
+    def __init__(self, routine: Routine, context: TableContext, is_cancelled: threading.Event) -> None:
+        self.kind = routine.kind
+        self.routine = routine
         self.context = context
         self.is_cancelled = is_cancelled
         self._clock = context.server.clock
-        self._switched_off_by = context.switched_off_by(duty.kind)
+        self._switched_off_by = context.switched_off_by(routine.kind)
         self._running = 0
         self._failure: Failure | None = None
         #: A round that was out of date is not repeated before.
@@ -104,7 +104,7 @@ class DutyOp(ABC):
         return ""
 
     @abstractmethod
-    def worth(self) -> OpStats:
+    def benefit(self) -> OpStats:
         """Return the statistics of a round that could run now."""
 
     @abstractmethod
@@ -128,15 +128,15 @@ class DutyOp(ABC):
     def due_ms(self) -> int:
         if self._switched_off_by:
             return FAR_MS
-        return max(self.duty.due_ms(), self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
+        return max(self.routine.due_ms(), self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 
     def observe(self, event: PartEvent, partition: str) -> None:
-        if self.duty.observe(event, partition):
+        if self.routine.observe(event, partition):
             self.context.watch.is_woken = True
 
     def notice_all(self) -> None:
         now_ms = self._clock.now_ms()
-        self.duty.ask(now_ms)
+        self.routine.schedule(now_ms)
         self._rests_until_ms = 0
         if self._failure is not None and self._failure.at_ms > now_ms:
             # The failure was recorded by a clock that was ahead: its backoff would end only at that time.
@@ -165,18 +165,18 @@ class DutyOp(ABC):
         if self._running:
             return OpStats.idle("a round is running")
         self.begin(now_ms)
-        self.duty.look(now_ms)
-        if self.duty.due_ms() > now_ms:
-            return OpStats.idle(self.duty.waits() or "nothing is due")
+        self.routine.poll(now_ms)
+        if self.routine.due_ms() > now_ms:
+            return OpStats.idle(self.routine.waits() or "nothing is due")
         if reason := self.held_back():
             return OpStats.idle(reason)
-        return self.worth()
+        return self.benefit()
 
     def prepare(self) -> Prepared | NotPrepared:
-        if self._running or self.duty.due_ms() > self._clock.now_ms():
+        if self._running or self.routine.due_ms() > self._clock.now_ms():
             return NotPrepared("nothing is due")
         self._running = 1
-        return Prepared(about=self.duty.about(), work=None)
+        return Prepared(about=self.routine.about(), work=None)
 
     def abandon(self, prepared: Prepared) -> None:
         self._running = 0
@@ -190,7 +190,7 @@ class DutyOp(ABC):
         except Exception as error:
             self.failed(error)
             # What was due and not done is due again.
-            self.duty.ask(self.last_wakeup_ms)
+            self.routine.schedule(self.last_wakeup_ms)
             raise
         finally:
             self._running = 0
@@ -199,11 +199,11 @@ class DutyOp(ABC):
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
         work = ServiceWork(
             running=self._running,
-            waiting=int(not self._switched_off_by and self.duty.due_ms() <= now_ms),
+            waiting=int(not self._switched_off_by and self.routine.due_ms() <= now_ms),
             failure=self._failure,
             running_reason="a round is running",
             waiting_reason=self.held_back() or "a round is due and waits for a free thread",
-            idle_reason=self.duty.waits() or self.last_reason,
+            idle_reason=self.routine.waits() or self.last_reason,
         )
         if self._switched_off_by:
             return ServiceState.STOPPED, f"{self._switched_off_by} is off", self._failure

@@ -1,6 +1,6 @@
 """One kind of work: the job for a worker, the changes of its commit, its report.
 
-Does not cover: which work is done (chooser.py), the way from files to commit (attempt.py).
+Does not cover: which work is done (planner.py), the way from files to commit (attempt.py).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def rebaser_of(of: Input, written: WrittenPart) -> Rebaser:
     return PartRebaser(of.layout, of.partition, written.file)
 
 
-class Recipe(Protocol[WorkT_contra, FactsT]):
+class Procedure(Protocol[WorkT_contra, FactsT]):
     """The particulars of one kind of work. The answers here are those of most kinds."""
 
     kind: OpKind

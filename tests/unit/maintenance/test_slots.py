@@ -7,18 +7,18 @@ import threading
 import pytest
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.maintenance.work.places import LAST_PLACE_BYTES, merge_bytes_max
+from tilth.maintenance.work.slots import LAST_SLOT_BYTES, merge_bytes_max
 
 
 @pytest.mark.parametrize(
     ("places", "running", "is_ingesting", "expected"),
     [
         (2, 0, True, None),
-        (2, 1, True, LAST_PLACE_BYTES),
+        (2, 1, True, LAST_SLOT_BYTES),
         (2, 1, False, None),
         (1, 0, True, None),
         (4, 2, True, None),
-        (4, 3, True, LAST_PLACE_BYTES),
+        (4, 3, True, LAST_SLOT_BYTES),
     ],
 )
 def test_the_last_place_is_for_small_merges(

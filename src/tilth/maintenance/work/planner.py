@@ -1,8 +1,8 @@
-"""The shell's questions to each kind of work: a chooser says what is worth doing.
+"""The op's questions to each kind of work: a planner says what is worth doing.
 
-Covers: the protocol of choosers and works, the events that choosers hear, their answers. Does not cover: the shell
+Covers: the protocol of planners and works, the events that planners hear, their answers. Does not cover: the op
 (op.py), how work is done (attempt.py).
-Always holds: a chooser has no thread, no lock and no clock, and reserves nothing: the shell calls it on one thread at a
+Always holds: a planner has no thread, no lock and no clock, and reserves nothing: the op calls it on one thread at a
 time, with the time and with what is reserved; what it wants of the catalog it reads.
 
                  look                 take, load               Ended
@@ -92,15 +92,15 @@ WorkEvent: TypeAlias = PartLogged | Renewed | Stopped | Cancelled | Denied[WorkT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpMoment:
-    """The op at one moment."""
+class OpSnapshot:
+    """The op at one snapshot."""
 
     now_ms: int
     #: Pieces of work under way, of the background and of commands.
     running: int
     #: `True` if something has happened since the last poll, and the time of that poll.
     has_news: bool
-    looked_ms: int
+    refreshed_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ class Busy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
+class Benefit:
     """The gain of the next run."""
 
     gain: float
@@ -138,7 +138,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """A chooser's own status; the reasons for `system.bg_threads`."""
+    """A planner's own status; the reasons for `system.bg_threads`."""
 
     waiting: int
     failure: Failure | None
@@ -162,7 +162,7 @@ class WorkFailures(Protocol[WorkT_contra]):
         """It failed once more. Returns why it is left alone, where that is a refusal; else it is empty and logged."""
 
 
-class Chooser(Protocol[WorkT]):
+class Planner(Protocol[WorkT]):
     """The choice of one kind of work in one table. What has an answer here is what most kinds say."""
 
     failures: WorkFailures[WorkT]
@@ -180,19 +180,19 @@ class Chooser(Protocol[WorkT]):
     def observe(self, event: WorkEvent[WorkT], now_ms: int) -> bool:
         """Note an event; return whether something else may be chosen now."""
 
-    def look_due_ms(self, moment: OpMoment) -> int:
+    def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         """Return when the next observation is worth it; FAR_MS: something has to happen first."""
 
-    def due_ms(self, moment: OpMoment) -> int:
+    def due_ms(self, snapshot: OpSnapshot) -> int:
         """Return when `choose` may say something new, if nothing is heard before."""
 
-    def look(self, moment: OpMoment, busy: Busy) -> None:
+    def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         """Read the state of the table."""
 
-    def choose(self, moment: OpMoment) -> Worth | Refused:
+    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
         """Return what the next run would be, from the last observation."""
 
-    def take(self, moment: OpMoment, busy: Busy) -> Sequence[WorkT] | Refused:
+    def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[WorkT] | Refused:
         """Return the work of one run; it waits no more."""
 
     def load(self, work: WorkT, names: Sequence[str]) -> WorkT | None:
@@ -204,4 +204,4 @@ class Chooser(Protocol[WorkT]):
         """True if running work is asked to end, because nobody wants it any more."""
         return False
 
-    def status(self, moment: OpMoment) -> Status: ...
+    def status(self, snapshot: OpSnapshot) -> Status: ...

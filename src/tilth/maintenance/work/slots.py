@@ -15,7 +15,7 @@ from tilth.base.units import MIB
 from tilth.model.part import PartEvent
 
 #: A merge of so many bytes takes a few seconds: new parts do not pile up behind it.
-LAST_PLACE_BYTES = 64 * MIB
+LAST_SLOT_BYTES = 64 * MIB
 #: Rows come in as long as the last new part is younger.
 INGESTING_MS = 60_000
 
@@ -23,10 +23,10 @@ INGESTING_MS = 60_000
 def merge_bytes_max(*, places: int, running: int, is_ingesting: bool) -> int | None:
     """Return how large the next merge may be; None: as the table allows. Pure."""
     is_last = 1 < places <= running + 1
-    return LAST_PLACE_BYTES if is_last and is_ingesting else None
+    return LAST_SLOT_BYTES if is_last and is_ingesting else None
 
 
-class RewritePlaces:
+class RewriteSlots:
     """Places for rewrites of one manager."""
 
     def __init__(self, clock: Clock, *, places: Callable[[], int], running: Callable[[], int]) -> None:
