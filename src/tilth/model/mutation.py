@@ -46,8 +46,6 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[tuple[str, str], ...] = ()
     #: Spark SQL condition of UPDATE and DELETE.
     predicate: str = ""
-    #: `True` if double quotes name columns in both; older versions read texts in them.
-    quotes_names: bool = False
     #: Columns of the data that it writes.
     schema: SchemaVersion
     state: MutationState = MutationState.PENDING
@@ -55,16 +53,14 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int = 0
     #: Reason why it was killed.
     reason: str = ""
-    #: Parts that it has reached: rewritten, or found without a row that it changes; -1: an older program did not count.
-    parts_done: int = -1
-    #: Visible parts that still needed it when it ended; -1: it has not, or an older program ended it.
+    #: Parts that it has reached: rewritten, or found without a row that it changes.
+    parts_done: int = 0
+    #: Visible parts that still needed it when it ended; -1: it has not ended.
     parts_left: int = -1
 
     @property
     def parts_summary(self) -> str:
         """Describe the parts that a killed mutation leaves behind: `3 of 10 parts were done before and stay so`."""
-        if self.parts_done < 0 or self.parts_left < 0:
-            return "parts that were done before stay so"
         return f"{self.parts_done} of {self.parts_done + self.parts_left} parts were done before and stay so"
 
 

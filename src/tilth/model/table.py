@@ -13,7 +13,6 @@ from enum import StrEnum
 import msgspec
 
 from tilth.model.checks import Check, Path
-from tilth.model.text.old_defaults import readable_default
 from tilth.model.types import DataType, quoted, spark_name
 
 
@@ -68,7 +67,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     #: for each INSERT.
     default: str | None = None
     comment: str = ""
-    #: The type as it was written; empty: in Spark's words (older versions did not keep it).
+    #: The type as it was written; empty: in Spark's words.
     declared: str = ""
     #: Constraints on its values beyond the type.
     checks: tuple[Check, ...] = ()
@@ -76,16 +75,10 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     zones: tuple[tuple[Path, str], ...] = ()
     #: The default as it was written.
     written_default: str | None = None
-    #: `True` if the default is computed for each INSERT; None: not determined (older versions did not do it).
+    #: `True` if the default is computed for each INSERT; None: there is none, or it was not read yet.
     is_default_computed: bool | None = None
     #: Value for rows that are older than the column, a literal as in `default`; None: the default that it came with.
     older_default: str | None = None
-
-    def __post_init__(self) -> None:
-        """Read the default of a version that kept it as it was written, and did not ask Spark."""
-        if self.default is not None and self.written_default is None:
-            msgspec.structs.force_setattr(self, "written_default", self.default)
-            msgspec.structs.force_setattr(self, "default", readable_default(self.default, self.type))
 
     @property
     def declared_type(self) -> str:
@@ -214,8 +207,6 @@ class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
     target: str
     #: Spark SQL, exactly as written.
     select: str
-    #: `True` if double quotes name columns in it; older versions read texts in them.
-    quotes_names: bool = False
     #: Name of each of its columns with the id of the target's column that it fills; empty: those of the same names.
     target_columns: tuple[tuple[str, int], ...] = ()
     comment: str = ""

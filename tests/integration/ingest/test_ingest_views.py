@@ -192,7 +192,8 @@ def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker
     world.manager.wake()
     world.wait_rows(target, 10)
     # The old name goes to a column that the view knows nothing of.
-    columns = [Column(id=4, name="name", type=Simple(Kind.STRING), default="'new'"), *target.schema.columns]
+    added = Column(id=4, name="name", type=Simple(Kind.STRING), default="'new'", is_default_computed=False)
+    columns = [added, *target.schema.columns]
     columns[2] = Column(id=2, name="label", type=Simple(Kind.STRING))
     after = Schema(columns=tuple(columns))
     txn = world.catalog.transactions.work("alter")

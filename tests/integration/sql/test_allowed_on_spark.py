@@ -229,7 +229,7 @@ def test_a_cte_shadows_no_table_by_the_name_of_a_view(world: SparkWorld) -> None
 
 @pytest.mark.parametrize("default", [_RUN, "(SELECT max(x) FROM (SELECT TRANSFORM(1) USING 'sh' AS (x STRING)))"])
 def test_a_definition_from_before_the_list_computes_nothing(world: SparkWorld, default: str) -> None:
-    """Somebody made it with an older version."""
+    """The list may become stricter: it is checked where a definition is used, too."""
     name = "old" if default == _RUN else "older"
     columns = (
         Column(id=1, name="id", type=Simple(Kind.INT64)),
@@ -267,7 +267,7 @@ def test_a_view_computes_and_nothing_else_however_old_it_is(world: SparkWorld, s
 
 
 def test_behind_the_list_spark_itself_is_closed(world: SparkWorld, tmp_path: Path) -> None:
-    """What no check has seen, a mutation that an older version stored for instance, finds nothing to call."""
+    """What no check has seen finds nothing to call."""
     session = world.session.new_session(pool="default")
     made = tmp_path / "made"
     for text in (

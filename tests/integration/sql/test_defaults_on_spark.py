@@ -9,11 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.spark_world import SparkWorld
-from tilth.catalog import StartMutation
 from tilth.ingest.views.views import constant_defaults
-from tilth.model.mutation import MutationKind
-from tilth.model.table import Column, KafkaDef, Schema, TableDef
-from tilth.model.types import Array, Kind, Simple
+from tilth.model.table import Column, KafkaDef
 
 pytestmark = pytest.mark.integration
 
@@ -211,32 +208,6 @@ def test_a_default_follows_its_column_into_a_wider_type(world: SparkWorld) -> No
     assert column(world, table, "at").default == "now()"
     world.run(f"INSERT INTO {table} (k) VALUES (1)")
     assert world.rows(f"SELECT c, at IS NOT NULL FROM {table}") == [(7, True)]
-
-
-def test_an_unreadable_default_of_an_older_version_is_read(world: SparkWorld) -> None:
-    """As a catalog has it in which ADD COLUMN took the default as it was written."""
-    table = new_table(world, "k Int32")
-    world.run(f"INSERT INTO {table} VALUES (1)")
-    before = world.catalog.tables.get("shop", table)
-    assert isinstance(before, TableDef)
-    new = Column(id=2, name="tags", type=Array(Simple(Kind.STRING)), default="['x']")
-    assert new.default != "['x']"
-    txn = world.catalog.transactions.work("test")
-    update = StartMutation(
-        table=before.uuid,
-        from_version=before.schema_version,
-        kind=MutationKind.COLUMNS,
-        command="ADD COLUMN tags",
-        schema=Schema(columns=(*before.schema.columns, new)),
-        next_column_id=3,
-    )
-    txn.commit([update])
-    assert world.rows(f"SELECT * FROM {table}") == [(1, ["x"])]
-    world.run(f"INSERT INTO {table} (k) VALUES (2)")
-    world.run(f"INSERT INTO {table} (k) SELECT 3")
-    assert world.rows(f"SELECT tags FROM {table}") == [(["x"],)] * 3
-    ((shown,),) = world.rows(f"SHOW CREATE TABLE {table}")
-    assert "DEFAULT ['x']" in str(shown)
 
 
 def test_a_kafka_table_has_constants_only(world: SparkWorld) -> None:

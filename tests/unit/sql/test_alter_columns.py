@@ -89,7 +89,7 @@ def test_modify_takes_type_and_null_and_keeps_what_is_not_said() -> None:
     assert changed_column == Column(id=4, name="v", type=LONG, default="7", comment="old", declared="Int64")
     assert made("MODIFY COLUMN s String").schema.find("s") == Column(id=6, name="s", type=TEXT, declared="String")
     told = made("MODIFY COLUMN v Int32 DEFAULT 8 COMMENT 'new'").schema.find("v")
-    assert told == Column(id=4, name="v", type=INT, default="8", comment="new", declared="Int32")
+    assert told == Column(id=4, name="v", type=INT, default="8", written_default="8", comment="new", declared="Int32")
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,9 @@ def test_a_column_that_an_unfinished_mutation_names_is_not_modified_or_renamed()
 
 def test_a_column_of_the_sort_key_gets_a_default_and_a_comment() -> None:
     new = made("MODIFY COLUMN k Int32 DEFAULT 1 COMMENT 'x'").schema
-    assert new.find("k") == Column(id=1, name="k", type=INT, default="1", comment="x", declared="Int32")
+    assert new.find("k") == Column(
+        id=1, name="k", type=INT, default="1", written_default="1", comment="x", declared="Int32"
+    )
     assert new.is_stored_as(TABLE.schema)
     assert not made("MODIFY COLUMN v Int64").schema.is_stored_as(TABLE.schema)
     assert not made("MODIFY COLUMN s String").schema.is_stored_as(TABLE.schema), "it was NOT NULL"

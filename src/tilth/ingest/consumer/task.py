@@ -142,7 +142,6 @@ class ResidentConsumer:
                 each.view.select,
                 view=full_name(each.view),
                 target_columns=each.view.target_columns,
-                quotes_names=each.view.quotes_names,
             )
             for each in self._order.views
         )

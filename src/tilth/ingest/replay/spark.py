@@ -183,7 +183,6 @@ def _job(
             each.view.select,
             view=full_name(each.view),
             target_columns=each.view.target_columns,
-            quotes_names=each.view.quotes_names,
         )
         for each in order.views
     )

@@ -40,8 +40,6 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _STREAMING_NODES = frozenset({"LogicalRDD", "Project", "Filter", "Generate", "Expand", "Aggregate", "Window"})
 #: Nodes that pass over rows of their child.
 _CUTTING_NODES = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
-#: Nodes that are allowed in a default that is the same for every row.
-_CONSTANT_NODES = frozenset({"Literal", "Cast", "UnaryMinus", "UnaryPositive", "Add", "Subtract", "Multiply", "Divide"})
 
 
 # Any: the session and its plans are handles of the JVM; pyspark gives them no types.
@@ -53,17 +51,16 @@ def check_view(
     *,
     view: str = "the view",
     target_columns: Sequence[tuple[str, int]] = (),
-    quotes_names: bool = True,
 ) -> ViewPlan:
     """Check the view and return the plan of its rounds. The session must be one that nobody else uses: a temporary view
     is made in it.
 
     `target_columns` is what the view's definition says: its columns find the target's by id, whatever their names are
-    now; without it by name. `quotes_names`: whether it was written when double quotes named columns.
+    now; without it by name.
     Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
     """
     config = read_config(kafka)
-    _check_quotes(session, select, view, quotes_names=quotes_names)
+    _check_quotes(session, select, view)
     columns = _offered(kafka, config, select)
     _register_empty(session, kafka, columns)
     text = _over_temporary_view(session, kafka, select, view)
@@ -106,30 +103,19 @@ def check_view(
 
 
 def constant_defaults(session: Any, kafka: KafkaDef) -> dict[str, object]:
-    """The values of a Kafka table's defaults by column. Raises BadDefaultError for one that is not a constant."""
-    values: dict[str, object] = {}
-    for column in kafka.schema.columns:
-        if column.default is None:
-            continue
-        if not _is_constant(session, column):
-            hint = "give the default to the target's column, or compute it in the view"
-            raise BadDefaultError(
-                "must be a constant in a Kafka table", table=full_name(kafka), column=column.name, hint=hint
-            )
-        values[column.name] = _evaluate(session, column.default, column)
-    return values
+    """Return the values of a Kafka table's defaults, which are constants, by column. Raises BadDefaultError."""
+    return {
+        column.name: _evaluate(session, column.default, column)
+        for column in kafka.schema.columns
+        if column.default is not None
+    }
 
 
-def _check_quotes(session: Any, select: str, view: str, *, quotes_names: bool) -> None:
-    """Raises ViewError for double quotes that do not name columns, or that Spark would not read so."""
+def _check_quotes(session: Any, select: str, view: str) -> None:
+    """Raises ViewError for double quotes that Spark would not read as names of columns."""
     found = next(double_quoted(select), None)
     if found is None:
         return
-    if not quotes_names:
-        hint = "DROP VIEW it and create it again, with texts in single quotes and names in backticks; offsets are kept"
-        raise ViewError(
-            "the view was made when double quotes held texts; now they name columns", view=view, found=found, hint=hint
-        )
     if session.conf.get("spark.sql.ansi.enabled") != "true":
         hint = "leave spark.sql.ansi.enabled on in warehouse.spark-conf, or write names in backticks"
         raise ViewError(
@@ -429,7 +415,7 @@ def _picked(
             picked.append(Picked(target=column.name, source=source))
         elif column.default is None or _keeps_old_value(target, column):
             picked.append(Picked(target=column.name, source=None))
-        elif _is_constant(session, column):
+        elif not column.is_default_computed:
             constant = _evaluate(session, column.default, column)
             picked.append(Picked(target=column.name, source=None, constant=constant))
         else:
@@ -513,19 +499,7 @@ def _needed(plan: Any, columns: Sequence[str]) -> list[str]:
     return [name for name in columns if name in used]
 
 
-# --- constants and errors --------------------------------------------------------------------------------------------
-
-
-def _is_constant(session: Any, column: Column) -> bool:
-    """True if the column's default is the same for every row."""
-    if column.is_default_computed is not None:
-        return not column.is_default_computed
-    text = column.default or "NULL"
-    try:
-        parsed = parse_expression(session, text)
-    except Exception as error:
-        raise BadDefaultError(default=text, why=_first_line(error)) from error
-    return all(node.kind in _CONSTANT_NODES for node in parsed.nodes)
+# --- values and errors -----------------------------------------------------------------------------------------------
 
 
 def _evaluate(session: Any, text: str, column: Column) -> object:

@@ -50,6 +50,7 @@ _SESSION_CONF = {
     "spark.sql.files.openCostInBytes": str(_PARTITION_BYTES),
     # A value that does not fit fails; without, it would change silently.
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     # Else Spark would lay two files, read by one partition each, together.
     "spark.sql.unionOutputPartitioning": "false",
     # What is copied must be what was written.
@@ -107,8 +108,6 @@ class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
     assignments: tuple[tuple[str, str], ...] = ()
     #: Spark SQL over the new files' columns, of an UPDATE or DELETE.
     predicate: str = ""
-    #: `True` if double quotes delimit column names in both, rather than strings.
-    quotes_names: bool = True
 
 
 class MutateResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +167,6 @@ def _mutate(context: TaskContext) -> TaskResult:
     task = decode_mutate_task(context.spec.payload)
     for name, value in _SESSION_CONF.items():
         context.session.conf.set(name, value)
-    context.session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", str(task.quotes_names).lower())
     rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
     with mailbox(context.session) as letters:
         try:

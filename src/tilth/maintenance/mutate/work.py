@@ -80,7 +80,6 @@ class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
             kind=mutation.kind,
             assignments=mutation.assignments,
             predicate=mutation.predicate,
-            quotes_names=mutation.quotes_names,
         )
         return Job(
             payload=lambda txn: encode_mutate_task(msgspec.structs.replace(task, txn=txn)),

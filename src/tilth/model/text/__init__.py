@@ -1,5 +1,5 @@
 """Values, names and defaults as text, and text as values.
 
-Covers: times, literals of Spark SQL, quotes, defaults as older versions kept them. Does not cover: the types
+Covers: times, literals of Spark SQL, quotes. Does not cover: the types
 (tilth.model.types).
 """

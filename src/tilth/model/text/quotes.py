@@ -1,14 +1,13 @@
 """Double quotes in the text of SQL: where they stand, and the same text with other quotes. Pure.
 
 Covers: distinguishing them from those in strings, names in backticks and comments. Does not cover: the meaning of a
-statement (sql/grammar). Always holds: double quotes name things in all SQL that Tilth reads; in what
-versions before that rule have stored, they hold texts.
+statement (sql/grammar). Always holds: double quotes name things in all SQL that Tilth reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from tilth.model.types import quoted
 
@@ -19,8 +18,6 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-#: Parts of a double-quoted text that are written otherwise in single quotes.
-_INSIDE = re.compile(r"\\(.)|\"\"|'", re.DOTALL)
 
 
 def double_quoted(text: str) -> Iterator[str]:
@@ -30,22 +27,9 @@ def double_quoted(text: str) -> Iterator[str]:
 
 def with_backticks(text: str) -> str:
     """The text with backticks around the names that stand in double quotes."""
-    return _replaced(text, lambda inner: quoted(inner.replace('""', '"')))
 
+    def replaced(found: re.Match[str]) -> str:
+        double = found["double"]
+        return found[0] if double is None else quoted(double[1:-1].replace('""', '"'))
 
-def with_single_quotes(text: str) -> str:
-    """The text with single quotes around the texts that stand in double quotes."""
-    return _replaced(text, lambda inner: f"'{_INSIDE.sub(_as_single, inner)}'")
-
-
-def _as_single(found: re.Match[str]) -> str:
-    if found[0] == "'":
-        return "\\'"
-    return '"' if found[0] in ('\\"', '""') else found[0]
-
-
-def _replaced(text: str, new: Callable[[str], str]) -> str:
-    def replace(found: re.Match[str]) -> str:
-        return found[0] if found["double"] is None else new(found["double"][1:-1])
-
-    return _TOKEN.sub(replace, text)
+    return _TOKEN.sub(replaced, text)

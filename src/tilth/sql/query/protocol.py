@@ -76,9 +76,8 @@ class CheckTask(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
     kafka: KafkaDef
     target: TableDef
     select: str
-    #: Fields as in ViewDef.
+    #: Field as in ViewDef.
     target_columns: tuple[tuple[str, int], ...] = ()
-    quotes_names: bool = True
 
 
 class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expressions"):

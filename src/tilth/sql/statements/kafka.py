@@ -153,7 +153,6 @@ def _checked(services: Services, view: ViewDef, kafka: KafkaDef, wanted: KafkaDe
         target=target,
         select=view.select,
         target_columns=view.target_columns,
-        quotes_names=view.quotes_names,
     )
     try:
         filled = msgspec.msgpack.decode(ask_worker(services, task), type=tuple[tuple[str, int], ...])

@@ -314,7 +314,6 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
         source=kafka.uuid,
         target=target.uuid,
         select=statement.select,
-        quotes_names=True,
         target_columns=msgspec.msgpack.decode(filled, type=tuple[tuple[str, int], ...]),
         comment=statement.comment,
         created_ms=services.clock.now_ms(),

@@ -33,7 +33,6 @@ class ViewCheck(Protocol):
         *,
         view: str,
         target_columns: Sequence[tuple[str, int]],
-        quotes_names: bool,
     ) -> CheckedView: ...
 
 

@@ -138,7 +138,6 @@ class QueryRunner:
                     task.select,
                     view=task.view,
                     target_columns=task.target_columns,
-                    quotes_names=task.quotes_names,
                 )
                 return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
             case ExpressionsTask():

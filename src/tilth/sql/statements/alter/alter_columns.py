@@ -107,6 +107,5 @@ def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColu
                 target=target,
                 select=view.select,
                 target_columns=view.target_columns,
-                quotes_names=view.quotes_names,
             ),
         )
