@@ -33,7 +33,6 @@ from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
 from tilth.health import HEALTH_SECONDS_MAX, check_room, failures_of, known_states, notes_of, state_of
 from tilth.ingest import (
-    KAFKA_SETTINGS,
     ConsumeContext,
     ConsumeManager,
     IngestSettings,
@@ -64,7 +63,7 @@ from tilth.server import (
     build_app,
     reachable_url,
 )
-from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits, redacted_event
+from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits
 from tilth.sql.query.far import query_handlers
 from tilth.storage import (
     BadStoreError,
@@ -323,7 +322,6 @@ class Node:
         self._parts.callback(self._member.stop)
         self._follow_catalog()
         self.catalog.follow_storages(self._follow_storages)
-        move_secrets(self.catalog)
         self._write_for_recovery(opened.followed, settings.journal_seconds)
         others = {each.name for each in self.catalog.servers.all()}
         left = self.catalog.readers.close_left_behind(self._server, others)
@@ -563,15 +561,6 @@ def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
     except BadStoreError as error:
         error.facts["setting"] = "catalog.backup-folder"
         raise
-
-
-def move_secrets(catalog: Catalog) -> None:
-    """Move secrets out of definitions and audit lines of older versions."""
-    if found := catalog.secrets.in_definitions(KAFKA_SETTINGS.parted):
-        # First: after a crash, definitions that still contain secrets start it again.
-        catalog.audit.rewrite(redacted_event)
-    for relation in found:
-        catalog.secrets.move(relation, KAFKA_SETTINGS.parted)
 
 
 def _known(ask: Callable[[], list[T]]) -> list[T]:

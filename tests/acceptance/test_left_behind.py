@@ -98,7 +98,7 @@ def stray(spark: Path) -> list[str]:
 def test_the_nodes_folders_are_its_alone(tmp_path: Path) -> None:
     node = NodeProcess(tmp_path)
     node.data.mkdir(parents=True)
-    # As an older version left them.
+    # As somebody made them by hand.
     node.data.chmod(0o755)
     (node.data / "catalog").mkdir(mode=0o755)
     try:

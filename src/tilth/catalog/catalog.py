@@ -99,7 +99,7 @@ class Catalog:
         )
         self._committer = committer
         self.tables = Tables(clock, kv, ids=ids)
-        self.secrets = SecretStore(clock, kv)
+        self.secrets = SecretStore(kv)
         self.parts = Parts(clock, self.clock, kv, shown)
         self.history = History(clock, kv)
         self.labels = Labels(clock, kv)

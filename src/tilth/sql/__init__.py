@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     )
     from tilth.sql.grammar import Statement, parse, split
     from tilth.sql.inserts.arrow_streams import read_rows
-    from tilth.sql.language.redact import redacted_event
     from tilth.sql.query.pins import Pins
     from tilth.sql.query.protocol import QueryCalls
     from tilth.sql.results.answer import Answer
@@ -75,6 +74,5 @@ __all__ = [
     "all_settings",
     "parse",
     "read_rows",
-    "redacted_event",
     "split",
 ]

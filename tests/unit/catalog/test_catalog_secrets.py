@@ -1,4 +1,4 @@
-"""Secrets beside definitions: one commit with them, through drops and crashes, and out of what older programs wrote."""
+"""Secrets beside definitions: one commit with them, through drops; lines of the audit log without them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from tests.catalog_world import SCHEMA, World
-from tilth.catalog.records.keys import Space, pack, span
+from tilth.catalog.records.keys import Space, span
 from tilth.model.service import AuditEvent
 from tilth.model.table import KafkaDef
 
@@ -71,54 +71,6 @@ def test_they_come_back_with_undrop_and_go_when_the_table_is_forgotten() -> None
     assert spaces_with(world, SECRET) == set()
 
 
-def old_definitions(world: World) -> tuple[str, str]:
-    """As an older program stored them: one table that is there, one that was dropped."""
-    uuids = []
-    for name in ("old", "gone"):
-        settings = {"password": f"{SECRET}-{name}", "other": "o"}
-        new = KafkaDef(uuid="", database="default", name=name, schema=SCHEMA, settings=settings)
-        uuids.append(world.catalog.tables.create(new).uuid)
-    world.catalog.tables.drop(uuids[1])
-    return uuids[0], uuids[1]
-
-
-def move_all(world: World) -> None:
-    for relation in world.catalog.secrets.in_definitions(parted):
-        world.catalog.secrets.move(relation, parted)
-
-
-def test_those_of_older_definitions_move_out_dropped_ones_too() -> None:
-    world = World()
-    there, gone = old_definitions(world)
-    assert spaces_with(world, SECRET) == {"RELATION", "DROPPED"}
-    move_all(world)
-    assert spaces_with(world, SECRET) == {"SECRET"}
-    assert world.catalog.secrets.of(there).settings == {"password": f"{SECRET}-old"}
-    found = world.catalog.tables.by_id(there)
-    assert isinstance(found, KafkaDef)
-    assert found.settings == {"password": "[HIDDEN]", "other": "o"}
-    back = world.catalog.tables.undrop("default", "gone")
-    assert isinstance(back, KafkaDef)
-    assert back.settings["password"] == "[HIDDEN]"
-    assert world.catalog.secrets.of(gone).settings == {"password": f"{SECRET}-gone"}
-    assert world.catalog.secrets.in_definitions(parted) == []
-    move_all(world)
-    assert world.catalog.secrets.of(there).settings == {"password": f"{SECRET}-old"}
-
-
-def test_a_move_is_one_commit() -> None:
-    world = World()
-    there, _ = old_definitions(world)
-    (relation,) = [each for each in world.catalog.secrets.in_definitions(parted) if each.uuid == there]
-    before = world.kv.get(pack(Space.RELATION, there))
-    assert before is not None
-    world.catalog.secrets.move(relation, parted)
-    after, secret = world.kv.get(pack(Space.RELATION, there)), world.kv.get(pack(Space.SECRET, there))
-    assert after is not None
-    assert secret is not None
-    assert after.version == secret.version > before.version
-
-
 def test_lines_of_the_audit_log_are_rewritten() -> None:
     world = World()
     for number in range(5):
@@ -129,8 +81,8 @@ def test_lines_of_the_audit_log_are_rewritten() -> None:
         statement, outcome = (text.replace(SECRET, "[HIDDEN]") for text in (event.statement, event.outcome))
         return replace(event, statement=statement, outcome=outcome)
 
-    assert world.catalog.audit.rewrite(changed, before_ms=0) == 0
-    assert world.catalog.audit.rewrite(changed) == 5
+    assert world.catalog.audit.rewrite(changed, since_ms=0, before_ms=0) == 0
+    assert world.catalog.audit.rewrite(changed, since_ms=0, before_ms=5) == 5
     assert [each.statement for each in world.catalog.audit.recent(9)] == [f"a [HIDDEN] {n}" for n in range(4, -1, -1)]
     assert spaces_with(world, SECRET) == set()
-    assert world.catalog.audit.rewrite(lambda event: event) == 0
+    assert world.catalog.audit.rewrite(lambda event: event, since_ms=0, before_ms=5) == 0

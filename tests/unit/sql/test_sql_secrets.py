@@ -12,10 +12,7 @@ from tilth.base import logs
 from tilth.base.errors import TilthError
 from tilth.catalog.records.keys import Space, span
 from tilth.ingest.service.definitions import broker_config
-from tilth.model.service import AuditEvent
-from tilth.model.table import Column, KafkaDef, Schema
-from tilth.model.types import Kind, Simple
-from tilth.node import move_secrets
+from tilth.model.table import KafkaDef
 from tilth.sql import SYSTEM_TABLES
 from tilth.sql.language.redact import redacted
 
@@ -76,31 +73,14 @@ def test_they_are_stored_apart_and_shown_nowhere(world: SqlWorld, caplog: pytest
     assert any("kafka_sasl_password = '[HIDDEN]'" in str(line) for line in lines)
 
 
-def test_what_an_older_version_stored_is_moved_at_the_start(world: SqlWorld) -> None:
-    """Definitions, dropped ones too, and lines of the audit log; the consumer still gets the password."""
-    library = "client.rack=r;ssl.key.password=hunter3"
-    settings = {"kafka_broker_list": "b:1", "kafka_topic_list": "t", "kafka_format": "CSV"}
-    old = settings | {"kafka_sasl_password": "hunter2", LIBRARY: library}
-    schema = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
-    for name in ("k", "gone"):
-        stored = KafkaDef(uuid="", database="default", name=name, schema=schema, settings=old)
-        made = world.catalog.tables.create(stored)
-    world.catalog.tables.drop(made.uuid)
-    statement = "ALTER TABLE k MODIFY SETTING kafka_sasl_password = 'hunter2'"
-    world.catalog.audit.record(AuditEvent(at_ms=1, verb="ALTER", table="default.k", statement=statement))
-    move_secrets(world.catalog)
-    check_hidden(shown_anywhere(world))
-    assert secrets_of(world) == {"kafka_sasl_password": "hunter2", LIBRARY: library}
-    world.run("UNDROP TABLE gone")
-    assert secrets_of(world, "gone")["kafka_sasl_password"] == "hunter2"
-    ((shown,),) = world.rows("SHOW CREATE TABLE gone")
-    assert "client.rack=r;ssl.key.password=[HIDDEN]" in str(shown)
+def test_a_consumer_gets_them_after_an_undrop_too(world: SqlWorld) -> None:
+    world.run(WITH_KEY)
+    world.run("DROP TABLE k")
+    world.run("UNDROP TABLE k")
     kafka = world.catalog.tables.get("default", "k")
     assert isinstance(kafka, KafkaDef)
     config = broker_config(world.catalog, kafka, "")
-    assert {"sasl.password": "hunter2", "ssl.key.password": "hunter3"}.items() <= dict(config.library).items()
-    move_secrets(world.catalog)
-    assert secrets_of(world) == {"kafka_sasl_password": "hunter2", LIBRARY: library}
+    assert {"sasl.password": PASSWORD, "ssl.key.pem": "MIIhunter3"}.items() <= dict(config.library).items()
 
 
 def test_reset_and_replacement_of_pairs_take_them_away(world: SqlWorld) -> None:

@@ -51,9 +51,7 @@ class AuditLog:
         with self._kv.view() as view:
             return [EVENTS.decode(key, value) for key, value in _newest_first(view, limit)]
 
-    def rewrite(
-        self, rewritten: Callable[[AuditEvent], AuditEvent], *, since_ms: int = 0, before_ms: int | None = None
-    ) -> int:
+    def rewrite(self, rewritten: Callable[[AuditEvent], AuditEvent], *, since_ms: int, before_ms: int) -> int:
         """Replace each line of this time by what the function returns; return how many lines changed."""
 
         def rewrite(key: bytes, value: bytes) -> bytes | None:
@@ -61,8 +59,8 @@ class AuditLog:
             new = rewritten(event)
             return None if new == event else EVENTS.encode(new)
 
-        end = span(Space.AUDIT)[1] if before_ms is None else pack(Space.AUDIT, before_ms)
-        return rewrite_range(self._kv, self._clock, pack(Space.AUDIT, since_ms), end, rewrite)
+        start, end = pack(Space.AUDIT, since_ms), pack(Space.AUDIT, before_ms)
+        return rewrite_range(self._kv, self._clock, start, end, rewrite)
 
     def trim(self, keep: int = KEPT_MAX) -> int:
         """Remove the oldest lines beyond those retained; return how many."""

@@ -11,12 +11,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
-
 from tilth.base.errors import TilthError
 from tilth.base.secrets import HIDDEN, without_secrets
 from tilth.ingest import KAFKA_SETTINGS, secrets_in
-from tilth.model.service import AuditEvent
 from tilth.sql.grammar.render import quoted_string
 from tilth.sql.grammar.text.tokens import Token, TokenKind, string_value
 
@@ -150,11 +147,6 @@ def _without_arguments(text: str, secrets: list[str]) -> str:
             pieces += [text[at : each.start()], f"'{HIDDEN}'"]
             at = each.end()
     return "".join([*pieces, text[at:]])
-
-
-def redacted_event(event: AuditEvent) -> AuditEvent:
-    """Return the line of the audit log with its statement and its outcome redacted."""
-    return replace(event, statement=redacted(event.statement).text, outcome=redacted(event.outcome).text)
 
 
 def shortened(text: str, length_max: int) -> str:
