@@ -126,7 +126,7 @@ class MutationProgress:
     #: The table's.
     uuid: str
     id: int
-    #: Visible parts that still need it, and those that it has reached; -1: an older program did not count these.
+    #: Visible parts that still need it, and those that it has reached.
     parts_to_do: int
     parts_done: int
     #: Tasks under way.

@@ -25,8 +25,8 @@ class StoredOffset(msgspec.Struct, frozen=True):
     """The next offset to read of a topic partition, and how it is known later whether the log still is the same."""
 
     offset: int
-    #: Id of the topic that it belongs to; empty: stored by an older program, which kept the ids elsewhere.
-    topic_id: str = ""
+    #: Id of the topic that it belongs to.
+    topic_id: str
     #: A leader epoch in which the log reached this offset; -1: not known. Where a later leader says that this epoch
     #: ended before the offset, the log was truncated.
     epoch: int = -1
@@ -39,7 +39,7 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
-    #: Id of the topic that `start` is an offset of; empty: as in StoredOffset.
+    #: Id of the topic that `start` is an offset of; empty: not known, as of dead letters.
     topic_id: str = ""
     #: Leader epochs of the log at `start` and at `end`; -1: not known.
     epoch: int = -1
@@ -68,7 +68,7 @@ class LedgerRange(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     #: Messages that could not be decoded.
     dead: int
-    #: Empty: written by an older program.
+    #: Id of the topic; empty: not known, as of dead letters and of a topic partition that is gone.
     topic_id: str = ""
     #: Messages that could be decoded and were refused by a view, once for each such view.
     refused: int = 0
@@ -96,12 +96,12 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     #: Rows written, by target table's uuid.
     stored: dict[str, int]
     commit_ts: int = 0
-    #: Uuids of the tables that the round wrote to, rows or none; empty: written by an older program.
+    #: Uuids of the tables that the round wrote to, rows or none; empty: offsets were moved.
     targets: tuple[str, ...] = ()
 
     @property
     def tables(self) -> set[str]:
-        """Uuids of the tables that the round wrote to, as far as is known."""
+        """Uuids of the tables that the round wrote to."""
         return {*self.targets, *self.stored}
 
 

@@ -8,7 +8,7 @@ letters that were replayed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tilth.ingest import GONE, MOVED
@@ -60,12 +60,11 @@ def _undecided(
 ) -> Iterator[tuple[_Place, _Read]]:
     rounds = (each for each in entries if each.consumer != REPLAYED)
     ordered = sorted(rounds, key=lambda each: each.commit_ts)
-    ids = _topic_ids(ordered)
     #: Ends of what was to be read again, and of what was read.
     decided: dict[TopicPartition, int] = {}
     reached: dict[TopicPartition, int] = {}
-    for entry, topic_ids in zip(ordered, ids, strict=True):
-        for each, topic_id in zip(entry.ranges, topic_ids, strict=True):
+    for entry in ordered:
+        for each in entry.ranges:
             position = TopicPartition(each.topic, each.partition)
             if entry.consumer == MOVED:
                 far = max(reached.get(position, each.start), each.start)
@@ -73,30 +72,8 @@ def _undecided(
                 continue
             reached[position] = each.end
             start = max(each.start, decided.get(position, 0))
-            if topic_id and table in entry.tables and start < each.end and entry.commit_ts > emptied_ts:
-                yield (topic_id, each.partition), _Read(start, each.end, reader, each.topic)
-
-
-def _topic_ids(entries: Sequence[LedgerEntry]) -> list[list[str]]:
-    """Return the topic's id by entry and range. A range of an older program, which did not note it, is of the topic of
-    the range that follows it without a move between; empty: not known.
-    """
-    following: dict[TopicPartition, tuple[int, str]] = {}
-    found: list[list[str]] = []
-    for entry in reversed(entries):
-        known: list[str] = []
-        for each in reversed(entry.ranges):
-            position = TopicPartition(each.topic, each.partition)
-            if entry.consumer == MOVED:
-                following.pop(position, None)
-                known.append(each.topic_id)
-                continue
-            start, following_id = following.get(position, (-1, ""))
-            topic_id = each.topic_id or (following_id if start == each.end else "")
-            following[position] = (each.start, topic_id)
-            known.append(topic_id)
-        found.append(known[::-1])
-    return found[::-1]
+            if table in entry.tables and start < each.end and entry.commit_ts > emptied_ts:
+                yield (each.topic_id, each.partition), _Read(start, each.end, reader, each.topic)
 
 
 def _overlaps(partition: int, reads: Iterable[_Read]) -> Iterator[Twice]:

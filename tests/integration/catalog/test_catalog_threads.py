@@ -153,7 +153,7 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
     """All threads consume the same topic partition and take the lease from each other; offsets and rows agree."""
     kafka = world.kafka()
     position = TopicPartition("x", 0)
-    world.commit(SetOffsets(kafka_table=kafka, offsets={position: StoredOffset(0)}, before={}))
+    world.commit(SetOffsets(kafka_table=kafka, offsets={position: StoredOffset(0, "")}, before={}))
 
     def work(number: int, rng: Rng) -> None:
         lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")

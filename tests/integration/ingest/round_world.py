@@ -216,7 +216,7 @@ class RoundWorld:
         assert self.kafka is not None
         uuid = self.kafka.uuid
         stored = self.catalog.offsets.stored(uuid)
-        first = {place: StoredOffset(0) for place in places if place not in stored}
+        first = {place: StoredOffset(0, "") for place in places if place not in stored}
         if first:
             update = SetOffsets(kafka_table=uuid, offsets=first, before={})
             self.catalog.transactions.apply("offsets default.k", [update])

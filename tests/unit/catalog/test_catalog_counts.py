@@ -1,8 +1,7 @@
-"""Counts of parts: kept by every commit, found out once where an older program did not count, checked at commit."""
+"""Counts of parts: kept by every commit, checked at commit."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from tests.catalog_world import SCHEMA, World
@@ -17,8 +16,6 @@ from tilth.catalog import (
     TooManyPartsError,
     Update,
 )
-from tilth.catalog.records import codec
-from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.nouns import PartitionRecord, TableVersion
 from tilth.catalog.rules.changes import CommitState, CommitTimes, TableState
 from tilth.catalog.rules.fold import fold
@@ -38,7 +35,7 @@ def total(world: World) -> int:
 
 def test_every_commit_keeps_the_counts(world: World) -> None:
     parts = world.catalog.parts
-    assert (parts.counts(world.t), total(world)) == ({}, -1)
+    assert (parts.counts(world.t), total(world)) == ({}, 0)
     a, a2, _ = world.insert("a", "a", "b")
     assert (parts.counts(world.t), total(world)) == ({"a": 2, "b": 1}, 3)
     merged = world.merge([a, a2])
@@ -53,19 +50,6 @@ def test_every_commit_keeps_the_counts(world: World) -> None:
     world.commit(RestorePartition(table=world.t, partition="c"))
     assert (parts.counts(world.t), total(world)) == ({"a": 0, "b": 0, "c": 1}, 1)
     assert world.reopened().parts.counts(world.t) == parts.counts(world.t)
-
-
-def test_what_an_older_program_did_not_count_is_counted_once(world: World) -> None:
-    world.merge(world.insert("a", "a"))
-    world.insert("a", "b")
-    _forget_counts(world)
-    assert total(world) == -1
-    assert world.catalog.parts.counts(world.t) == {"a": 2, "b": 1}
-    assert _record(world, "a").parts == -1, "reading writes nothing"
-    world.insert("a")
-    assert (_record(world, "a").parts, _record(world, "b").parts, total(world)) == (3, -1, 4)
-    world.commit(HideEverything(table=world.t))
-    assert (_record(world, "b").parts, total(world)) == (0, 0)
 
 
 def test_a_commit_that_leaves_too_many_parts_is_refused(world: World) -> None:
@@ -131,21 +115,3 @@ def _inserts(world: World, *partitions: str) -> list[InsertPart]:
 def _commit(world: World, limit: PartsBelow, *partitions: str) -> None:
     txn = world.catalog.transactions.work("insert")
     txn.commit(_inserts(world, *partitions), [limit])
-
-
-def _record(world: World, partition: str) -> PartitionRecord:
-    key = pack(Space.PARTITION, world.t, partition)
-    found = world.kv.get(key)
-    assert found is not None
-    return codec.PARTITIONS.decode(key, found.value)
-
-
-def _forget_counts(world: World) -> None:
-    """As an older program wrote the records."""
-    puts = {}
-    for partition in world.catalog.parts.partitions(world.t):
-        old = msgspec.structs.replace(_record(world, partition), parts=-1)
-        puts[pack(Space.PARTITION, world.t, partition)] = codec.PARTITIONS.encode(old)
-    version = msgspec.structs.replace(world.catalog.parts.version(world.t), parts=-1)
-    puts[pack(Space.VERSION, world.t)] = codec.VERSIONS.encode(version)
-    world.kv.commit([], puts, [])

@@ -27,8 +27,6 @@ from tilth.catalog import (
     WrongEngineError,
     visibility,
 )
-from tilth.catalog.records.codec import MUTATIONS
-from tilth.catalog.records.keys import Space, pack
 from tilth.model.mutation import Mutation, MutationKind, MutationState, needs
 from tilth.model.part import DataFile, Mark, Part, PartName
 from tilth.model.table import Column, Schema
@@ -347,17 +345,6 @@ def test_an_entry_counts_the_parts_that_it_has_reached(world: World) -> None:
     assert world.mutate_all(following)
     done = world.catalog.mutations.get(world.t, following.id)
     assert (done.parts_done, done.parts_left) == (4, 0)
-
-
-def test_an_entry_that_an_older_program_began_is_not_counted(world: World) -> None:
-    first, _ = world.insert("a", "b")
-    mutation = world.alter()
-    old = msgspec.structs.replace(mutation, parts_done=-1)
-    world.kv.commit([], {pack(Space.MUTATION, world.t, old.id): MUTATIONS.encode(old)}, [])
-    world.rewrite(old, first)
-    killed = world.catalog.mutations.kill(world.t, old.id, "no")
-    assert (killed.parts_done, killed.parts_left) == (-1, 1)
-    assert killed.parts_summary == "parts that were done before stay so"
 
 
 def test_a_done_entry_that_is_due_again_counts_on(world: World) -> None:

@@ -29,7 +29,7 @@ def world() -> World:
 
 def first(kafka: str, *offsets: int) -> SetOffsets:
     """Store the first offsets of the partitions of `x`."""
-    found = {TopicPartition("x", number): StoredOffset(offset) for number, offset in enumerate(offsets)}
+    found = {TopicPartition("x", number): StoredOffset(offset, "") for number, offset in enumerate(offsets)}
     return SetOffsets(kafka_table=kafka, offsets=found, before={})
 
 
@@ -85,11 +85,11 @@ def test_offsets_can_be_set_and_cleared(world: World) -> None:
     kafka, other = world.kafka(), world.kafka("k2")
     world.commit(first(kafka, 0, 0), first(other, 0))
     world.commit(advance(kafka, 0, 0, 9), advance(kafka, 1, 0, 3), advance(other, 0, 0, 1))
-    world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(2)}, before={P0: StoredOffset(9)}))
+    world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(2, "")}, before={P0: StoredOffset(9, "")}))
     assert world.catalog.offsets.of(kafka) == {P0: 2, P1: 3}
     with pytest.raises(OffsetsMovedError):
         world.commit(advance(kafka, 0, 9, 12))
-    seen = {P0: StoredOffset(2), P1: StoredOffset(3)}
+    seen = {P0: StoredOffset(2, ""), P1: StoredOffset(3, "")}
     world.commit(SetOffsets(kafka_table=kafka, offsets={}, forgotten=(P0, P1), before=seen))
     assert world.catalog.offsets.of(kafka) == {}
     assert world.catalog.offsets.of(other) == {P0: 1}
@@ -108,12 +108,12 @@ def test_offsets_move_from_where_they_were_seen_only(world: World, seen: dict[To
     now = {P0: StoredOffset(5, "id", 3)}
     world.commit(SetOffsets(kafka_table=kafka, offsets=now, before={}))
     with pytest.raises(OffsetsMovedError):
-        world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(1)}, before=seen))
+        world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(1, "")}, before=seen))
     with pytest.raises(OffsetsMovedError):
         world.commit(SetOffsets(kafka_table=kafka, offsets={}, forgotten=(P0,), before=seen))
     with pytest.raises(OffsetsMovedError):
         # A stored offset that was read must still be stored, even where it is not changed.
-        world.commit(SetOffsets(kafka_table=kafka, offsets={}, before={P1: StoredOffset(0)}))
+        world.commit(SetOffsets(kafka_table=kafka, offsets={}, before={P1: StoredOffset(0, "")}))
     for stored in seen.values():
         moved = OffsetRange(
             topic="x", partition=0, start=stored.offset, end=9, topic_id=stored.topic_id, epoch=stored.epoch
@@ -127,9 +127,9 @@ def test_offsets_move_from_where_they_were_seen_only(world: World, seen: dict[To
 
 def test_gaps_stay_until_somebody_decides(world: World) -> None:
     kafka, other = world.kafka(), world.kafka("k2")
-    at7, at3 = {P0: StoredOffset(7)}, {P0: StoredOffset(3)}
+    at7, at3 = {P0: StoredOffset(7, "")}, {P0: StoredOffset(3, "")}
     world.commit(first(kafka, 7), first(other, 1))
-    world.commit(AddGap(gap=gap(kafka, 7), stored=at7[P0]), AddGap(gap=gap(other, 1), stored=StoredOffset(1)))
+    world.commit(AddGap(gap=gap(kafka, 7), stored=at7[P0]), AddGap(gap=gap(other, 1), stored=StoredOffset(1, "")))
     seen = tuple(world.catalog.offsets.gaps(kafka))
     world.commit(SetOffsets(kafka_table=kafka, offsets=at3, before=at7), AddGap(gap=gap(kafka, 3), stored=at3[P0]))
     everything = tuple(world.catalog.offsets.gaps(kafka))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from tests.catalog_world import Racing, World
-from tilth.base.errors import CorruptError, InvalidInputError
+from tilth.base.errors import InvalidInputError
 from tilth.catalog import (
     AddLedger,
     AdvanceOffsets,
-    NewerFormatError,
     OffsetsMovedError,
     Release,
     SetOffsets,
@@ -20,7 +18,6 @@ from tilth.catalog import (
     Unsubscribe,
     Update,
 )
-from tilth.catalog.records import codec
 from tilth.model.offset import LedgerEntry, OffsetRange, StoredOffset, Subscription, TopicPartition
 
 P0, P1, OTHER = TopicPartition("x", 0), TopicPartition("x", 1), TopicPartition("y", 0)
@@ -45,23 +42,11 @@ def at(**offsets: int) -> dict[TopicPartition, StoredOffset]:
     return {TopicPartition("x", int(name[1:])): StoredOffset(offset, "id", 3) for name, offset in offsets.items()}
 
 
-def test_offsets_of_the_first_version_are_numbers_alone() -> None:
-    key = b"O"
-    assert codec.OFFSETS.decode(key, b"\x01" + msgspec.msgpack.encode(7)) == StoredOffset(7, "", -1)
-    whole = StoredOffset(7, "id", 3)
-    assert codec.OFFSETS.decode(key, codec.OFFSETS.encode(whole)) == whole
-    with pytest.raises(NewerFormatError):
-        codec.OFFSETS.decode(key, b"\x03" + msgspec.msgpack.encode(7))
-    for damaged in (b"", b"\x00\x07", b"\x01\xc1", b"\x02\x07"):
-        with pytest.raises(CorruptError):
-            codec.OFFSETS.decode(key, damaged)
-
-
 def test_what_is_no_offset_is_not_stored(world: World) -> None:
     kafka = world.kafka()
     for wrong in (-1, -1001):
         with pytest.raises(InvalidInputError):
-            world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(wrong)}, before={}))
+            world.commit(SetOffsets(kafka_table=kafka, offsets={P0: StoredOffset(wrong, "")}, before={}))
     world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=5), before={}))
     with pytest.raises(OffsetsMovedError):
         world.commit(SetOffsets(kafka_table=kafka, offsets=at(p0=9), before=at(p0=4)))

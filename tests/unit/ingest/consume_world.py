@@ -90,8 +90,8 @@ class Server:
         )
         self.consumers = Consumers(context, reporter, self.kafka)
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
-        self.world.commit(SetOffsets(kafka_table=uuid, offsets={PLACE: StoredOffset(0)}, before={}))
-        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0)}, when_ended=lambda ended: None)
+        self.world.commit(SetOffsets(kafka_table=uuid, offsets={PLACE: StoredOffset(0, "")}, before={}))
+        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0, "")}, when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0
 
@@ -142,7 +142,7 @@ class Server:
 def replaced(server: Server) -> Fence:
     """Dispatch another consumer instead of the first one; return its fence."""
     seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
-    start = StoredOffset(server.offset)
+    start = StoredOffset(server.offset, "")
     server.consumers.dispatch(0, seen, {PLACE: start}, when_ended=lambda ended: None)
     return Fence(server.fence.name, server.fence.epoch + 1)
 

@@ -88,11 +88,11 @@ def test_reset_fills_in_marks_and_checks_the_reach() -> None:
 
 
 def test_ledger_is_followed_over_rounds_and_moves() -> None:
-    line = moved("k", stored={A: StoredOffset(10)}, wanted={A: StoredOffset(3), B: StoredOffset(5)})
+    line = moved("k", stored={A: StoredOffset(10, "")}, wanted={A: StoredOffset(3, ""), B: StoredOffset(5, "")})
     assert line is not None
     assert line.consumer == MOVED
     assert [(r.topic, r.start, r.end) for r in line.ranges] == [("a", 10, 3)]
-    assert moved("k", stored={A: StoredOffset(10)}, wanted={A: StoredOffset(10, epoch=3)}) is None
+    assert moved("k", stored={A: StoredOffset(10, "")}, wanted={A: StoredOffset(10, "", 3)}) is None
     assert moved("k", stored={A: StoredOffset(10, "x")}, wanted={A: StoredOffset(10, "y")}) is not None
     reached, wrong = follow_ledger([round_of(A, 0, 10), line, round_of(A, 3, 12), round_of(B, 5, 6)])
     assert (reached, wrong) == ({A: 12, B: 6}, [])
@@ -104,7 +104,7 @@ def test_ledger_tells_what_is_missing_and_what_is_twice() -> None:
 
 
 def test_the_ledger_of_a_partition_that_is_gone_begins_again() -> None:
-    line = moved("k", stored={A: StoredOffset(10), B: StoredOffset(4)}, wanted={}, gone=[A])
+    line = moved("k", stored={A: StoredOffset(10, ""), B: StoredOffset(4, "")}, wanted={}, gone=[A])
     assert line is not None
     assert follow_ledger([round_of(A, 0, 10), line]) == ({}, [])
     assert follow_ledger([round_of(A, 0, 10), line, round_of(A, 0, 3)]) == ({A: 3}, [])

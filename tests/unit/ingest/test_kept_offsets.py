@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from tests.catalog_world import World
 from tests.unit.ingest.offsets_world import A0, A1, A2, FakeBroker, Reader
 from tilth.catalog import AddGap, OffsetsMovedError, SetOffsets
-from tilth.catalog.records.keys import Space, pack
 from tilth.ingest.errors import BrokerUnavailableError, ResetError
 from tilth.ingest.kafka.gaps import CLOSED, DELETED, RECREATED, REPLACED, TRUNCATED, gap_at
 from tilth.ingest.offsets.reset import OffsetMark, ToMark, ToOffsets, ToTime
@@ -190,11 +188,6 @@ def test_without_an_epoch_only_a_decision_closes_a_truncation(world: World, brok
     broker.logs[A0].high = 90
     reader.look()
     assert (reader.gaps()[0].reason, broker.asked) == (TRUNCATED, [])
-    # What nobody had answered was taken for the end of the topic by an older program: that proves nothing.
-    wrong = msgspec.structs.replace(reader.gaps()[0], end=-1001)
-    world.commit(AddGap(gap=wrong, stored=StoredOffset(50, "x")))
-    reader.look()
-    assert reader.gaps() == {}
 
 
 def test_a_log_is_not_asked_at_every_look(world: World, broker: FakeBroker) -> None:
@@ -281,26 +274,3 @@ def test_a_decision_for_a_truncated_log_is_not_found_to_be_a_gap_again(world: Wo
     reader.look(A0)
     assert reader.gaps() == {}
     assert reader.move(ToTime(5)) == {A0: 45, A1: 50}
-
-
-def test_offsets_of_an_older_program_go_on_with_the_topic_that_it_knew(world: World, broker: FakeBroker) -> None:
-    reader = Reader(world, broker)
-    key = pack(Space.OFFSET, reader.uuid, "a", 0)
-    other = pack(Space.OFFSET, reader.uuid, "a", 1)
-    # One byte of version, then the number; one of them was stored when nobody had answered.
-    world.kv.commit([], {key: b"\x01" + msgspec.msgpack.encode(50), other: b"\x01" + msgspec.msgpack.encode(-1001)}, [])
-    broker.make("a", 100, 100, topic_id="x-y_z")
-    world.catalog.state.put(f"ingest/{reader.uuid}/topics", msgspec.msgpack.encode({"a": "x+y/z"}))
-    assert reader.look() == {0: 50, 1: 0}
-    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(50, "x-y_z")
-    assert (reader.gaps(), reader.notes) == ({}, [])
-    reader.read(A0, 60)
-    assert world.catalog.offsets.stored(reader.uuid)[A0] == StoredOffset(60, "x-y_z", 0)
-
-
-def test_a_topic_made_anew_while_the_program_was_upgraded_is_noticed(world: World, broker: FakeBroker) -> None:
-    reader = Reader(world, broker)
-    world.kv.commit([], {pack(Space.OFFSET, reader.uuid, "a", 0): b"\x01" + msgspec.msgpack.encode(50)}, [])
-    world.catalog.state.put(f"ingest/{reader.uuid}/topics", msgspec.msgpack.encode({"a": "older"}))
-    reader.look()
-    assert reader.gaps()[0].reason == RECREATED

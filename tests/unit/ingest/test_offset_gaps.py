@@ -47,8 +47,6 @@ def test_an_offset_inside_of_what_the_topic_holds_is_no_gap() -> None:
     assert [reason(StoredOffset(n, "x"), observed()) for n in (5, 7, 10)] == ["", "", ""]
     assert reason(StoredOffset(4, "x"), observed()) == DELETED
     assert reason(StoredOffset(11, "x"), observed()) == TRUNCATED
-    # Stored by an older program: it may be of this topic.
-    assert [reason(StoredOffset(n), observed()) for n in (4, 7)] == [DELETED, ""]
 
 
 def test_what_is_behind_an_open_transaction_is_there() -> None:
@@ -99,9 +97,6 @@ def gap(reason: str, *, start: int = 7, end: int = 5) -> IngestGap:
         (gap(TRUNCATED), StoredOffset(7, "x"), observed(epoch=3), Closing.STAYS),
         (gap(TRUNCATED), StoredOffset(7, "x", 4), observed(epoch=3), Closing.STAYS),
         (gap(DELETED), StoredOffset(4, "x", 2), observed(epoch=3), Closing.STAYS),
-        # An older program recorded what nobody had answered.
-        (gap(TRUNCATED, end=-1001), StoredOffset(7), observed(), Closing.CLOSES),
-        (gap(TRUNCATED, end=-1001), StoredOffset(11), observed(), Closing.STAYS),
         # It is about another offset than the one that is stored.
         (gap(RECREATED), StoredOffset(8, "x"), observed(), Closing.STAYS),
         (gap(RECREATED), None, observed(), Closing.STAYS),

@@ -40,7 +40,7 @@ def test_rows_of_a_part_that_changed_before_a_round_looked_can_be_replaced(serve
 
 def test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_ended_in(server: Server) -> None:
     """They show later whether the log was truncated, or the topic made anew."""
-    before, known = {PLACE: StoredOffset(0)}, {PLACE: StoredOffset(0, "id", 4)}
+    before, known = {PLACE: StoredOffset(0, "")}, {PLACE: StoredOffset(0, "id", 4)}
     server.world.commit(SetOffsets(kafka_table=server.kafka.uuid, offsets=known, before=before))
     read = OffsetRange(topic="topic", partition=0, start=0, end=1, topic_id="id", epoch=4, end_epoch=5)
     txn = server.begin(read).txn

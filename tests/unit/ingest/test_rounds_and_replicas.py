@@ -62,7 +62,7 @@ class Rounds(World):
         kafka = self.catalog.tables.by_id(self.kafka())
         assert isinstance(kafka, KafkaDef)
         self.k = msgspec.structs.replace(kafka, settings=SETTINGS)
-        self.commit(SetOffsets(kafka_table=self.k.uuid, offsets={PLACE: StoredOffset(0)}, before={}))
+        self.commit(SetOffsets(kafka_table=self.k.uuid, offsets={PLACE: StoredOffset(0, "")}, before={}))
         context = replace(consume_context(self), dispatcher=cast(Any, FakeDispatcher()), root=self.roots)
         self.consumers = Consumers(context, Reporter(self.clock, EventLog(events_max=10), self.k), self.k)
         self.end = 0

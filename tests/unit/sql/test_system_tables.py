@@ -43,13 +43,13 @@ def world(tmp_path: Path) -> SqlWorld:
     )
     gap = IngestGap(kafka_table=kafka, topic="topic", partition=1, start=7, end=-1, reason="gone", at_ms=1_000)
     moved = OffsetRange(topic="topic", partition=0, start=0, end=5)
-    first = {TopicPartition("topic", 0): StoredOffset(0), TopicPartition("topic", 1): StoredOffset(7)}
+    first = {TopicPartition("topic", 0): StoredOffset(0, ""), TopicPartition("topic", 1): StoredOffset(7, "")}
     txn.commit(
         [
             SetOffsets(kafka_table=kafka, offsets=first, before={}),
             AdvanceOffsets(kafka_table=kafka, ranges=(moved,)),
             AddLedger(entry=entry),
-            AddGap(gap=gap, stored=StoredOffset(7)),
+            AddGap(gap=gap, stored=StoredOffset(7, "")),
         ]
     )
     made.catalog.leases.take("table/x", "s1")

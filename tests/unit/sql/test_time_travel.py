@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import COUNTER_MAX, milliseconds, pack
 from tilth.catalog import RestorePartition
-from tilth.catalog.records import codec
-from tilth.catalog.records.nouns import VersionCommit
 from tilth.front import _milliseconds
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
@@ -249,11 +246,6 @@ def test_a_version_says_who_made_it(world: SqlWorld) -> None:
     assert [(kind, statement) for kind, _, statement in shown[3:]] == list(zip(kinds, [*statements, None], strict=True))
     [(query_id,)] = world.rows("SELECT query_id FROM system.query_log WHERE text = 'TRUNCATE TABLE t'")
     assert shown[-2][1] == f"truncate default.t by {query_id}"
-
-
-def test_a_version_of_an_older_release_has_a_time_only() -> None:
-    before = b"\x01" + msgspec.msgpack.encode(7)
-    assert codec.VERSION_COMMITS.decode(b"", before) == VersionCommit(ts=7)
 
 
 @pytest.mark.parametrize(

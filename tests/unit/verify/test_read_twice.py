@@ -54,9 +54,8 @@ def test_what_was_moved_back_by_decision_is_no_fault() -> None:
 
 def test_replayed_letters_are_a_decision_and_part_no_rounds() -> None:
     one = [entry((0, 50)), entry((3, 40), consumer=REPLAYED, topic_id="")]
-    again = [entry((0, 5), topic_id=""), entry((60, 61), consumer=REPLAYED), entry((5, 9))]
+    again = [entry((0, 5)), entry((60, 61), consumer=REPLAYED, topic_id=""), entry((5, 9))]
     assert found(k1=one, k2=[entry((50, 60)), entry((10, 20), consumer=REPLAYED)]) == []
-    # The first round is of the topic of the next one, whatever was replayed between.
     assert found(k1=one, k2=again) == ["a/0: 0 to 9 by k1 and k2"]
 
 
@@ -70,12 +69,3 @@ def test_rounds_before_a_truncate_do_not_count() -> None:
 
 def test_folded_entries_prove_the_same() -> None:
     assert found(k1=[entry((0, 50), consumer=FOLDED)], k2=[entry((40, 60))]) == ["a/0: 40 to 50 by k1 and k2"]
-
-
-def test_entries_of_older_programs_are_of_the_topic_that_follows_without_a_move() -> None:
-    old = [entry((0, 5), topic_id=""), entry((5, 9), topic_id=""), entry((9, 12))]
-    assert found(k1=old, k2=[entry((0, 3))]) == ["a/0: 0 to 3 by k1 and k2"]
-    moved = [entry((0, 5), topic_id=""), entry((5, 0), consumer=MOVED), entry((0, 5))]
-    # Before the move it may have been another topic.
-    assert found(k1=moved, k2=[entry((0, 3))]) == []
-    assert found(k1=[entry((0, 5), topic_id="")], k2=[entry((0, 3))]) == []

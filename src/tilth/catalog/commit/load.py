@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import Precondition, ReadView
@@ -124,10 +122,7 @@ def load_offsets(view: ReadView, kafka_table: str) -> dict[TopicPartition, Store
     offsets: dict[TopicPartition, StoredOffset] = {}
     for key, found in view.scan(start, end):
         _, topic, partition = unpack(key, "ssi")
-        stored = codec.OFFSETS.decode(key, found.value)
-        # An older program took the answer of a broker that did not answer for an offset.
-        if stored.offset >= 0:
-            offsets[TopicPartition(str(topic), int(partition))] = stored
+        offsets[TopicPartition(str(topic), int(partition))] = codec.OFFSETS.decode(key, found.value)
     return offsets
 
 
@@ -156,21 +151,6 @@ def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *,
     return known
 
 
-def count_parts(view: ReadView, table: str, record: PartitionRecord) -> int:
-    """The visible parts of a partition; looked through where an older program, which had no segments, did not count
-    them.
-    """
-    if record.parts >= 0:
-        return record.parts
-    return len(visible(read_all(view, codec.ENTRIES, Space.ENTRY, table, record.partition)))
-
-
-def count_all_parts(view: ReadView, table: str) -> dict[str, int]:
-    """Count the visible parts of each partition that has a record."""
-    records = read_all(view, codec.PARTITIONS, Space.PARTITION, table)
-    return {record.partition: count_parts(view, table, record) for record in records}
-
-
 def _load_table(
     view: ReadView,
     batch: Batch,
@@ -185,8 +165,6 @@ def _load_table(
     if not isinstance(definition, TableDef):
         raise WrongEngineError("not a table of rows", table=full_name(definition), engine=definition.engine)
     version, stored = _load_version(view, batch, table)
-    if updates and version.parts < 0:
-        version = msgspec.structs.replace(version, parts=sum(count_all_parts(view, table).values()))
     changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
     others = [update for update in updates if not isinstance(update, AddDelta)]
     needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
@@ -298,15 +276,14 @@ def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_
 
 
 def _load_partitions(view: ReadView, batch: Batch, table: str, partitions: Iterable[str]) -> dict[str, PartitionRecord]:
-    """Load and count them. Pinned, because GC removes the records of empty ones."""
+    """Load the records. Pinned, because GC removes those of empty partitions."""
     records: dict[str, PartitionRecord] = {}
     for partition in sorted(partitions):
         key = pack(Space.PARTITION, table, partition)
         found = view.get(key)
         batch.preconditions.append(unchanged(key, found))
         if found is not None:
-            record = codec.PARTITIONS.decode(key, found.value)
-            records[partition] = msgspec.structs.replace(record, parts=count_parts(view, table, record))
+            records[partition] = codec.PARTITIONS.decode(key, found.value)
     return records
 
 

@@ -13,7 +13,7 @@ from itertools import groupby
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.catalog.commit.load import count_all_parts, load_shown
+from tilth.catalog.commit.load import load_shown
 from tilth.catalog.commit.part_log import part_event, put_events
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
@@ -56,8 +56,9 @@ class Parts:
         return [record.partition for record in read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)]
 
     def counts(self, table: str) -> dict[str, int]:
-        with self._kv.view() as view:
-            return count_all_parts(view, table)
+        """Return the number of visible parts of each partition that has a record."""
+        records = read_all(self._kv, codec.PARTITIONS, Space.PARTITION, table)
+        return {record.partition: record.parts for record in records}
 
     def entries(self, table: str, partition: str) -> list[Entry]:
         """Entries with ended ones, in the order of their names."""

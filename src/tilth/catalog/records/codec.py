@@ -1,12 +1,11 @@
 """The catalog's values: MessagePack behind one byte with the version of the format. Pure.
 
 Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
-a new version; old programs skip them. A field whose meaning changes needs a new version, and a way from the older one.
+a new version: programs that do not know them skip them. A field whose meaning changes needs a new version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Generic, TypeVar
 
 import msgspec
@@ -40,41 +39,32 @@ from tilth.model.warehouse import Drain, Warehouse
 
 T = TypeVar("T")
 
+#: Version of the format of all values.
+VERSION = 1
+
+_TAG = bytes((VERSION,))
 _encoder = msgspec.msgpack.Encoder()
 
 
 class Codec(Generic[T]):
     """Values of one type to bytes and back."""
 
-    def __init__(
-        self,
-        decoder: msgspec.msgpack.Decoder[T],
-        *,
-        version: int = 1,
-        older: Callable[[memoryview], T] | None = None,
-    ) -> None:
-        """`older` reads what the version before wrote; None: there is none."""
+    def __init__(self, decoder: msgspec.msgpack.Decoder[T]) -> None:
         self._decoder = decoder
-        self._version = version
-        self._older = older
-        self._tag = bytes((version,))
 
     def encode(self, value: T) -> bytes:
-        return self._tag + _encoder.encode(value)
+        return _TAG + _encoder.encode(value)
 
     def decode(self, key: bytes, data: bytes) -> T:
         """Raises NewerFormatError or CorruptError, naming the key."""
-        decode: Callable[[memoryview], T] = self._decoder.decode
-        if data[:1] != self._tag:
-            if data and data[0] > self._version:
+        if data[:1] != _TAG:
+            if data and data[0] > VERSION:
                 hint = "start the version of the program that wrote it, or a later one"
-                raise NewerFormatError(key=describe(key), found=data[0], known=self._version, hint=hint)
-            if self._older is None or data[:1] != bytes((self._version - 1,)):
-                version = data[:1].hex()
-                raise CorruptError("a value of the catalog has no known version", key=describe(key), found=version)
-            decode = self._older
+                raise NewerFormatError(key=describe(key), found=data[0], known=VERSION, hint=hint)
+            version = data[:1].hex()
+            raise CorruptError("a value of the catalog has no known version", key=describe(key), found=version)
         try:
-            return decode(memoryview(data)[1:])
+            return self._decoder.decode(memoryview(data)[1:])
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise CorruptError("a value of the catalog cannot be read", key=describe(key), error=error) from error
 
@@ -88,12 +78,7 @@ ENTRIES: Codec[Entry] = Codec(msgspec.msgpack.Decoder[Entry](Entry))
 SECRETS = Codec(msgspec.msgpack.Decoder(Secrets))
 DROPPED = Codec(msgspec.msgpack.Decoder(DroppedTable))
 VERSIONS = Codec(msgspec.msgpack.Decoder(TableVersion))
-#: The first version was the time alone.
-VERSION_COMMITS = Codec(
-    msgspec.msgpack.Decoder(VersionCommit),
-    version=2,
-    older=lambda data: VersionCommit(ts=msgspec.msgpack.decode(data, type=int)),
-)
+VERSION_COMMITS = Codec(msgspec.msgpack.Decoder(VersionCommit))
 PARTITIONS = Codec(msgspec.msgpack.Decoder(PartitionRecord))
 DELTAS = Codec(msgspec.msgpack.Decoder(Delta))
 LABELS = Codec(msgspec.msgpack.Decoder(LabelRecord))
@@ -104,12 +89,7 @@ FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
 UNSWEPT_TXNS = Codec(msgspec.msgpack.Decoder(UnsweptTxn))
 LOST_TXNS = Codec(msgspec.msgpack.Decoder(LostTxn))
 TOMBSTONES = Codec(msgspec.msgpack.Decoder(Tombstone))
-#: The first version was the offset alone.
-OFFSETS = Codec(
-    msgspec.msgpack.Decoder(StoredOffset),
-    version=2,
-    older=lambda data: StoredOffset(msgspec.msgpack.decode(data, type=int)),
-)
+OFFSETS = Codec(msgspec.msgpack.Decoder(StoredOffset))
 SUBSCRIPTIONS = Codec(msgspec.msgpack.Decoder(Subscription))
 FORMER = Codec(msgspec.msgpack.Decoder(FormerKafkaTable))
 LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))

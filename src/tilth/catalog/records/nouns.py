@@ -45,8 +45,8 @@ class TableVersion(msgspec.Struct, frozen=True, kw_only=True):
     removed_rows: int = 0
     #: Parts made so far, by inserts, merges and rewrites.
     parts_added: int = 0
-    #: Visible parts of all partitions, without segments; -1: not counted yet.
-    parts: int = -1
+    #: Visible parts of all partitions, without segments.
+    parts: int = 0
     #: Visible segments of all partitions.
     segments: int = 0
     #: Commit time of the newest TRUNCATE; 0: none, or an UNDROP may have brought back rows from before it.
@@ -61,10 +61,10 @@ class VersionCommit(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Hybrid time of the commit.
     ts: int
-    #: The transaction; 0: the version is older than this record.
-    txn: int = 0
+    #: The transaction.
+    txn: int
     #: The actor in the transaction's record.
-    actor: str = ""
+    actor: str
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,8 +74,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     #: One for each element of PARTITION BY.
     values: tuple[Bound, ...]
     created_ts: int
-    #: Visible parts, without segments; -1: not counted yet.
-    parts: int = -1
+    #: Visible parts, without segments.
+    parts: int = 0
     #: Visible segments.
     segments: int = 0
 

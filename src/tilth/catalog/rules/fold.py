@@ -197,7 +197,7 @@ def _shown(stored: StoredOffset | None) -> str:
     """Describe all compared fields of a stored offset."""
     if stored is None:
         return "none"
-    return f"{stored.offset} (topic {stored.topic_id or 'not known'}, leader epoch {stored.epoch})"
+    return f"{stored.offset} (topic {stored.topic_id}, leader epoch {stored.epoch})"
 
 
 def released(

@@ -100,7 +100,7 @@ class TableNow:
                 parts += step
         record = self.change.partitions.get(partition) or self._state.partitions.get(partition)
         if record is None:
-            record = PartitionRecord(partition=partition, values=values, created_ts=self._times.commit_ts, parts=0)
+            record = PartitionRecord(partition=partition, values=values, created_ts=self._times.commit_ts)
         self.change.partitions[partition] = msgspec.structs.replace(
             record, parts=record.parts + parts, segments=record.segments + segments
         )

@@ -441,10 +441,8 @@ class TableFold:
             command=update.command,
             assignments=update.assignments,
             predicate=update.predicate,
-            quotes_names=True,
             schema=definition.schema_now,
             created_ms=self._times.now_ms,
-            parts_done=0,
         )
         self.change.definition = definition
         self.change.mutations[mutation.id] = self._mutations[mutation.id] = mutation
@@ -502,9 +500,8 @@ class TableFold:
 
     def _count_done(self, mutation: Mutation, parts: int) -> None:
         """Count the parts in the same commit that adds them, so that the count is right whatever breaks off."""
-        if mutation.parts_done >= 0:
-            counted = msgspec.structs.replace(mutation, parts_done=mutation.parts_done + parts)
-            self.change.mutations[counted.id] = self._mutations[counted.id] = counted
+        counted = msgspec.structs.replace(mutation, parts_done=mutation.parts_done + parts)
+        self.change.mutations[counted.id] = self._mutations[counted.id] = counted
 
     def _running(self, mutation_id: int) -> Mutation:
         """Raises MutationEndedError, MutationNotFoundError."""

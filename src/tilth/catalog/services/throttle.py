@@ -60,7 +60,7 @@ class Throttle:
         first = settings.delay or settings.throw
         limits = [limit for limit in (first, settings.total) if limit]
         # No partition has more parts than the table: mostly one record is enough.
-        if not limits or 0 <= self._parts.version(table.uuid).parts < min(limits):
+        if not limits or self._parts.version(table.uuid).parts < min(limits):
             return True
         counts = self._parts.counts(table.uuid)
         is_low = not first or max(counts.values(), default=0) < first

@@ -24,7 +24,7 @@ REPLACED = (
 RECREATED = "the topic was deleted and made anew"
 #: The resolution of a gap that was none.
 CLOSED = "closed: the topic holds the offset again"
-#: The end of a gap that is not known; older programs stored the -1001 of a broker that did not answer.
+#: The end of a gap that is not known.
 _UNKNOWN_END = -1
 
 
@@ -99,7 +99,7 @@ def gap_at(
 
 def is_other_topic(stored: StoredOffset, topic_id: str) -> bool:
     """True if the offset was stored of a topic of the same name that is not this one."""
-    return stored.topic_id not in ("", topic_id)
+    return stored.topic_id != topic_id
 
 
 def is_stale(stored: StoredOffset, end: PartitionEnd) -> bool:
@@ -132,7 +132,7 @@ def closing(gap: IngestGap, stored: StoredOffset | None, observed: Observed) -> 
         return Closing.STAYS
     if not low <= stored.offset <= end.high:
         return Closing.STAYS
-    if gap.reason == RECREATED or gap.end < _UNKNOWN_END:
+    if gap.reason == RECREATED:
         return Closing.CLOSES
     return Closing.IF_LOG_HOLDS if stored.epoch >= 0 else Closing.STAYS
 

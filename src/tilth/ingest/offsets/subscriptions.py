@@ -8,15 +8,12 @@ commit, which requires the subscriptions and offsets that it was computed from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-
-import msgspec
+from collections.abc import Callable, Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
-from tilth.catalog import AddLedger, Catalog, Release, ResolveGaps, SetOffsets, Subscribe, Unsubscribe, Update
-from tilth.ingest.kafka.reach import Topics, topic_id_of
+from tilth.catalog import AddLedger, Catalog, Release, ResolveGaps, Subscribe, Unsubscribe, Update
+from tilth.ingest.kafka.reach import Topics
 from tilth.ingest.offsets.reset import moved
 from tilth.ingest.policy.groups import addresses, group_in_use
 from tilth.ingest.settings import KafkaConfig, read_config
@@ -27,15 +24,6 @@ from tilth.model.table import KafkaDef, full_name
 _NAMED_MAX = 8
 
 _log = Log("ingest")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """The subscription that a topic is read by, as it is stored."""
-
-    topic: str
-    group: str
-    stored: Subscription | None
 
 
 class Subscriptions:
@@ -62,31 +50,25 @@ class Subscriptions:
         Raises GroupInUseError while another Kafka table reads one of them for the group.
         """
         offsets = self._catalog.offsets.stored(self._uuid)
-        found = [self._found(config, topics, topic, offsets) for topic in topics.ids]
-        wanted = frozenset((topics.cluster, topics.ids[each.topic], each.group) for each in found)
+        found = {topic: self._found(config, topics, topic) for topic in topics.ids}
+        wanted = frozenset((topics.cluster, topics.ids[topic], config.group) for topic in found)
         updates: list[Update] = []
         notes: list[str] = []
         if wanted != self._settled:
             updates += self._given_up(config, topics, wanted)
-        stamped = self._stamped(topics, offsets)
-        if stamped:
-            before_stamps = {position: offsets[position] for position in stamped}
-            updates.append(SetOffsets(kafka_table=self._uuid, offsets=stamped, before=before_stamps))
-        own = offsets | stamped
         taken: dict[TopicPartition, StoredOffset] = {}
-        for each in found:
-            before = each.stored
+        for topic, before in found.items():
             if before is not None and before.kafka_table == self._uuid and before.released is None:
                 continue
-            new = self._new(kafka, config, topics, each)
-            updates.append(Subscribe(subscription=new, before=before, offsets=own))
+            new = self._new(kafka, config, topics, topic, before)
+            updates.append(Subscribe(subscription=new, before=before, offsets=offsets))
             if before is not None and before.released:
                 wanted_here, update, note = self._taken_over(before)
                 taken |= wanted_here
                 updates.append(update)
                 notes.append(note)
         # All topics share one line of the ledger: a commit has no more.
-        line = moved(self._uuid, stored=own, wanted=taken)
+        line = moved(self._uuid, stored=offsets, wanted=taken)
         if line is not None:
             updates.append(AddLedger(entry=line))
         if updates:
@@ -95,35 +77,27 @@ class Subscriptions:
         self._settled = wanted
         return notes
 
-    def _found(
-        self, config: KafkaConfig, topics: Topics, topic: str, offsets: Mapping[TopicPartition, StoredOffset]
-    ) -> _Found:
-        topic_id = topics.ids[topic]
-        own_group = self._own_group(config)
-        own = self._catalog.offsets.subscription(topics.cluster, topic_id, own_group)
-        if own is not None and own.kafka_table == self._uuid:
-            return _Found(topic, own_group, own)
-        stored = self._catalog.offsets.subscription(topics.cluster, topic_id, config.group)
+    def _found(self, config: KafkaConfig, topics: Topics, topic: str) -> Subscription | None:
+        """Return the subscription of the group to the topic, as it is stored. Raises GroupInUseError."""
+        stored = self._catalog.offsets.subscription(topics.cluster, topics.ids[topic], config.group)
         if stored is None or stored.kafka_table == self._uuid or stored.released is not None:
-            return _Found(topic, config.group, stored)
-        ids = [each.topic_id for position, each in offsets.items() if position.topic == topic]
-        if ids and not any(ids):
-            # Older programs let several Kafka tables share a group, each with offsets of its own: they go on like that.
-            return _Found(topic, own_group, None)
+            return stored
         holder = self._catalog.tables.by_id(stored.kafka_table)
         raise group_in_use(config, stored.name if holder is None else full_name(holder))
 
-    def _new(self, kafka: KafkaDef, config: KafkaConfig, topics: Topics, each: _Found) -> Subscription:
+    def _new(
+        self, kafka: KafkaDef, config: KafkaConfig, topics: Topics, topic: str, before: Subscription | None
+    ) -> Subscription:
         return Subscription(
             cluster=topics.cluster,
-            topic_id=topics.ids[each.topic],
-            group=each.group,
-            topic=each.topic,
+            topic_id=topics.ids[topic],
+            group=config.group,
+            topic=topic,
             kafka_table=self._uuid,
             name=full_name(kafka),
             brokers=config.brokers,
             since_ms=self._clock.now_ms(),
-            targets=() if each.stored is None else each.stored.targets,
+            targets=() if before is None else before.targets,
         )
 
     def _taken_over(self, before: Subscription) -> tuple[dict[TopicPartition, StoredOffset], ResolveGaps, str]:
@@ -144,7 +118,7 @@ class Subscriptions:
         for each in self._catalog.offsets.subscriptions():
             if each.kafka_table != self._uuid or each.released is not None or each.key in wanted:
                 continue
-            is_read = each.topic in config.topics and each.group in (config.group, self._own_group(config))
+            is_read = each.topic in config.topics and each.group == config.group
             if is_read and each.cluster == topics.cluster:
                 # The topic was deleted and made anew: nobody can read the old one.
                 updates.append(Unsubscribe(subscription=each))
@@ -156,26 +130,6 @@ class Subscriptions:
                     targets = frozenset(views.union(*(entry.tables for entry in ledger)))
                 updates.append(Release(subscription=each, targets=targets))
         return updates
-
-    def _own_group(self, config: KafkaConfig) -> str:
-        """The group under which it subscribes where another Kafka table shares its group from old times."""
-        return f"{config.group}#{self._uuid}"
-
-    def _stamped(
-        self, topics: Topics, offsets: Mapping[TopicPartition, StoredOffset]
-    ) -> dict[TopicPartition, StoredOffset]:
-        """The offsets of older programs, which kept topic ids elsewhere, with the ids of their topics."""
-        bare = {
-            position: each for position, each in offsets.items() if not each.topic_id and position.topic in topics.ids
-        }
-        if not bare:
-            return {}
-        found = self._catalog.state.get(f"ingest/{self._uuid}/topics")
-        old = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])
-        known = {**topics.ids, **{topic: topic_id_of(topic_id, topic) for topic, topic_id in old.items()}}
-        return {
-            position: msgspec.structs.replace(each, topic_id=known[position.topic]) for position, each in bare.items()
-        }
 
 
 def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:

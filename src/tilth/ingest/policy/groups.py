@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilth.base.errors import InvalidInputError
 from tilth.base.settings import setting_of
 from tilth.ingest.errors import GroupInUseError
 from tilth.ingest.settings import KafkaConfig, group_of, read_config
@@ -23,10 +22,8 @@ def check_group(kafka: KafkaDef, relations: Iterable[Relation]) -> None:
     """Raises GroupInUseError naming the Kafka table that reads one of the topics for the group already."""
     config = read_config(kafka)
     for other in relations:
-        if isinstance(other, KafkaDef) and other.uuid != kafka.uuid:
-            rival = _readable(other)
-            if rival is not None and _overlap(config, rival):
-                raise group_in_use(config, full_name(other))
+        if isinstance(other, KafkaDef) and other.uuid != kafka.uuid and _overlap(config, read_config(other)):
+            raise group_in_use(config, full_name(other))
 
 
 def group_in_use(config: KafkaConfig, other: str) -> GroupInUseError:
@@ -49,14 +46,6 @@ def reads_elsewhere(before: KafkaDef, after: KafkaDef) -> bool:
 def pinned_group(kafka: KafkaDef) -> dict[str, str]:
     """The setting that keeps the table's group when the table gets another name."""
     return {setting_of(KafkaConfig, "group").name: group_of(kafka)}
-
-
-def _readable(kafka: KafkaDef) -> KafkaConfig | None:
-    try:
-        return read_config(kafka)
-    except InvalidInputError:
-        # An older version allowed these settings; the table does not read anything before they are changed.
-        return None
 
 
 def _overlap(one: KafkaConfig, other: KafkaConfig) -> bool:

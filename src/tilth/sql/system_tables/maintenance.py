@@ -207,7 +207,7 @@ def _rows_of_mutations(services: Services) -> Iterator[Row]:
             is_killed=entry.state is MutationState.KILLED,
             end_time=time_of_ms(entry.ended_ms),
             parts_to_do=_parts_to_do(entry, now),
-            parts_done=_known(entry.parts_done if now is None else now.parts_done),
+            parts_done=entry.parts_done if now is None else now.parts_done,
             running=0 if now is None else now.running,
             latest_failed_part=(now and now.latest_failed_part) or None,
             latest_fail_time=now and time_of_ms(now.latest_fail_ms),
@@ -218,7 +218,7 @@ def _rows_of_mutations(services: Services) -> Iterator[Row]:
 
 def _parts_to_do(entry: Mutation, now: MutationProgress | None) -> int | None:
     if entry.state is MutationState.KILLED:
-        return _known(entry.parts_left)
+        return entry.parts_left
     if entry.state is MutationState.DONE:
         return 0
     return None if now is None else now.parts_to_do
@@ -230,10 +230,6 @@ def _reason(entry: Mutation, now: MutationProgress | None) -> str:
     if entry.state is MutationState.DONE:
         return entry.reason
     return "nobody works on it yet" if now is None else now.state_reason
-
-
-def _known(count: int) -> int | None:
-    return count if count >= 0 else None
 
 
 MUTATIONS = SystemTable(
@@ -260,7 +256,7 @@ MUTATIONS = SystemTable(
         ColumnDoc(
             "parts_done",
             INTEGER,
-            "Parts that it has reached: rewritten, or found without a row that it changes; NULL: not counted.",
+            "Parts that it has reached: rewritten, or found without a row that it changes.",
         ),
         ColumnDoc("running", INTEGER, "Its tasks under way."),
         ColumnDoc("latest_failed_part", TEXT, "The part that failed last."),

@@ -227,9 +227,9 @@ def _rows_of_table_versions(services: Services) -> Iterator[Row]:
                 ended=None if ended is None else time_of_hybrid(ended),
                 commit_ts=commit.ts,
                 readable=is_readable,
-                kind=commit.actor.partition(" ")[0] or None,
-                actor=commit.actor or None,
-                txn=commit.txn or None,
+                kind=commit.actor.partition(" ")[0],
+                actor=commit.actor,
+                txn=commit.txn,
                 statement=next((texts[word] for word in commit.actor.split() if word in texts), None),
             )
             ended = commit.ts
@@ -250,8 +250,7 @@ TABLE_VERSIONS = SystemTable(
             "kind",
             TEXT,
             "What made it: `insert`, `update`, `delete`, `alter`, `truncate`, `drop`, `undrop`, `consume`, `replay`, "
-            "`rebuild`, or a background operation such as `merge`, `flush` or `mutate`; NULL: an older version of "
-            "Tilth committed it.",
+            "`rebuild`, or a background operation such as `merge`, `flush` or `mutate`.",
         ),
         ColumnDoc("actor", TEXT, "Who wrote, as in `system.transactions`; of statements it has the query's id."),
         ColumnDoc("txn", INTEGER, "Its transaction."),

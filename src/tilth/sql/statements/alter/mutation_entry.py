@@ -85,7 +85,7 @@ def _check_sound(table: TableDef, entry: int, progress: list[MutationProgress]) 
         raise MutationFailedError(
             table=full_name(table),
             mutation=entry,
-            parts_done=max(0, mine.parts_done),
+            parts_done=mine.parts_done,
             parts_to_do=mine.parts_to_do,
             why=mine.lasting_failure,
             hint=f"KILL MUTATION '{entry}' ends it; until then it is retried, and later mutations of the table wait",
