@@ -67,7 +67,7 @@ class DataFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     #: CRC-32 of the whole file.
     checksum: int
     #: `True` if a scan that skips rows by the statistics, page index and dictionaries of a part's Parquet file finds
-    #: every row that Spark's comparisons match. `False`: not known, as for files of older versions.
+    #: every row that Spark's comparisons match. `False`: not known, as where a value that misleads them came late.
     is_filterable: bool = False
     #: Set by the writer for the commit, which notes the missing copies; None in the catalog and in a storage without
     #: replicas.

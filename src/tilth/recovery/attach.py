@@ -304,7 +304,7 @@ def _look(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingK
         return FindingKind.LEFT_OUT, "it was removed meanwhile"
     except CorruptError as error:
         return FindingKind.LEFT_OUT, f"it is damaged, or was never ended: {error.message}"
-    text = "it does not say what it is: an older version wrote it, or work that never ended; its rows are left out"
+    text = "it does not say what it is; its rows are left out"
     return note or changes or (FindingKind.LEFT_OUT, text)
 
 

@@ -204,9 +204,8 @@ def test_rows_that_are_no_messages_stay_and_stop_nothing(world: IngestWorld, bro
     fine = [
         f"('replay-odd', 0, {far}, 'why', '{event(6).decode()}', NULL)",
         f"('a topic; é', {(1 << 31) - 1}, 0, '', '{event(7).decode()}', 'default.v')",
-        # Of an older version, which had no column for it.
-        f"('replay-odd', 0, 4, 'view default.v: why', '{event(8).decode()}', NULL)",
-        f"('replay-odd', 0, 4, 'view default.gone: why', '{event(9).decode()}', NULL)",
+        f"('replay-odd', 0, 4, 'why', '{event(8).decode()}', 'default.v')",
+        f"('replay-odd', 0, 4, 'why', '{event(9).decode()}', 'default.gone')",
     ]
     rows = ", ".join([*odd, *fine])
     world.sql(f"INSERT INTO k_dead_letters (topic, partition, offset, reason, raw, view) VALUES {rows}")

@@ -1,10 +1,10 @@
 """Random tables with hostile values: whatever is done to them, the node answers as duckdb does, and as Spark in memory.
 
-A case is a table, made from a seed, and steps, each with a seed of its own: inserts, some of which write parts as an
-older version did, changes of rows and of columns, flushes and merges. After each step all rows are compared, and what
-random filters find, and sometimes aggregates and the past. TILTH_HOSTILE_SEED sets the seed that is otherwise new in
-each run, TILTH_HOSTILE_CASES how many cases there are beside those with fixed seeds. A failure tells the seed, the
-statements, and the steps that are needed for it.
+A case is a table, made from a seed, and steps, each with a seed of its own: inserts, some of which write parts for
+which Parquet's filters are switched off, changes of rows and of columns, flushes and merges. After each step all rows
+are compared, and what random filters find, and sometimes aggregates and the past. TILTH_HOSTILE_SEED sets the seed that
+is otherwise new in each run, TILTH_HOSTILE_CASES how many cases there are beside those with fixed seeds. A failure
+tells the seed, the statements, and the steps that are needed for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple
 from tilth.node import Node, open_node
 from tilth.sql.errors import ColumnBusyError
 from tilth.storage.parts import parts as part_files
-from tilth.storage.values.misjudged import NOTHING
 from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
@@ -130,12 +129,10 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @contextmanager
-def _as_older_version() -> Iterator[None]:
-    """Parts as they were written before anybody asked what Parquet's filters make of their values."""
+def _unfilterable() -> Iterator[None]:
+    """Parts as they are where all values that mislead Parquet's filters came too late."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(part_files, "misjudged_in", lambda _: NOTHING)
         patch.setattr(part_files, "misjudged_paths", lambda *_: set())
-        patch.setattr(part_files, "note_of", lambda _: {})
         patch.setattr(part_files, "replace", lambda file, **_: file)
         yield
 
@@ -226,7 +223,7 @@ class Case:
             tuple(self._value(rng, column, null_share, values) for column in self.sides.columns) for _ in range(rows)
         ]
         rng.shuffle(made)
-        with _as_older_version() if rng.random() < 0.3 else nullcontext():
+        with _unfilterable() if rng.random() < 0.3 else nullcontext():
             self.sides.insert(made, self.key, self.version)
 
     def copy(self, rng: random.Random) -> None:

@@ -94,13 +94,6 @@ def _without(layout: TableLayout, file: DataFile) -> tuple[set[str], set[str]]:
     )
 
 
-def _as_older_version(layout: TableLayout, txn: int, rows: pa.Table) -> DataFile:
-    """A file without notes, whose statistics and dictionaries nobody has thought about."""
-    name = f"{txn}-0.0-0.parquet"
-    pq.write_table(rows, Path(layout.folder, name), row_group_size=4)
-    return DataFile(name=name, size=Path(layout.folder, name).stat().st_size, checksum=0)
-
-
 @pytest.mark.parametrize(
     ("rows", "statistics", "dictionary"),
     [
@@ -157,18 +150,6 @@ def test_zeros_may_come_late_where_there_is_no_dictionary(layout: TableLayout) -
         part = writer.close()
     assert part is not None
     assert part.file.is_filterable
-
-
-@pytest.mark.parametrize(("day", "early"), [(0, set()), (EARLY, {"day"})])
-def test_a_file_of_an_older_version_is_good_after_one_merge(layout: TableLayout, day: int, early: set[str]) -> None:
-    """Its statistics are right about dates; that it has no NaN shows only when it is read."""
-    old = _as_older_version(layout, 1, _rows(range(8), day=day))
-    merged = _merged(layout, 2, _source(old))
-    assert merged.is_filterable
-    assert _without(layout, merged)[0] == {"a.b", "point.xs.list.element", *early}
-    again = _merged(layout, 3, _source(merged))
-    assert again.is_filterable
-    assert _without(layout, again) == (early, early)
 
 
 def test_new_values_beside_a_file_are_seen_when_they_are_folded_in(layout: TableLayout) -> None:

@@ -74,7 +74,7 @@ TABLE = TableDef(
     order_by=("id",),
     settings={"parquet_row_group_rows": "2"},
 )
-#: Each finds rows that Parquet's own filters leave out of files of an older version, or that are near to it.
+#: Each finds rows that Parquet's own filters leave out of files with all statistics, or that are near to it.
 FILTERS = (
     "x > 5",
     f"x = {NAN}",
@@ -127,19 +127,19 @@ def _part(file: DataFile, number: int = 0, *, rows: int) -> Part:
 
 
 class _Files:
-    """The rows three times: in a file of now, in one of an older version, and in memory."""
+    """The rows three times: in a filterable file, in one with all statistics and dictionaries, and in memory."""
 
     def __init__(self, root: StoreRoot, rows: pa.Table) -> None:
         self.root = root
         self.rows = rows
         self.layout = layout_of(TABLE, root, fsync=False)
         (written,) = write_parts(self.layout, rows, txn=1, task=0, attempt=0)
-        self.new = written.file
-        self.old = DataFile(name="2-0.0-0.parquet", size=0, checksum=0)
-        path = Path(data_folder(root, TABLE.uuid), self.old.name)
+        self.filterable = written.file
+        self.plain = DataFile(name="2-0.0-0.parquet", size=0, checksum=0)
+        path = Path(data_folder(root, TABLE.uuid), self.plain.name)
         pq.write_table(rows, path, row_group_size=2, write_page_index=True, store_schema=False)
-        self.old = DataFile(name=self.old.name, size=path.stat().st_size, checksum=0)
-        assert (self.new.is_filterable, self.old.is_filterable) == (True, False)
+        self.plain = DataFile(name=self.plain.name, size=path.stat().st_size, checksum=0)
+        assert (self.filterable.is_filterable, self.plain.is_filterable) == (True, False)
 
     def snapshot(self, *files: DataFile, deltas: tuple[Delta, ...] = ()) -> Snapshot:
         parts = tuple(_part(file, number, rows=self.rows.num_rows) for number, file in enumerate(files))
@@ -186,9 +186,9 @@ def _check(session: SparkSession, frame: DataFrame, rows: pa.Table, times: int =
 
 
 def test_files_of_every_age_are_searched_rightly(session: SparkSession, files: _Files) -> None:
-    _check(session, read_snapshot(session, files.snapshot(files.new), files.root), files.rows)
-    _check(session, read_snapshot(session, files.snapshot(files.old), files.root), files.rows)
-    both = files.snapshot(files.new, files.old)
+    _check(session, read_snapshot(session, files.snapshot(files.filterable), files.root), files.rows)
+    _check(session, read_snapshot(session, files.snapshot(files.plain), files.root), files.rows)
+    both = files.snapshot(files.filterable, files.plain)
     _check(session, read_snapshot(session, both, files.root), files.rows, times=2)
     _check(session, located_snapshot(session, both, files.root), files.rows, times=2)
 
@@ -201,14 +201,14 @@ def test_rows_beside_deleted_ones_are_found(session: SparkSession, files: _Files
             ),
             5,
         )
-        for number, file in enumerate((files.new, files.old))
+        for number, file in enumerate((files.filterable, files.plain))
     )
-    snapshot = files.snapshot(files.new, files.old, deltas=deltas)
+    snapshot = files.snapshot(files.filterable, files.plain, deltas=deltas)
     kept = files.rows.take([1, 2, 3, 4, 6, 7])
     _check(session, read_snapshot(session, snapshot, files.root), kept, times=2)
     found = located_snapshot(session, snapshot, files.root).where("x = 0").select("__file", "__row").collect()
     assert {(row[0], row[1]) for row in found} == {
-        (name, row) for name in (files.new.name, files.old.name) for row in (2, 4)
+        (name, row) for name in (files.filterable.name, files.plain.name) for row in (2, 4)
     }
 
 
@@ -218,7 +218,7 @@ def _indexes(*rows: int) -> RowIndexes:
 
 def test_without_the_index_of_our_own(session: SparkSession, files: _Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage_spark, "_native", lambda *_, **__: None)
-    for file in (files.new, files.old):
+    for file in (files.filterable, files.plain):
         _check(session, read_snapshot(session, files.snapshot(file), files.root), files.rows)
 
 
@@ -235,7 +235,7 @@ def test_the_settings_of_a_user_s_session_change_no_value(
     session: SparkSession, files: _Files, values: dict[str, str]
 ) -> None:
     with _settings(session, **values):
-        both = files.snapshot(files.new, files.old)
+        both = files.snapshot(files.filterable, files.plain)
         _check(session, read_snapshot(session, both, files.root), files.rows, times=2)
         frame = read_snapshot(session, both, files.root)
         numbers = frame.where("id = 0").selectExpr("unix_date(day)", "unix_micros(at)").distinct().collect()
@@ -243,8 +243,8 @@ def test_the_settings_of_a_user_s_session_change_no_value(
 
 
 def test_a_file_that_is_gone_is_not_left_out_silently(session: SparkSession, files: _Files) -> None:
-    frame = read_snapshot(session, files.snapshot(files.new), files.root)
-    Path(data_folder(files.root, TABLE.uuid), files.new.name).unlink()
+    frame = read_snapshot(session, files.snapshot(files.filterable), files.root)
+    Path(data_folder(files.root, TABLE.uuid), files.filterable.name).unlink()
     with (
         _settings(session, files__ignoreMissingFiles="true", files__ignoreCorruptFiles="true"),
         pytest.raises(Exception, match="FAILED_READ_FILE"),
@@ -264,10 +264,10 @@ def _scanned(frame: DataFrame, text: str) -> int:
 
 
 def test_good_files_keep_their_filters(session: SparkSession, files: _Files) -> None:
-    good = read_snapshot(session, files.snapshot(files.new), files.root)
+    good = read_snapshot(session, files.snapshot(files.filterable), files.root)
     assert _scanned(good, "id = 3") == 2
-    old = read_snapshot(session, files.snapshot(files.old), files.root)
-    assert _scanned(old, "id = 3") == 8
+    plain = read_snapshot(session, files.snapshot(files.plain), files.root)
+    assert _scanned(plain, "id = 3") == 8
     # Of leaves without such values statistics and dictionaries are used too.
     rows = files.rows.set_column(1, "x", pa.array([1.5, 1.5, 2.5, 2.5, 3.5, 3.5, 3.5, 3.5]))
     (part,) = write_parts(files.layout, rows, txn=7, task=0, attempt=0)
@@ -339,5 +339,5 @@ def test_every_value_of_every_type_is_found(session: SparkSession, tmp_path: Pat
         for operator in ("=", "<", ">=")
     ]
     expected = _in_memory(session, files.rows, texts)
-    for file in (files.new, files.old):
+    for file in (files.filterable, files.plain):
         assert _found(read_snapshot(session, files.snapshot(file), files.root), texts) == expected

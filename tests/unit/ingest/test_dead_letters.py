@@ -1,4 +1,4 @@
-"""The dead-letter table: which tables can be one, how one of an older version gets the column that it lacks."""
+"""The dead-letter table: which tables can be one, what its rows say."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 from tests.catalog_world import World
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
-from tilth.catalog import Catalog, Conflicted, SchemaChangedError
-from tilth.ingest import DEAD_LETTER_SCHEMA, DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
-from tilth.ingest.messages.dead import dead_letter_rows, with_view_column
+from tilth.catalog import Catalog
+from tilth.ingest import DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
+from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken
 from tilth.ingest.service.definitions import read_definitions
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
@@ -18,8 +18,7 @@ from tilth.model.types import Kind, Simple
 
 KAFKA = kafka_of({"id": Kind.INT64})
 NEW = dead_letter_table(KAFKA, read_config(KAFKA), uuid="d", now_ms=1)
-#: As versions without `view` made it.
-OLD = msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[:-1]), next_column_id=8)
+WITHOUT_VIEW = msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[:-1]))
 BROKEN = Broken(
     topic="t", partition=0, offset=7, timestamp=None, key=None, view="db.v", reason="column `a`: why", raw=b"\xff"
 )
@@ -33,11 +32,12 @@ def with_column(table: TableDef, name: str, kind: Kind, *, nullable: bool = True
 
 def test_tables_that_can_take_dead_letters() -> None:
     assert takes_dead_letters(NEW)
-    assert takes_dead_letters(OLD)
-    assert takes_dead_letters(with_column(OLD, "seen_by", Kind.STRING))
-    assert takes_dead_letters(with_column(OLD, "View", Kind.INT32))
+    assert takes_dead_letters(with_column(NEW, "seen_by", Kind.STRING))
+    assert takes_dead_letters(with_column(WITHOUT_VIEW, "View", Kind.STRING))
+    assert not takes_dead_letters(WITHOUT_VIEW)
+    assert not takes_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.INT32))
     assert not takes_dead_letters(with_column(NEW, "seen_by", Kind.STRING, nullable=False))
-    assert not takes_dead_letters(with_column(OLD, "view", Kind.STRING, nullable=False))
+    assert not takes_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.STRING, nullable=False))
     assert not takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("key",)))
     assert takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("topic", "partition", "offset")))
     other = [
@@ -48,24 +48,10 @@ def test_tables_that_can_take_dead_letters() -> None:
     assert not takes_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[1:])))
 
 
-def test_the_column_of_views_is_added_once() -> None:
-    upgraded = with_view_column(OLD)
-    assert upgraded is not None
-    assert upgraded.schema == DEAD_LETTER_SCHEMA
-    assert with_view_column(upgraded) is None
-    assert with_view_column(with_column(OLD, "VIEW", Kind.INT32)) is None
-    wider = with_view_column(with_column(OLD, "seen_by", Kind.STRING))
-    assert wider is not None
-    assert [(column.name, column.id) for column in wider.schema.columns[-1:]] == [("view", 9)]
-
-
-def test_rows_name_the_view_in_its_column_or_in_the_reason() -> None:
-    [row] = dead_letter_rows([BROKEN], NEW.schema).to_pylist()
+def test_rows_name_the_view_apart_and_texts_for_people_in_front_of_the_reason() -> None:
+    [row] = dead_letter_rows([BROKEN]).to_pylist()
     assert (row["view"], row["reason"], row["raw"], row["timestamp"]) == ("db.v", "column `a`: why", b"\xff", None)
-    for schema in (OLD.schema, with_column(OLD, "view", Kind.INT32).schema):
-        [row] = dead_letter_rows([BROKEN], schema).to_pylist()
-        assert "view" not in row
-        assert row["reason"] == "view db.v: column `a`: why"
+    assert BROKEN.text == "t/0@7: view db.v: column `a`: why"
 
 
 class Server:
@@ -92,32 +78,6 @@ class Server:
 
     def dead_letters(self) -> TableDef | None:
         return read_definitions(self.clock, self.catalog, self.world.new_id, self.kafka).dead_letters
-
-
-def test_an_older_table_is_altered_and_its_columns_stay_what_they_are() -> None:
-    server = Server(with_column(OLD, "seen_by", Kind.STRING))
-    altered = server.dead_letters()
-    assert altered is not None
-    assert altered.schema.names == ("seen_by", *DEAD_LETTER_SCHEMA.names)
-    assert (altered.schema_version, len(altered.older_schemas)) == (2, 1)
-    assert server.dead_letters() == altered
-    assert not server.catalog.transactions.unfinished()
-
-
-def test_a_table_that_cannot_be_altered_now_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Server(OLD)
-
-    def refuse(*_: object) -> Conflicted:
-        return Conflicted(SchemaChangedError(table="d"))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(server.catalog.transactions, "commit", refuse)
-        found = server.dead_letters()
-    assert found is not None
-    assert found.schema.names == OLD.schema.names
-    altered = server.dead_letters()
-    assert altered is not None
-    assert altered.schema == DEAD_LETTER_SCHEMA
 
 
 def test_a_table_that_cannot_take_dead_letters_stops_its_consumers_and_says_so() -> None:

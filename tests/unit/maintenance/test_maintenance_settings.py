@@ -10,7 +10,6 @@ from tilth.maintenance.policy.settings import (
     TABLE_SETTINGS,
     PartitionStrategy,
     TableSettings,
-    gc_settings,
     table_settings,
 )
 from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
@@ -42,11 +41,6 @@ def test_realtime_partitions_only() -> None:
     settings = table_settings({"cnch_merge_only_realtime_partition": "1", "partition_strategy": "parts"})
     assert settings.merge_partitions.strategy is PartitionStrategy.NEWEST
     assert table_settings({"old_parts_lifetime": "2 hours"}).gc.old_parts_lifetime == 7200.0
-
-
-def test_what_only_an_older_version_allowed_counts_as_not_given_when_parts_are_collected() -> None:
-    read = gc_settings({"old_parts_lifetime": "for ever", "history_max_age_sec": "5", "ttl_for_trash_items": "7"})
-    assert (read.old_parts_lifetime, read.trash_lifetime) == (1800.0, 7.0)
 
 
 def test_a_switch_names_the_setting_that_keeps_its_op_from_running() -> None:

@@ -156,7 +156,7 @@ def test_damaged_files_and_files_of_others_are_left_out(world: World) -> None:
     shutil.copy(
         path_of(world, "").parent.parent / other.uuid / "data" / whole.file.name, path_of(world, "13-0.0-0.parquet")
     )
-    # As an older version wrote it.
+    # A file of another program has no note.
     old = path_of(world, parts[1].file.name)
     pq.write_table(pq.read_table(old).replace_schema_metadata(), old)
     report = world.rebuild()

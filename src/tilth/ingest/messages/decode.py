@@ -78,14 +78,10 @@ class Broken:
     raw: bytes | None
 
     @property
-    def reason_text(self) -> str:
-        """The reason, with the view in front."""
-        return self.reason if self.view is None else f"view {self.view}: {self.reason}"
-
-    @property
     def text(self) -> str:
         """Text for people: `topic/partition@offset: why`."""
-        return f"{self.topic}/{self.partition}@{self.offset}: {self.reason_text}"
+        view = "" if self.view is None else f"view {self.view}: "
+        return f"{self.topic}/{self.partition}@{self.offset}: {view}{self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ from pyspark.sql import functions as f
 
 from tilth.base.mailbox import Mailbox
 from tilth.ingest.errors import UnreadRangesError, ViewFailedError
-from tilth.ingest.messages.dead import addressee
 from tilth.ingest.replay.orders import (
     READERS_MAX,
     CountLetters,
@@ -133,7 +132,8 @@ def _letters(session: SparkSession, source: LetterSource, letters: Mailbox) -> D
         *(f.col(name).alias(name) for name in POSITION_COLUMNS),
         f.expr("unix_millis(`timestamp`)").alias("ms"),
         *(f.col(name).alias(name) for name in ("key", "raw")),
-        f.expr(addressee(table.schema)).alias(_ADDRESSEE),
+        # A letter that was not decoded is for all views.
+        f.expr("coalesce(`view`, '')").alias(_ADDRESSEE),
     )
     is_message = f.col("topic").isNotNull() & f.col("partition").isNotNull() & f.col("raw").isNotNull()
     return found.where(is_message & f.col("offset").between(0, _OFFSETS_MAX - 1))

@@ -173,7 +173,7 @@ def write_dead_letters(job: RoundJob, writer: RoundPartWriter, found: Sequence[B
     """Write messages to the round's dead-letter table, where it has one."""
     if found and job.dead_letters is not None:
         layout = job.dead_letters.layout
-        writer.write(job.dead_letters.table, layout, dead_letter_rows(found, layout.schema))
+        writer.write(job.dead_letters.table, layout, dead_letter_rows(found))
 
 
 class _Counts:

@@ -15,21 +15,18 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import UnavailableError
 from tilth.base.hosts import is_host_allowed
 from tilth.base.ids import IdSource
-from tilth.base.logs import Log, hide_in_lines
+from tilth.base.logs import hide_in_lines
 from tilth.base.settings import BadSettingError
-from tilth.catalog import Catalog, StartMutation
+from tilth.catalog import Catalog
 from tilth.ingest.consumer.calls import ENCODER, ViewOrder
 from tilth.ingest.library import TOKEN_URL, check_pairs
-from tilth.ingest.messages.dead import VIEW_COLUMN, dead_letter_table, takes_dead_letters, with_view_column
+from tilth.ingest.messages.dead import dead_letter_table, takes_dead_letters
 from tilth.ingest.messages.formats import check_format
 from tilth.ingest.settings import ErrorMode, IngestSettings, KafkaConfig, read_config
-from tilth.model.mutation import MutationKind
 from tilth.model.table import KafkaDef, Secrets, TableDef, full_name
-
-_log = Log("ingest")
 
 
 class DependencyMissingError(UnavailableError):
@@ -150,28 +147,6 @@ def _dead_letters(clock: Clock, catalog: Catalog, ids: IdSource, kafka: KafkaDef
     wanted = dead_letter_table(kafka, config, uuid=ids(), now_ms=clock.now_ms())
     found = catalog.tables.create(wanted, if_not_exists=True)
     if isinstance(found, TableDef) and takes_dead_letters(found):
-        return _upgraded(catalog, found)
+        return found
     hint = "rename it, or set kafka_dead_letter_table"
     raise DependencyMissingError("this table cannot take dead letters", table=full_name(found), hint=hint)
-
-
-def _upgraded(catalog: Catalog, table: TableDef) -> TableDef:
-    """The table with the column that one of an older version lacks; as it is where it cannot be altered now."""
-    wanted = with_view_column(table)
-    if wanted is None:
-        return table
-    update = StartMutation(
-        table=table.uuid,
-        from_version=table.schema_version,
-        kind=MutationKind.COLUMNS,
-        command=f"ADD COLUMN {VIEW_COLUMN} STRING",
-        schema=wanted.schema,
-        next_column_id=wanted.next_column_id,
-    )
-    try:
-        catalog.transactions.apply(f"alter {full_name(table)}", [update])
-    except TilthError as error:
-        # Somebody has altered it meanwhile. Until a later look has the column, reasons name the view.
-        _log.warning("dead_letters_not_altered", table=full_name(table), reason=error)
-    altered = catalog.tables.by_id(table.uuid)
-    return altered if isinstance(altered, TableDef) else table

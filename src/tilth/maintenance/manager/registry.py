@@ -139,7 +139,7 @@ class Registry:
                 known.watch.redefine(definition)
                 _notice_all(known)
         except TilthError as error:
-            # A setting that an older version allowed, for one: this table waits, the others do not.
+            # A storage that is not known here yet, for one: this table waits, the others do not.
             self._refused(full_name(definition), str(error))
             return None
         return known

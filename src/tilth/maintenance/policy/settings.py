@@ -8,7 +8,6 @@ Always holds: policies see plain values, which do not contradict each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -523,14 +522,8 @@ def table_settings(given: Mapping[str, str]) -> TableSettings:
 
 
 def gc_settings(given: Mapping[str, str]) -> GcSettings:
-    """Return the values among a table's settings; one that only an older version allowed counts as not given."""
-    kept = {}
-    for setting in settings_of(GcSettings):
-        with suppress(BadSettingError):
-            if setting.name in given:
-                setting.read(given[setting.name])
-                kept[setting.name] = given[setting.name]
-    return read_settings(GcSettings, kept)
+    """Return the values among a table's settings, those of other rooms left out."""
+    return read_settings(GcSettings, given)
 
 
 def _merge_settings(read: MergeSettings) -> MergeSettings:

@@ -149,16 +149,11 @@ class Cleaner:
 
     def _folders(self) -> dict[str, str]:
         """Return the tables whose folders are to go, and the root of each: nothing else knows it any more."""
-        return self._decoded_folders(self._catalog.state.get(_FOLDERS))
-
-    def _decoded_folders(self, found: bytes | None) -> dict[str, str]:
-        stored = {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str] | list[str])
-        # Of an older version, which had one root.
-        return stored if isinstance(stored, dict) else {uuid: self._root.of(uuid).text for uuid in stored}
+        return _decoded(self._catalog.state.get(_FOLDERS))
 
     def _change_folders(self, step: Callable[[dict[str, str]], dict[str, str]]) -> None:
         def change(found: bytes | None) -> bytes:
-            return msgspec.msgpack.encode(step(self._decoded_folders(found)))
+            return msgspec.msgpack.encode(step(_decoded(found)))
 
         self._catalog.state.change(_FOLDERS, change)
 
@@ -197,3 +192,7 @@ class Cleaner:
             work()
         except (TilthError, OSError) as error:
             _log.warning(f"{action}_failed", cause_id=cause_id, reason=error)
+
+
+def _decoded(found: bytes | None) -> dict[str, str]:
+    return {} if found is None else msgspec.msgpack.decode(found, type=dict[str, str])

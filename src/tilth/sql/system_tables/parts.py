@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tilth.base.settings import BadSettingError
 from tilth.maintenance import CURE, DamagedFile
 from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import DropRange, Part
@@ -191,7 +190,7 @@ def _rows_of_partitions(services: Services) -> Iterator[Row]:
     for table in services.catalog.tables.list():
         if not isinstance(table, TableDef):
             continue
-        pressure = _pressure(services, table)
+        pressure = services.catalog.throttle.judge(table)
         for partition in parts.partitions(table.uuid):
             visible = parts.visible(table.uuid, partition)
             files = {part.file.name for part in visible}
@@ -217,14 +216,6 @@ def _rows_of_partitions(services: Services) -> Iterator[Row]:
                 last_insert=time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
                 insert_pressure=pressure.get(partition),
             )
-
-
-def _pressure(services: Services, table: TableDef) -> dict[str, str]:
-    try:
-        return services.catalog.throttle.judge(table)
-    except BadSettingError:
-        # One that an older version allowed; the INSERT says so.
-        return {}
 
 
 PARTITIONS = SystemTable(

@@ -1,8 +1,7 @@
 """Notes in part files: what a catalog knew of them when they were written, for the day when it is lost.
 
 Covers: notes of parts and of row segments, reading them. Does not cover: what is made of them (tilth.recovery), files
-with changes of rows, which have none. Always holds: nobody who reads rows needs a note; a file of an older version has
-none.
+with changes of rows, which have none. Always holds: nobody who reads rows needs a note.
 
 A note cannot say that its file was committed, nor which blocks it got: both are known only after it was written. What
 takes the place of other parts names their files instead.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from tilth.base.errors import InvalidInputError
 from tilth.base.units import MIB
 from tilth.model.table import Schema, TableDef, Transform
 from tilth.model.ttl import read_ttl
@@ -135,7 +134,7 @@ def layout_of(
         is_buffered=bool(table.unique_key) or settings.memory_buffer,
         is_keyed_across=bool(table.unique_key and table.partition_by) and not settings.partition_level_unique_keys,
         is_partial=bool(table.unique_key) and settings.enable_unique_partial_update,
-        ttl_column=_ttl_column(table),
+        ttl_column=None if table.ttl is None else read_ttl(table.ttl, table.schema).column,
         zstd_level=settings.parquet_compression_level,
         segment_bytes=settings.segment_mb * MIB,
         row_group_rows=settings.parquet_row_group_rows,
@@ -158,13 +157,3 @@ def _about(table: TableDef, schema: Schema | None) -> bytes:
     shapes = (table.schema_now, *table.older_schemas)
     shape = next((each for each in shapes if each.schema == schema), table.schema_now)
     return msgspec.msgpack.encode((replace(table, older_schemas=()), shape))
-
-
-def _ttl_column(table: TableDef) -> str | None:
-    if table.ttl is None:
-        return None
-    try:
-        return read_ttl(table.ttl, table.schema).column
-    except InvalidInputError:
-        # Stored by an older version, which took any expression: nothing expires by it, and rows are still written.
-        return None

@@ -31,7 +31,6 @@ import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
 from tilth.model.table import Column, Schema
-from tilth.storage.values.arrow import arrow_schema
 from tilth.storage.values.scan_options import misjudged_columns
 
 #: Days since 1970. A literal before 1582-10-15 (Spark's RebaseDateTime.lastSwitchGregorianDay) may move by up to ten
@@ -109,8 +108,7 @@ def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaD
 
     What changes the source's rows is not looked at.
     """
-    noted = (metadata.metadata or {}).get(NOTE)
-    found = _unnoted(source, metadata) if noted is None else msgspec.json.decode(noted, type=Misjudged)
+    found = msgspec.json.decode(metadata.metadata[NOTE], type=Misjudged)
     stored = {column.id: column for column in source.schema.columns}
     columns = misjudged_columns(schema)
     return Misjudged(
@@ -122,29 +120,6 @@ def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaD
 def note_of(misjudged: Misjudged) -> dict[bytes, bytes]:
     """Return the note about a file's values that goes into its footer."""
     return {NOTE: msgspec.json.encode(misjudged, order="deterministic")}
-
-
-def _unnoted(source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
-    """Judge a file of an older version: its statistics are right about dates and times, not about floats."""
-    leaves = leaves_of(arrow_schema(source.schema, field_ids=False))
-    suspects = {leaf.column for leaf in leaves if pa.types.is_floating(leaf.type)}
-    if len(leaves) != metadata.num_columns:
-        suspects |= {leaf.column for leaf in leaves}
-    for place, leaf in enumerate(leaves):
-        if leaf.is_misjudged and leaf.column not in suspects:
-            groups = (metadata.row_group(number).column(place) for number in range(metadata.num_row_groups))
-            if not all(_is_late(chunk.statistics, leaf.type) for chunk in groups):
-                suspects.add(leaf.column)
-    return Misjudged(statistics=frozenset(suspects), dictionary=frozenset(suspects))
-
-
-def _is_late(statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
-    """True if the statistics of dates or times show that none of them is early."""
-    if statistics is None:
-        return False
-    if not statistics.has_min_max:
-        return bool(statistics.num_values == 0)
-    return bool(statistics.min_raw >= _late_from(kind))
 
 
 def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> bool:
