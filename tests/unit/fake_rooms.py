@@ -69,7 +69,7 @@ class FakeRooms:
     ) -> tuple[Snapshot, ReaderLease, str]:
         self._answered("pin", database, table, *([as_of_ms] if version is None else [as_of_ms, version]))
         definition = TableDef(uuid="u", database=database, name=table, schema=Schema(columns=()))
-        lease = ReaderLease(id="r1", table="u", snapshot_ts=5, holder="h", expires_ms=9)
+        lease = ReaderLease(id="r1", table="u", snapshot_ts=5, holder="h", expires_ms=9, opened_ms=8)
         return Snapshot(table=definition, ts=5, version=1, parts=()), lease, "/data"
 
     def renew(self, lease_id: str) -> None:

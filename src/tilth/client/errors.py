@@ -56,7 +56,8 @@ class ServerError(TilthError):
         self.code = body.code  # type: ignore[misc]  # likewise
         #: Id under which the server's log has the details.
         self.id = body.id
-        #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server sends none.
+        #: Number of the error of ClickHouse or ByConity that is most like it; 0: not known, as where an answer broke
+        #: off.
         self.number = body.number
 
     def __str__(self) -> str:

@@ -41,7 +41,6 @@ class ReaderLease(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int
     #: The client for whom it was opened, as `address:port (name)`; empty: not known.
     client: str = ""
-    #: 0: not known.
-    opened_ms: int = 0
+    opened_ms: int
     #: `True` if it belongs to a reader outside the server, and so outlives the server's process.
     is_outside: bool = False

@@ -137,7 +137,7 @@ class DropRange(msgspec.Struct, frozen=True, kw_only=True, tag="r"):
 
     name: PartName
     commit_ts: int = 0
-    #: Number of visible parts that it hid; 0: not known.
+    #: Number of visible parts that it hid.
     parts: int = 0
 
 
@@ -162,7 +162,7 @@ class TrashItem(msgspec.Struct, frozen=True, kw_only=True):
     moved_ms: int
     #: True: a drop range hid it, so that UNDROP PARTITION can bring it back.
     is_dropped: bool = False
-    #: Number of parts that the drop range hid; 0: not known.
+    #: Number of parts that this range hid.
     dropped_parts: int = 0
     #: True once its file is being removed: it cannot come back any more.
     is_going: bool = False

@@ -66,7 +66,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     #: The query that asked for it.
     query_id: str = ""
-    #: Address of whoever sent it, with the client's name; empty: this process, or an older version wrote the switch.
+    #: Address of whoever sent it, with the client's name; empty: this process.
     client: str = ""
 
 
@@ -145,7 +145,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
     because: str = ""
     query_id: str = ""
-    #: Address of whoever sent it, with the client's name; empty: this process, or an older version wrote the line.
+    #: Address of whoever sent it, with the client's name; empty: this process.
     client: str = ""
     #: Outcome, or the error that refused it.
     outcome: str = ""

@@ -33,7 +33,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     hint: str
     #: Id under which the log has the details.
     id: str
-    #: Number of the error of ClickHouse or ByConity that is most like it; 0: an older server sends none.
+    #: Number of the error of ClickHouse or ByConity that is most like it; 0: not known, as where an answer broke off.
     number: int = 0
 
 

@@ -156,8 +156,8 @@ def _held(now: _Now, verdict: Verdict, commit_ts: int, until_ms: int) -> tuple[s
 def _by_reader(lease: ReaderLease, verdict: Verdict, until_ms: int = 0) -> tuple[str, int, str]:
     """The same, of a reader: who it is, and since when it reads."""
     who = f" by {lease.client}" if lease.client else ""
-    since = f" at {show_time(lease.opened_ms)}" if lease.opened_ms else ""
-    opened = f"; the snapshot was opened{since}{who} on server {lease.holder}, and expires unless it is renewed"
+    since = show_time(lease.opened_ms)
+    opened = f"; the snapshot was opened at {since}{who} on server {lease.holder}, and expires unless it is renewed"
     return f"reader {lease.id}", max(until_ms, lease.expires_ms), f"{verdict.reason}{opened}"
 
 

@@ -142,7 +142,7 @@ READERS = SystemTable(
         ColumnDoc("snapshot", TIME, "The same as a time."),
         ColumnDoc("holder", TEXT, "The server that opened it."),
         ColumnDoc("client", TEXT, "Who reads, as `address:port (name)`; NULL: not known."),
-        ColumnDoc("opened", TIME, "Since when; NULL: not known."),
+        ColumnDoc("opened", TIME, "Since when."),
     ),
     rows=_rows_of_readers,
 )

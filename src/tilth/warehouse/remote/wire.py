@@ -33,7 +33,7 @@ PATH = "/v1/worker/"
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """Description of a worker by itself; an older or newer one leaves things out."""
+    """Description of a worker by itself; that of another version may lack fields, and is refused in words."""
 
     name: str
     version: str
@@ -45,7 +45,7 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     host: str = ""
     pid: int = 0
-    #: Master of its Spark, as named to the worker; empty: an older worker does not report it.
+    #: Master of its Spark, as named to the worker.
     master: str = ""
     #: 0: not known yet.
     cores: int = 0
