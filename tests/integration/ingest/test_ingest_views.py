@@ -46,10 +46,8 @@ def test_a_view_gets_every_message_of_a_round_of_several_tasks(
     world.verify(target)
 
 
-def test_a_view_of_an_older_version_that_leaves_messages_out_commits_nothing(
-    world: IngestWorld, broker: Broker
-) -> None:
-    """It was created before such views were refused; its consumer says what to do."""
+def test_a_view_that_leaves_messages_out_commits_nothing(world: IngestWorld, broker: Broker) -> None:
+    """Not only CREATE refuses it: its consumer checks it, too, and says what to do."""
     broker.create_topic("views-limit")
     kafka = world.kafka("k", "views-limit")
     target = world.table("t", EVENTS, "id")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from tests.catalog_world import Racing, World
 from tilth.base.errors import FencedError
 from tilth.catalog import HidePartition, InsertPart
 from tilth.catalog.rules.visibility import end_times
-from tilth.model.lease import ReaderLease
 from tilth.model.service import ServiceKind, Switch, SwitchState
 
 
@@ -194,10 +192,3 @@ def test_queries_of_a_former_process_hold_nothing_and_readers_outside_go_on(worl
     assert readers.close_left_behind("s-1", {"s-1", "s-2"}) == 0
     assert readers.find(outside.id) == outside
     assert readers.find("none") is None
-
-
-def test_a_lease_of_an_older_version_is_one_of_a_query() -> None:
-    """It was written without client, time and kind."""
-    old = msgspec.msgpack.encode({"id": "r", "table": "t", "snapshot_ts": 1, "holder": "s-1", "expires_ms": 2})
-    lease = msgspec.msgpack.decode(old, type=ReaderLease)
-    assert (lease.client, lease.opened_ms, lease.is_outside) == ("", 0, False)

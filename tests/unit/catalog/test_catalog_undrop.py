@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 import pytest
 
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
@@ -21,10 +20,9 @@ from tilth.catalog import (
     TrashedPart,
     visibility,
 )
-from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.model.mutation import MutationState
-from tilth.model.part import DropRange, Part, PartName, TrashItem
+from tilth.model.part import DropRange
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
 
@@ -386,24 +384,6 @@ def test_a_mutation_does_not_end_over_an_undrop() -> None:
     kv.before = lambda: undrop(World(kv))
     assert not world.catalog.mutations.finish(world.t, mutation.id)
     assert world.mutate_all(mutation)
-
-
-def test_records_of_older_programs(world: World) -> None:
-    """A range that does not say how much it hid, and trash that does not say who hid it."""
-    [part] = world.insert("a")
-    drop(world)
-    [hidden] = [each for each in world.catalog.parts.entries(world.t, "a") if isinstance(each, DropRange)]
-    old = msgspec.structs.replace(hidden, parts=0)
-    name = hidden.name
-    key = pack(Space.ENTRY, world.t, "a", name.min_block, name.max_block, name.level, name.mutation)
-    world.kv.commit([], {key: codec.ENTRIES.encode(old)}, [])
-    undrop(world)
-    assert world.names() == [part.name]
-    other = Part(name=PartName("a", 1, 1, 0, 1), schema_version=1, rows=1, file=part.file, commit_ts=1)
-    item = TrashItem(part=other, end_ts=2, moved_ms=3)
-    world.kv.commit([], {pack(Space.TRASH, world.t, "a", 1, 1, 0, 1): codec.TRASH.encode(item)}, [])
-    with pytest.raises(NothingToUndropError):
-        undrop(world)
 
 
 def test_who_looked_through_the_partition_before_an_undrop_looks_again(world: World) -> None:

@@ -1,11 +1,10 @@
-"""Settings of librdkafka: what a Kafka table may have, which of it nobody may read, what an older definition does."""
+"""Settings of librdkafka: what a Kafka table may have, which of it nobody may read, what a refused one does."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.catalog_world import World
@@ -207,25 +206,8 @@ def test_consumers_get_what_the_definition_hints_at() -> None:
     assert "hunter" not in repr(order) + repr(arrived) + repr(spec)
 
 
-def test_an_order_of_an_older_server_has_no_secrets_apart() -> None:
-    world = World()
-    stored = kafka(world.kafka(), kafka_sasl_password="hunter2")
-    order = ConsumeOrder(
-        kafka=stored,
-        views=(),
-        dead_letters=None,
-        consumer=0,
-        fence=Fence("f", 1),
-        positions=(),
-    )
-    told = msgspec.msgpack.decode(ENCODER.encode(order))
-    del told["secrets"]
-    arrived = ORDER_DECODER.decode(msgspec.msgpack.encode(told))
-    assert dict(read_config(arrived.kafka, arrived.secrets.settings).library)["sasl.password"] == "hunter2"
-
-
 @pytest.mark.parametrize("pairs", ["plugin.library.paths=/tmp/evil.so", "ssl.ca.location=/etc/ssl/ca.pem"])
-def test_an_older_definition_with_a_refused_setting_waits_with_the_reason(pairs: str) -> None:
+def test_a_definition_whose_setting_is_refused_later_waits_with_the_reason(pairs: str) -> None:
     world = World()
     uuid = world.kafka()
     world.catalog.tables.modify_settings(uuid, REQUIRED | {LIBRARY: pairs})

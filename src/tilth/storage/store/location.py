@@ -20,7 +20,7 @@ from tilth.storage.store.stores import store_of
 ROOT_RECORD = "storage-root"
 #: Marker file of a location; without it, this is another bucket, or a disk that is not mounted.
 LOCATION_FILE = ".tilth"
-# In stores since the first version, and compared byte for byte.
+# Compared byte for byte.
 _LOCATION_CONTENT = b"a place of tables of Tilth\n"
 
 _log = Log("storage")
