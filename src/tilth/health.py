@@ -34,10 +34,10 @@ _log = Log("node")
 def known_states(
     bounded: BoundedCalls[States],
     calls: Mapping[str, Callable[[], States]],
-    places: Mapping[str, str] | None = None,
+    addresses: Mapping[str, str] | None = None,
 ) -> States:
     """Return the states that the calls return. For a call that does not return in time: the time since when it has not
-    answered, and its address or folder in `places`.
+    answered, and its address or folder in `addresses`.
     """
     found: States = {}
     for name, reading in bounded.read(calls).items():
@@ -48,8 +48,8 @@ def known_states(
                 _log.error("health_failed", cause_id=name, error=error)
                 found[name] = f"a defect of Tilth: {error!r}"
             case CallSilent(since_ms=since_ms):
-                place = (places or {}).get(name)
-                found[name] = f"it has not answered since {show_time(since_ms)}" + (f": {place}" if place else "")
+                address = (addresses or {}).get(name)
+                found[name] = f"it has not answered since {show_time(since_ms)}" + (f": {address}" if address else "")
             case _:
                 assert_never(reading)
     return found

@@ -1,7 +1,7 @@
-"""The catalog of a node, opened, and the node's place among its servers.
+"""The catalog of a node, opened, and the node's membership among its servers.
 
-Covers: which store the catalog is in, the place of tables' files that all servers must see. Does not cover: what is
-wired to the catalog (node.py), who hosts what (tilth.membership).
+Covers: which store the catalog is in, the location of tables' files, which all servers must see. Does not cover: what
+is wired to the catalog (node.py), who hosts what (tilth.membership).
 Always holds: a server that does not see the files of the catalog's tables is refused before it serves, and so is one
 whose catalog does not know the tables that have files there.
 """
@@ -33,8 +33,8 @@ from tilth.membership import Presence
 from tilth.recovery import CatalogLostError, has_tables
 from tilth.storage import StoreLocationError, StoreRoot, claim_location, location_text, location_trouble
 
-#: The place of the tables' files, as the first server had it.
-_PLACE = "storage/place"
+#: Location of the tables' files, as the first server recorded it.
+_LOCATION = "storage/place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class OpenStore:
 
     store: KeyValue
     #: Address or folder of the catalog, as errors name it.
-    place: str
+    location: str
     #: Its changes as they land; None: nobody follows them.
     followed: FollowedKV | None
     #: None: no other server can have it open.
@@ -77,14 +77,14 @@ def open_store(
         # A journal has one follower; the database has backups and standbys of its own.
         return OpenStore(
             store=shared,
-            place=address.shown,
+            location=address.shown,
             followed=None,
             presence=shared.presence(gone_seconds),
             watch=shared.database_watch(),
         )
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
-    return OpenStore(store=followed or own, place=own.path, followed=followed, presence=None)
+    return OpenStore(store=followed or own, location=own.path, followed=followed, presence=None)
 
 
 def check_not_moved(catalog: Catalog) -> None:
@@ -107,16 +107,16 @@ def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
         raise CatalogLostError(root=root, hint=hint)
 
 
-def check_place(catalog: Catalog, root: StoreRoot) -> None:
+def check_location(catalog: Catalog, root: StoreRoot) -> None:
     """Make sure that this server sees the files which the other servers of the catalog see. Raises StoreLocationError,
     CatalogLostError, and what the store says.
     """
     check_not_lost(root, is_empty=catalog.is_unused())
     own = location_text(root)
-    if catalog.state.get(_PLACE) is None:
+    if catalog.state.get(_LOCATION) is None:
         claim_location(root)
-    catalog.state.change(_PLACE, lambda known: known or own.encode())
-    known = (catalog.state.get(_PLACE) or b"").decode()
+    catalog.state.change(_LOCATION, lambda known: known or own.encode())
+    known = (catalog.state.get(_LOCATION) or b"").decode()
     if known != own:
         hint = "give all servers of a catalog the same storage.root, which all of them see"
         raise StoreLocationError("the tables of this catalog are somewhere else", chosen=known, given=own, hint=hint)

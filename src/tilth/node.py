@@ -38,7 +38,7 @@ from tilth.ingest import (
     IngestSettings,
 )
 from tilth.ingest.consumer.far import consumer_handlers
-from tilth.joining import check_not_lost, check_not_moved, check_place, open_store
+from tilth.joining import check_location, check_not_lost, check_not_moved, open_store
 from tilth.maintenance import (
     MaintenanceManager,
     ManagerSettings,
@@ -299,14 +299,14 @@ class Node:
         self._start(sweeper.start, sweeper.stop)
         self.catalog.sweep_on(sweeper.offer)
         #: Address or folder of the catalog, as errors name it.
-        self._catalog_location = opened.place
+        self._catalog_location = opened.location
         #: Watch on the catalog's database; None: the catalog is in a local folder.
         self._database_watch = opened.watch
         if opened.watch is not None:
             self._start(opened.watch.start, opened.watch.stop)
         check_not_moved(self.catalog)
         if opened.presence is not None:
-            check_place(self.catalog, self._roots.default)
+            check_location(self.catalog, self._roots.default)
         self._member = Member(
             self._clock,
             self.catalog,

@@ -197,8 +197,8 @@ def worker_token(file: Path | None, given: Mapping[str, str]) -> str:
     """Return the service token of the file, of the setting's file, or of the environment. Raises BadTokenError, also
     where there is none.
     """
-    place = str(file) if file is not None else read_settings(ServerSettings, given).token_file
-    token = service_token(place, os.environ)
+    token_file = str(file) if file is not None else read_settings(ServerSettings, given).token_file
+    token = service_token(token_file, os.environ)
     if not token:
         hint = f"give the server's in the environment as {VARIABLE}, or in a file by --token-file"
         raise BadTokenError("a worker needs the service token", hint=hint)

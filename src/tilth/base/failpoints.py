@@ -1,7 +1,7 @@
-"""Places where a test may stop the process dead, to prove that a crash there loses nothing and doubles nothing.
+"""Code positions where a test may kill the process, to prove that a crash there loses nothing and doubles nothing.
 
 A failpoint is armed by the environment variable TILTH_FAILPOINTS, as in `round.before_commit:3,merge.after_files:1`:
-the process kills itself with SIGKILL when it passes that place for the n-th time. Without the variable `hit` does
+the process kills itself with SIGKILL when it reaches that failpoint for the n-th time. Without the variable `hit` does
 nothing.
 """
 

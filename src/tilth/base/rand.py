@@ -14,7 +14,7 @@ class Rng(Protocol):
         """A draw from 0 (included) to 1 (excluded)."""
 
     def shuffle(self, x: MutableSequence[Any]) -> None:
-        """Put the items in a random order, in place."""
+        """Shuffle the items of the list."""
 
 
 def new_rng(seed: int | None = None) -> Rng:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-#: Shown in place of a secret.
+#: Shown instead of a secret.
 HIDDEN = "[HIDDEN]"
 #: Number of characters by which the beginning of a secret is recognized.
 _BEGINNING = 8

@@ -4,7 +4,7 @@ A setting is declared once, as a field of a frozen dataclass:
 
     workers: int = node_setting("maintenance_manager_num_threads", 4, within(int, 1, 64), "More: .. Fewer: ..")
 
-Its value (`read_settings`), flag, environment variable, place in the config file, page of the reference and row of
+Its value (`read_settings`), flag, environment variable, position in the config file, page of the reference and row of
 `system.settings` follow from that. Node settings are read once when the node starts; settings of tables are stored with
 the table and changed by `ALTER TABLE .. MODIFY SETTING`. Where a node's settings come from: sources.py.
 """

@@ -69,7 +69,7 @@ class CatalogExistsError(ConflictError):
 
 
 class CatalogMovedError(ConflictError):
-    """this catalog was moved to another place, and is used there"""
+    """this catalog was moved to another location and is in use there"""
 
     code = "CATALOG_MOVED"
 

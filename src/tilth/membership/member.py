@@ -99,12 +99,12 @@ class Membership:
     me: str
     servers: tuple[ServerRecord, ...]
     #: Name of the server assigned to a thing, which hosts it if it can.
-    placed: Mapping[str, str] = field(default_factory=dict)
+    placements: Mapping[str, str] = field(default_factory=dict)
 
     def host_of(self, thing: str) -> ServerRecord | None:
         """Return the server that hosts the thing; None: no server does now."""
         hosts = {each.name: each for each in self.servers if not each.draining}
-        ordered = self.placed.get(thing)
+        ordered = self.placements.get(thing)
         name = ordered if ordered in hosts else host_of(thing, hosts)
         return None if name is None else hosts[name]
 
@@ -393,10 +393,10 @@ class Member:
                 _log.warning("server_gone", server=record.id, silent_seconds=round(silent[record.id], 2))
         ended = {each.id for each in gone}
         servers = tuple(each for each in records if each.lives and each.id not in ended)
-        placed = {} if self._presence is None else {each.thing: each.server for each in self._placements.all()}
+        placements = {} if self._presence is None else {each.thing: each.server for each in self._placements.all()}
         with self._now_lock:
             own = self._record
-            found = Membership(me="" if own is None else own.id, servers=servers, placed=placed)
+            found = Membership(me="" if own is None else own.id, servers=servers, placements=placements)
             has_changed = _who(found) != _who(self._now)
             self._now = found
         if has_changed:
@@ -450,4 +450,4 @@ class Member:
 
 
 def _who(found: Membership) -> tuple[str, frozenset[tuple[str, str, str]], Mapping[str, str]]:
-    return found.me, frozenset((each.id, each.url, each.draining) for each in found.servers), found.placed
+    return found.me, frozenset((each.id, each.url, each.draining) for each in found.servers), found.placements

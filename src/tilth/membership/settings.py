@@ -30,7 +30,7 @@ class MembershipSettings:
         "",
         SettingCheck(str, "http://host:port", lambda url: not url or url.startswith(("http://", "https://"))),
         "Where other servers of the catalog, and clients that they name it to, reach this server. Empty: the address "
-        "of `--listen`, with the name of the machine in place of `0.0.0.0` and `::`.",
+        "of `--listen`, with the name of the machine instead of `0.0.0.0` and `::`.",
     )
     gone_seconds: float = node_setting(
         "server.gone-bound",

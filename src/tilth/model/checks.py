@@ -2,7 +2,7 @@
 
 Covers: the rules, their words, and which rules make others superfluous. Does not cover: applying them to rows
 (storage/values/checks.py), reading type names (sql/grammar/types.py).
-Always holds: a rule is about single values at one place of the column's type; NULL keeps every rule.
+Always holds: a rule is about single values at one level of the column's type; NULL keeps every rule.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Rule = IntegerRange | LengthMax | OneOf | UuidText | SecondDigits
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A rule for the values at one place of a column's type."""
+    """A rule for the values at one level of a column's type."""
 
     rule: Rule
     path: Path = ()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-#: The node's own place, which is always there.
+#: The node's own storage, which always exists.
 DEFAULT_STORAGE = "default"
 #: The setting by which a table names its storage.
 STORAGE_SETTING = "storage_policy"
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """A named place of tables; what its address means is said in tilth.storage."""
+    """A named storage of tables; tilth.storage defines the addresses."""
 
     name: str
     #: Root address with references to secrets, without secrets.

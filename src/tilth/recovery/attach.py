@@ -2,9 +2,9 @@
 
 Covers: which files count, the tables and parts that are made of them, what no file says. Does not cover: notes in files
 (tilth.storage), listing (found.py), catalogs of a journal (rebuild.py).
-Always holds: a part and what took its place are never both in a table where the files say so; no file is removed or
-changed, new ones say which rows are deleted; each file that is not in a table, and each kind of thing that no file
-says, is a line of the report.
+Always holds: where the files record it, a part and the part that replaced it are never both in a table; no file is
+removed or changed, new ones record which rows are deleted; each file that is not in a table, and each kind of thing
+that no file records, is a line of the report.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def choose(
     for file in sorted(usable.values(), key=lambda file: (file.name in named, file.by), reverse=True):
         sources = file.note.sources
         if any(source in hidden for source in sources):
-            left[file.name] = FindingKind.LEFTOVER, "another file came in the same place: it can be removed"
+            left[file.name] = FindingKind.LEFTOVER, "another file replaced the same source: it can be removed"
             continue
         state = TxnVerdict.COMMITTED if file.by.txn in landed else verdict(file.by.txn)
         if state is TxnVerdict.ABORTED:
@@ -131,13 +131,13 @@ def choose(
             counting.append(file)
             hidden |= dict.fromkeys(sources, file.name)
         elif sources:
-            text = "whether it took the place of others is not known: those are in the table, with the same rows"
+            text = "it is not known whether it replaced other files: those are in the table, with the same rows"
             left[file.name] = FindingKind.LEFTOVER, text
         else:
             left[file.name] = FindingKind.UNKNOWN, _NOT_SURE
     for file in counting:
         if file.name in hidden:
-            text = f"its rows are in {hidden[file.name]}, which came in its place: it can be removed"
+            text = f"its rows are in {hidden[file.name]}, which replaced it: it can be removed"
             left[file.name] = FindingKind.LEFTOVER, text
     return FileChoice(
         taken=tuple(sorted((file for file in counting if file.name not in hidden), key=lambda file: file.by)),

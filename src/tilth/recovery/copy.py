@@ -1,8 +1,9 @@
 """A catalog moved to another store: a node's folder to a database, and back.
 
-Covers: copying all records of one moment, comparing both, the mark at the old place. Does not cover: files of tables,
-which stay where they are. Always holds: what is copied becomes a catalog at once or not at all; a catalog that a server
-uses is not copied; the old place is marked before anything is said, so that no two servers follow different truths.
+Covers: copying all records of one snapshot, comparing both, the mark in the old catalog. Does not cover: files of
+tables, which stay where they are. Always holds: the copy becomes a catalog at once or not at all; a catalog that a
+server uses is not copied; the old catalog is marked before the copy is reported, so that no two servers use different
+catalogs.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class CopyReport:
 def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> CopyReport:
     """Make the catalog at the target from that at the source, compare both, and mark the source as moved.
 
-    A place is a node's folder or the address of a database. `keeps_source`: no mark, for a copy that is only looked at.
+    A location is a node's folder or the address of a database. `keeps_source`: no mark, for a copy that is only read.
     Raises CatalogNotFoundError, CatalogInUseError, CatalogMovedError, CatalogExistsError, BadCatalogAddressError, and
     what a store says that does not answer: then nothing was made.
     """
@@ -75,21 +76,21 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
     return CopyReport(records=expected[0], bytes=expected[1])
 
 
-def _is_address(place: str) -> bool:
-    return "://" in place
+def _is_address(location: str) -> bool:
+    return "://" in location
 
 
-def _shown(place: str) -> str:
-    return parse_postgres(place).shown if _is_address(place) else str(Path(place).absolute())
+def _shown(location: str) -> str:
+    return parse_postgres(location).shown if _is_address(location) else str(Path(location).absolute())
 
 
-def _opened(clock: Clock, place: str) -> PostgresKV | RocksKV:
+def _opened(clock: Clock, location: str) -> PostgresKV | RocksKV:
     """Raises CatalogNotFoundError."""
-    if _is_address(place):
-        return PostgresKV(clock, parse_postgres(place))
-    folder = Path(place) / "catalog"
+    if _is_address(location):
+        return PostgresKV(clock, parse_postgres(location))
+    folder = Path(location) / "catalog"
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise CatalogNotFoundError(folder=place, hint="give the folder of a node, or the address of a database")
+        raise CatalogNotFoundError(folder=location, hint="give the folder of a node, or the address of a database")
     return RocksKV(str(folder))
 
 
@@ -106,11 +107,11 @@ def _moving(store: PostgresKV | RocksKV, catalog: Catalog, to: str) -> Iterator[
     catalog.state.put(MOVED, to.encode())
 
 
-def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, place: str) -> None:
+def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, location: str) -> None:
     """Raises CatalogInUseError and CatalogMovedError; a folder's catalog is open nowhere else."""
     moved = catalog.state.get(MOVED)
     if moved:
-        raise CatalogMovedError(catalog=_shown(place), to=moved.decode(), hint="copy it from there")
+        raise CatalogMovedError(catalog=_shown(location), to=moved.decode(), hint="copy it from there")
     if not isinstance(store, PostgresKV):
         return
     store.moves().check(may_begin=True)
@@ -121,7 +122,7 @@ def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, pla
     proved = [each for each in catalog.servers.live() if each.id in shown or before.get(each.id) != each.renewed_ms]
     if proved:
         names = ", ".join(f"{each.name} at {each.url or 'no address'}" for each in proved)
-        raise CatalogInUseError(catalog=_shown(place), servers=names, hint="stop these servers first")
+        raise CatalogInUseError(catalog=_shown(location), servers=names, hint="stop these servers first")
 
 
 class _Target:
@@ -153,12 +154,12 @@ class _Target:
 
 
 @contextmanager
-def _target(clock: Clock, place: str) -> Iterator[_Target]:
-    if _is_address(place):
-        with closing(PostgresKV(clock, parse_postgres(place))) as shared:
+def _target(clock: Clock, location: str) -> Iterator[_Target]:
+    if _is_address(location):
+        with closing(PostgresKV(clock, parse_postgres(location))) as shared:
             yield _Target(shared)
         return
-    with new_catalog(Path(place)) as store:
+    with new_catalog(Path(location)) as store:
         yield _Target(store)
 
 

@@ -28,7 +28,7 @@ from tilth.storage import (
 )
 
 #: `{uuid}/data/{name}`.
-_PLACE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
+_DATA_FILE = re.compile(r"([0-9a-f]{32})/data/([^/]+)")
 #: Files by which nodes and workers find a root again and prove that they see the same one.
 _MARKS = re.compile(r"(?:[^/]+/)?\.tilth|\.server-probe(?:-[^/]*)?|\.worker-probe-[^/]*")
 _SIDECARS = (MAP_EXTENSION, FILTER_EXTENSION)
@@ -75,7 +75,7 @@ def has_tables(root: StoreRoot) -> bool:
     Raises the error of a store that does not answer.
     """
     journal = f"{journal_folder(root).path}/"
-    return any(path.startswith(journal) or _PLACE.fullmatch(path) for path, *_ in list_files(Folder(root)))
+    return any(path.startswith(journal) or _DATA_FILE.fullmatch(path) for path, *_ in list_files(Folder(root)))
 
 
 def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
@@ -88,11 +88,11 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
     for root in roots:
         whole, own = Folder(root), (f"{journal_folder(root).path}/", f"{notes_folder(root).path}/")
         for path, size, _ in list_files(whole):
-            place = _PLACE.fullmatch(path)
-            txn = None if place is None else txn_of(place[2])
-            if place is not None and txn is not None and txn <= txn_max:
-                table = found.tables.setdefault(place[1], TableFiles(data_folder(root, place[1])))
-                table.sizes[place[2]] = size
+            match = _DATA_FILE.fullmatch(path)
+            txn = None if match is None else txn_of(match[2])
+            if match is not None and txn is not None and txn <= txn_max:
+                table = found.tables.setdefault(match[1], TableFiles(data_folder(root, match[1])))
+                table.sizes[match[2]] = size
             elif not path.startswith(own) and not _MARKS.fullmatch(path):
                 found.foreign.append(whole.uri(path))
     return found

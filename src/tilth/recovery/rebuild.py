@@ -44,16 +44,16 @@ TRASH_ITEMS_MAX = 1000
 BEGUN_MS_MAX = 60_000
 
 
-def rebuild_catalog(places: Sequence[str], folder: Path, options: RebuildOptions) -> RebuildReport:
+def rebuild_catalog(locations: Sequence[str], folder: Path, options: RebuildOptions) -> RebuildReport:
     """Make the catalog of a node's folder of the journal and the files below the roots, or of the files alone where
     there is no journal; report what is not known.
 
-    `places`: the roots, folders or addresses with options. Raises BadStoreError, CatalogExistsError where the folder
+    `locations`: the roots, folders or addresses with options. Raises BadStoreError, CatalogExistsError where the folder
     has a catalog, NothingToRebuildError, FolderError, and what a store says that does not answer: then nothing was
     made.
     """
     check_no_catalog(folder)
-    roots = [parse_root(each) if "://" in each else local_root(Path(each).absolute()) for each in places]
+    roots = [parse_root(each) if "://" in each else local_root(Path(each).absolute()) for each in locations]
     journal, damaged = usable_journal([] if options.is_files_only else find_journals(roots))
     clock, report = SystemClock(), RebuildNotes()
     found = find_files(roots, now_ms=clock.now_ms())

@@ -81,6 +81,6 @@ def _source(backup: str) -> ByteSource:
     if "://" not in backup:
         return open(backup, "rb")
     whole = parse_root(backup)
-    place, _, name = whole.uri.rpartition("/")
-    source: ByteSource = open_file(Folder(StoreRoot(place or "/", whole.options)), name)
+    folder, _, name = whole.uri.rpartition("/")
+    source: ByteSource = open_file(Folder(StoreRoot(folder or "/", whole.options)), name)
     return source

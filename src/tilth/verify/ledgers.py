@@ -31,12 +31,12 @@ def check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[CheckResult]:
         or f"{len(rounds)} entries, {messages} messages, {dead} not decoded, {refused} refused by views",
     )
     yield from _check_dead_letters(catalog, kafka, entries)
-    for place, end in sorted(reached.items()):
+    for partition, end in sorted(reached.items()):
         yield CheckResult(
-            subject=f"{full_name(kafka)} {place.topic}/{place.partition}",
+            subject=f"{full_name(kafka)} {partition.topic}/{partition.partition}",
             check="the ledger ends at the stored offset",
-            is_ok=stored.get(place) == end,
-            detail=f"ledger {end}, stored {stored.get(place, 'none')}",
+            is_ok=stored.get(partition) == end,
+            detail=f"ledger {end}, stored {stored.get(partition, 'none')}",
         )
     open_gaps = [gap for gap in catalog.offsets.gaps(kafka.uuid) if not gap.resolution]
     yield CheckResult(
@@ -48,7 +48,7 @@ def check_ledger(catalog: Catalog, kafka: KafkaDef) -> Iterator[CheckResult]:
 
 
 def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, int], list[str]]:
-    """Return the offsets that the ledger's ranges lead to, and each place where they do not follow each other. Pure."""
+    """Return the offsets that the ledger's ranges lead to, and each break in their sequence. Pure."""
     reached: dict[TopicPartition, int] = {}
     wrong: list[str] = []
     for entry in entries:
@@ -56,17 +56,17 @@ def follow_ledger(entries: Iterable[LedgerEntry]) -> tuple[dict[TopicPartition, 
             # Its messages had been read before, and are counted there.
             continue
         for each in entry.ranges:
-            place = TopicPartition(each.topic, each.partition)
+            partition = TopicPartition(each.topic, each.partition)
             if entry.consumer == MOVED and each.end == GONE:
-                reached.pop(place, None)
+                reached.pop(partition, None)
                 continue
-            expected = reached.get(place, each.start)
+            expected = reached.get(partition, each.start)
             if each.start != expected:
                 what = "missing" if each.start > expected else "twice"
                 wrong.append(f"{each.topic}/{each.partition}: {expected} to {each.start} {what}, at txn {entry.txn}")
             if entry.consumer != MOVED and each.end < each.start:
                 wrong.append(f"{each.topic}/{each.partition}: range {each.start} to {each.end}, at txn {entry.txn}")
-            reached[place] = each.end
+            reached[partition] = each.end
     return reached, wrong
 
 

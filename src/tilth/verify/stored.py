@@ -176,7 +176,7 @@ def check_stored(
 
 @dataclass(frozen=True, slots=True)
 class _Orphan:
-    place: StoreRoot
+    location: StoreRoot
     row: FileRow
 
 
@@ -196,9 +196,9 @@ class _Check:
 
     def run(self, repair_age_ms: int | None) -> StoredReport:
         self._age_ms = repair_age_ms
-        for replica, place in enumerate(self._root.places):
+        for replica, location in enumerate(self._root.places):
             try:
-                self._check_location(replica, place)
+                self._check_location(replica, location)
             except (TilthError, OSError) as error:
                 raise_if_cancelled()
                 if not self._root.replicas:
@@ -208,8 +208,8 @@ class _Check:
             self._remove_orphans()
         return self._report
 
-    def _check_location(self, replica: int, place: StoreRoot) -> None:
-        folder = Folder(place, self._table.uuid)
+    def _check_location(self, replica: int, location: StoreRoot) -> None:
+        folder = Folder(location, self._table.uuid)
         seen, size = np.zeros(len(self._named), np.bool_), 0
         for batch in _batches(list_files(folder), BATCH):
             raise_if_cancelled()
@@ -220,7 +220,7 @@ class _Check:
                 if found.path == ".tilth":
                     continue
                 if owner < 0 or "/" in name or name == found.path:
-                    self._add_unknown(replica, place, found, name)
+                    self._add_unknown(replica, location, found, name)
                 elif part_of_sidecar(name) is None:
                     seen[owner] = True
                     size += found.size
@@ -241,7 +241,7 @@ class _Check:
             size = int(self._named.sizes[owner])
             self._report.add(replace(row, state=FileState.WRONG_SIZE, detail=f"the catalog says {size} bytes"))
 
-    def _add_unknown(self, replica: int, place: StoreRoot, found: StoredFile, name: str) -> None:
+    def _add_unknown(self, replica: int, location: StoreRoot, found: StoredFile, name: str) -> None:
         named = read_file_name(name)
         row = FileRow(
             state=FileState.FOREIGN, replica=replica, file=found.path, bytes=found.size, modified_ms=found.modified_ms
@@ -253,7 +253,7 @@ class _Check:
         if row.state is FileState.ORPHAN and named.extension in SIDECAR_EXTENSIONS:
             row = replace(row, state=FileState.SIDECAR)
         if is_dead and self._is_old(row) and len(self._orphans) < REMOVED_MAX:
-            self._orphans.append(_Orphan(place, row))
+            self._orphans.append(_Orphan(location, row))
         else:
             self._report.add(row)
 
@@ -271,9 +271,9 @@ class _Check:
             self._traces[txn] = self._catalog.transactions.tombstones.trace(txn)
         return self._traces[txn]
 
-    def _add_missing(self, replica: int, folder: Folder, places: set[int]) -> None:
+    def _add_missing(self, replica: int, folder: Folder, missing: set[int]) -> None:
         """Add the files that the catalog still names and that are still missing after the listing."""
-        if not places:
+        if not missing:
             return
         notes = self._catalog.copies.of(self._table.uuid, replica=replica)
         noted = {"" if note.file is None else note.file.name for note in notes}
@@ -281,7 +281,7 @@ class _Check:
         for batch in _batches(stored, NAMES_AT_ONCE):
             raise_if_cancelled()
             owners = self._named.indexes([thing.file.name for thing in batch])
-            gone = [thing for thing, owner in zip(batch, owners, strict=True) if owner in places]
+            gone = [thing for thing, owner in zip(batch, owners, strict=True) if owner in missing]
             there = are_there(folder, [f"data/{thing.file.name}" for thing in gone])
             for thing in (each for each, is_there in zip(gone, there, strict=True) if not is_there):
                 what = f"part {thing.name}" if isinstance(thing, Part) else f"changes of partition {thing.partition}"
@@ -317,15 +317,15 @@ class _Check:
             going: dict[StoreRoot, list[str]] = {}
             for each, name, owner in zip(batch, names, owners, strict=True):
                 if owner < 0 and self._may_go(each.row.txn, name):
-                    going.setdefault(each.place, []).append(each.row.file)
-            tried = {(place, path) for place, paths in going.items() for path in paths}
+                    going.setdefault(each.location, []).append(each.row.file)
+            tried = {(location, path) for location, paths in going.items() for path in paths}
             failed = {
-                (place, path): str(error)
-                for place, paths in going.items()
-                for path, error in remove_listed(Folder(place, self._table.uuid), paths).items()
+                (location, path): str(error)
+                for location, paths in going.items()
+                for path, error in remove_listed(Folder(location, self._table.uuid), paths).items()
             }
             for each in batch:
-                key = each.place, each.row.file
+                key = each.location, each.row.file
                 why = failed.get(key, "")
                 is_removed = key in tried and not why
                 self._report.removed += is_removed

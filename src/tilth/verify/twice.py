@@ -15,7 +15,7 @@ from tilth.ingest import GONE, MOVED
 from tilth.model.offset import REPLAYED, LedgerEntry, TopicPartition
 
 #: Topic id and partition.
-_Place = tuple[str, int]
+_TopicPartition = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -48,16 +48,16 @@ def read_twice(ledgers: Mapping[str, Iterable[LedgerEntry]], table: str, *, empt
 
     `emptied_ts`: hybrid time of the last TRUNCATE, before which rounds do not count.
     """
-    reads: dict[_Place, list[_Read]] = {}
+    reads: dict[_TopicPartition, list[_Read]] = {}
     for reader, entries in ledgers.items():
-        for place, read in _undecided(reader, entries, table, emptied_ts):
-            reads.setdefault(place, []).append(read)
+        for partition, read in _undecided(reader, entries, table, emptied_ts):
+            reads.setdefault(partition, []).append(read)
     return sorted(twice for (_, partition), found in reads.items() for twice in _overlaps(partition, found))
 
 
 def _undecided(
     reader: str, entries: Iterable[LedgerEntry], table: str, emptied_ts: int
-) -> Iterator[tuple[_Place, _Read]]:
+) -> Iterator[tuple[_TopicPartition, _Read]]:
     rounds = (each for each in entries if each.consumer != REPLAYED)
     ordered = sorted(rounds, key=lambda each: each.commit_ts)
     #: Ends of what was to be read again, and of what was read.

@@ -22,7 +22,7 @@ def test_each_name_is_there_and_no_module_hides_it(path: Path) -> None:
     modules = {each.stem for each in path.parent.iterdir()}
     for name in package.__all__:
         assert getattr(package, name) is not None
-        assert name not in modules, f"{package.__name__}.{name} is a module as well, which would take its place"
+        assert name not in modules, f"{package.__name__}.{name} is a module as well, which would shadow it"
 
 
 def test_the_public_names_can_be_listed() -> None:

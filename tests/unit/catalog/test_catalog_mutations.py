@@ -113,7 +113,7 @@ def test_an_alter_that_was_planned_for_other_columns_is_refused(world: World) ->
     assert len(world.catalog.mutations.all(world.t)) == 1
 
 
-def test_a_rewrite_takes_the_place_of_its_source(world: World) -> None:
+def test_a_rewrite_replaces_its_source(world: World) -> None:
     [old] = world.insert(rows=10)
     before = world.catalog.parts.version(world.t)
     mutation = world.alter()
@@ -382,7 +382,7 @@ def raced(act: Callable[[World, Mutation, Part], object], meanwhile: Callable[[W
     # The first commit of `act` only begins its transaction.
     kv.before = lambda: setattr(kv, "before", lambda: meanwhile(World(kv), mutation, part))
     act(world, mutation, part)
-    assert kv.before is None, "the race took place"
+    assert kv.before is None, "the race happened"
 
 
 def kill(world: World, mutation: Mutation, _: Part) -> object:

@@ -26,7 +26,7 @@ def test_it_is_found_for_its_version_only() -> None:
     assert shown.find("t", "a", stored=6) is None
     assert shown.find("t", "b", stored=5) is None
     assert shown.find("u", "a", stored=5) is None
-    # An older view's look is not kept, a newer one's takes the place of all.
+    # What an older view found is not cached; what a newer one found replaces all.
     shown.keep("t", "b", (), stored=4)
     assert shown.find("t", "b", stored=4) is None
     shown.keep("t", "b", (), stored=6)

@@ -1,4 +1,4 @@
-"""Subscriptions: one Kafka table reads a topic for a group, and the group's offsets are in one place at a time."""
+"""Subscriptions: one Kafka table reads a topic for a group, and the group's offsets are stored once at a time."""
 
 from __future__ import annotations
 

@@ -321,7 +321,7 @@ def test_an_undrop_brings_back_what_is_just_moved_to_the_trash() -> None:
     undrop(world)
     assert world.names() == names
     assert trash(world) == []
-    assert "trash" in [event.event for event in world.catalog.part_log.recent(limit=9)], "the race took place"
+    assert "trash" in [event.event for event in world.catalog.part_log.recent(limit=9)], "the race happened"
 
 
 def test_an_undrop_loses_against_the_removal_of_files() -> None:

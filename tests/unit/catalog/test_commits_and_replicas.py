@@ -284,8 +284,8 @@ class Alter:
     def change(self) -> None:
         assert self.before is not None
         ids = list(self.before.replica_ids)
-        place = len(ids) if self.number is None else self.number
-        ids = [*ids[:place], self.new, *ids[place + 1 :]]
+        index = len(ids) if self.number is None else self.number
+        ids = [*ids[:index], self.new, *ids[index + 1 :]]
         try:
             self.world.altered(self.before, ids, {self.world.u: self.others})
         except ReplicaNeededError:

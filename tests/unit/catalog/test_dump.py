@@ -122,7 +122,7 @@ def test_a_catalog_comes_back() -> None:
     assert restored.tables.by_id(world.t) == world.catalog.tables.by_id(world.t)
 
 
-def test_no_view_is_open_while_the_backup_goes_to_its_place() -> None:
+def test_no_view_is_open_while_the_backup_is_stored() -> None:
     """Writes to a slow bucket happen after the view is closed."""
     open_views = 0
 

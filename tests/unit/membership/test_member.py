@@ -308,14 +308,14 @@ def test_who_stops_lets_others_have_its_tables_before_it_has_ended() -> None:
     assert a.now().servers[1].draining == LEAVING
 
 
-def test_what_is_placed_by_order_is_hosted_there_while_that_server_can() -> None:
+def test_a_placement_decides_the_host_while_that_server_can() -> None:
     cluster = Cluster()
     a, (b, catalog) = cluster.server("a"), cluster.process("b")
     b.join()
     b.ready()
     cluster.run(1, a, b)
     thing = next(each for each in THINGS if a.hosts(each))
-    catalog.placements.place(thing, "b", until_ms=cluster.clock.now_ms() + 5_000)
+    catalog.placements.put(thing, "b", until_ms=cluster.clock.now_ms() + 5_000)
     cluster.changes.clear()
     cluster.run(0.5, a, b)
     assert b.hosts(thing)
@@ -324,7 +324,7 @@ def test_what_is_placed_by_order_is_hosted_there_while_that_server_can() -> None
     # It is over by itself.
     cluster.run(5, a, b)
     assert a.hosts(thing)
-    catalog.placements.place(thing, "nobody", until_ms=cluster.clock.now_ms() + 60_000)
+    catalog.placements.put(thing, "nobody", until_ms=cluster.clock.now_ms() + 60_000)
     cluster.run(0.5, a, b)
     assert a.hosts(thing)
     catalog.placements.release(thing)

@@ -44,7 +44,7 @@ def test_what_is_stricter(old: Rule | None, new: Rule | None, is_stricter: bool)
     assert found == (next(iter(after), None) if is_stricter else None)
 
 
-def test_a_rule_holds_in_its_place_only() -> None:
+def test_a_rule_holds_at_its_level_only() -> None:
     new = Check(IntegerRange(0, 255), ("element",))
     assert first_stricter([new], [Check(IntegerRange(0, 255))]) == new
     assert first_stricter([new], [new]) is None

@@ -425,7 +425,7 @@ def test_a_late_file_that_another_one_replaced_was_committed() -> None:
 
 
 @pytest.mark.parametrize("keeps", [False, True])
-def test_of_several_files_in_one_place_one_counts(keeps: bool) -> None:
+def test_of_several_files_that_replace_one_only_one_counts(keeps: bool) -> None:
     sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
     files = [noted("3-0.0-0.parquet", *sources), noted("4-0.0-0.parquet", *sources), noted("1-0.0-0.parquet")]
     choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)

@@ -365,7 +365,7 @@ def test_a_beginning_that_was_cut_off_is_passed_over(world: World) -> None:
     assert len(report.tables) == 3
 
 
-def test_a_new_generation_takes_the_place_of_the_former(world: World) -> None:
+def test_a_new_generation_replaces_the_former(world: World) -> None:
     folder = world.folder / "tables" / "catalog-journal"
     world.journal.write()
     world.fill()

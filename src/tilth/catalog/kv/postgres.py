@@ -273,7 +273,7 @@ class PostgresKV:
         return ReservedStore(other, reserved)
 
     def moves(self) -> Moves:
-        """Return the moves of this catalog to other places."""
+        """Return the moves of this catalog to other locations."""
         return Moves(self._introduced, self._sql, self.translated, schema=self._address.schema)
 
     def database_watch(self) -> PostgresWatch:

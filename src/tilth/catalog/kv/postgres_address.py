@@ -49,8 +49,8 @@ class PostgresAddress:
     def shown(self) -> str:
         """Return host, port and database, as errors name them."""
         given = dict(self.parameters)
-        place = f"{given.get('host', '')}:{given.get('port', '5432')}"
-        return f"postgresql://{place}/{given.get('dbname', '')} schema={self.schema}"
+        endpoint = f"{given.get('host', '')}:{given.get('port', '5432')}"
+        return f"postgresql://{endpoint}/{given.get('dbname', '')} schema={self.schema}"
 
     def connection(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Return the parameters of a connection, with the password. Raises CatalogSecretError."""

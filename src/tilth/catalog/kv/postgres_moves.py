@@ -18,7 +18,7 @@ from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.postgres_presence import is_shown_by_none
 
 _HINT = "start servers with catalog.url where it was moved to, or copy it from there"
-_UNFINISHED_HINT = "a copy was begun and has not ended: run `tilth catalog copy` again, to a place without a catalog"
+_UNFINISHED_HINT = "a copy was begun and has not ended: run `tilth catalog copy` again, to a location without a catalog"
 
 
 class Moves:

@@ -265,7 +265,7 @@ class _View:
     def __init__(self, db: Rdict, path: str) -> None:
         self._iterator: RdictIter | None = db.iter()
         self._path = path
-        #: Counts who has moved the iterator: a scan that was overtaken seeks its place again.
+        #: Counts who has moved the iterator: a scan that was overtaken seeks its position again.
         self._moves = 0
         self._is_interrupted = False
 

@@ -56,7 +56,7 @@ def foldable(
 
 
 def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
-    """One entry in place of these, which are in the order of their commits; it has the last one's transaction."""
+    """Return one entry that replaces these entries, given in commit order, with the transaction of the last one."""
     runs: dict[TopicPartition, list[LedgerRange]] = {}
     stored: dict[str, int] = {}
     for entry in entries:

@@ -17,7 +17,7 @@ class Placements:
         self._clock = clock
         self._kv = kv
 
-    def place(self, thing: str, server: str, *, until_ms: int) -> None:
+    def put(self, thing: str, server: str, *, until_ms: int) -> None:
         """Let this server host the thing until a time, or until it is released; where it does not live, as ever."""
         value = codec.PLACEMENTS.encode(Placement(thing=thing, server=server, until_ms=until_ms))
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={pack(Space.PLACEMENT, thing): value}))

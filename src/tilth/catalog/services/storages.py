@@ -1,6 +1,6 @@
 """Storages that users have made.
 
-Covers: their definitions. Does not cover: `default`, which is the node's own place, whether a place can be reached
+Covers: their definitions. Does not cover: `default`, which is the node's own storage, whether a location can be reached
 (tilth.storage).
 """
 

@@ -76,7 +76,7 @@ def _drill(services: Services, call: Call, relation: TableDef | KafkaDef, second
     until_ms = services.clock.now_ms() + int((seconds + 2 * MOVE_SECONDS_MAX) * 1000)
     there, back = _Move(source=home, target=away), _Move(source=away, target=home)
     try:
-        services.catalog.placements.place(relation.uuid, away, until_ms=until_ms)
+        services.catalog.placements.put(relation.uuid, away, until_ms=until_ms)
         rehearsal.watch(there, seconds)
     finally:
         services.catalog.placements.release(relation.uuid)
