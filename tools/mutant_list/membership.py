@@ -73,7 +73,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/dump.py",
         old="write_view(view, header, copied, is_kept",
         new="write_view(view, header, sink, is_kept",
-        tests=("tests/unit/catalog/test_dump.py::test_no_view_is_open_while_the_backup_goes_to_its_place",),
+        tests=("tests/unit/catalog/test_dump.py::test_no_view_is_open_while_the_backup_is_stored",),
     ),
     Mutant(
         name="ended-by-a-hint",

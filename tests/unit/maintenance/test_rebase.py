@@ -14,7 +14,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import UnavailableError
 from tilth.catalog import AddDelta, CommitOutcome, ReplaceParts, Requirement, RewritePart, Unknown, Update
-from tilth.catalog.commit.turns import TRIES_BESIDE, TURN_SECONDS
+from tilth.catalog.commit.commit_locks import LOCK_SECONDS, TRIES_UNLOCKED
 from tilth.maintenance.work.attempt import REBASES_MAX
 from tilth.maintenance.work.procedure import Input
 from tilth.maintenance.work.sources import newer
@@ -176,8 +176,8 @@ def test_who_is_always_late_gives_up_and_begins_again(world: MaintenanceWorld, m
     parts = [part for _ in range(10) for part in world.insert("a", rows=20)]
 
     def erase(place: int) -> None:
-        # Every turn that it takes is over before it commits.
-        world.clock.advance(TURN_SECONDS)
+        # Every commit lock that it acquires has expired before it commits.
+        world.clock.advance(LOCK_SECONDS)
         world.erase((parts[0], place))
 
     watched = Watched(world, monkeypatch, *(partial(erase, place) for place in range(REBASES_MAX + 1)))
@@ -200,13 +200,13 @@ def test_who_was_late_often_is_let_through(world: MaintenanceWorld, monkeypatch:
         assert thread.is_alive()
         waiting.append(thread)
 
-    rows = [erasing(world, (parts[0], place)) for place in range(TRIES_BESIDE)]
+    rows = [erasing(world, (parts[0], place)) for place in range(TRIES_UNLOCKED)]
     watched = Watched(world, monkeypatch, *rows, insert)
     world.turn()
     waiting[0].join(10)
     assert not waiting[0].is_alive()
-    assert watched.deltas == list(range(TRIES_BESIDE + 1))
-    assert len(world.rows()) == 200 - TRIES_BESIDE + 1
+    assert watched.deltas == list(range(TRIES_UNLOCKED + 1))
+    assert len(world.rows()) == 200 - TRIES_UNLOCKED + 1
 
 
 @pytest.mark.parametrize("has_landed", [True, False])

@@ -16,7 +16,7 @@ import pytest
 from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import ErrorKind
 from tilth.catalog import AddDelta, HidePartition, ReplaceParts
-from tilth.catalog.commit.turns import TURN_SECONDS
+from tilth.catalog.commit.commit_locks import LOCK_SECONDS
 from tilth.model.delta import DeltaKind, Target, WrittenDelta
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
@@ -239,11 +239,11 @@ def test_rows_that_are_dropped_meanwhile_need_nothing(world: SqlWorld, worker: W
 
 
 def test_it_ends_when_others_are_always_faster(world: SqlWorld, worker: Worker) -> None:
-    def take_longer_than_a_turn(_: int) -> None:
-        world.clock.advance(TURN_SECONDS)
+    def take_longer_than_the_lock_lasts(_: int) -> None:
+        world.clock.advance(LOCK_SECONDS)
         merge(world, "1")
 
-    worker.meanwhile = take_longer_than_a_turn
+    worker.meanwhile = take_longer_than_the_lock_lasts
     before = rows_now(world)
     error = refused(world, "UPDATE t SET s = 'x' WHERE v >= 10")
     assert (error.code, error.kind) == ("ROWS_BUSY", ErrorKind.RETRY)

@@ -21,11 +21,11 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog.commit.clock_check import ClockCheck
+from tilth.catalog.commit.commit_locks import LOCK_POLL_SECONDS, CommitLockedError, CommitLocks, SharedCommitLocks
 from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.storages import PinnedStorages, put_missing
-from tilth.catalog.commit.turns import LOOK_SECONDS, SharedTurns, Turns, TurnTakenError
 from tilth.catalog.errors import StorageChangedError, TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
@@ -59,7 +59,7 @@ from tilth.catalog.stats import Counters
 from tilth.model.part import Part
 from tilth.model.txn import Txn, UnsweptTxn
 
-#: Locks that commits to the same table take in turn, so that they do not fold in vain.
+#: Locks that serialize commits to the same table in this process, so that they do not fold in vain.
 _STRIPES = 256
 
 _log = Log("catalog")
@@ -134,8 +134,8 @@ class Committer:
         self._storages = PinnedStorages()
         #: Called when files were written by an outdated definition of their storage.
         self.when_storage_changed: Callable[[], None] = lambda: None
-        self.turns = Turns(clock)
-        self.shared_turns = SharedTurns(clock, kv, server=server)
+        self.locks = CommitLocks(clock)
+        self.shared_locks = SharedCommitLocks(clock, kv, server=server)
 
     def commit(
         self,
@@ -146,7 +146,7 @@ class Committer:
     ) -> CommitOutcome:
         """The same answer for the same transaction, however often it is asked. `unswept`: a note to write with it."""
         tables = tables_of(updates)
-        self.turns.await_others(sorted(tables), txn)
+        self.locks.await_others(sorted(tables), txn)
         started = self._clock.monotonic()
         with self._following(tables | kafka_tables_of(updates)):
             outcome = self._commit(txn, updates, requirements, unswept)
@@ -195,9 +195,9 @@ class Committer:
                     return Conflicted(error) if in_doubt is None else Unknown(f"{in_doubt}: {error}")
                 wait_before_retry(self._clock, failures)
                 continue
-            except TurnTakenError:
+            except CommitLockedError:
                 attempts -= 1
-                self._clock.sleep(LOOK_SECONDS)
+                self._clock.sleep(LOCK_POLL_SECONDS)
                 continue
             except ViewMovedError:
                 self._counters.count_conflict()
@@ -232,7 +232,7 @@ class Committer:
             return committed_before(view, txn_id)
         txn = codec.OPEN_TXNS.decode(key, found.value)
         state.check_running(txn)
-        self.shared_turns.check(view, tables_of(updates), txn_id)
+        self.shared_locks.check(view, tables_of(updates), txn_id)
         batch = Batch(preconditions=[unchanged(key, found), *pin_life(view, txn.server)], deletes=[key])
         pin_fences(view, batch, txn)
         before = load_state(view, batch, updates, requirements, self._shown, is_checking=self._is_checking)

@@ -72,7 +72,7 @@ def pin_fences(view: ReadView, batch: Batch, txn: Txn) -> None:
 def keys_of(updates: Sequence[Update]) -> list[bytes]:
     """Return the keys of single records that a commit of these updates asks for in any case."""
     tables = tables_of(updates)
-    spaces = (Space.RELATION, Space.VERSION, Space.TURN)
+    spaces = (Space.RELATION, Space.VERSION, Space.COMMIT_LOCK)
     keys = [pack(space, table) for table in tables for space in spaces]
     keys += [pack(space, table) for table in kafka_tables_of(updates) - tables for space in spaces[:2]]
     written = {

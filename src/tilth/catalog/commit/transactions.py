@@ -238,18 +238,18 @@ class Transactions:
         """Wait until the commits of this process to the table that are under way are over."""
         self._committer.drain(table)
 
-    def take_turn(self, table: str, txn: int) -> None:
-        """Let nobody else commit to the table until the turn ends (turns.py); no commit of this process is under way
-        then.
+    def lock_commits(self, table: str, txn: int) -> None:
+        """Acquire the commit lock of the table (commit_locks.py): nobody else commits to it until it is released, and
+        no commit of this process is under way on return.
         """
-        self._committer.turns.take(table, txn)
-        self._committer.shared_turns.take(table, txn)
+        self._committer.locks.acquire(table, txn)
+        self._committer.shared_locks.acquire(table, txn)
         self._committer.drain(table)
 
-    def end_turns(self, txn: int) -> None:
+    def unlock_commits(self, txn: int) -> None:
         """Let others commit again."""
-        self._committer.shared_turns.end(txn)
-        self._committer.turns.end(txn)
+        self._committer.shared_locks.release(txn)
+        self._committer.locks.release(txn)
 
     def resolve(self, txn_id: int) -> TxnState | None:
         """Return the state in the transaction's own record; None: never begun, or aborted and cleaned up."""

@@ -27,7 +27,7 @@ from tilth.base.errors import TilthError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
-from tilth.catalog.commit.turns import TRIES_BESIDE
+from tilth.catalog.commit.commit_locks import TRIES_UNLOCKED
 from tilth.catalog.errors import (
     PartsChangedError,
     PartsGoneError,
@@ -85,9 +85,9 @@ class Committing(Protocol):
 
     def abort(self, txn_id: int, reason: str) -> None: ...
 
-    def take_turn(self, table: str, txn: int) -> None: ...
+    def lock_commits(self, table: str, txn: int) -> None: ...
 
-    def end_turns(self, txn: int) -> None: ...
+    def unlock_commits(self, txn: int) -> None: ...
 
     def bury(self, txn: Txn) -> None: ...
 
@@ -226,13 +226,13 @@ class Work:
                 assert_never(outcome)
 
     def begin_try(self, number: int, tables: Iterable[str]) -> None:
-        """Begin a try to commit to these tables; if others have been faster too often, wait until it has them alone."""
+        """Begin a try to commit to these tables; if others have been faster too often, lock the commits to them."""
         self._may_leave_files |= number > 0
-        if number < TRIES_BESIDE:
+        if number < TRIES_UNLOCKED:
             return
         for table in sorted(tables):
-            _log.info("turn_taken", cause_id=str(self.id), table=table, tries=number)
-            self._transactions.take_turn(table, self.id)
+            _log.info("commits_locked", cause_id=str(self.id), table=table, tries=number)
+            self._transactions.lock_commits(table, self.id)
 
     def tasks_began(self) -> None:
         """Record that tasks write, until `tasks_ended`: after an error some of them may go on writing."""
@@ -324,7 +324,7 @@ class Work:
 
     def _landed(self, unswept: UnsweptTxn | None) -> None:
         self._is_over = True
-        self._transactions.end_turns(self.id)
+        self._transactions.unlock_commits(self.id)
         # Where a task may go on writing, only the cleaner sweeps: it records the files that it finds, and then looks
         # behind them.
         if unswept is not None and not unswept.may_write_on:
@@ -350,7 +350,7 @@ class Work:
 
     def _end(self) -> None:
         self._is_over = True
-        self._transactions.end_turns(self.id)
+        self._transactions.unlock_commits(self.id)
         self._live.discard(self)
 
     def _remove_files(self, *, keep: Collection[str]) -> bool:

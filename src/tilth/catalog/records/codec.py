@@ -14,6 +14,7 @@ from tilth.base.errors import CorruptError
 from tilth.catalog.errors import NewerFormatError
 from tilth.catalog.records.keys import describe
 from tilth.catalog.records.nouns import (
+    CommitLockRecord,
     DatabaseRecord,
     DroppedTable,
     FinishedTxn,
@@ -21,7 +22,6 @@ from tilth.catalog.records.nouns import (
     LabelRecord,
     PartitionRecord,
     TableVersion,
-    TurnRecord,
     VersionCommit,
 )
 from tilth.model.copy_note import CopyNote
@@ -95,7 +95,7 @@ FORMER = Codec(msgspec.msgpack.Decoder(FormerKafkaTable))
 LEDGER = Codec(msgspec.msgpack.Decoder(LedgerEntry))
 GAPS = Codec(msgspec.msgpack.Decoder(IngestGap))
 PLACEMENTS = Codec(msgspec.msgpack.Decoder(Placement))
-TURNS = Codec(msgspec.msgpack.Decoder(TurnRecord))
+COMMIT_LOCKS = Codec(msgspec.msgpack.Decoder(CommitLockRecord))
 SERVERS = Codec(msgspec.msgpack.Decoder(ServerRecord))
 LEASES = Codec(msgspec.msgpack.Decoder(Lease))
 READERS = Codec(msgspec.msgpack.Decoder(ReaderLease))

@@ -104,8 +104,8 @@ class Space(Enum):
     LIFE = b"i"
     #: thing -> Placement
     PLACEMENT = b"p"
-    #: table -> TurnRecord
-    TURN = b"t"
+    #: table -> CommitLockRecord
+    COMMIT_LOCK = b"t"
     #: worker -> Drain
     DRAIN = b"q"
     #: name -> bytes
@@ -123,7 +123,7 @@ _NOT_JOURNALED = frozenset(
         Space.LEASE,
         Space.SERVER,
         Space.LIFE,
-        Space.TURN,
+        Space.COMMIT_LOCK,
         Space.LACKING,
         Space.PLACEMENT,
         Space.READER,

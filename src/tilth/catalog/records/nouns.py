@@ -97,8 +97,8 @@ class FinishedTxn(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[tuple[str, Part], ...]
 
 
-class TurnRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that commits to a table alone for a while (commit/turns.py)."""
+class CommitLockRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction that commits to a table alone for a while (commit/commit_locks.py)."""
 
     txn: int
     #: The id of its server's process.

@@ -1,4 +1,4 @@
-"""Turns: who was refused too often commits alone, who hangs holds nobody up for long."""
+"""Commit locks: a transaction refused too often commits alone, a holder that hangs is waited for only briefly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import RetryError
 from tilth.base.rand import new_rng
 from tilth.catalog import InsertPart, Joining, KeyValue, MemoryKV, NoRowsSince, Work, rebase
-from tilth.catalog.commit.turns import LOOK_SECONDS, TRIES_BESIDE, TURN_SECONDS, Turns
+from tilth.catalog.commit.commit_locks import LOCK_POLL_SECONDS, LOCK_SECONDS, TRIES_UNLOCKED, CommitLocks
 from tilth.model.txn import TxnOutput
 from tilth.testing import FaultyKV, ManualClock
 
@@ -20,14 +20,14 @@ from tilth.testing import FaultyKV, ManualClock
 class Beside:
     """Something that runs on a thread of its own and may have to wait."""
 
-    def __init__(self, duty: Callable[[], object]) -> None:
+    def __init__(self, call: Callable[[], object]) -> None:
         self.over = threading.Event()
-        self._duty = duty
+        self._call = call
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        self._duty()
+        self._call()
         self.over.set()
 
     def waits(self) -> bool:
@@ -37,62 +37,62 @@ class Beside:
         return self.over.wait(10)
 
 
-def test_a_turn_holds_others_up_until_it_ends() -> None:
-    turns = Turns(ManualClock())
-    turns.take("t", 1)
-    other = Beside(lambda: turns.await_others(["s", "t"], 2))
+def test_a_lock_holds_others_up_until_it_is_released() -> None:
+    locks = CommitLocks(ManualClock())
+    locks.acquire("t", 1)
+    other = Beside(lambda: locks.await_others(["s", "t"], 2))
     assert other.waits()
-    turns.end(1)
+    locks.release(1)
     assert other.ends()
 
 
 def test_the_holder_and_other_tables_do_not_wait() -> None:
-    turns = Turns(ManualClock())
-    turns.take("t", 1)
-    turns.take("t", 1)
-    turns.await_others(["t"], 1)
-    turns.await_others(["s"], 2)
-    turns.take("s", 2)
+    locks = CommitLocks(ManualClock())
+    locks.acquire("t", 1)
+    locks.acquire("t", 1)
+    locks.await_others(["t"], 1)
+    locks.await_others(["s"], 2)
+    locks.acquire("s", 2)
 
 
-def test_who_ends_without_a_turn_ends_nobodys() -> None:
-    turns = Turns(ManualClock())
-    turns.take("t", 1)
-    turns.end(2)
-    assert Beside(lambda: turns.await_others(["t"], 2)).waits()
+def test_who_releases_without_a_lock_releases_nobodys() -> None:
+    locks = CommitLocks(ManualClock())
+    locks.acquire("t", 1)
+    locks.release(2)
+    assert Beside(lambda: locks.await_others(["t"], 2)).waits()
 
 
-def test_one_turn_follows_the_other() -> None:
-    turns = Turns(ManualClock())
-    turns.take("t", 1)
-    second = Beside(lambda: turns.take("t", 2))
+def test_one_holder_follows_the_other() -> None:
+    locks = CommitLocks(ManualClock())
+    locks.acquire("t", 1)
+    second = Beside(lambda: locks.acquire("t", 2))
     assert second.waits()
-    turns.end(1)
+    locks.release(1)
     assert second.ends()
-    assert Beside(lambda: turns.await_others(["t"], 1)).waits()
+    assert Beside(lambda: locks.await_others(["t"], 1)).waits()
 
 
-def test_a_turn_that_hangs_is_over_by_itself() -> None:
+def test_the_lock_of_a_holder_that_hangs_expires() -> None:
     clock = ManualClock()
-    turns = Turns(clock)
-    turns.take("t", 1)
-    clock.advance(TURN_SECONDS - 1)
-    others = [Beside(lambda n=n: turns.await_others(["t"], n)) for n in (2, 3)]  # type: ignore[misc]
+    locks = CommitLocks(clock)
+    locks.acquire("t", 1)
+    clock.advance(LOCK_SECONDS - 1)
+    others = [Beside(lambda n=n: locks.await_others(["t"], n)) for n in (2, 3)]  # type: ignore[misc]
     assert all(other.waits() for other in others)
     clock.advance(1)
     assert all(other.ends() for other in others)
 
 
-def test_a_turn_that_is_taken_again_lasts_longer() -> None:
+def test_a_lock_that_is_acquired_again_lasts_longer() -> None:
     clock = ManualClock()
-    turns = Turns(clock)
-    turns.take("t", 1)
-    clock.advance(TURN_SECONDS - 1)
-    other = Beside(lambda: turns.await_others(["t"], 2))
-    turns.take("t", 1)
+    locks = CommitLocks(clock)
+    locks.acquire("t", 1)
+    clock.advance(LOCK_SECONDS - 1)
+    other = Beside(lambda: locks.await_others(["t"], 2))
+    locks.acquire("t", 1)
     clock.advance(2)
     assert other.waits()
-    clock.advance(TURN_SECONDS)
+    clock.advance(LOCK_SECONDS)
     assert other.ends()
 
 
@@ -114,7 +114,7 @@ def insert(world: World) -> None:
 
 
 def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
-    """Others commit while each try looks at what is there; from the try on that has the turn they wait."""
+    """Others commit while each try looks at what is there; from the try on that has the lock they wait."""
     tries: list[int] = []
     waiting: list[Beside] = []
 
@@ -130,47 +130,47 @@ def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
 
     with begin(world) as work:
         rebase(work.id, attempt, tries=20, busy=RetryError("never"))
-    assert tries == list(range(TRIES_BESIDE + 1))
+    assert tries == list(range(TRIES_UNLOCKED + 1))
     assert len(waiting) == 1
     assert waiting[0].ends()
 
 
-def test_a_turn_ends_with_work_that_commits_nothing(world: World) -> None:
+def test_a_lock_ends_with_a_transaction_that_commits_nothing(world: World) -> None:
     with begin(world) as work:
-        work.begin_try(TRIES_BESIDE, [world.t])
+        work.begin_try(TRIES_UNLOCKED, [world.t])
     assert Beside(lambda: insert(world)).ends()
 
 
-def test_a_turn_ends_with_work_that_cannot_be_aborted() -> None:
+def test_a_lock_ends_with_a_transaction_that_cannot_be_aborted() -> None:
     kv = FaultyKV(MemoryKV(), new_rng(1))
     world = World(kv)
     with begin(world) as work:
-        work.begin_try(TRIES_BESIDE, [world.t])
+        work.begin_try(TRIES_UNLOCKED, [world.t])
         kv.read_rate = 1.0
     kv.read_rate = 0.0
     assert Beside(lambda: insert(world)).ends()
 
 
-def test_who_tried_less_often_takes_no_turn(world: World) -> None:
+def test_who_tried_less_often_acquires_no_lock(world: World) -> None:
     with begin(world) as work:
-        work.begin_try(TRIES_BESIDE - 1, [world.t])
+        work.begin_try(TRIES_UNLOCKED - 1, [world.t])
         assert Beside(lambda: insert(world)).ends()
 
 
-def test_who_takes_the_turn_waits_for_the_commits_under_way() -> None:
+def test_who_acquires_the_lock_waits_for_the_commits_under_way() -> None:
     """Otherwise the first of them would change records that the holder has just read."""
     kv = Racing()
     world = World(kv)
-    taking: list[Beside] = []
+    locking: list[Beside] = []
 
-    def take() -> None:
-        taking.append(Beside(lambda: world.catalog.transactions.take_turn(world.t, 1)))
-        assert taking[0].waits()
+    def lock() -> None:
+        locking.append(Beside(lambda: world.catalog.transactions.lock_commits(world.t, 1)))
+        assert locking[0].waits()
 
     with begin(world) as work:
-        kv.before = take
+        kv.before = lock
         work.commit([InsertPart(table=world.t, written=world.written())])
-    assert taking[0].ends()
+    assert locking[0].ends()
 
 
 def test_commits_to_one_table_follow_one_another_and_none_is_folded_in_vain() -> None:
@@ -204,26 +204,26 @@ class Servers:
             world.catalog.serve_as(record)
 
 
-def test_a_turn_holds_up_the_commits_of_other_servers_too() -> None:
+def test_a_lock_holds_up_the_commits_of_other_servers_too() -> None:
     servers = Servers(SystemClock())
     with begin(servers.first) as work:
-        work.begin_try(TRIES_BESIDE, [servers.first.t])
+        work.begin_try(TRIES_UNLOCKED, [servers.first.t])
         other = Beside(lambda: insert_into(servers.second, servers.first.t))
         assert other.waits()
-        second = Beside(lambda: servers.second.catalog.transactions.take_turn(servers.first.t, 1))
+        second = Beside(lambda: servers.second.catalog.transactions.lock_commits(servers.first.t, 1))
         assert second.waits()
         work.commit([InsertPart(table=servers.first.t, written=servers.first.written())])
     assert other.ends()
     assert second.ends()
-    # It has been removed with the turn, and is not there for the next one.
-    servers.second.catalog.transactions.end_turns(1)
+    # Its record has been removed with the lock, and is not there for the next one.
+    servers.second.catalog.transactions.unlock_commits(1)
     insert_into(servers.first, servers.first.t)
 
 
-def test_the_turn_of_a_server_that_is_gone_holds_up_nobody() -> None:
+def test_the_lock_of_a_server_that_is_gone_holds_up_nobody() -> None:
     servers = Servers()
     work = begin(servers.first)
-    work.begin_try(TRIES_BESIDE, [servers.first.t])
+    work.begin_try(TRIES_UNLOCKED, [servers.first.t])
     servers.second.catalog.servers.end(servers.first.catalog.servers.live()[0])
     began = servers.second.clock.monotonic()
     insert_into(servers.second, servers.first.t)
@@ -232,51 +232,51 @@ def test_the_turn_of_a_server_that_is_gone_holds_up_nobody() -> None:
     assert work.id in servers.first.catalog.transactions.live()
 
 
-def test_two_servers_that_take_a_turn_at_once_have_it_one_after_the_other() -> None:
+def test_two_servers_that_acquire_a_lock_at_once_hold_it_one_after_the_other() -> None:
     kv = Racing()
     servers = Servers(kv=kv)
-    kv.before = lambda: servers.second.catalog.transactions.take_turn(servers.first.t, 2)
-    servers.first.catalog.transactions.take_turn(servers.first.t, 1)
-    assert servers.first.clock.monotonic() >= TURN_SECONDS - LOOK_SECONDS
+    kv.before = lambda: servers.second.catalog.transactions.lock_commits(servers.first.t, 2)
+    servers.first.catalog.transactions.lock_commits(servers.first.t, 1)
+    assert servers.first.clock.monotonic() >= LOCK_SECONDS - LOCK_POLL_SECONDS
 
 
-@pytest.mark.parametrize("is_taken_meanwhile", [False, True])
-def test_who_ends_a_turn_that_was_over_leaves_the_one_of_its_successor(is_taken_meanwhile: bool) -> None:
+@pytest.mark.parametrize("is_locked_meanwhile", [False, True])
+def test_who_releases_an_expired_lock_leaves_the_one_of_its_successor(is_locked_meanwhile: bool) -> None:
     kv = Racing()
     servers = Servers(kv=kv)
     first, second = servers.first.catalog.transactions, servers.second.catalog.transactions
-    first.take_turn(servers.first.t, 1)
+    first.lock_commits(servers.first.t, 1)
     for world in (servers.first, servers.second):
-        world.clock.advance(TURN_SECONDS)
-    if is_taken_meanwhile:
-        kv.before = lambda: second.take_turn(servers.first.t, 2)
+        world.clock.advance(LOCK_SECONDS)
+    if is_locked_meanwhile:
+        kv.before = lambda: second.lock_commits(servers.first.t, 2)
     else:
-        second.take_turn(servers.first.t, 2)
-    first.end_turns(1)
+        second.lock_commits(servers.first.t, 2)
+    first.unlock_commits(1)
     began = servers.first.clock.monotonic()
     insert_into(servers.first, servers.first.t)
-    assert servers.first.clock.monotonic() - began >= TURN_SECONDS - LOOK_SECONDS
+    assert servers.first.clock.monotonic() - began >= LOCK_SECONDS - LOCK_POLL_SECONDS
 
 
-def test_a_turn_of_this_server_whose_record_could_not_be_removed_holds_up_none_of_its_commits() -> None:
+def test_a_lock_of_this_server_whose_record_could_not_be_removed_holds_up_none_of_its_commits() -> None:
     kv = FaultyKV(MemoryKV(), new_rng(1))
     servers = Servers(kv=kv)
-    servers.first.catalog.transactions.take_turn(servers.first.t, 1)
+    servers.first.catalog.transactions.lock_commits(servers.first.t, 1)
     kv.read_rate = 1.0
-    servers.first.catalog.transactions.end_turns(1)
+    servers.first.catalog.transactions.unlock_commits(1)
     kv.read_rate = 0.0
     began = servers.first.clock.monotonic()
     insert_into(servers.first, servers.first.t)
     assert servers.first.clock.monotonic() == began
 
 
-def test_a_turn_of_another_server_that_hangs_is_over_by_itself() -> None:
+def test_the_lock_of_another_server_that_hangs_expires() -> None:
     servers = Servers()
     work = begin(servers.first)
-    work.begin_try(TRIES_BESIDE, [servers.first.t])
+    work.begin_try(TRIES_UNLOCKED, [servers.first.t])
     # Its clock moves on while it waits.
     insert_into(servers.second, servers.first.t)
-    assert servers.second.clock.monotonic() >= TURN_SECONDS - 1
+    assert servers.second.clock.monotonic() >= LOCK_SECONDS - 1
     assert work.id in servers.first.catalog.transactions.live()
 
 
