@@ -14,9 +14,9 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space
 from tilth.catalog.records.small_commit import read_all
 from tilth.model.part import Part
-from tilth.storage.store.local import LocalStore
+from tilth.storage.store.backends.local import LocalStore
 from tilth.storage.store.paths import table_of
-from tilth.storage.store.store import Removal
+from tilth.storage.store.protocol import Removal
 
 _remove = LocalStore.remove
 #: Stores of the present catalogs, by folder; if several worlds use one folder, that of the last.

@@ -23,7 +23,7 @@ from tilth import begin
 from tilth.catalog.kv import KVOutcome, Precondition
 from tilth.maintenance.op import OpKind
 from tilth.storage import local_folder
-from tilth.storage.store.files import make_folder
+from tilth.storage.store.files.files import make_folder
 
 pytestmark = pytest.mark.integration
 

@@ -24,11 +24,11 @@ OLD_WORD = re.compile(rf"(?<![A-Za-z])(?:{OLD_WORDS})(?![a-z])|(?:{_CAPITALIZED}
 
 #: Names that Python asks for, by file.
 NAMES_ALLOWED = {
-    "storage/store/local.py": {"tell"},
-    "storage/store/new_copies.py": {"tell"},
-    "storage/store/read_on.py": {"tell"},
-    "storage/store/store.py": {"tell"},
-    "storage/store/streams.py": {"tell"},
+    "storage/store/backends/local.py": {"tell"},
+    "storage/store/replicas/new_copies.py": {"tell"},
+    "storage/store/replicas/failover.py": {"tell"},
+    "storage/store/protocol.py": {"tell"},
+    "storage/store/backends/streams.py": {"tell"},
 }
 
 

@@ -319,7 +319,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="others-names-listed",
         breaks="what begins alike and is another's goes",
-        path="src/tilth/storage/store/cleaner.py",
+        path="src/tilth/storage/store/files/removal.py",
         old=" and read_file_name(name_of(path)) is not None]",
         new="]",
         tests=(

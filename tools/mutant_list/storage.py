@@ -8,7 +8,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="files-without-fsync",
         breaks="a file is committed that is not on the disk",
-        path="src/tilth/storage/store/local.py",
+        path="src/tilth/storage/store/backends/local.py",
         old="            os.fsync(self._file.fileno())\n",
         new="            pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -16,7 +16,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="folders-without-fsync",
         breaks="a file is committed whose name is not on the disk",
-        path="src/tilth/storage/store/local.py",
+        path="src/tilth/storage/store/backends/local.py",
         old="        os.fsync(handle)\n",
         new="        pass\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -58,7 +58,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-files-ended-together",
         breaks="the names of files that are ended together are not waited for",
-        path="src/tilth/storage/store/files.py",
+        path="src/tilth/storage/store/files/files.py",
         old="            if self._fsync:\n                sync_folder(self._folder)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -66,7 +66,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="files-ended-together",
         breaks="a file that fails while others are ended is not said to have failed",
-        path="src/tilth/storage/store/files.py",
+        path="src/tilth/storage/store/files/files.py",
         old="                self._waiting.popleft().result()\n            if",
         new="                self._waiting.popleft()\n            if",
         tests=(
@@ -77,7 +77,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-data-folder",
         breaks="the name of a table's data folder is not waited for",
-        path="src/tilth/storage/store/local.py",
+        path="src/tilth/storage/store/backends/local.py",
         old="        sync_local_folder(above)\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -85,7 +85,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="name-of-the-table-folder",
         breaks="the name of a table's folder is not waited for",
-        path="src/tilth/storage/store/local.py",
+        path="src/tilth/storage/store/backends/local.py",
         old="        sync_local_folder(os.path.dirname(above))\n",
         new="",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),
@@ -93,7 +93,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="folder-of-somebody-else",
         breaks="a folder that somebody else has made a moment ago is taken to be on the disk",
-        path="src/tilth/storage/store/local.py",
+        path="src/tilth/storage/store/backends/local.py",
         old="    if is_there and (not fsync or folder in _synced):\n",
         new="    if is_there:\n",
         tests=("tests/integration/test_durable_commits.py::test_a_folder_that_somebody_else_made_is_waited_for_once",),
@@ -101,7 +101,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="missing-before-away",
         breaks="a file that one replica lacks counts as missing although another one does not answer",
-        path="src/tilth/storage/store/replicated.py",
+        path="src/tilth/storage/store/replicas/replicated.py",
         old="        raise min(errors, key=weight)\n",
         new="        raise max(errors, key=weight)\n",
         tests=("tests/unit/storage/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",),
@@ -109,7 +109,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="copy-of-a-changed-source",
         breaks="a copy counts as made whatever its bytes are",
-        path="src/tilth/storage/store/copying.py",
+        path="src/tilth/storage/store/files/copying.py",
         old="    if (written.size, written.checksum) != (file.size, file.checksum):",
         new="    if False:",
         tests=("tests/unit/storage/test_copying.py::test_a_copy_whose_source_changed_while_it_was_read_is_not_left",),
@@ -117,7 +117,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="replica-that-came-back",
         breaks="a replica that comes back counts as having what it had",
-        path="src/tilth/storage/store/replica_health.py",
+        path="src/tilth/storage/store/replicas/health.py",
         old="            self.returns += bool(before and not trouble)\n",
         new="",
         tests=(
@@ -128,7 +128,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="hanging-replica-waited-for",
         breaks="a replica that hangs in the middle of a file holds up whoever writes it",
-        path="src/tilth/storage/store/new_copies.py",
+        path="src/tilth/storage/store/replicas/new_copies.py",
         old="            if each.queued > room:\n",
         new="            if each.queued < 0:\n",
         tests=(
@@ -138,7 +138,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="reader-stays-with-replica",
         breaks="whoever reads from a replica that hangs waits for it",
-        path="src/tilth/storage/store/replica.py",
+        path="src/tilth/storage/store/replicas/replica.py",
         old="        if replica.health.trouble:\n",
         new="        if not replica:\n",
         tests=(
@@ -149,7 +149,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="server-always-right-about-replica",
         breaks="a worker never uses a replica again that the server once found to be away",
-        path="src/tilth/storage/store/replica_health.py",
+        path="src/tilth/storage/store/replicas/health.py",
         old="        is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS\n",
         new="        is_new = True\n",
         tests=(
@@ -159,7 +159,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="late-copy-given-up-by-name",
         breaks="a copy that its writer has left out empties, much later, the one that was made in its place",
-        path="src/tilth/storage/store/new_copies.py",
+        path="src/tilth/storage/store/replicas/new_copies.py",
         old="self._file.abandon()",
         new="self._file.give_up()",
         tests=(

@@ -65,9 +65,10 @@ if TYPE_CHECKING:
         parse_quorum,
         storage_settings,
     )
-    from tilth.storage.store.cleaner import clean_transaction, count_left, drop_table_folder, remove_data
-    from tilth.storage.store.copying import CopyCheck, check_copies, make_copy, missing_copies, remove_copies
-    from tilth.storage.store.files import (
+    from tilth.storage.store.backends.local import sync_local_folder
+    from tilth.storage.store.backends.marker import LOCATION_FILE, StoreLocationError
+    from tilth.storage.store.files.copying import CopyCheck, check_copies, make_copy, missing_copies, remove_copies
+    from tilth.storage.store.files.files import (
         are_there,
         check_size,
         list_files,
@@ -80,14 +81,22 @@ if TYPE_CHECKING:
         remove_listed,
         stamp_of,
     )
-    from tilth.storage.store.local import sync_local_folder
-    from tilth.storage.store.location import (
-        LOCATION_FILE,
-        StoreLocationError,
+    from tilth.storage.store.files.removal import clean_transaction, count_left, drop_table_folder, remove_data
+    from tilth.storage.store.files.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
+    from tilth.storage.store.files.whole import whole_checksum
+    from tilth.storage.store.locations.location import (
         claim_location,
         location_text,
         location_trouble,
         tables_root,
+    )
+    from tilth.storage.store.locations.probe import RootNotSharedError, check_probe, write_probe
+    from tilth.storage.store.locations.storages import (
+        NamedRoots,
+        StorageNotFoundError,
+        check_from_sql,
+        defined_root,
+        quorum_trouble,
     )
     from tilth.storage.store.memory import release_unused
     from tilth.storage.store.paths import (
@@ -105,10 +114,17 @@ if TYPE_CHECKING:
         table_folder,
         table_of,
     )
-    from tilth.storage.store.probe import RootNotSharedError, check_probe, write_probe
-    from tilth.storage.store.replica import Replica, call_replica, claim_replica, replicas_of, replicas_with_sign
-    from tilth.storage.store.replica_health import health_of, note_unanswered
-    from tilth.storage.store.replicated import away_reason, begin_table
+    from tilth.storage.store.protocol import StoredFile
+    from tilth.storage.store.replicas.health import health_of, note_unanswered
+    from tilth.storage.store.replicas.replica import (
+        Replica,
+        call_replica,
+        claim_replica,
+        replicas_of,
+        replicas_with_sign,
+    )
+    from tilth.storage.store.replicas.replicated import away_reason, begin_table
+    from tilth.storage.store.replicas.witnesses import may_list_late
     from tilth.storage.store.root import (
         BadQuorumError,
         BadStoreError,
@@ -121,19 +137,8 @@ if TYPE_CHECKING:
         parse_root,
         replicated_root,
     )
-    from tilth.storage.store.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
-    from tilth.storage.store.storages import (
-        NamedRoots,
-        StorageNotFoundError,
-        check_from_sql,
-        defined_root,
-        quorum_trouble,
-    )
-    from tilth.storage.store.store import StoredFile
     from tilth.storage.store.stores import store_of
-    from tilth.storage.store.whole import whole_checksum
-    from tilth.storage.store.witnesses import may_list_late
     from tilth.storage.upsert.key_lookup import repeated_keys
     from tilth.storage.upsert.landing import stretches, write_rows
     from tilth.storage.upsert.scopes import (

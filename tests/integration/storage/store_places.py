@@ -12,9 +12,9 @@ import pytest
 
 from tests.bucket_roots import bucket_root, gcs_root
 from tilth.storage import Folder, StoreRoot, claim_location, data_folder, local_root, parse_root
-from tilth.storage.store.replicated import begin_table
+from tilth.storage.store.protocol import Store
+from tilth.storage.store.replicas.replicated import begin_table
 from tilth.storage.store.root import replicated_root
-from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
 from tools.hdfs_cluster import HdfsCluster

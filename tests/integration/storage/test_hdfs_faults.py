@@ -22,8 +22,8 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.storage import PartFileNotFoundError, clean_transaction, read_part, write_parts
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store import stores
-from tilth.storage.store.files import make_folder, mapped
-from tilth.storage.store.hdfs import HdfsStore, HdfsTimes
+from tilth.storage.store.backends.hdfs import HdfsStore, HdfsTimes
+from tilth.storage.store.files.files import make_folder, mapped
 from tilth.storage.store.root import parse_root
 from tools.hdfs_cluster import HdfsCluster
 
@@ -47,7 +47,7 @@ def cluster(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
 def place(cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Place:
     kept: dict[object, HdfsStore] = {}
     monkeypatch.setattr(stores, "store_of", lambda root: kept.setdefault(root, HdfsStore(root, QUICK)))
-    monkeypatch.setattr("tilth.storage.store.files.store_of", stores.store_of)
+    monkeypatch.setattr("tilth.storage.store.files.files.store_of", stores.store_of)
     place = Place(parse_root(f"{cluster.address}/{uuid4().hex}"))
     make_folder(place.folder, fsync=True)
     return place
@@ -187,7 +187,7 @@ def test_what_a_killed_writer_left_goes_by_name(cluster: HdfsCluster, place: Pla
 
 FREED = """
 import sys
-from tilth.storage.store.hdfs import HdfsStore
+from tilth.storage.store.backends.hdfs import HdfsStore
 from tilth.storage.store.root import parse_root
 for _ in range(200):
     HdfsStore(parse_root(sys.argv[1])).exist([f"t/{name}" for name in range(40)])
@@ -200,7 +200,7 @@ def test_stores_that_are_freed_while_answers_arrive_hang_nothing(place: Place) -
 
 EXITING = """
 import sys, threading
-from tilth.storage.store.hdfs import HdfsStore
+from tilth.storage.store.backends.hdfs import HdfsStore
 from tilth.storage.store.root import parse_root
 store = HdfsStore(parse_root(sys.argv[1]))
 store.exist(["t/a"])

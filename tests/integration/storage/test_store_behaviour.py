@@ -56,8 +56,8 @@ from tilth.storage import (
 )
 from tilth.storage.parts.key_filter import read_filter
 from tilth.storage.parts.rowmap import RowMap, RowMapWriter
-from tilth.storage.store.files import make_folder, new_file, open_file, remove, stamp_of
-from tilth.storage.store.store import FileSizeError
+from tilth.storage.store.files.files import make_folder, new_file, open_file, remove, stamp_of
+from tilth.storage.store.protocol import FileSizeError
 
 pytestmark = pytest.mark.integration
 

@@ -32,9 +32,9 @@ from tilth.storage import (
     write_parts,
 )
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
-from tilth.storage.store import stores
-from tilth.storage.store.buckets import ObjectTimes
-from tilth.storage.store.objects import PUT_TRIES_MAX, ObjectStore
+from tilth.storage.store.backends import backend
+from tilth.storage.store.backends.buckets import ObjectTimes
+from tilth.storage.store.backends.objects import PUT_TRIES_MAX, ObjectStore
 from tilth.storage.store.root import StoreRoot, parse_root
 from tilth.testing import BucketFault, FakeBucket
 from tools.s3server import SECRET, S3Server
@@ -57,7 +57,7 @@ def bucket() -> Iterator[FakeBucket]:
 
 @pytest.fixture
 def place(bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setattr(stores, "_new_store", lambda root: ObjectStore(root, QUICK))
+    monkeypatch.setattr(backend, "_new_store", lambda root: ObjectStore(root, QUICK))
     return Place(bucket_root(bucket.endpoint))
 
 

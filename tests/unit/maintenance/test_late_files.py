@@ -20,8 +20,8 @@ from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
 from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.storage import data_folder, local_root
-from tilth.storage.store.cleaner import LeftNames
-from tilth.storage.store.files import remove_files
+from tilth.storage.store.files.files import remove_files
+from tilth.storage.store.files.removal import LeftNames
 from tilth.testing import Fault, FaultyKV
 
 DAY_SECONDS = 86_400

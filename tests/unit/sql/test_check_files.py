@@ -27,7 +27,7 @@ from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
 from tilth.model.txn import LostTxn, Txn, TxnOutput, TxnState
 from tilth.storage import NamedRoots, StoredFile, local_root
-from tilth.storage.store.local import LocalStore
+from tilth.storage.store.backends.local import LocalStore
 from tilth.verify import FileState, check_stored, stored
 
 DAY_SECONDS = 86_400

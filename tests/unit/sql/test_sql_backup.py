@@ -16,7 +16,7 @@ from tilth.node import backup_root
 from tilth.recovery import restore_catalog
 from tilth.sql.language.redact import redacted
 from tilth.storage import BadStoreError
-from tilth.storage.store.buckets import ObjectTimes
+from tilth.storage.store.backends.buckets import ObjectTimes
 from tilth.testing import BucketFault, FakeBucket
 
 
@@ -169,7 +169,7 @@ def test_a_bucket_that_is_away_leaves_nothing(
 ) -> None:
     world, _ = bucket_world(tmp_path, bucket, monkeypatch)
     bucket.plan(None, *[BucketFault.REQUEST_CUT] * 40)
-    monkeypatch.setattr("tilth.storage.store.objects.ObjectTimes", partial(ObjectTimes, retries_max=0))
+    monkeypatch.setattr("tilth.storage.store.backends.objects.ObjectTimes", partial(ObjectTimes, retries_max=0))
     error = refused(world, "BACKUP CATALOG TO 'a'")
     assert error.kind in (ErrorKind.RETRY, ErrorKind.UNAVAILABLE)
     assert "very-hidden" not in str(error)

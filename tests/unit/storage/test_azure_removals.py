@@ -16,7 +16,7 @@ from obstore.store import MemoryStore
 
 from tilth.storage import parse_root
 from tilth.storage.errors import StoreAwayError, StoreRefusedError
-from tilth.storage.store.objects import ObjectStore
+from tilth.storage.store.backends.objects import ObjectStore
 
 NAMES = [f"t/data/{number}.parquet" for number in range(100)]
 

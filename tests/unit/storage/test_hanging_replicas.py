@@ -15,11 +15,10 @@ from tests.unit.storage.test_replicated import Places, lacking
 from tilth.base.clock import SystemClock
 from tilth.storage import check_copies, check_file, claim_replica, local_root, make_copy, replicas_with_sign
 from tilth.storage.errors import QuorumError, StoreAwayError
-from tilth.storage.store import new_copies, read_on, replica, replica_health
-from tilth.storage.store.files import mapped, new_file, open_sized
-from tilth.storage.store.local import LocalStore, SummingFile
-from tilth.storage.store.location import location_trouble
-from tilth.storage.store.replica import Replica, replicas_of
+from tilth.storage.store.backends.local import LocalStore, SummingFile
+from tilth.storage.store.files.files import mapped, new_file, open_sized
+from tilth.storage.store.replicas import failover, health, new_copies, replica
+from tilth.storage.store.replicas.replica import Replica, replicas_of
 from tilth.storage.store.root import StoreRoot
 
 MIB = 1 << 20
@@ -32,8 +31,8 @@ def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(new_copies, "BEHIND_BYTES_MAX", 4 * MIB)
     monkeypatch.setattr(replica, "SLOW_SECONDS", 0.1)
     monkeypatch.setattr(replica, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(replica_health, "ASK_SECONDS", 0.2)
-    monkeypatch.setattr(replica_health, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(health, "ASK_SECONDS", 0.2)
+    monkeypatch.setattr(health, "LOOK_SECONDS", 0.05)
     event = threading.Event()
     yield event
     event.set()
@@ -54,27 +53,27 @@ class Disk:
         self.waiting = threading.Event()
         self._over = over
         self._monkeypatch = monkeypatch
-        trouble = location_trouble
+        trouble = health.replica_trouble
 
         def asked(root: StoreRoot) -> str:
             if root.uri == str(folder):
                 self.wait()
             return trouble(root)
 
-        monkeypatch.setattr(replica_health, "location_trouble", asked)
+        monkeypatch.setattr(health, "replica_trouble", asked)
         for name in ("write", "finish", "give_up"):
             self._slowed(SummingFile, name, "_path")
         for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):
             self._slowed(LocalStore, name, "_folder")
-        opened = read_on._Reader._opened
+        opened = failover._Reader._opened
 
-        def reading(reader: read_on._Reader) -> pa.NativeFile:
+        def reading(reader: failover._Reader) -> pa.NativeFile:
             # Each read waits, also one of a file that was opened long before.
             if reader.replica.root.uri == str(folder):
                 self.wait()
             return opened(reader)
 
-        monkeypatch.setattr(read_on._Reader, "_opened", reading)
+        monkeypatch.setattr(failover._Reader, "_opened", reading)
 
     def wait(self) -> None:
         if self.hangs:
@@ -202,7 +201,7 @@ def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(
     places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader switches as soon as the replica is found to be away, not only at the end of its time limit."""
-    monkeypatch.setattr(read_on, "HUNG_SECONDS", 12.0)
+    monkeypatch.setattr(failover, "HUNG_SECONDS", 12.0)
     data = content(3)
     file = places.write("a", data)
     with open_sized(places.folder, file) as source:
@@ -266,18 +265,18 @@ def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
         def monotonic(self) -> float:
             return now[0]
 
-    monkeypatch.setattr(replica_health, "_clock", Steady())
+    monkeypatch.setattr(health, "_clock", Steady())
 
     def trouble() -> str:
         return Replica(1, places.root.replicas[1], is_away=True).trouble
 
     assert "the server finds" in trouble()
     assert Replica(1, places.root.replicas[1]).trouble == ""
-    now[0] += replica_health.REPORTED_SECONDS
+    now[0] += health.REPORTED_SECONDS
     for _ in range(10):
         assert trouble() == ""
-        now[0] += replica_health.REPORTED_AGAIN_SECONDS / 2
-    now[0] += replica_health.REPORTED_AGAIN_SECONDS
+        now[0] += health.REPORTED_AGAIN_SECONDS / 2
+    now[0] += health.REPORTED_AGAIN_SECONDS
     assert "the server finds" in trouble()
 
 

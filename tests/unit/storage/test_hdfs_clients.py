@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from tilth.storage.store import hdfs
-from tilth.storage.store.hdfs import ASKING_MAX, HdfsStore
+from tilth.storage.store.backends import hdfs
+from tilth.storage.store.backends.hdfs import ASKING_MAX, HdfsStore
 from tilth.storage.store.root import parse_root
 
 

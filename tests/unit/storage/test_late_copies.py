@@ -16,8 +16,8 @@ from tests.unit.storage.bucket_replicas import IN_BUCKET, root_with_bucket
 from tilth.model.part import DataFile
 from tilth.storage import Folder, check_copies, make_copy
 from tilth.storage.errors import QuorumError, StoreBusyError
-from tilth.storage.store import objects
-from tilth.storage.store import replica as replica_times
+from tilth.storage.store.backends import objects
+from tilth.storage.store.replicas import replica as replica_times
 from tilth.storage.store.root import StoreRoot
 from tilth.storage.store.stores import store_of
 from tilth.testing.bucket import FakeBucket

@@ -9,7 +9,7 @@ import pytest
 
 from tilth.base.clock import SystemClock
 from tilth.storage import StoreLocationError, StoreRoot, claim_location, local_root
-from tilth.storage.store.location_watch import LocationWatch
+from tilth.storage.store.locations.watch import LocationWatch
 
 
 def test_a_place_belongs_to_one_node(tmp_path: Path) -> None:

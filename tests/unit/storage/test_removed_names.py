@@ -24,11 +24,11 @@ from tilth.storage import (
     replicas_of,
 )
 from tilth.storage.errors import FilesLeftError
-from tilth.storage.store.files import new_file
-from tilth.storage.store.local import LocalStore
-from tilth.storage.store.objects import ObjectStore
-from tilth.storage.store.replica import sign_of
-from tilth.storage.store.store import Removal
+from tilth.storage.store.backends.local import LocalStore
+from tilth.storage.store.backends.objects import ObjectStore
+from tilth.storage.store.files.files import new_file
+from tilth.storage.store.protocol import Removal
+from tilth.storage.store.replicas.replica import sign_of
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
 

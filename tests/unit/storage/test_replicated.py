@@ -17,7 +17,6 @@ from tilth.model.part import DataFile
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.storage import (
     Folder,
-    StoreRoot,
     begin_table,
     check_file,
     check_size,
@@ -29,12 +28,12 @@ from tilth.storage import (
     replicated_root,
 )
 from tilth.storage.errors import FilesLeftError, QuorumError, StoreAwayError, StoreSecretError
-from tilth.storage.store import replica as replica_module
-from tilth.storage.store import replicated
-from tilth.storage.store.files import new_file
-from tilth.storage.store.local import LocalStore
-from tilth.storage.store.replica import Replica
-from tilth.storage.store.store import Removal
+from tilth.storage.store.backends.local import LocalStore
+from tilth.storage.store.files.files import new_file
+from tilth.storage.store.protocol import Removal
+from tilth.storage.store.replicas import replica as replica_module
+from tilth.storage.store.replicas import replicated
+from tilth.storage.store.replicas.replica import Replica
 from tilth.storage.store.stores import store_of
 
 NAMES = ("one", "two", "three")
@@ -172,12 +171,12 @@ def test_a_disk_that_cannot_read_is_no_damage_while_another_can(
 def test_a_secret_that_is_not_there_hides_no_other_copy(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     file = places.write("a")
 
-    def without(root: StoreRoot) -> Any:
-        if root.uri.endswith("one"):
-            raise StoreSecretError(root=root)
-        return store_of(root)
+    def without(folder: str, *, is_mapped: bool) -> LocalStore:
+        if folder.endswith("one"):
+            raise StoreSecretError(root=folder)
+        return LocalStore(folder, is_mapped=is_mapped)
 
-    monkeypatch.setattr(replica_module, "store_of", without)
+    monkeypatch.setattr(replica_module, "LocalStore", without)
     check_file(places.folder, file)
 
 

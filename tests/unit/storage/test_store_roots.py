@@ -8,7 +8,7 @@ import pytest
 from tilth.base.errors import ErrorKind
 from tilth.storage import BadStoreError, Folder, StoreRoot, data_folder, local_folder, parse_root
 from tilth.storage.errors import StoreSecretError
-from tilth.storage.store.secrets import secret_of
+from tilth.storage.store.backends.secrets import secret_of
 
 FULL = "s3://bucket/a/b?endpoint=http://127.0.0.1:9000&key=env:S3_KEY&region=eu-west-1&secret=file:/etc/tilth/s3"
 

@@ -12,8 +12,8 @@ from tests.bucket_roots import bucket_root, set_keys
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreBusyError
-from tilth.storage.store.objects import ObjectStore
-from tilth.storage.store.uploads import Upload
+from tilth.storage.store.backends.objects import ObjectStore
+from tilth.storage.store.backends.uploads import Upload
 from tilth.testing import BucketFault, FakeBucket
 
 #: Size of a piece, in bytes.
@@ -36,8 +36,8 @@ class Place:
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     set_keys(monkeypatch)
-    monkeypatch.setattr("tilth.storage.store.objects.HELD_BYTES_MAX", PIECE)
-    monkeypatch.setattr("tilth.storage.store.streams.HELD_BYTES_MAX", PIECE)
+    monkeypatch.setattr("tilth.storage.store.backends.objects.HELD_BYTES_MAX", PIECE)
+    monkeypatch.setattr("tilth.storage.store.backends.streams.HELD_BYTES_MAX", PIECE)
     with FakeBucket() as bucket:
         yield Place(bucket)
 
@@ -110,7 +110,7 @@ def test_an_object_of_another_size_is_a_failure(place: Place, monkeypatch: pytes
 def test_what_the_store_says_is_raised_by_the_next_call_and_the_upload_ends(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tilth.storage.store.buckets.ObjectTimes.retries_max", 0)
+    monkeypatch.setattr("tilth.storage.store.backends.buckets.ObjectTimes.retries_max", 0)
     file = place.store.create("t/a")
     file.write(b"x" * PIECE * 2)
     wait(lambda: place.bucket.uploads > 0, "an upload")

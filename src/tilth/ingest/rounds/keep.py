@@ -4,8 +4,9 @@ Covers: writing them in the tasks that read the topic, reading them back for a v
 removing all of it. Does not cover: what views make of rows (write.py), when a round keeps anything (spark.py).
 Always holds: a row knows the number of its message; what is read for a view follows from the files and the arguments.
 
-Files of Arrow (storage/store/scratch.py), not Spark's cache: measured with one view over rounds of 130 MiB, the cache
-made rounds 1.5 times as long as streaming, the files 1.1 times; and a task that is tried again finds them as they were.
+Files of Arrow (storage/store/files/scratch.py), not Spark's cache: measured with one view over rounds of 130 MiB, the
+cache made rounds 1.5 times as long as streaming, the files 1.1 times; and a task that is tried again finds them as they
+were.
 """
 
 from __future__ import annotations

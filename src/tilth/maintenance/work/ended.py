@@ -1,7 +1,7 @@
 """Aborts of transactions that nobody works on, and removal of the files of ended ones, also when a task writes late.
 
 Covers: aborting lost transactions, removing files of aborted transactions and of failed attempts, tombstones. Does not
-cover: how files are found (storage/store/cleaner.py), tables and old records (cleaner.py).
+cover: how files are found (storage/store/files/removal.py), tables and old records (cleaner.py).
 Always holds: a transaction's files are removed only after its record says that it can never commit, or that it has
 committed without them, as the note that came with its commit says (`transactions.unswept`). A server does not touch the
 transactions of another live server; one of them, the steward, cleans up after servers that are gone.

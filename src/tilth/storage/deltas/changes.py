@@ -31,7 +31,7 @@ from tilth.storage.deltas.deltas import (
     value_name,
 )
 from tilth.storage.parts.parts import damaged
-from tilth.storage.store.files import corrupt
+from tilth.storage.store.files.files import corrupt
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import one_chunk
 

@@ -33,11 +33,11 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files import Endings, corrupt, end_file, make_folder, mapped, new_file
+from tilth.storage.store.files.files import Endings, corrupt, end_file, make_folder, mapped, new_file
+from tilth.storage.store.files.whole import open_whole, read_whole
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import NewFile
-from tilth.storage.store.whole import open_whole, read_whole
 from tilth.storage.values.arrow import FIELD_ID, arrow_type, one_chunk
 
 #: Values of `op` in the rows of a change segment.

@@ -18,7 +18,7 @@ from tilth.storage.deltas.changes import load_changes
 from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.parts.parts import damaged, opened, read_part
 from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
-from tilth.storage.store.files import corrupt
+from tilth.storage.store.files.files import corrupt
 from tilth.storage.store.root import Folder
 from tilth.storage.values.shapes import stored_schema
 

@@ -24,7 +24,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
 from tilth.storage.parts.parts import damaged, opened
-from tilth.storage.store.files import put, read_file
+from tilth.storage.store.files.files import put, read_file
 from tilth.storage.store.paths import FILTER_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.unique_keys import Hashes, Mask, keys_of

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from tilth.model.part import Bound, ColumnRange
 from tilth.model.table import SchemaVersion, TableDef
 from tilth.storage.errors import PartFileCorruptError
+from tilth.storage.store.files.whole import open_whole
 from tilth.storage.store.paths import PART_EXTENSION, TableLayout
 from tilth.storage.store.root import Folder
-from tilth.storage.store.whole import open_whole
 
 #: The key of a note in the metadata of a Parquet footer, and of an Arrow schema.
 NOTE = b"tilth.part"

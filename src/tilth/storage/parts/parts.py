@@ -24,7 +24,7 @@ from tilth.model.delta import PartSource
 from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
 from tilth.storage.parts.notes import new_note
-from tilth.storage.store.files import (
+from tilth.storage.store.files.files import (
     Endings,
     check_bytes,
     corrupt,
@@ -35,8 +35,8 @@ from tilth.storage.store.files import (
     open_sized,
 )
 from tilth.storage.store.paths import TableLayout, file_name
+from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import NewFile
 from tilth.storage.values.arrow import FIELD_ID, conform
 from tilth.storage.values.bounds import join_ranges, range_of
 from tilth.storage.values.misjudged import NOTHING, Misjudged, leaves_of, misjudged_in, misjudged_paths, note_of

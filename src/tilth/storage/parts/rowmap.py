@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.store.files import make_folder, missing, new_stream, remove
+from tilth.storage.store.files.files import make_folder, missing, new_stream, remove
+from tilth.storage.store.files.whole import open_whole
 from tilth.storage.store.paths import MAP_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.store.root import Folder
-from tilth.storage.store.whole import open_whole
 
 #: Maximum number of sources in the row map of one part.
 SOURCES_MAX = 1 << 16

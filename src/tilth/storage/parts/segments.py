@@ -20,10 +20,10 @@ from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.notes import new_note
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
-from tilth.storage.store.files import Endings, make_folder, mapped, new_file
+from tilth.storage.store.files.files import Endings, make_folder, mapped, new_file
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
+from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import NewFile
 from tilth.storage.values.arrow import arrow_schema, conform, nullable
 from tilth.storage.values.bounds import range_of
 from tilth.storage.values.partition import partition_ids

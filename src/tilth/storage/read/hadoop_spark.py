@@ -25,8 +25,8 @@ from tilth.storage.errors import (
     StoreBusyError,
     StoreRefusedError,
 )
+from tilth.storage.store.backends.secrets import secret_of
 from tilth.storage.store.root import Folder, StoreRoot
-from tilth.storage.store.secrets import secret_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

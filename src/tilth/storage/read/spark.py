@@ -52,9 +52,9 @@ from tilth.storage.read.overlay_spark import (
     ordered_rows,
     spark_schema,
 )
-from tilth.storage.store.files import missing
+from tilth.storage.store.files.files import missing
 from tilth.storage.store.paths import data_folder
-from tilth.storage.store.placed import PlacedFiles, placed
+from tilth.storage.store.replicas.source_choice import PlacedFiles, placed
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
 from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of

@@ -1,59 +1,13 @@
-"""The store of a root, as this process has it.
-
-Always holds: a client of an object store that was used before a fork is not used after it: it would hang for ever.
-"""
+"""The store of any root: its backend, or one store over its replicas."""
 
 from __future__ import annotations
 
-import os
-import threading
-
-from tilth.storage.errors import StoreForkedError
-from tilth.storage.store.local import LocalStore
+from tilth.storage.store.backends.backend import backend_of
+from tilth.storage.store.protocol import Store
+from tilth.storage.store.replicas.replicated import ReplicatedStore
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import Store
-
-#: Object stores that a process keeps.
-STORES_MAX = 100
-
-_lock = threading.Lock()
-_stores: dict[StoreRoot, Store] = {}
-#: The process that first asked for an object store; 0: none has.
-_user = 0
 
 
 def store_of(root: StoreRoot) -> Store:
     """Return the store of the root; for an object store the same one each time. Raises StoreSecretError."""
-    if root.is_local:
-        return LocalStore(root.uri)
-    if root.replicas:
-        from tilth.storage.store.replicated import ReplicatedStore
-
-        return ReplicatedStore(root)
-    _check_user(root)
-    with _lock:
-        found = _stores.get(root)
-        if found is None:
-            if len(_stores) >= STORES_MAX:
-                _stores.clear()
-            found = _stores[root] = _new_store(root)
-        return found
-
-
-def _check_user(root: StoreRoot) -> None:
-    """Raises StoreForkedError. Takes no lock: another thread of a parent may have held it at the fork."""
-    global _user
-    _user = _user or os.getpid()
-    if _user != os.getpid():
-        raise StoreForkedError(store=str(root), hint="let a process that has used an object store start others anew")
-
-
-def _new_store(root: StoreRoot) -> Store:
-    # Only where they are needed: most processes never use them.
-    if root.kind == "hdfs":
-        from tilth.storage.store.hdfs import HdfsStore
-
-        return HdfsStore(root)
-    from tilth.storage.store.objects import ObjectStore
-
-    return ObjectStore(root)
+    return ReplicatedStore(root) if root.replicas else backend_of(root)

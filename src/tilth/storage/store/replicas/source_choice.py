@@ -1,6 +1,7 @@
 """The choice of the replica from which a scan reads each file.
 
-Covers: the choice, before anything is read. Does not cover: reads that find another copy by themselves (files.py).
+Covers: the choice, before anything is read. Does not cover: reads that find another copy by themselves
+(files/files.py).
 Always holds: one replica for all files where one is known to have them, and nothing is asked then.
 """
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 from tilth.base.errors import TilthError
 from tilth.model.part import DataFile
-from tilth.storage.store.replica import Replica, replicas_of
+from tilth.storage.store.replicas.replica import Replica, replicas_of
 from tilth.storage.store.root import Folder
 
 

@@ -13,7 +13,8 @@ import threading
 from tilth.base.clock import SystemClock
 from tilth.base.errors import RetryError, TilthError, UnavailableError
 from tilth.base.logs import Log
-from tilth.storage.store.location import location_trouble
+from tilth.storage.store.backends.backend import backend_of
+from tilth.storage.store.backends.marker import trouble_at
 from tilth.storage.store.root import StoreRoot
 
 #: Interval between two checks of a replica.
@@ -41,6 +42,11 @@ def health_of(replica: StoreRoot) -> ReplicaHealth:
         if found is None or found.pid != os.getpid():
             found = _known[replica] = ReplicaHealth(replica)
         return found
+
+
+def replica_trouble(replica: StoreRoot) -> str:
+    """Return why the location of a replica cannot be used now; empty: it can."""
+    return trouble_at(replica, backend_of)
 
 
 def note_unanswered(error: TilthError) -> None:
@@ -155,7 +161,7 @@ class _Question:
 
     def _ask(self) -> None:
         try:
-            self.trouble = location_trouble(self._place)
+            self.trouble = replica_trouble(self._place)
         finally:
             self.answered.set()
 

@@ -1,7 +1,7 @@
 """One replica of a root, and calls of one or several replicas with a bounded wait.
 
 Covers: the sign of a table, calling several replicas at once, waiting for the result of one. Does not cover: the known
-state of a replica (replica_health.py), files (replicated.py, new_copies.py).
+state of a replica (health.py), files (replicated.py, new_copies.py).
 Always holds: each call of a replica runs on a thread of its own, so that a replica that hangs, as a disk of a network
 may for ever, blocks no caller for ever.
 """
@@ -16,12 +16,12 @@ from typing import Generic, TypeVar
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, as_exception
 from tilth.storage.errors import StoreAwayError
-from tilth.storage.store.local import LocalStore
-from tilth.storage.store.location import LOCATION_FILE, claim_location, location_trouble
-from tilth.storage.store.replica_health import health_of
+from tilth.storage.store.backends.backend import backend_of
+from tilth.storage.store.backends.local import LocalStore
+from tilth.storage.store.backends.marker import LOCATION_FILE, write_marker
+from tilth.storage.store.protocol import Store
+from tilth.storage.store.replicas.health import health_of, replica_trouble
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import Store
-from tilth.storage.store.stores import store_of
 
 #: Time limit for the other replicas once a quorum has answered.
 STRAGGLER_SECONDS = 2.0
@@ -64,7 +64,7 @@ class Replica:
     def store(self) -> Store:
         """Raises StoreSecretError."""
         # Files are not mapped: a page fault that hangs would block more than the thread that reads.
-        return LocalStore(self.root.uri, is_mapped=False) if self.root.is_local else store_of(self.root)
+        return LocalStore(self.root.uri, is_mapped=False) if self.root.is_local else backend_of(self.root)
 
     def has_sign(self, table: str) -> bool:
         """Return whether the replica has the sign; where a check costs a request, an earlier answer is used.
@@ -98,7 +98,7 @@ class Replica:
 
         Raises StoreAwayError if the location itself is missing: it may be a disk that is not mounted.
         """
-        trouble = location_trouble(self.root)
+        trouble = replica_trouble(self.root)
         if trouble:
             raise StoreAwayError(trouble, file=str(self.root))
         self.store.prepare(f"{table}/data", fsync=True)
@@ -168,9 +168,11 @@ def call_replica(replica: Replica, ask: Callable[[], T]) -> T:
 
 def claim_replica(root: StoreRoot, owner: str) -> None:
     """Claim the location of a new replica. Raises BadStoreError, the store's errors, and StoreAwayError if it hangs."""
-    claims = call_replicas(
-        [Replica(0, root)], lambda each: claim_location(each.root, owner), enough=1, hung_seconds=CLAIM_SECONDS
-    )
+
+    def claim(replica: Replica) -> None:
+        write_marker(backend_of(replica.root), replica.root, owner)
+
+    claims = call_replicas([Replica(0, root)], claim, enough=1, hung_seconds=CLAIM_SECONDS)
     if isinstance(error := claims[0], Exception):
         raise error
 

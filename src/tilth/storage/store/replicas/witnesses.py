@@ -1,6 +1,7 @@
 """Replicas that know which files each attempt of a task has begun.
 
-Covers: choosing these replicas, finding names in them. Does not cover: making the names, removing files (cleaner.py).
+Covers: choosing these replicas, finding names in them. Does not cover: making the names, removing files
+(files/removal.py).
 Always holds: a replica that was emptied or added since the transaction began is no witness of it.
 
 A folder has the name of a file as soon as the file is begun, a bucket only when it is ended. A writer begins a file
@@ -16,8 +17,8 @@ from typing import TypeVar
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError
-from tilth.storage.store.new_copies import HINT
-from tilth.storage.store.replica import Replica, call_replicas, replicas_of
+from tilth.storage.store.replicas.new_copies import HINT
+from tilth.storage.store.replicas.replica import Replica, call_replicas, replicas_of
 from tilth.storage.store.root import StoreRoot
 
 #: Allowance for clocks that differ: a sign may be younger than its timestamp by this much.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from tilth.storage.store.backends.secrets import secret_of
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.secrets import secret_of
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, ClientConfig, GCSConfig, RetryConfig, S3Config

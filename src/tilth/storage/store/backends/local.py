@@ -1,7 +1,7 @@
 """Files on a local disk: written once under their final name, summed, on the disk before they count.
 
 Covers: the store of a folder, waiting for the disk. Does not cover: what the bytes mean, what it means that a file is
-missing or differs (files.py).
+missing or differs (files/files.py).
 Always holds: an existing file is never written to again, but for what `put` wrote.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from tilth.model.part import DataFile
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
+from tilth.storage.store.protocol import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
 
 _READ_BYTES = 1 << 20
 #: Folders that a process remembers to have waited for.

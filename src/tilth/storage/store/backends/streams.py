@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tilth.model.part import DataFile
-from tilth.storage.store.store import NewFile
+from tilth.storage.store.protocol import NewFile
 
 #: Up to so many bytes of a new file are held back: a smaller file is one request, a larger one goes in such pieces.
 HELD_BYTES_MAX = 8 << 20

@@ -21,12 +21,12 @@ from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
 from tilth.model.part import DataFile, FileCopies
 from tilth.storage.errors import QuorumError, StoreAwayError
-from tilth.storage.store import replica as replica_times
 from tilth.storage.store.paths import table_of
-from tilth.storage.store.replica import Replica
-from tilth.storage.store.replica_health import trouble_of
+from tilth.storage.store.protocol import NewFile
+from tilth.storage.store.replicas import replica as replica_times
+from tilth.storage.store.replicas.health import trouble_of
+from tilth.storage.store.replicas.replica import Replica
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import NewFile
 
 #: Size of the pieces that are passed to the threads.
 PIECE_BYTES = 1 << 20

@@ -13,10 +13,10 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilth.storage.store.files import corrupt, of_a_good_copy
+from tilth.storage.store.files.files import corrupt, of_a_good_copy
 from tilth.storage.store.paths import PART_EXTENSION
+from tilth.storage.store.protocol import Store
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import Store
 from tilth.storage.store.stores import store_of
 
 T = TypeVar("T")

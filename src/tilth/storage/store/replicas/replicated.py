@@ -2,7 +2,7 @@
 
 Covers: the store of such a root; the sign of a new table. Does not cover: which copies are missing and how they are
 restored (tilth.catalog, tilth.maintenance), writing several copies (new_copies.py), reading from another replica when
-one fails (read_on.py).
+one fails (failover.py).
 Always holds: a file counts as written when a quorum of copies is durable, names included, and names their replicas;
 a file counts as missing only when every replica has said so; a replica without the sign of a table has lost what it
 had, and takes no new files of that table until it is known what it lacks.
@@ -22,15 +22,15 @@ import pyarrow as pa
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.storage.errors import StoreAwayError
-from tilth.storage.store.location import LOCATION_FILE
-from tilth.storage.store.new_copies import HINT, NewCopies, too_few
+from tilth.storage.store.backends.marker import LOCATION_FILE
+from tilth.storage.store.backends.streams import Stream
 from tilth.storage.store.paths import table_of
-from tilth.storage.store.read_on import FailoverReader, weight
-from tilth.storage.store.replica import Replica, call_replica, call_replicas, replicas_of
-from tilth.storage.store.replica_health import trouble_of
+from tilth.storage.store.protocol import CopyCall, FileSizeError, NewFile, Removal, Store, StoredFile
+from tilth.storage.store.replicas.failover import FailoverReader, weight
+from tilth.storage.store.replicas.health import trouble_of
+from tilth.storage.store.replicas.new_copies import HINT, NewCopies, too_few
+from tilth.storage.store.replicas.replica import Replica, call_replica, call_replicas, replicas_of
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import CopyCall, FileSizeError, NewFile, Removal, Store, StoredFile
-from tilth.storage.store.streams import Stream
 
 #: Files that are removed by one step, or as many as one request of the replica's removes; a removal in which no step
 #: ends for so long has failed for those that are left.

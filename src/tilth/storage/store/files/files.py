@@ -1,7 +1,7 @@
 """Files of a table in their folder: begun, read, removed, and what it means that one is missing or differs.
 
-Covers: the way of all rooms to the store of a root. Does not cover: how a store does it (local.py, objects.py,
-hdfs.py), what the bytes mean (parts/parts.py, parts/segments.py, deltas/deltas.py).
+Covers: the way of all rooms to the store of a root. Does not cover: how a store does it (backends/local.py,
+objects.py, hdfs.py), what the bytes mean (parts/parts.py, parts/segments.py, deltas/deltas.py).
 Always holds: an error names the file by its URI.
 """
 
@@ -26,8 +26,8 @@ from tilth.storage.errors import (
     PartFileNotFoundError,
     StoreAwayError,
 )
+from tilth.storage.store.protocol import FileSizeError, NewFile, Store, StoredFile
 from tilth.storage.store.root import Folder
-from tilth.storage.store.store import FileSizeError, NewFile, Store, StoredFile
 from tilth.storage.store.stores import store_of
 
 T = TypeVar("T")

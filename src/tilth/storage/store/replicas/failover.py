@@ -17,8 +17,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tilth.base.errors import TilthError, as_exception
-from tilth.storage.store.replica import HUNG_SECONDS, Replica, wait_for_replica
-from tilth.storage.store.store import FileSizeError
+from tilth.storage.store.protocol import FileSizeError
+from tilth.storage.store.replicas.replica import HUNG_SECONDS, Replica, wait_for_replica
 
 T = TypeVar("T")
 _Failures = (TilthError, OSError, FileSizeError)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
-from tilth.storage.store.location import location_trouble
+from tilth.storage.store.locations.location import location_trouble
 from tilth.storage.store.root import StoreRoot
 
 #: A healthy answer is reused for this many seconds.

@@ -15,13 +15,13 @@ from functools import partial
 from tilth.base.errors import CorruptError, TilthError
 from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError
-from tilth.storage.store.files import check_bytes, corrupt
-from tilth.storage.store.new_copies import NewCopies
+from tilth.storage.store.files.files import check_bytes, corrupt
 from tilth.storage.store.paths import beside
-from tilth.storage.store.read_on import FailoverReader
-from tilth.storage.store.replica import Replica, call_replica, replicas_of
+from tilth.storage.store.protocol import FileSizeError
+from tilth.storage.store.replicas.failover import FailoverReader
+from tilth.storage.store.replicas.new_copies import NewCopies
+from tilth.storage.store.replicas.replica import Replica, call_replica, replicas_of
 from tilth.storage.store.root import Folder, StoreRoot
-from tilth.storage.store.store import FileSizeError
 from tilth.storage.store.stores import store_of
 
 _PIECE_BYTES = 8 << 20

@@ -20,9 +20,9 @@ from tilth.base.clock import Clock
 from tilth.base.errors import NotFoundError
 from tilth.base.hosts import is_host_allowed
 from tilth.model.storage import DEFAULT_STORAGE, Storage
-from tilth.storage.store.location import location_trouble
-from tilth.storage.store.location_watch import LocationState, LocationWatch
-from tilth.storage.store.replica_health import health_of
+from tilth.storage.store.locations.location import location_trouble
+from tilth.storage.store.locations.watch import LocationState, LocationWatch
+from tilth.storage.store.replicas.health import health_of
 from tilth.storage.store.root import SECRET_OPTIONS, BadStoreError, StoreRoot, parse_root
 from tilth.storage.store.settings import NodeStorageSettings
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from tilth.base.errors import TilthError
-from tilth.storage.store.files import make_folder, new_stream, remove
+from tilth.storage.store.files.files import make_folder, new_stream, remove
+from tilth.storage.store.files.whole import open_whole
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
-from tilth.storage.store.whole import open_whole
 
 #: Small batches are joined up to this, so that readers get few large ones.
 _BATCH_BYTES = 4 << 20

@@ -31,9 +31,9 @@ from hdfs_native import AsyncClient, AsyncFileReader, AsyncFileWriter, FileStatu
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
+from tilth.storage.store.backends.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream, spans
+from tilth.storage.store.protocol import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
 from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
-from tilth.storage.store.streams import READ_BYTES_MIN, HeldFile, Pieces, Stream, spans
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
 WRITE_TRIES_MAX = 2

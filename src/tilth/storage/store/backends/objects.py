@@ -26,10 +26,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
-from tilth.storage.store.buckets import ObjectTimes, open_bucket
-from tilth.storage.store.root import StoreRoot
-from tilth.storage.store.store import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
-from tilth.storage.store.streams import (
+from tilth.storage.store.backends.buckets import ObjectTimes, open_bucket
+from tilth.storage.store.backends.streams import (
     HELD_BYTES_MAX,
     READ_BYTES_MAX,
     READ_BYTES_MIN,
@@ -38,7 +36,9 @@ from tilth.storage.store.streams import (
     Stream,
     spans,
 )
-from tilth.storage.store.uploads import Upload
+from tilth.storage.store.backends.uploads import Upload
+from tilth.storage.store.protocol import FileSizeError, NewFile, OnlyCopy, Removal, StoredFile
+from tilth.storage.store.root import StoreRoot
 
 #: Times that an object is sent whose outcome is not known.
 PUT_TRIES_MAX = 3

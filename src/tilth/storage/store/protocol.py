@@ -1,7 +1,7 @@
 """The seam for bytes: what storage asks of a local disk, an object store or an HDFS.
 
-Covers: the protocol. Does not cover: its backends (local.py, objects.py, hdfs.py), which one a root has (stores.py),
-what the bytes mean.
+Covers: the protocol. Does not cover: its backends (backends/), a store over several of them (replicas/), which one a
+root has (stores.py), what the bytes mean.
 Always holds: a file that `create` made is never written to again; files are listed only to remove a folder, to make a
 catalog from the files alone, and to compare a table's files with the catalog. Of a bucket, the names of one transaction
 are listed, too.

@@ -31,11 +31,11 @@ from tilth.storage.store.paths import (
     table_folder,
     table_of,
 )
-from tilth.storage.store.replicated import ReplicatedStore, away_reason
+from tilth.storage.store.protocol import Removal
+from tilth.storage.store.replicas.replicated import ReplicatedStore, away_reason
+from tilth.storage.store.replicas.witnesses import bucket_listings, have_begun, named_at_once, witnesses_of
 from tilth.storage.store.root import Folder, Roots, StoreRoot
-from tilth.storage.store.store import Removal
 from tilth.storage.store.stores import store_of
-from tilth.storage.store.witnesses import bucket_listings, have_begun, named_at_once, witnesses_of
 
 #: Number of attempts of a task whose names are tried at least, and beyond the last attempt with files. Spark gives up
 #: after fewer failures, but does not count attempts that ended with an executor which was taken away.

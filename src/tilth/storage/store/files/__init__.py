@@ -1,0 +1,1 @@
+"""Files of tables: begun, read, copied, removed, whatever their store is."""

@@ -1,0 +1,1 @@
+"""Storages with replicas: one store that writes to several backends, and what is known of each of them."""
