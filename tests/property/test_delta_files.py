@@ -142,7 +142,7 @@ def _histories(draw: st.DrawFn, folder: str) -> tuple[TableLayout, PartSource, _
     layout = TableLayout(folder=local_folder(f"{folder}/data"), schema=SCHEMA, row_group_rows=5, fsync=False)
     rows = draw(_ROWS)
     arrays = [
-        pa.array([row[place] for row in rows], arrow_type(column.type)) for place, column in enumerate(SCHEMA.columns)
+        pa.array([row[index] for row in rows], arrow_type(column.type)) for index, column in enumerate(SCHEMA.columns)
     ]
     write = draw(st.sampled_from([write_parts, write_segments]))
     (part,) = write(layout, pa.table(arrays, names=list(SCHEMA.names)), txn=0, task=0, attempt=0)
@@ -223,10 +223,10 @@ def test_damage_is_told_whatever_the_kind_of_file(data: st.DataObject) -> None:
                 # Of Parquet parts only pages are verified.
                 return
             else:
-                place = data.draw(st.integers(0, file.size - 1))
-                opened.seek(place)
+                index = data.draw(st.integers(0, file.size - 1))
+                opened.seek(index)
                 byte = opened.read(1)[0]
-                opened.seek(place)
+                opened.seek(index)
                 opened.write(bytes([byte ^ (1 << data.draw(st.integers(0, 7)))]))
         wanted = PartFileCorruptError if delta is None else DeltaFileCorruptError
         with pytest.raises(wanted, match=file.name):
@@ -242,10 +242,10 @@ def test_segments_have_the_rows_of_their_partition_in_the_order_in_which_they_ca
 ) -> None:
     schema = Schema(columns=(*SCHEMA.columns, Column(id=11, name="at", type=Simple(Kind.INT64))))
     by = (Transform(kind=TransformKind.BUCKET, column="n", argument=partitions),)
-    arrays = [pa.array([row[place] for row in rows], arrow_type(c.type)) for place, c in enumerate(SCHEMA.columns)]
+    arrays = [pa.array([row[index] for row in rows], arrow_type(c.type)) for index, c in enumerate(SCHEMA.columns)]
     arrays.append(pa.array(range(len(rows)), pa.int64()))
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=schema, partition_by=by, order_by=("s",), fsync=False)
         given_rows = pa.table(arrays, names=list(schema.names))
         written = write_segments(layout, given_rows, txn=5, task=0, attempt=0)
@@ -280,8 +280,8 @@ def test_a_change_segment_is_read_whole_by_file_and_row(changes: list[tuple[int,
             "c2": pa.array(range(len(changes)), pa.int32()),
         }
     )
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=SCHEMA, fsync=False)
         written = DeltaWriter(layout, txn=1, task=0, attempt=0, first_n=3).changes("all", table)
         found = read_changes(folder, written.file)
@@ -289,10 +289,10 @@ def test_a_change_segment_is_read_whole_by_file_and_row(changes: list[tuple[int,
     assert pa.types.is_dictionary(found.schema.field("file").type)
     # Sorting keeps the order of equals.
     wanted = sorted(
-        ((file, row, op, place) for place, (file, row, op) in enumerate(changes)), key=lambda each: each[:2]
+        ((file, row, op, index) for index, (file, row, op) in enumerate(changes)), key=lambda each: each[:2]
     )
     assert [(row["file"], row["row"], row["op"], row["c2"], row["p2"]) for row in found.to_pylist()] == [
-        (names[file], row, int(op), place, op) for file, row, op, place in wanted
+        (names[file], row, int(op), index, op) for file, row, op, index in wanted
     ]
     for target in written.targets:
         of_one = [(row, op) for file, row, op in changes if names[file] == target.file]

@@ -70,8 +70,8 @@ def rows_of(folder: Folder, parts: Sequence[WrittenPart]) -> Counter[tuple[objec
 @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=8), st.booleans())
 def test_merges_change_no_row(inserts: list[list[tuple[int, str | None, float | None]]], is_by_key: bool) -> None:
     by = (Transform(kind=TransformKind.IDENTITY, column="p"),)
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=SCHEMA, partition_by=by, order_by=("k",), fsync=False)
         parts: dict[str, WrittenPart] = {}
         for txn, insert in enumerate(inserts, start=1):

@@ -75,11 +75,11 @@ def _tables(draw: st.DrawFn, *, keys: st.SearchStrategy[int]) -> tuple[Schema, t
     inserts = draw(st.lists(st.lists(rows, max_size=40), min_size=1, max_size=5))
     tables = []
     for number, insert in enumerate(inserts):
-        values = [[row[place] for row in insert] for place in range(len(types))]
+        values = [[row[index] for row in insert] for index in range(len(types))]
         values.append([f"{number}-{row}" for row in range(len(insert))])
         arrays = [pa.array(column, field.type) for column, field in zip(values, arrow_schema(schema), strict=True)]
         tables.append(pa.table(arrays, schema=arrow_schema(schema)))
-    return schema, tuple(f"c{place}" for place in range(min(draw(keys), len(key_types)))), tables
+    return schema, tuple(f"c{index}" for index in range(min(draw(keys), len(key_types)))), tables
 
 
 def _expected(tables: list[pa.Table], order_by: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -98,8 +98,8 @@ def test_a_merge_is_the_stable_sort_of_the_parts_laid_end_to_end(
     drawn: tuple[Schema, tuple[str, ...], list[pa.Table]], block_rows: int, group_rows: int
 ) -> None:
     schema, order_by, tables = drawn
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=schema, order_by=order_by, row_group_rows=group_rows, fsync=False)
         sorted_tables, files = [], []
         for number, table in enumerate(tables):
@@ -142,8 +142,8 @@ def test_what_is_written_is_read_again_by_partition(
     by = (Transform(kind=TransformKind.IDENTITY, column="c0"),) if is_partitioned else ()
     if isinstance(of := schema.columns[0].type, Simple) and of.kind in (Kind.FLOAT32, Kind.FLOAT64):
         by = ()
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=schema, partition_by=by, order_by=order_by, fsync=False)
         parts = write_parts(layout, tables[0], txn=1, task=0, attempt=0)
         assert [part.file.name for part in parts] == [f"1-0.0-{n}.parquet" for n in range(len(parts))]
@@ -188,8 +188,8 @@ def test_a_merge_with_expiry_is_the_merge_without_what_has_expired(
         times = data.draw(st.lists(st.one_of(st.none(), _VALUES[of]), min_size=len(table), max_size=len(table)))
         timed.append(pa.table([*table.columns, pa.array(times, kept.field("Time").type)], schema=kept))
     below = _number(data.draw(_VALUES[of])) + data.draw(st.integers(-1, 1))
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=schema, order_by=order_by, ttl_column="time", fsync=False)
         written = [
             part

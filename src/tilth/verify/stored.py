@@ -196,7 +196,7 @@ class _Check:
 
     def run(self, repair_age_ms: int | None) -> StoredReport:
         self._age_ms = repair_age_ms
-        for replica, location in enumerate(self._root.places):
+        for replica, location in enumerate(self._root.locations):
             try:
                 self._check_location(replica, location)
             except (TilthError, OSError) as error:

@@ -1,4 +1,4 @@
-"""A session of the lane's Spark; places for files."""
+"""A session of the lane's Spark; locations for files."""
 
 from __future__ import annotations
 

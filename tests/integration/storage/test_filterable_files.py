@@ -58,7 +58,7 @@ def _rows(
 ) -> pa.Table:
     columns: dict[str, list[Any]] = {
         "k": list(keys),
-        "a.b": [x[place % len(x)] for place, _ in enumerate(keys)],
+        "a.b": [x[target % len(x)] for target, _ in enumerate(keys)],
         "day": [day for _ in keys],
         "point": [{"name": "n", "xs": list(xs)} for _ in keys],
     }
@@ -85,7 +85,9 @@ def _source(file: DataFile, rows: int = 0) -> PartSource:
 def _without(layout: TableLayout, file: DataFile) -> tuple[set[str], set[str]]:
     """The leaves that have no statistics in some row group, and those that have no dictionary."""
     metadata = pq.read_metadata(Path(layout.folder, file.name))
-    chunks = [metadata.row_group(group).column(place) for group in range(metadata.num_row_groups) for place in range(5)]
+    chunks = [
+        metadata.row_group(group).column(target) for group in range(metadata.num_row_groups) for target in range(5)
+    ]
     assert {chunk.path_in_schema for chunk in chunks} == set(LEAVES)
     assert all(chunk.has_column_index == chunk.is_stats_set for chunk in chunks)
     return (
@@ -183,14 +185,14 @@ def test_columns_are_followed_by_id(layout: TableLayout) -> None:
     merged = _merged(after, 2, _source(file))
     assert merged.is_filterable
     metadata = pq.read_metadata(Path(layout.folder, merged.name))
-    chunks = [metadata.row_group(0).column(place) for place in range(metadata.num_columns)]
+    chunks = [metadata.row_group(0).column(target) for target in range(metadata.num_columns)]
     assert {chunk.path_in_schema for chunk in chunks if not chunk.is_stats_set} == {"day", "since"}
 
 
 def test_a_rewritten_part_knows_what_its_source_has(layout: TableLayout) -> None:
     rows = _rows(range(8), x=[1.0] * 7 + [math.nan])
     file = _written(layout, 1, rows)
-    place = rewrite_target(layout, _source(file), (), task=0)
+    target = rewrite_target(layout, _source(file), (), task=0)
     batches = [
         pa.RecordBatch.from_arrays(
             [*batch.columns, pa.array([file.name] * 4), pa.array(range(4 * number, 4 * number + 4))],
@@ -198,12 +200,12 @@ def test_a_rewritten_part_knows_what_its_source_has(layout: TableLayout) -> None
         )
         for number, batch in enumerate(rows.to_batches(max_chunksize=4))
     ]
-    rewritten = rewrite_part(layout, {file.name: place}, iter(batches), txn=2, attempt=0)
+    rewritten = rewrite_part(layout, {file.name: target}, iter(batches), txn=2, attempt=0)
     assert rewritten is not None
     assert rewritten[1].file.is_filterable
     assert _without(layout, rewritten[1].file)[0] == {"a.b"}
     # Without that, the value would have come too late.
-    unknown = replace(place, misjudged=type(place.misjudged)())
+    unknown = replace(target, misjudged=type(target.misjudged)())
     blind = rewrite_part(layout, {file.name: unknown}, iter(batches), txn=3, attempt=0)
     assert blind is not None
     assert not blind[1].file.is_filterable

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.integration.storage.store_places import Place
+from tests.integration.storage.store_locations import Location
 from tests.integration.storage.test_store_behaviour import layout_in, rows_of, txn_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.storage import PartFileNotFoundError, clean_transaction, read_part, write_parts
@@ -44,17 +44,17 @@ def cluster(java_home: object, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture
-def place(cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Place:
+def location(cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> Location:
     kept: dict[object, HdfsStore] = {}
     monkeypatch.setattr(stores, "store_of", lambda root: kept.setdefault(root, HdfsStore(root, QUICK)))
     monkeypatch.setattr("tilth.storage.store.files.files.store_of", stores.store_of)
-    place = Place(parse_root(f"{cluster.address}/{uuid4().hex}"))
-    make_folder(place.folder, fsync=True)
-    return place
+    location = Location(parse_root(f"{cluster.address}/{uuid4().hex}"))
+    make_folder(location.folder, fsync=True)
+    return location
 
 
-def store_at(place: Place) -> HdfsStore:
-    return HdfsStore(place.root, QUICK)
+def store_at(location: Location) -> HdfsStore:
+    return HdfsStore(location.root, QUICK)
 
 
 def write(store: HdfsStore, path: str, *pieces: bytes) -> None:
@@ -79,22 +79,22 @@ def questions(store: HdfsStore) -> list[Callable[[], object]]:
     ]
 
 
-def test_a_name_node_that_hangs_is_one_to_try_again_after(cluster: HdfsCluster, place: Place) -> None:
-    store = store_at(place)
+def test_a_name_node_that_hangs_is_one_to_try_again_after(cluster: HdfsCluster, location: Location) -> None:
+    store = store_at(location)
     write(store, "t/data/a", b"abc")
     cluster.pause_name_node()
     try:
         for ask in questions(store)[1:3]:
             error = error_of(ask)
             assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
-            assert error.facts["file"] == place.folder.uri("a")
+            assert error.facts["file"] == location.folder.uri("a")
     finally:
         cluster.continue_name_node()
     assert store.read("t/data/a").to_pybytes() == b"abc"
 
 
-def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsCluster, place: Place) -> None:
-    store = store_at(place)
+def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsCluster, location: Location) -> None:
+    store = store_at(location)
     write(store, "t/data/b", b"abc")
     # The client of this name has asked what it needs to know: what it sends now is the one question.
     write(store, "t/data/a", b"abc")
@@ -123,8 +123,8 @@ def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsClu
         store.create("t/data/a")
 
 
-def test_a_name_node_that_is_gone_is_said_so_and_found_again(cluster: HdfsCluster, place: Place) -> None:
-    layout, store = layout_in(place), store_at(place)
+def test_a_name_node_that_is_gone_is_said_so_and_found_again(cluster: HdfsCluster, location: Location) -> None:
+    layout, store = layout_in(location), store_at(location)
     (part,) = write_parts(layout, rows_of(10), txn=1, task=0, attempt=0)
     write(store, "t/data/a", b"abc")
     cluster.name_node.kill()
@@ -132,36 +132,36 @@ def test_a_name_node_that_is_gone_is_said_so_and_found_again(cluster: HdfsCluste
         for ask in questions(store):
             error = error_of(ask)
             assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
-            assert error.facts["file"].startswith(f"{place.root}/t/data/")
+            assert error.facts["file"].startswith(f"{location.root}/t/data/")
         assert not store.has_folder("t/data")
         # A read of rows is no damage either.
-        assert isinstance(error_of(lambda: read_part(place.folder, part.file)), StoreAwayError)
+        assert isinstance(error_of(lambda: read_part(location.folder, part.file)), StoreAwayError)
     finally:
         cluster.start_name_node()
     assert store.read("t/data/a").to_pybytes() == b"abc"
-    assert read_part(place.folder, part.file).num_rows == 10
+    assert read_part(location.folder, part.file).num_rows == 10
     write(store, "t/data/new", b"abc")
 
 
 def test_a_data_node_that_dies_in_the_middle_of_a_write_leaves_a_name_that_goes(
-    cluster: HdfsCluster, place: Place
+    cluster: HdfsCluster, location: Location
 ) -> None:
-    layout, store = layout_in(place), store_at(place)
+    layout, store = layout_in(location), store_at(location)
     (part,) = write_parts(layout, rows_of(10), txn=1, task=0, attempt=0)
     file = store.create("t/data/2-0.0-0.parquet")
     file.write(os.urandom(9 * MIB))
     cluster.data_node.kill()
     try:
         error = error_of(lambda: ([file.write(os.urandom(9 * MIB)) for _ in range(20)], file.finish(fsync=True)))
-        assert (type(error), error.facts["file"]) == (StoreBusyError, place.folder.uri("2-0.0-0.parquet"))
+        assert (type(error), error.facts["file"]) == (StoreBusyError, location.folder.uri("2-0.0-0.parquet"))
         file.give_up()
-        assert isinstance(error_of(lambda: mapped(place.folder, part.file)), StoreBusyError)
+        assert isinstance(error_of(lambda: mapped(location.folder, part.file)), StoreBusyError)
     finally:
         cluster.start_data_node()
     assert store.exist(["t/data/2-0.0-0.parquet"]) == [True]
-    clean_transaction(place.root, txn_of(2))
-    assert store.exist(["t/data/2-0.0-0.parquet", place.folder.key(part.file.name)]) == [False, True]
-    assert read_part(place.folder, part.file).num_rows == 10
+    clean_transaction(location.root, txn_of(2))
+    assert store.exist(["t/data/2-0.0-0.parquet", location.folder.key(part.file.name)]) == [False, True]
+    assert read_part(location.folder, part.file).num_rows == 10
 
 
 KILLED = """
@@ -174,14 +174,14 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_killed_writer_left_goes_by_name(cluster: HdfsCluster, place: Place) -> None:
-    done = subprocess.run([sys.executable, "-c", KILLED, place.root.text], timeout=60, check=False)
+def test_what_a_killed_writer_left_goes_by_name(cluster: HdfsCluster, location: Location) -> None:
+    done = subprocess.run([sys.executable, "-c", KILLED, location.root.text], timeout=60, check=False)
     assert done.returncode == -9
-    store = store_at(place)
+    store = store_at(location)
     assert store.exist(["t/data/2-0.0-0.parquet"]) == [True]
     with pytest.raises(FileExistsError):
         store.create("t/data/2-0.0-0.parquet")
-    clean_transaction(place.root, txn_of(2))
+    clean_transaction(location.root, txn_of(2))
     assert store.exist(["t/data/2-0.0-0.parquet"]) == [False]
 
 
@@ -194,8 +194,8 @@ for _ in range(200):
 """
 
 
-def test_stores_that_are_freed_while_answers_arrive_hang_nothing(place: Place) -> None:
-    subprocess.run([sys.executable, "-c", FREED, place.root.text], timeout=60, check=True)
+def test_stores_that_are_freed_while_answers_arrive_hang_nothing(location: Location) -> None:
+    subprocess.run([sys.executable, "-c", FREED, location.root.text], timeout=60, check=True)
 
 
 EXITING = """
@@ -214,39 +214,39 @@ threading.Event().wait(0.3)
 """
 
 
-def test_processes_that_exit_while_answers_arrive_end_well(place: Place) -> None:
-    started = [subprocess.Popen([sys.executable, "-c", EXITING, place.root.text]) for _ in range(10)]
+def test_processes_that_exit_while_answers_arrive_end_well(location: Location) -> None:
+    started = [subprocess.Popen([sys.executable, "-c", EXITING, location.root.text]) for _ in range(10)]
     assert [each.wait(60) for each in started] == [0] * 10
 
 
-def test_a_file_that_was_removed_while_it_was_written_is_not_there(cluster: HdfsCluster, place: Place) -> None:
-    store = store_at(place)
+def test_a_file_that_was_removed_while_it_was_written_is_not_there(cluster: HdfsCluster, location: Location) -> None:
+    store = store_at(location)
     for size in (3, 9 * MIB):
         file = store.create("t/data/a")
         file.write(b"x" * size)
         store.remove_folder("t")
         assert isinstance(error_of(lambda: file.finish(fsync=True)), StoreAwayError | StoreBusyError)  # noqa: B023
         assert store.exist(["t/data/a"]) == [False]
-        make_folder(place.folder, fsync=True)
+        make_folder(location.folder, fsync=True)
 
 
-def test_a_missing_file_is_lost_and_a_missing_folder_is_away(cluster: HdfsCluster, place: Place) -> None:
-    (part,) = write_parts(layout_in(place), rows_of(10), txn=1, task=0, attempt=0)
-    store = store_at(place)
-    store.remove([place.folder.key(part.file.name)])
+def test_a_missing_file_is_lost_and_a_missing_folder_is_away(cluster: HdfsCluster, location: Location) -> None:
+    (part,) = write_parts(layout_in(location), rows_of(10), txn=1, task=0, attempt=0)
+    store = store_at(location)
+    store.remove([location.folder.key(part.file.name)])
     with pytest.raises(PartFileNotFoundError):
-        read_part(place.folder, part.file)
+        read_part(location.folder, part.file)
     store.remove_folder("t")
     with pytest.raises(StoreAwayError):
-        read_part(place.folder, part.file)
+        read_part(location.folder, part.file)
 
 
-def test_bytes_that_a_disk_changed_are_never_taken_for_the_file(cluster: HdfsCluster, place: Place) -> None:
-    (part,) = write_parts(layout_in(place), rows_of(1000), txn=1, task=0, attempt=0)
+def test_bytes_that_a_disk_changed_are_never_taken_for_the_file(cluster: HdfsCluster, location: Location) -> None:
+    (part,) = write_parts(layout_in(location), rows_of(1000), txn=1, task=0, attempt=0)
     blocks = [path for path in cluster.folder.rglob("blk_*") if path.stat().st_size == part.file.size]
     assert len(blocks) == 1
     _flip(blocks[0])
-    for ask in (lambda: mapped(place.folder, part.file), lambda: read_part(place.folder, part.file)):
+    for ask in (lambda: mapped(location.folder, part.file), lambda: read_part(location.folder, part.file)):
         error = error_of(ask)
         # Damaged or away: the client does not say.
         assert (type(error), error.facts["because"]) == (StoreBusyError, "no DataNode gives these bytes")
@@ -259,13 +259,13 @@ def _flip(path: Path) -> None:
 
 
 def test_addresses_and_users_that_are_wrong_are_said_so(
-    cluster: HdfsCluster, place: Place, monkeypatch: pytest.MonkeyPatch
+    cluster: HdfsCluster, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for address in ("hdfs://nowhere.invalid:8020/a", "hdfs://127.0.0.1:1/a", "hdfs://unknown_service/a"):
         error = error_of(lambda: HdfsStore(parse_root(address), QUICK).read("t/data/a"))  # noqa: B023
         assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
         assert str(error.facts["file"]).startswith(address)
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
-    for ask in (questions(store_at(place))[0], lambda: store_at(place).remove(["t/data/a"]).check()):
+    for ask in (questions(store_at(location))[0], lambda: store_at(location).remove(["t/data/a"]).check()):
         error = error_of(ask)
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "AccessControlException")

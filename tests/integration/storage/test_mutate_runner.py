@@ -141,11 +141,11 @@ def test_an_update_rewrites_the_files_that_have_a_row_of_it(runs: Runs) -> None:
     assert [result.is_untouched for result in results] == [False, True, False]
     assert [result.rows_in for result in results] == [result.rows_out for result in results] == [1000, 50, 50]
     assert results[1].written is None
-    for place in (0, 2):
+    for index in (0, 2):
         expected = [
-            row | {"v": row["k"] + 1, "text": f"{row['text']}/3"} if row["v"] == 3 else row for row in before[place]
+            row | {"v": row["k"] + 1, "text": f"{row['text']}/3"} if row["v"] == 3 else row for row in before[index]
         ]
-        assert runs.rows(results[place]) == expected
+        assert runs.rows(results[index]) == expected
     written = results[0].written
     assert written is not None
     assert written.file.name == "99-0.0-0.parquet"
@@ -302,13 +302,13 @@ def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -
         (9, 3, "x"),
     ]
     # What comes meanwhile is brought over by the row map beside each file.
-    for place, at, to in ((0, 5, 5), (1, 5, 4), (2, 2, 1)):
-        made = results[place].written
+    for index, at, to in ((0, 5, 5), (1, 5, 4), (2, 2, 1)):
+        made = results[index].written
         assert made is not None
-        name = sources[place].file.name
-        later = DeltaWriter(layout, txn=51, task=place, attempt=0).deletes("all", name, np.array([at]))
+        name = sources[index].file.name
+        later = DeltaWriter(layout, txn=51, task=index, attempt=0).deletes("all", name, np.array([at]))
         rebaser = PartRebaser(layout, "all", made.file)
-        found = rebaser.rebase([source(sources[place].source, later).source], txn=99, task=place, n=0)
+        found = rebaser.rebase([source(sources[index].source, later).source], txn=99, task=index, n=0)
         assert found is not None
         assert read_changes(layout.folder, found.file)["row"].to_pylist() == [to]
     left = runs.run(sources, MutationKind.DELETE, txn=100, predicate="k BETWEEN 1000 AND 1999 OR v = 3")

@@ -24,7 +24,7 @@ HOSTILE = "it''s \\\\ \"q\" \U0001f680 naïve\u2028"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A server, and the node whose tables are there."""
 
     store: S3Server
@@ -33,7 +33,7 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def location(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Location]:
     folder = tmp_path_factory.mktemp("s3")
     store = S3Server(folder / "s3")
     store.start()
@@ -43,7 +43,7 @@ def place(java_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         node.start()
         node.wait_ready()
         node.connection.sql("CREATE DATABASE d")
-        yield Place(store, node, folder)
+        yield Location(store, node, folder)
     finally:
         node.stop()
         store.stop()
@@ -68,8 +68,8 @@ def wait(is_done: Callable[[], bool], what: str) -> None:
         time.sleep(0.1)
 
 
-def test_a_table_lives_in_a_bucket(place: Place) -> None:
-    sql = place.node.connection.sql
+def test_a_table_lives_in_a_bucket(location: Location) -> None:
+    sql = location.node.connection.sql
     keep = "old_parts_lifetime = 1, tablet_history_max_age_sec = 1, ttl_for_trash_items = 1"
     sql(f"CREATE TABLE d.t (id BIGINT, `o dd` STRING, n DECIMAL(10, 2)) ENGINE = MergeTree ORDER BY id SETTINGS {keep}")
     sql(f"INSERT INTO d.t SELECT id, '{HOSTILE}', CAST(id AS DECIMAL(10, 2)) FROM range(5000)")
@@ -89,22 +89,22 @@ def test_a_table_lives_in_a_bucket(place: Place) -> None:
     for table in ("t", "u"):
         assert all(row[2] for row in sql(f"SYSTEM VERIFY d.{table}").rows)
     gone = "SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 't'"
-    wait(lambda: place.node.value(gone) > 0, "old files to be removed")
+    wait(lambda: location.node.value(gone) > 0, "old files to be removed")
     assert sql(counts).rows == before
-    assert not any((place.node.data / "tables").iterdir())
+    assert not any((location.node.data / "tables").iterdir())
 
 
-def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(place: Place) -> None:
-    sql = place.node.connection.sql
+def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(location: Location) -> None:
+    sql = location.node.connection.sql
     sql("SYSTEM STOP MERGES")
     try:
         sql("CREATE TABLE d.many (id BIGINT, p INT) ENGINE = MergeTree PARTITION BY p ORDER BY id")
         sql("INSERT INTO d.many SELECT id, CAST(id % 100 AS INT) FROM range(3000)")
-        parts = place.node.value("SELECT count(*) FROM system.parts WHERE table = 'many' AND active")
+        parts = location.node.value("SELECT count(*) FROM system.parts WHERE table = 'many' AND active")
         [uuid_] = sql("SELECT uuid FROM system.tables WHERE name = 'many'").rows[0]
-        place.store.requests()
+        location.store.requests()
         assert sql("SELECT count(*), sum(id) FROM d.many WHERE id >= 0").rows == [(3000, 4498500)]
-        every = place.store.requests()
+        every = location.store.requests()
         # A listing is a GET of the bucket itself.
         assert [path for verb, path in every if verb == "GET" and path.strip("/") == "tilth"] == []
         # Of the table nothing beside the two of each file, which are those of the scan; other work of the node may ask
@@ -115,13 +115,13 @@ def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(place: Place) -> 
         assert len({path for _, path in asked}) == parts
         # Of partitions that the query rules out, nothing is asked.
         assert sql("SELECT count(*) FROM d.many WHERE p = 7 AND id >= 0").rows == [(30,)]
-        assert len({path for _, path in place.store.requests() if uuid_ in path}) <= parts / 100
+        assert len({path for _, path in location.store.requests() if uuid_ in path}) <= parts / 100
     finally:
         sql("SYSTEM START MERGES")
 
 
-def test_a_round_asks_for_little_more_than_its_files(place: Place, broker: Broker) -> None:
-    sql, topic = place.node.connection.sql, f"s3-{uuid.uuid4().hex[:8]}"
+def test_a_round_asks_for_little_more_than_its_files(location: Location, broker: Broker) -> None:
+    sql, topic = location.node.connection.sql, f"s3-{uuid.uuid4().hex[:8]}"
     broker.create_topic(topic, 1)
     sql("CREATE TABLE d.r (id BIGINT) ENGINE = MergeTree ORDER BY id")
     sql(
@@ -134,23 +134,23 @@ def test_a_round_asks_for_little_more_than_its_files(place: Place, broker: Broke
     rounds = "SELECT count(*) FROM system.ingest_ledger WHERE table = 'k'"
     for number in range(4):
         if number == 1:
-            place.store.requests()
+            location.store.requests()
         for id_ in range(100):
             producer.produce(topic, b'{"id": %d}' % (100 * number + id_))
         producer.flush(30)
-        wait(lambda wanted=number + 1: place.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
+        wait(lambda wanted=number + 1: location.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
     [uuid_] = sql("SELECT uuid FROM system.tables WHERE name = 'r'").rows[0]
-    asked = [(verb, path) for verb, path in place.store.requests() if uuid_ in path]
+    asked = [(verb, path) for verb, path in location.store.requests() if uuid_ in path]
     files = [path for verb, path in asked if verb == "PUT"]
-    count = place.node.value(rounds) - 1
+    count = location.node.value(rounds) - 1
     assert len(files) >= count
     # The dead letters' table has no file, and costs nothing.
     assert len(asked) <= len(files) + 3 * count, asked
     assert sql("SELECT count(*), count(DISTINCT id) FROM d.r WHERE id >= 0").rows == [(400, 400)]
 
 
-def test_statements_of_one_row_ask_for_little_more_than_their_files(place: Place) -> None:
-    sql = place.node.connection.sql
+def test_statements_of_one_row_ask_for_little_more_than_their_files(location: Location) -> None:
+    sql = location.node.connection.sql
     sql("SYSTEM STOP MERGES")
     sql("CREATE TABLE d.one (id BIGINT, a BIGINT) ENGINE = CnchMergeTree ORDER BY id UNIQUE KEY id")
     statements = (
@@ -162,22 +162,22 @@ def test_statements_of_one_row_ask_for_little_more_than_their_files(place: Place
         "DELETE FROM d.one WHERE id = 77",
     )
     sql("INSERT INTO d.one SELECT id, id FROM range(10)")
-    place.store.requests()
+    location.store.requests()
     for text in statements:
         sql(text)
     assert sql("SELECT count(*), sum(a) FROM d.one").rows == [(12, 45 + 5 - 2 + 3)]
-    asked = place.store.requests()
+    asked = location.store.requests()
     others = [(verb, path) for verb, path in asked if verb != "PUT"]
     assert len(others) <= 6 * len(statements), others
     assert not [each for each in others if each[0] in ("POST", "DELETE")]
     sql("SYSTEM START MERGES")
 
 
-def test_a_bucket_that_is_away_is_named_and_comes_back(place: Place) -> None:
-    sql = place.node.connection.sql
+def test_a_bucket_that_is_away_is_named_and_comes_back(location: Location) -> None:
+    sql = location.node.connection.sql
     sql("CREATE TABLE d.away (id BIGINT) ENGINE = MergeTree ORDER BY id")
     sql("INSERT INTO d.away VALUES (1)")
-    buckets = place.store.folder / "buckets"
+    buckets = location.store.folder / "buckets"
     (buckets / "tilth").rename(buckets / "elsewhere")
     try:
         with pytest.raises(TilthError) as unread:
@@ -186,20 +186,20 @@ def test_a_bucket_that_is_away_is_named_and_comes_back(place: Place) -> None:
         with pytest.raises(TilthError) as refused:
             sql("INSERT INTO d.away VALUES (2)")
         assert "tilth" in str(refused.value)
-        assert place.node.connection.health().components["tables folder"] != "ok"
+        assert location.node.connection.health().components["tables folder"] != "ok"
     finally:
         (buckets / "elsewhere").rename(buckets / "tilth")
     assert sql("SELECT count(*) FROM d.away WHERE id > 0").rows == [(1,)]
     sql("INSERT INTO d.away VALUES (2)")
     assert sql("SELECT count(*) FROM d.away WHERE id > 0").rows == [(2,)]
-    assert place.node.connection.health().components["tables folder"] == "ok"
+    assert location.node.connection.health().components["tables folder"] == "ok"
 
 
-def test_no_secret_is_shown(place: Place) -> None:
-    shown = "".join(path.read_text(errors="replace") for path in place.node.data.glob("log/*"))
-    shown += (place.folder / "node" / "node.log").read_text(errors="replace")
+def test_no_secret_is_shown(location: Location) -> None:
+    shown = "".join(path.read_text(errors="replace") for path in location.node.data.glob("log/*"))
+    shown += (location.folder / "node" / "node.log").read_text(errors="replace")
     for statement in ("SHOW SETTINGS", "SELECT * FROM system.settings", "EXPLAIN EXTENDED SELECT * FROM d.u"):
-        shown += str(place.node.connection.sql(statement).rows)
+        shown += str(location.node.connection.sql(statement).rows)
     assert SECRET not in shown
     assert KEY not in shown
 
@@ -212,10 +212,10 @@ def test_no_secret_is_shown(place: Place) -> None:
         ({"endpoint": "http://127.0.0.1:9"}, "STORE_AWAY"),
     ],
 )
-def test_a_place_that_cannot_be_used_is_named_at_the_first_start(
-    place: Place, tmp_path: Path, changed: dict[str, str], words: str
+def test_a_location_that_cannot_be_used_is_named_at_the_first_start(
+    location: Location, tmp_path: Path, changed: dict[str, str], words: str
 ) -> None:
-    node = NodeProcess(tmp_path, settings=settings_of(place.store, tmp_path, **changed))
+    node = NodeProcess(tmp_path, settings=settings_of(location.store, tmp_path, **changed))
     node.start()
     assert node.wait_end(SECONDS_MAX)
     assert words in node.log_tail()
@@ -223,12 +223,12 @@ def test_a_place_that_cannot_be_used_is_named_at_the_first_start(
     assert not (node.data / "storage-root").exists()
 
 
-def test_a_store_that_stops_is_no_damage_of_files(place: Place) -> None:
-    sql = place.node.connection.sql
+def test_a_store_that_stops_is_no_damage_of_files(location: Location) -> None:
+    sql = location.node.connection.sql
     sql("CREATE TABLE d.stops (id BIGINT) ENGINE = MergeTree ORDER BY id")
     sql("INSERT INTO d.stops SELECT id FROM range(1000)")
-    port = int(place.store.endpoint.rpartition(":")[2])
-    place.store.kill()
+    port = int(location.store.endpoint.rpartition(":")[2])
+    location.store.kill()
     try:
         with pytest.raises(TilthError) as unread:
             sql("SELECT sum(id) FROM d.stops WHERE id >= 0")
@@ -237,16 +237,16 @@ def test_a_store_that_stops_is_no_damage_of_files(place: Place) -> None:
             sql("INSERT INTO d.stops SELECT id FROM range(10)")
         assert refused.value.kind in (ErrorKind.UNAVAILABLE, ErrorKind.RETRY), str(refused.value)
     finally:
-        place.store.start(port)
+        location.store.start(port)
     assert sql("SELECT sum(id) FROM d.stops WHERE id >= 0").rows == [(499500,)]
     damaged = "SELECT count(*) FROM system.parts WHERE table = 'stops' AND damaged IS NOT NULL"
-    assert place.node.value(damaged) == 0
+    assert location.node.value(damaged) == 0
 
 
-def test_another_place_than_the_chosen_one_is_refused(place: Place, tmp_path: Path) -> None:
+def test_another_location_than_the_chosen_one_is_refused(location: Location, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "storage-root").write_text("s3://tilth/another\n")
-    node = NodeProcess(tmp_path, settings=settings_of(place.store, tmp_path))
+    node = NodeProcess(tmp_path, settings=settings_of(location.store, tmp_path))
     node.start()
     assert node.wait_end(SECONDS_MAX)
     assert "STORE_LOCATION" in node.log_tail()

@@ -1,6 +1,7 @@
 """Parts that have changed, and row segments, through a real Spark: the rows are those that a model in Python has.
 
-The model has every row by data file and place; deletes and new values are applied to it as they are written to files.
+The model has every row by data file and position; deletes and new values are applied to it as they
+are written to files.
 """
 
 from __future__ import annotations
@@ -193,11 +194,11 @@ class World:
         return Snapshot(table=TABLE, ts=1, version=1, parts=tuple(self.parts), deltas=tuple(self.deltas))
 
     def expected(self) -> list[tuple[Any, ...]]:
-        """In the present columns, with file and place, in the order of their keys."""
+        """In the present columns, with file and position, in the order of their keys."""
         found = [
-            (*(row.get(column.id, _MISSING.get(column.id)) for column in SECOND.columns), file, place)
+            (*(row.get(column.id, _MISSING.get(column.id)) for column in SECOND.columns), file, position)
             for file, rows in self.rows.items()
-            for place, row in enumerate(rows)
+            for position, row in enumerate(rows)
             if row is not None
         ]
         return sorted(found)

@@ -265,7 +265,7 @@ def test_a_replica_gives_way_to_another_and_one_is_added_under_load(world: World
     finally:
         over.set()
         thread.join()
-    # Nobody asks for the old place any more.
+    # Nobody asks for the old location any more.
     shutil.rmtree(two)
     state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
     wait(lambda: world.sql(state) == [("ok", 4, 2)], "all replicas to be whole")

@@ -112,10 +112,10 @@ def _rows() -> pa.Table:
         "id": list(range(8)),
         "x": xs,
         "y": [None if x is None else float(np.float32(x)) for x in xs],
-        "day": [days[place % 3] for place in range(8)],
-        "at": [times[place % 2] for place in range(8)],
-        "wall": [times[place % 2] for place in range(8)],
-        "in": [None if place == 4 else {"x": x, "day": days[place % 3]} for place, x in enumerate(xs)],
+        "day": [days[index % 3] for index in range(8)],
+        "at": [times[index % 2] for index in range(8)],
+        "wall": [times[index % 2] for index in range(8)],
+        "in": [None if index == 4 else {"x": x, "day": days[index % 3]} for index, x in enumerate(xs)],
         **dict.fromkeys(("s", "m", "huge", "b", "raw"), [None] * 8),
     }
     schema = arrow_schema(SCHEMA, field_ids=False)
@@ -176,7 +176,7 @@ def _found(frame: DataFrame, texts: Sequence[str]) -> dict[str, list[int]]:
 
 def _in_memory(session: SparkSession, rows: pa.Table, texts: Sequence[str]) -> dict[str, list[int]]:
     found = session.createDataFrame(rows).selectExpr("id", *texts).collect()
-    return {text: sorted(row[0] for row in found if row[place]) for place, text in enumerate(texts, start=1)}
+    return {text: sorted(row[0] for row in found if row[index]) for index, text in enumerate(texts, start=1)}
 
 
 def _check(session: SparkSession, frame: DataFrame, rows: pa.Table, times: int = 1) -> None:
@@ -275,7 +275,7 @@ def test_good_files_keep_their_filters(session: SparkSession, files: _Files) -> 
     assert (_scanned(clean, "x > 3"), _scanned(clean, "x = 2.5")) == (4, 2)
 
 
-def test_rows_keep_their_place_where_pages_are_skipped(
+def test_rows_keep_their_position_where_pages_are_skipped(
     session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DELETE and UPDATE name rows by their index in the file."""

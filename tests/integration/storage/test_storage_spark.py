@@ -146,11 +146,11 @@ def test_an_index_of_other_files_is_not_used(
     assert "instead of 2 of" in caplog.text
 
 
-def test_rows_know_their_file_and_place(session: SparkSession, root: StoreRoot) -> None:
+def test_rows_know_their_file_and_position(session: SparkSession, root: StoreRoot) -> None:
     files = _files(root, 2, 10)
     frame = read_snapshot(session, _snapshot(files), root)
-    rows = frame.selectExpr("k", "_metadata.file_name AS file", "_metadata.row_index AS place").collect()
-    assert {(row.k, row.file, row.place) for row in rows} == {(k, files[k // 10].name, k % 10) for k in range(20)}
+    rows = frame.selectExpr("k", "_metadata.file_name AS file", "_metadata.row_index AS position").collect()
+    assert {(row.k, row.file, row.position) for row in rows} == {(k, files[k // 10].name, k % 10) for k in range(20)}
 
 
 def test_an_empty_snapshot_has_the_columns_and_no_rows(session: SparkSession, root: StoreRoot) -> None:

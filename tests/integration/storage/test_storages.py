@@ -183,7 +183,7 @@ def is_up(world: World) -> bool:
         return False
 
 
-def test_a_place_that_cannot_be_used_is_named_and_nothing_is_made(world: World) -> None:
+def test_a_location_that_cannot_be_used_is_named_and_nothing_is_made(world: World) -> None:
     sql = world.node.connection.sql
     warm = world.address("warm")
     for address, words in (

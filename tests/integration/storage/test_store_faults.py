@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from tests.bucket_roots import BUCKET, KEY_VARIABLE, SECRET_VARIABLE, bucket_root
-from tests.integration.storage.store_places import Place
+from tests.integration.storage.store_locations import Location
 from tests.integration.storage.test_store_behaviour import layout_in, rows_of, txn_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.model.part import DataFile
@@ -56,9 +56,9 @@ def bucket() -> Iterator[FakeBucket]:
 
 
 @pytest.fixture
-def place(bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> Place:
+def location(bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch) -> Location:
     monkeypatch.setattr(backend, "_new_store", lambda root: ObjectStore(root, QUICK))
-    return Place(bucket_root(bucket.endpoint))
+    return Location(bucket_root(bucket.endpoint))
 
 
 def write(store: ObjectStore, path: str, *pieces: bytes) -> int:
@@ -80,8 +80,10 @@ def error_of(ask: Callable[[], object]) -> TilthError:
 
 @pytest.mark.parametrize("fault", BucketFault)
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_fault_that_passes_is_not_seen(bucket: FakeBucket, place: Place, fault: BucketFault, times: int) -> None:
-    store = ObjectStore(place.root, PATIENT)
+def test_a_fault_that_passes_is_not_seen(
+    bucket: FakeBucket, location: Location, fault: BucketFault, times: int
+) -> None:
+    store = ObjectStore(location.root, PATIENT)
     bucket.plan(*[fault] * times)
     assert write(store, "t/data/a", b"abc") == zlib.crc32(b"abc")
     bucket.forget_plan()
@@ -92,8 +94,10 @@ def test_a_fault_that_passes_is_not_seen(bucket: FakeBucket, place: Place, fault
 
 
 @pytest.mark.parametrize("fault", UNDONE)
-def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place: Place, fault: BucketFault) -> None:
-    store = ObjectStore(place.root, QUICK)
+def test_a_fault_that_lasts_is_one_to_try_again_after(
+    bucket: FakeBucket, location: Location, fault: BucketFault
+) -> None:
+    store = ObjectStore(location.root, QUICK)
     write(store, "t/data/a", b"abc")
     for ask in (
         lambda: write(store, "t/data/b", b"def"),
@@ -106,12 +110,12 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(bucket: FakeBucket, place:
         error = error_of(ask)
         bucket.forget_plan()
         assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
-        assert error.facts["file"].startswith(f"{place.root.uri}/t/data/")
+        assert error.facts["file"].startswith(f"{location.root.uri}/t/data/")
     assert list(bucket.objects.values()) == [b"abc"]
 
 
-def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBucket, place: Place) -> None:
-    store = ObjectStore(place.root, QUICK)
+def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBucket, location: Location) -> None:
+    store = ObjectStore(location.root, QUICK)
     bucket.plan(*[BucketFault.ANSWER_LOST] * PUT_TRIES_MAX)
     write(store, "t/data/a", b"abc")
     bucket.forget_plan()
@@ -124,8 +128,8 @@ def test_an_answer_that_was_lost_doubles_nothing_and_is_no_clash(bucket: FakeBuc
     assert bucket.objects == {}
 
 
-def test_a_large_file_whose_pieces_fail_is_whole_or_not_there(bucket: FakeBucket, place: Place) -> None:
-    store = ObjectStore(place.root, QUICK)
+def test_a_large_file_whose_pieces_fail_is_whole_or_not_there(bucket: FakeBucket, location: Location) -> None:
+    store = ObjectStore(location.root, QUICK)
     pieces = [os.urandom(9 * MIB) for _ in range(3)]
     bucket.plan(None, BucketFault.THROTTLED, None, BucketFault.THROTTLED)
     write(store, "t/data/a", *pieces)
@@ -140,24 +144,24 @@ def test_a_large_file_whose_pieces_fail_is_whole_or_not_there(bucket: FakeBucket
     assert store.exist(["t/data/b"]) == [False]
 
 
-def test_bytes_that_were_cut_on_the_way_are_never_taken_for_the_file(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place)
+def test_bytes_that_were_cut_on_the_way_are_never_taken_for_the_file(bucket: FakeBucket, location: Location) -> None:
+    layout = layout_in(location)
     (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
     for faults in range(1, 8):
         bucket.plan(*[BucketFault.ANSWER_CUT] * faults)
         # No other error, above all none of damage.
         with suppress(StoreBusyError):
-            assert read_part(place.folder, part.file)["k"].to_pylist() == list(range(1000))
+            assert read_part(location.folder, part.file)["k"].to_pylist() == list(range(1000))
         bucket.forget_plan()
 
 
-def test_a_part_on_a_bucket_that_is_away_is_not_damaged(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place)
+def test_a_part_on_a_bucket_that_is_away_is_not_damaged(bucket: FakeBucket, location: Location) -> None:
+    layout = layout_in(location)
     (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
     bucket.plan(*[BucketFault.THROTTLED] * 50)
-    assert isinstance(error_of(lambda: read_part(place.folder, part.file)), StoreBusyError)
+    assert isinstance(error_of(lambda: read_part(location.folder, part.file)), StoreBusyError)
     bucket.forget_plan()
-    assert read_part(place.folder, part.file).num_rows == 1000
+    assert read_part(location.folder, part.file).num_rows == 1000
 
 
 def changed(root: StoreRoot, old: str, new: str) -> ObjectStore:
@@ -165,11 +169,11 @@ def changed(root: StoreRoot, old: str, new: str) -> ObjectStore:
 
 
 def test_what_is_wrong_with_a_store_is_said_without_a_secret(
-    bucket: FakeBucket, place: Place, monkeypatch: pytest.MonkeyPatch
+    bucket: FakeBucket, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    no_bucket = changed(place.root, "s3://tilth/", "s3://others/")
-    no_server = changed(place.root, bucket.endpoint, "http://127.0.0.1:1")
-    no_host = changed(place.root, bucket.endpoint, "http://nowhere.invalid")
+    no_bucket = changed(location.root, "s3://tilth/", "s3://others/")
+    no_server = changed(location.root, bucket.endpoint, "http://127.0.0.1:1")
+    no_host = changed(location.root, bucket.endpoint, "http://nowhere.invalid")
     for store in (no_bucket, no_server, no_host):
         for ask in (lambda: write(store, "t/data/a", b"abc"), lambda: store.read("t/data/a")):  # noqa: B023
             error = error_of(ask)
@@ -177,48 +181,50 @@ def test_what_is_wrong_with_a_store_is_said_without_a_secret(
             assert error.facts["file"].endswith("/t/data/a")
     assert not no_bucket.has_folder("t/data")
     monkeypatch.setenv("TILTH_TEST_OTHER_KEY", "AKIAOTHER")
-    stranger = changed(place.root, f"env:{KEY_VARIABLE}", "env:TILTH_TEST_OTHER_KEY")
+    stranger = changed(location.root, f"env:{KEY_VARIABLE}", "env:TILTH_TEST_OTHER_KEY")
     for ask in (lambda: write(stranger, "t/data/a", b"abc"), lambda: stranger.read("t/data/a")):
         error = error_of(ask)
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "InvalidAccessKeyId")
         assert "AKIAOTHER" not in str(error)
     monkeypatch.delenv(SECRET_VARIABLE)
-    assert SECRET_VARIABLE in str(error_of(lambda: ObjectStore(place.root)))
+    assert SECRET_VARIABLE in str(error_of(lambda: ObjectStore(location.root)))
 
 
 def verbs(bucket: FakeBucket) -> Counter[str]:
     return Counter(request.verb for request in bucket.requests())
 
 
-def test_requests_are_as_few_as_files(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place, unique_key=("k",))
+def test_requests_are_as_few_as_files(bucket: FakeBucket, location: Location) -> None:
+    layout = layout_in(location, unique_key=("k",))
     (part,) = write_parts(layout, rows_of(1000), txn=1, task=0, attempt=0)
     assert verbs(bucket) == {"PUT": 1}
-    read_part(place.folder, part.file)
+    read_part(location.folder, part.file)
     assert verbs(bucket) == {"GET": 1}
     write_filter(layout, part.file)
     assert verbs(bucket) == {"GET": 1, "PUT": 1}
-    remove_data(place.root, "t", [part.file])
+    remove_data(location.root, "t", [part.file])
     assert (verbs(bucket), bucket.objects) == ({"REMOVE": 1}, {})
     for task in range(3):
         write_parts(layout, rows_of(10), txn=2, task=task, attempt=1)
     verbs(bucket)
-    clean_transaction(place.root, txn_of(2, tasks=3))
+    clean_transaction(location.root, txn_of(2, tasks=3))
     assert (verbs(bucket), bucket.objects) == ({"LIST": 1, "REMOVE": 1}, {})
     written = [write_parts(layout, rows_of(10), txn=3, task=0, attempt=attempt)[0].file.name for attempt in range(2)]
     verbs(bucket)
-    clean_transaction(place.root, txn_of(3), keep={written[1]})
+    clean_transaction(location.root, txn_of(3), keep={written[1]})
     left = [name.rpartition("/")[2] for name in bucket.objects]
     assert (verbs(bucket), left) == ({"LIST": 1, "REMOVE": 1}, [written[1]])
 
 
-def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(bucket: FakeBucket, place: Place) -> None:
+def test_files_that_come_behind_those_that_are_gone_are_found_in_a_bucket_too(
+    bucket: FakeBucket, location: Location
+) -> None:
     """A task that has written 20 files goes on with any number."""
     for numbers in (range(20), (20, 21), (57,)):
         for n in numbers:
-            place.store.put(place.folder.key(f"1-0.0-{n}.arrow"), b"x")
+            location.store.put(location.folder.key(f"1-0.0-{n}.arrow"), b"x")
         verbs(bucket)
-        assert clean_transaction(place.root, txn_of(1)) == len(numbers)
+        assert clean_transaction(location.root, txn_of(1)) == len(numbers)
         assert (verbs(bucket), bucket.objects) == ({"LIST": 1, "REMOVE": 1}, {})
 
 
@@ -267,41 +273,43 @@ def test_two_thousand_files_go_with_few_requests(s3_server: S3Server) -> None:
     assert not [path for path in folder.parent.rglob("*") if path.is_file()]
 
 
-def test_what_nobody_may_remove_stays_with_its_reason_and_stops_no_other(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place)
+def test_what_nobody_may_remove_stays_with_its_reason_and_stops_no_other(
+    bucket: FakeBucket, location: Location
+) -> None:
+    layout = layout_in(location)
     files = [write_parts(layout, rows_of(1), txn=1, task=0, attempt=0, first_n=n)[0].file for n in range(50)]
-    kept = {f"{place.root.prefix}/{place.folder.key(files[n].name)}" for n in (3, 40)}
+    kept = {f"{location.root.prefix}/{location.folder.key(files[n].name)}" for n in (3, 40)}
     bucket.kept.update(kept)
-    failed = remove_data(place.root, "t", files)
+    failed = remove_data(location.root, "t", files)
     assert {files[n].name for n in (3, 40)} == failed.keys()
     assert bucket.objects.keys() == kept
     for name, error in failed.items():
         assert isinstance(error, StoreRefusedError)
-        assert error.facts["file"] == place.folder.uri(name)
+        assert error.facts["file"] == location.folder.uri(name)
         assert "tilthkey" not in str(error)
 
 
-def test_what_stays_in_a_bucket_is_found_by_the_next_removal(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place)
+def test_what_stays_in_a_bucket_is_found_by_the_next_removal(bucket: FakeBucket, location: Location) -> None:
+    layout = layout_in(location)
     names = [write_parts(layout, rows_of(1), txn=1, task=0, attempt=0, first_n=n)[0].file.name for n in range(50)]
-    kept = {f"{place.root.prefix}/{place.folder.key(names[n])}" for n in (3, 40)}
+    kept = {f"{location.root.prefix}/{location.folder.key(names[n])}" for n in (3, 40)}
     bucket.kept.update(kept)
     with pytest.raises(FilesLeftError) as caught:
-        clean_transaction(place.root, txn_of(1))
+        clean_transaction(location.root, txn_of(1))
     assert (caught.value.facts["files"], set(bucket.objects)) == ("2", kept)
     assert not caught.value.left
     bucket.kept.clear()
-    assert clean_transaction(place.root, txn_of(1)) == 2
+    assert clean_transaction(location.root, txn_of(1)) == 2
     assert bucket.objects == {}
 
 
-def test_a_store_that_is_away_is_asked_once_for_all(bucket: FakeBucket, place: Place) -> None:
-    away = ObjectStore(parse_root(place.root.text.replace(bucket.endpoint, "http://127.0.0.1:1")), QUICK)
+def test_a_store_that_is_away_is_asked_once_for_all(bucket: FakeBucket, location: Location) -> None:
+    away = ObjectStore(parse_root(location.root.text.replace(bucket.endpoint, "http://127.0.0.1:1")), QUICK)
     paths = [f"t/data/{n}" for n in range(5000)]
     removal = away.remove(paths)
     assert (removal.gone, list(removal.failed)) == ([], paths)
     assert {type(error) for error in removal.failed.values()} == {StoreAwayError}
-    store = ObjectStore(place.root, QUICK)
+    store = ObjectStore(location.root, QUICK)
     write(store, paths[0], b"x")
     bucket.requests()
     bucket.plan(None, *[BucketFault.THROTTLED] * 50)
@@ -312,13 +320,13 @@ def test_a_store_that_is_away_is_asked_once_for_all(bucket: FakeBucket, place: P
     assert bucket.objects == {}
 
 
-def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, place: Place) -> None:
-    layout = layout_in(place)
+def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, location: Location) -> None:
+    layout = layout_in(location)
     rows = pa.table({"k": pa.array(range(100_000), pa.int64()), "s": [os.urandom(100).hex() for _ in range(100_000)]})
     (part,) = write_parts(layout, rows, txn=1, task=0, attempt=0)
     assert part.file.size > 10 * MIB
     bucket.requests()
-    assert read_part(place.folder, part.file, ["k"]).num_rows == 100_000
+    assert read_part(location.folder, part.file, ["k"]).num_rows == 100_000
     # A thousand small row groups: neighbours come with one request.
     assert verbs(bucket)["GET"] < 2 + part.file.size // MIB
 
@@ -345,7 +353,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 @pytest.mark.parametrize(("how", "status"), [("fresh", 0), ("used", 7)])
 def test_a_fork_of_a_process_that_used_a_store_is_refused_and_does_not_hang(
-    bucket: FakeBucket, place: Place, how: str, status: int
+    bucket: FakeBucket, location: Location, how: str, status: int
 ) -> None:
-    done = subprocess.run([sys.executable, "-c", FORKED, place.root.text, how], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", FORKED, location.root.text, how], timeout=60, check=False)
     assert done.returncode == status

@@ -47,10 +47,10 @@ class CopiesWorld(World):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self.folders = [folder / name for name in ("one", "two", "three")]
-        places = [local_root(each) for each in self.folders]
-        for place in places:
-            claim_location(place)
-        storage = Storage(name="r", root=replicated_root("r", places, 2).text, replica_ids=("i", "ii", "iii"))
+        locations = [local_root(each) for each in self.folders]
+        for location in locations:
+            claim_location(location)
+        storage = Storage(name="r", root=replicated_root("r", locations, 2).text, replica_ids=("i", "ii", "iii"))
         assert self.catalog.storages.create(storage)
         self.root = defined_root(storage)
         self.t = self.table("replicated", settings={"storage_policy": "r"})
@@ -199,7 +199,7 @@ def test_a_part_that_is_brought_back_while_files_are_listed_is_not_gone(
     assert isinstance(entry, Part)
 
 
-def test_nothing_is_written_to_a_replica_whose_place_is_empty(world: CopiesWorld) -> None:
+def test_nothing_is_written_to_a_replica_whose_location_is_empty(world: CopiesWorld) -> None:
     """It was emptied a moment ago, and nobody has noticed yet: it may be a disk that is not mounted."""
     world.add(1)
     shutil.rmtree(world.folders[2])

@@ -30,10 +30,10 @@ class Storage:
     """A table in a storage of three folders, of which the third is replaced by the fourth."""
 
     def __init__(self, folder: Path) -> None:
-        self.places = [folder / "places" / name for name in NAMES]
+        self.locations = [folder / "locations" / name for name in NAMES]
         self.world = SqlWorld(folder, settings={"storage.local-folder": str(folder)})
         self.catalog = self.world.catalog
-        one, two, three, four = self.places
+        one, two, three, four = self.locations
         self.world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}', '{three}')")
         self.world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r'")
         self.table = table_of(self.world)
@@ -49,7 +49,7 @@ class Storage:
         return roots
 
     def files(self, number: int) -> list[str]:
-        return sorted(path.name for path in (self.places[number] / self.table.uuid / "data").glob("*"))
+        return sorted(path.name for path in (self.locations[number] / self.table.uuid / "data").glob("*"))
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_what_a_transaction_left_goes_from_it_too_however_many(storage: Storage,
     txn = next(each for each in storage.catalog.transactions.unfinished() if each.id == work.id)
     for number in (0, 1, 3):
         for n in range(40):
-            (storage.places[number] / storage.table.uuid / "data" / f"{txn.id}-1.0-{n}.arrow").touch()
+            (storage.locations[number] / storage.table.uuid / "data" / f"{txn.id}-1.0-{n}.arrow").touch()
     work.give_up("it was cancelled", is_settled=False)
     sweep(storage.catalog, storage.stale, txn)
     assert [storage.files(number) for number in (0, 1, 3)] == [[], [], []]
@@ -94,12 +94,12 @@ def test_the_folder_of_a_dropped_table_goes_from_it(storage: Storage) -> None:
     cleaner = Cleaner(storage.world.clock, storage.catalog, storage.stale, dropped_kept_ms=1)
     cleaner.forget_table(storage.table.uuid)
     # The files of the former replica stay.
-    assert [(place / storage.table.uuid).exists() for place in storage.places] == [False, False, True, False]
+    assert [(location / storage.table.uuid).exists() for location in storage.locations] == [False, False, True, False]
 
 
 def test_replicas_that_change_all_the_time_are_an_error(storage: Storage) -> None:
     calls = list[Roots]()
-    one, two = storage.places[3], storage.places[2].parent / "five"
+    one, two = storage.locations[3], storage.locations[2].parent / "five"
 
     def remove(roots: Roots) -> int:
         nonlocal one, two

@@ -303,4 +303,4 @@ def test_a_folder_whose_disk_is_not_mounted_is_away(world: SqlWorld, tmp_path: P
     place.rename(tmp_path / "unmounted")
     place.mkdir()
     [(state, reason)] = world.rows("SELECT state, reason FROM system.storages WHERE name = 'one'")
-    assert (state, reason) == ("away", "the place of the tables is not there any more")
+    assert (state, reason) == ("away", "the location of the tables is not there any more")

@@ -18,11 +18,11 @@ def root_with_bucket(folder: Path, bucket: FakeBucket, table: str) -> StoreRoot:
     TILTH_TEST_KEY.
     """
     options = f"endpoint={bucket.endpoint}&region=eu-west-1&key=env:TILTH_TEST_KEY&secret=env:TILTH_TEST_KEY"
-    places = [parse_root(f"{folder}/{name}") for name in ("one", "two")]
-    places.append(parse_root(f"s3://tilth/p?{options}"))
-    for each in places:
+    locations = [parse_root(f"{folder}/{name}") for name in ("one", "two")]
+    locations.append(parse_root(f"s3://tilth/p?{options}"))
+    for each in locations:
         claim_location(each)
-    root = msgspec.structs.replace(replicated_root("r", places, 2), replica_ids=("a", "b", "c"))
+    root = msgspec.structs.replace(replicated_root("r", locations, 2), replica_ids=("a", "b", "c"))
     for replica in replicas_of(root):
         replica.give_sign(table)
     return root

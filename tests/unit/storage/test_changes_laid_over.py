@@ -41,7 +41,7 @@ def test_a_block_keeps_what_is_not_deleted(first: int, count: int, stays: list[i
     assert (None if kept is None else kept.astype(int).tolist()) == stays
 
 
-def test_values_are_found_by_the_columns_id_and_the_rows_place() -> None:
+def test_values_are_found_by_the_columns_id_and_the_rows_position() -> None:
     changes = _changes([11], {3: ([10, 12, 99], pa.array([-1, None, -3])), 7: ([10], pa.array([0]))})
     table = pa.table({"b": ["x", "y", "z", "w"], "a": pa.chunked_array([[1, 2], [3, 4]])})
     assert changes.apply(table, 10, SCHEMA).to_pydict() == {"b": ["x", "y", "z", "w"], "a": [-1, 2, None, 4]}

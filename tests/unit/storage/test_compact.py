@@ -44,7 +44,7 @@ class Files:
         self.ts = 0
         self.sources: dict[str, PartSource] = {}
 
-    def place(self) -> dict[str, int]:
+    def next_names(self) -> dict[str, int]:
         self.txn += 1
         return {"txn": self.txn, "task": 0, "attempt": 0}
 
@@ -57,7 +57,7 @@ class Files:
             }
         )
         write = write_segments if is_segment else write_parts
-        [written] = write(self.layout, rows, **self.place())
+        [written] = write(self.layout, rows, **self.next_names())
         source = PartSource(
             name=PartName("all", self.txn, self.txn, 0, self.txn),
             file=written.file,
@@ -86,7 +86,7 @@ class Files:
         return self.committed(self.writer(layout).changes("all", pa.table(columns)))
 
     def writer(self, layout: TableLayout | None = None) -> DeltaWriter:
-        return DeltaWriter(layout or self.layout, **self.place())
+        return DeltaWriter(layout or self.layout, **self.next_names())
 
     def committed(self, written: WrittenDelta) -> Delta:
         self.ts += 10

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.unit.storage.test_replicated import NAMES, Places
+from tests.unit.storage.test_replicated import NAMES, Locations
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
 from tilth.storage import ScratchWriter, TableLayout, layout_of, read_note, read_scratch, whole_checksum, write_parts
@@ -24,22 +24,22 @@ TABLE = TableDef(
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path)
+def locations(tmp_path: Path) -> Locations:
+    return Locations(tmp_path)
 
 
 @pytest.fixture
-def layout(places: Places) -> TableLayout:
-    return layout_of(TABLE, places.root)
+def layout(locations: Locations) -> TableLayout:
+    return layout_of(TABLE, locations.root)
 
 
 @pytest.fixture(params=["empty", "half", "gone"])
-def cut(request: pytest.FixtureRequest, places: Places) -> Callable[..., None]:
+def cut(request: pytest.FixtureRequest, locations: Locations) -> Callable[..., None]:
     """What cuts the first copies of a file off."""
 
     def act(name: str, *, copies: int = 2) -> None:
         for number in range(copies):
-            path = places.copy(number, name)
+            path = locations.copy(number, name)
             data = path.read_bytes()
             path.unlink()
             if request.param != "gone":
@@ -85,8 +85,8 @@ def test_notes_and_checksums_for_a_catalog_made_of_files(layout: TableLayout, cu
     assert whole_checksum(layout.folder, name) == (written.file.size, written.file.checksum)
 
 
-def test_deletes_without_a_record(places: Places, layout: TableLayout, cut: Callable[..., None]) -> None:
-    places.write("1-0.0-0.puffin", encode_deletes("part.parquet", np.array([4], np.int64)))
+def test_deletes_without_a_record(locations: Locations, layout: TableLayout, cut: Callable[..., None]) -> None:
+    locations.write("1-0.0-0.puffin", encode_deletes("part.parquet", np.array([4], np.int64)))
     cut("1-0.0-0.puffin")
     found = read_unrecorded(layout.folder, "1-0.0-0.puffin")
     assert found is not None

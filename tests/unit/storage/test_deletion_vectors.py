@@ -79,9 +79,9 @@ def test_what_is_cut_off_is_told() -> None:
 def test_a_flipped_bit_of_the_blob_is_told() -> None:
     data = _encoded([1, 5, 7])
     (blob,) = PuffinFile(data).footer.blobs
-    for place in range(blob.offset, blob.offset + blob.length):
+    for offset in range(blob.offset, blob.offset + blob.length):
         with pytest.raises(BadVectorError):
-            decode_deletes(memoryview(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]))
+            decode_deletes(memoryview(data[:offset] + bytes([data[offset] ^ 1]) + data[offset + 1 :]))
 
 
 @pytest.mark.parametrize(

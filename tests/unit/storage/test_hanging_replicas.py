@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.unit.storage.test_replicated import Places, lacking
+from tests.unit.storage.test_replicated import Locations, lacking
 from tilth.base.clock import SystemClock
 from tilth.storage import check_copies, check_file, claim_replica, local_root, make_copy, replicas_with_sign
 from tilth.storage.errors import QuorumError, StoreAwayError
@@ -39,16 +39,18 @@ def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path)
+def locations(tmp_path: Path) -> Locations:
+    return Locations(tmp_path)
 
 
 class Disk:
     """A folder whose calls wait while `hangs` is set."""
 
-    def __init__(self, places: Places, number: int, over: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, locations: Locations, number: int, over: threading.Event, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.number = number
-        self.folder = folder = places.folders[number]
+        self.folder = folder = locations.folders[number]
         self.hangs = False
         self.waiting = threading.Event()
         self._over = over
@@ -94,9 +96,9 @@ class Disk:
 
 @pytest.fixture(params=[0, 1, 2])
 def disk(
-    request: pytest.FixtureRequest, places: Places, over: threading.Event, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, locations: Locations, over: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> Disk:
-    return Disk(places, request.param, over, monkeypatch)
+    return Disk(locations, request.param, over, monkeypatch)
 
 
 def content(pieces: int) -> bytes:
@@ -105,10 +107,10 @@ def content(pieces: int) -> bytes:
 
 @pytest.mark.parametrize("at", ["create", "write", "finish"])
 def test_a_quorum_goes_on_without_a_replica_that_hangs_in_the_middle_of_a_file(
-    places: Places, disk: Disk, at: str
+    locations: Locations, disk: Disk, at: str
 ) -> None:
     disk.hangs = at == "create"
-    file: Any = new_file(places.folder, "a")
+    file: Any = new_file(locations.folder, "a")
     data = content(12)
     file.write(data[: 2 * MIB])
     disk.hangs = disk.hangs or at == "write"
@@ -117,13 +119,13 @@ def test_a_quorum_goes_on_without_a_replica_that_hangs_in_the_middle_of_a_file(
     written = file.finish(fsync=True)
     assert (written.size, file.tell(), lacking(written)) == (12 * MIB, 12 * MIB, (disk.number,))
     assert disk.waiting.is_set()
-    check_file(places.folder, written)
+    check_file(locations.folder, written)
     for number in {0, 1, 2} - {disk.number}:
-        assert places.copy(number, "a").read_bytes() == data
+        assert locations.copy(number, "a").read_bytes() == data
 
 
-def test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept(places: Places, disk: Disk) -> None:
-    file: Any = new_file(places.folder, "a")
+def test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept(locations: Locations, disk: Disk) -> None:
+    file: Any = new_file(locations.folder, "a")
     disk.hangs = True
     most = 0
     for _ in range(16):
@@ -137,23 +139,23 @@ def test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept(places: Places, 
 
 
 def test_a_replica_that_is_left_out_and_goes_on_later_has_no_bytes(
-    places: Places, disk: Disk, over: threading.Event
+    locations: Locations, disk: Disk, over: threading.Event
 ) -> None:
-    file: Any = new_file(places.folder, "a")
+    file: Any = new_file(locations.folder, "a")
     disk.hangs = True
     file.write(content(12))
     file.finish(fsync=True)
     disk.hangs = False
     over.set()
     wait_until(lambda: all(copy.is_over for copy in file._copies))
-    assert places.copy(disk.number, "a").stat().st_size == 0
+    assert locations.copy(disk.number, "a").stat().st_size == 0
 
 
 def test_nobody_waits_for_ever_where_too_few_replicas_go_on(
-    places: Places, over: threading.Event, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, over: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disks = [Disk(places, number, over, monkeypatch) for number in (0, 2)]
-    file = new_file(places.folder, "a")
+    disks = [Disk(locations, number, over, monkeypatch) for number in (0, 2)]
+    file = new_file(locations.folder, "a")
     for each in disks:
         each.hangs = True
     with pytest.raises(QuorumError, match="copies=1 quorum=2"):
@@ -163,48 +165,48 @@ def test_nobody_waits_for_ever_where_too_few_replicas_go_on(
         file.finish(fsync=True)
 
 
-def test_a_file_is_given_up_though_a_replica_hangs(places: Places, disk: Disk) -> None:
-    file = new_file(places.folder, "a")
+def test_a_file_is_given_up_though_a_replica_hangs(locations: Locations, disk: Disk) -> None:
+    file = new_file(locations.folder, "a")
     file.write(content(2))
     disk.hangs = True
     file.give_up()
-    assert [places.copy(number, "a").stat().st_size for number in {0, 1, 2} - {disk.number}] == [0, 0]
+    assert [locations.copy(number, "a").stat().st_size for number in {0, 1, 2} - {disk.number}] == [0, 0]
 
 
-def test_a_file_that_nobody_ends_leaves_no_thread(places: Places) -> None:
+def test_a_file_that_nobody_ends_leaves_no_thread(locations: Locations) -> None:
     def threads() -> int:
         return sum(thread.name == "tilth-replica-copy" for thread in threading.enumerate())
 
-    new_file(places.folder, "a").write(content(2))
+    new_file(locations.folder, "a").write(content(2))
     gc.collect()
     wait_until(lambda: threads() == 0)
 
 
-def test_a_defect_of_one_copy_is_raised(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_of_one_copy_is_raised(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: SummingFile, data: bytes) -> int:
         raise AssertionError("a defect")
 
     monkeypatch.setattr(SummingFile, "write", broken)
-    file = new_file(places.folder, "a")
+    file = new_file(locations.folder, "a")
     file.write(b"x")
     with pytest.raises(AssertionError, match="a defect"):
         file.finish(fsync=True)
 
 
-def test_a_name_that_is_taken_in_one_replica_is_said(places: Places, disk: Disk) -> None:
-    places.copy(disk.number, "a").write_bytes(b"")
+def test_a_name_that_is_taken_in_one_replica_is_said(locations: Locations, disk: Disk) -> None:
+    locations.copy(disk.number, "a").write_bytes(b"")
     with pytest.raises(FileExistsError):
-        places.write("a")
+        locations.write("a")
 
 
 def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(
-    places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reader switches as soon as the replica is found to be away, not only at the end of its time limit."""
     monkeypatch.setattr(failover, "HUNG_SECONDS", 12.0)
     data = content(3)
-    file = places.write("a", data)
-    with open_sized(places.folder, file) as source:
+    file = locations.write("a", data)
+    with open_sized(locations.folder, file) as source:
         assert source.read(1000) == data[:1000]
         disk.hangs = True
         began = SystemClock().monotonic()
@@ -215,48 +217,48 @@ def test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica(
         assert (source.size(), source.read(1)) == (3 * MIB, b"")
 
 
-def test_a_reader_whose_disk_fails_or_is_cut_goes_on_too(places: Places) -> None:
+def test_a_reader_whose_disk_fails_or_is_cut_goes_on_too(locations: Locations) -> None:
     data = content(3)
-    file = places.write("a", data)
-    with open_sized(places.folder, file) as source:
+    file = locations.write("a", data)
+    with open_sized(locations.folder, file) as source:
         source.read(10)
-        places.copy(0, "a").write_bytes(data[:100])
+        locations.copy(0, "a").write_bytes(data[:100])
         assert source.read(MIB) == data[10 : MIB + 10]
 
 
-def test_a_small_file_is_read_from_another_replica_than_one_that_hangs(places: Places, disk: Disk) -> None:
-    file = places.write("a", b"abc")
+def test_a_small_file_is_read_from_another_replica_than_one_that_hangs(locations: Locations, disk: Disk) -> None:
+    file = locations.write("a", b"abc")
     disk.hangs = True
-    assert mapped(places.folder, file).to_pybytes() == b"abc"
+    assert mapped(locations.folder, file).to_pybytes() == b"abc"
 
 
-def test_copies_are_made_and_compared_without_a_replica_that_hangs(places: Places, disk: Disk) -> None:
+def test_copies_are_made_and_compared_without_a_replica_that_hangs(locations: Locations, disk: Disk) -> None:
     data = content(2)
-    file = places.write("a", data)
+    file = locations.write("a", data)
     target = (disk.number + 1) % 3
-    places.copy(target, "a").write_bytes(b"wrong")
+    locations.copy(target, "a").write_bytes(b"wrong")
     disk.hangs = True
-    check = check_copies(places.folder, file)
+    check = check_copies(locations.folder, file)
     assert (set(check.wrong), set(check.away)) == ({target}, {disk.number})
-    assert make_copy(places.folder, file, target) == len(data)
-    assert places.copy(target, "a").read_bytes() == data
+    assert make_copy(locations.folder, file, target) == len(data)
+    assert locations.copy(target, "a").read_bytes() == data
     with pytest.raises(StoreAwayError):
-        make_copy(places.folder, file, disk.number)
+        make_copy(locations.folder, file, disk.number)
 
 
 def test_statements_about_storages_wait_for_no_replica_that_hangs(
-    places: Places, disk: Disk, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica, "CLAIM_SECONDS", 0.2)
     disk.hangs = True
-    there = replicas_with_sign(replicas_of(places.root), "t")
+    there = replicas_with_sign(replicas_of(locations.root), "t")
     assert [each.number for each in there] == sorted({0, 1, 2} - {disk.number})
     with pytest.raises(StoreAwayError):
         claim_replica(local_root(disk.folder / "new"), "owner")
 
 
 def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resident task keeps its root for a long time, and a repeated report is no news."""
     now = [1000.0]
@@ -268,10 +270,10 @@ def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
     monkeypatch.setattr(health, "_clock", Steady())
 
     def trouble() -> str:
-        return Replica(1, places.root.replicas[1], is_away=True).trouble
+        return Replica(1, locations.root.replicas[1], is_away=True).trouble
 
     assert "the server finds" in trouble()
-    assert Replica(1, places.root.replicas[1]).trouble == ""
+    assert Replica(1, locations.root.replicas[1]).trouble == ""
     now[0] += health.REPORTED_SECONDS
     for _ in range(10):
         assert trouble() == ""

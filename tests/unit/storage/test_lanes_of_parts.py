@@ -102,7 +102,7 @@ def test_columns_are_found_by_name_and_the_narrowest_counts_rows() -> None:
 @given(st.lists(st.integers(0, 300 << 20), max_size=40), st.integers(1, 8))
 def test_tasks_share_neighbours_evenly(costs: list[int], tasks: int) -> None:
     found = shared(costs, tasks=tasks)
-    assert [place for chunk in found for place in chunk] == list(range(len(costs)))
+    assert [index for chunk in found for index in chunk] == list(range(len(costs)))
     assert all(len(chunk) for chunk in found)
     total = sum(costs) + len(costs) * lanes.OPEN_BYTES
     assert len(found) == min(len(costs), max(tasks, -(-total // lanes.TASK_BYTES))) if costs else not found

@@ -1,4 +1,4 @@
-"""Places of tables: whose they are, and how they are when one hangs."""
+"""Locations of tables: whose they are, and how they are when one hangs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from tilth.storage import StoreLocationError, StoreRoot, claim_location, local_r
 from tilth.storage.store.locations.watch import LocationWatch
 
 
-def test_a_place_belongs_to_one_node(tmp_path: Path) -> None:
-    root = local_root(tmp_path / "place")
+def test_a_location_belongs_to_one_node(tmp_path: Path) -> None:
+    root = local_root(tmp_path / "location")
     claim_location(root, "one")
     claim_location(root, "one")
     with pytest.raises(StoreLocationError, match="another node"):
         claim_location(root, "two")
-    # A node's own place, which says nothing of its owner.
+    # A node's own location, which says nothing of its owner.
     other = local_root(tmp_path / "other")
     claim_location(other)
     with pytest.raises(StoreLocationError, match="another node"):
         claim_location(other, "one")
 
 
-def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> None:
+def test_a_location_that_hangs_costs_one_thread_and_no_other_location_anything() -> None:
     answers, asked = threading.Event(), []
 
     def look(root: StoreRoot) -> str:
@@ -34,8 +34,8 @@ def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> No
             answers.wait(30)
         return ""
 
-    places = {"well": local_root("/well"), "hangs": local_root("/hangs")}
-    watch = LocationWatch(SystemClock(), lambda: places, look=look, ask_seconds=0.1)
+    locations = {"well": local_root("/well"), "hangs": local_root("/hangs")}
+    watch = LocationWatch(SystemClock(), lambda: locations, look=look, ask_seconds=0.1)
     for _ in range(3):
         states = watch.states()
         assert states["well"].trouble == ""
@@ -46,11 +46,11 @@ def test_a_place_that_hangs_costs_one_thread_and_no_other_place_anything() -> No
     answers.set()
     while watch.states()["hangs"].trouble:
         threading.Event().wait(0.01)
-    places.pop("hangs")
+    locations.pop("hangs")
     assert list(watch.states()) == ["well"]
 
 
-def test_a_place_that_goes_away_is_told_with_its_reason() -> None:
+def test_a_location_that_goes_away_is_reported_with_its_reason() -> None:
     troubles = {"/a": ""}
     watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, look=lambda root: troubles[root.uri])
     assert watch.states()["a"].trouble == ""

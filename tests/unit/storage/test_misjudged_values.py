@@ -85,13 +85,13 @@ def test_values_that_are_misjudged(of: DataType, values: list[Any], expected: Mi
     array = pa.array(values, arrow_type(of))
     assert misjudged_in(pa.table({"x": array, "y": pa.nulls(len(values), pa.float64())})) == expected
     # In stretches too, each of which has its own rows only.
-    chunks = pa.chunked_array([array.slice(place, 1) for place in range(len(values))], arrow_type(of))
+    chunks = pa.chunked_array([array.slice(index, 1) for index in range(len(values))], arrow_type(of))
     assert misjudged_in(pa.table({"x": chunks})) == expected
 
 
 def test_a_stretch_is_judged_by_its_own_rows() -> None:
     rows = pa.table({"x": pa.array([[math.nan], [1.0], [0.0]], pa.list_(pa.float64()))})
-    assert [misjudged_in(rows.slice(place, 1)) for place in range(3)] == [STATISTICS, NOTHING, DICTIONARY]
+    assert [misjudged_in(rows.slice(index, 1)) for index in range(3)] == [STATISTICS, NOTHING, DICTIONARY]
 
 
 def test_the_bounds_are_days() -> None:

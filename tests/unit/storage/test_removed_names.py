@@ -73,7 +73,7 @@ class Storage:
 
     def left(self) -> list[int]:
         """Return the number of files in each replica."""
-        return [sum("/data/" in each.path for each in store_of(place).files("t")) for place in self.root.replicas]
+        return [sum("/data/" in each.path for each in store_of(location).files("t")) for location in self.root.replicas]
 
 
 @pytest.fixture

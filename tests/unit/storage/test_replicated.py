@@ -39,7 +39,7 @@ from tilth.storage.store.stores import store_of
 NAMES = ("one", "two", "three")
 
 
-class Places:
+class Locations:
     """A storage of three folders with a table `t`."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ class Places:
         return self.folders[replica] / "t" / "data" / name
 
     def lose(self, replica: int) -> None:
-        """Let the place be away, as this process sees it."""
+        """Let the location be away, as this process sees it."""
         (self.folders[replica] / ".tilth").rename(self.folders[replica] / "elsewhere")
         replicas_of(self.root)[replica].health.failed(StoreAwayError("away"))
 
@@ -76,13 +76,13 @@ class Places:
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    return Places(tmp_path)
+def locations(tmp_path: Path) -> Locations:
+    return Locations(tmp_path)
 
 
 # Any: whatever the method of the store takes and returns.
 def failing(monkeypatch: pytest.MonkeyPatch, name: str, where: Path, do: Callable[..., Any]) -> None:
-    """Let `do` take the place of a store's method below a folder; the other stores go on as ever."""
+    """Let `do` replace a store's method below a folder; the other stores go on as ever."""
     method = getattr(LocalStore, name)
 
     def either(self: Any, *given: Any, **named: Any) -> Any:
@@ -98,8 +98,10 @@ def read_only(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize("replica", [0, 1, 2])
 @pytest.mark.parametrize("at", ["write", "finish"])
-def test_a_copy_that_fails_in_the_middle_says_nothing_of_the_others(places: Places, replica: int, at: str) -> None:
-    file = broken(places, {replica}, at)
+def test_a_copy_that_fails_in_the_middle_says_nothing_of_the_others(
+    locations: Locations, replica: int, at: str
+) -> None:
+    file = broken(locations, {replica}, at)
     first, second = b"x" * 1000, b"y" * 2000
     file.write(first)
     file.write(second)
@@ -107,8 +109,8 @@ def test_a_copy_that_fails_in_the_middle_says_nothing_of_the_others(places: Plac
     assert (written.size, written.checksum) == (3000, zlib.crc32(first + second))
     assert (lacking(written), file.tell()) == ((replica,), 3000)
     for other in {0, 1, 2} - {replica}:
-        assert places.copy(other, "a").read_bytes() == first + second
-    check_file(places.folder, written)
+        assert locations.copy(other, "a").read_bytes() == first + second
+    check_file(locations.folder, written)
 
 
 def lacking(file: DataFile) -> tuple[int, ...]:
@@ -117,9 +119,9 @@ def lacking(file: DataFile) -> tuple[int, ...]:
 
 
 # Any: a new file with its threads.
-def broken(places: Places, replicas: Collection[int], at: str = "write") -> Any:
+def broken(locations: Locations, replicas: Collection[int], at: str = "write") -> Any:
     """A new file whose copies in these replicas break."""
-    file: Any = new_file(places.folder, "a")
+    file: Any = new_file(locations.folder, "a")
     with file._changed:
         assert file._changed.wait_for(lambda: all(each.is_open for each in file._copies), timeout=30)
     for replica in replicas:
@@ -148,28 +150,28 @@ class Broken:
         return getattr(self._file, name)
 
 
-def test_too_few_copies_are_an_error_and_free_the_bytes_of_those_that_failed(places: Places) -> None:
-    file = broken(places, (0, 2))
+def test_too_few_copies_are_an_error_and_free_the_bytes_of_those_that_failed(locations: Locations) -> None:
+    file = broken(locations, (0, 2))
     file.write(b"x")
     with pytest.raises(QuorumError):
         file.finish(fsync=True)
     # Parquet's writer continues to write after an error.
     assert file.write(b"y") == 1
-    assert [places.copy(replica, "a").stat().st_size for replica in (0, 2)] == [0, 0]
+    assert [locations.copy(replica, "a").stat().st_size for replica in (0, 2)] == [0, 0]
 
 
 def test_a_disk_that_cannot_read_is_no_damage_while_another_can(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = places.write("a")
+    file = locations.write("a")
     for name in ("size", "checksum"):
-        failing(monkeypatch, name, places.folders[0], read_only)
-    check_size(places.folder, file)
-    check_file(places.folder, file)
+        failing(monkeypatch, name, locations.folders[0], read_only)
+    check_size(locations.folder, file)
+    check_file(locations.folder, file)
 
 
-def test_a_secret_that_is_not_there_hides_no_other_copy(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = places.write("a")
+def test_a_secret_that_is_not_there_hides_no_other_copy(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = locations.write("a")
 
     def without(folder: str, *, is_mapped: bool) -> LocalStore:
         if folder.endswith("one"):
@@ -177,14 +179,14 @@ def test_a_secret_that_is_not_there_hides_no_other_copy(places: Places, monkeypa
         return LocalStore(folder, is_mapped=is_mapped)
 
     monkeypatch.setattr(replica_module, "LocalStore", without)
-    check_file(places.folder, file)
+    check_file(locations.folder, file)
 
 
-def test_a_file_is_missing_only_when_all_replicas_say_so(places: Places) -> None:
-    places.write("a")
-    store = store_of(places.root)
+def test_a_file_is_missing_only_when_all_replicas_say_so(locations: Locations) -> None:
+    locations.write("a")
+    store = store_of(locations.root)
     assert store.exist(["t/data/a", "t/data/b"]) == [True, False]
-    places.lose(1)
+    locations.lose(1)
     assert store.exist(["t/data/a"]) == [True]
     with pytest.raises(StoreAwayError):
         store.exist(["t/data/a", "t/data/b"])
@@ -192,24 +194,24 @@ def test_a_file_is_missing_only_when_all_replicas_say_so(places: Places) -> None
 
 @pytest.mark.parametrize("away", [0, 1, 2])
 def test_a_file_that_is_missing_here_and_away_there_is_away(
-    places: Places, monkeypatch: pytest.MonkeyPatch, away: int
+    locations: Locations, monkeypatch: pytest.MonkeyPatch, away: int
 ) -> None:
     """A file that is taken for missing counts as lost."""
-    file = places.write("a")
+    file = locations.write("a")
     for other in {0, 1, 2} - {away}:
-        places.copy(other, "a").unlink()
+        locations.copy(other, "a").unlink()
 
     def unanswered(*_: Any, **__: Any) -> Any:
         raise StoreAwayError("no answer")
 
     for name in ("read", "open", "size", "checksum"):
-        failing(monkeypatch, name, places.folders[away], unanswered)
-    store = store_of(places.root)
+        failing(monkeypatch, name, locations.folders[away], unanswered)
+    store = store_of(locations.root)
     for ask in (store.read, store.open, store.size, store.checksum):
         with pytest.raises(StoreAwayError):
             ask("t/data/a")
     with pytest.raises(StoreAwayError):
-        check_file(places.folder, file)
+        check_file(locations.folder, file)
 
 
 def txn_of(number: int, tasks: int = 32) -> Txn:
@@ -217,55 +219,57 @@ def txn_of(number: int, tasks: int = 32) -> Txn:
     return Txn(id=number, actor="test", state=TxnState.ABORTED, fences=(), outputs=outputs, server="s")
 
 
-def test_files_with_holes_in_a_replica_go_when_it_is_back_and_nothing_is_remembered_until_then(places: Places) -> None:
+def test_files_with_holes_in_a_replica_go_when_it_is_back_and_nothing_is_remembered_until_then(
+    locations: Locations,
+) -> None:
     """Counted where there are holes, the rest would never be found; named one by one, the names would be a megabyte."""
     names = [f"7-0.0-{number}.parquet" for number in range(30)]
     for number, name in enumerate(names):
         if number == 10:
-            places.lose(1)
+            locations.lose(1)
         if number == 20:
-            places.find(1)
-        places.write(name)
-    assert [places.copy(1, name).exists() for name in names].count(False) == 10
-    places.lose(1)
+            locations.find(1)
+        locations.write(name)
+    assert [locations.copy(1, name).exists() for name in names].count(False) == 10
+    locations.lose(1)
     for keep in ((), (names[0],)):
         with pytest.raises((StoreAwayError, FilesLeftError)) as caught:
-            clean_transaction(places.root, txn_of(7), keep=keep)
+            clean_transaction(locations.root, txn_of(7), keep=keep)
         assert not getattr(caught.value, "left", ())
-    places.find(1)
-    clean_transaction(places.root, txn_of(7))
-    left = [places.copy(replica, name).exists() for replica in range(3) for name in names]
+    locations.find(1)
+    clean_transaction(locations.root, txn_of(7))
+    left = [locations.copy(replica, name).exists() for replica in range(3) for name in names]
     assert not any(left)
 
 
-def test_a_removal_is_waited_for_as_long_as_files_go(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_is_waited_for_as_long_as_files_go(locations: Locations, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replicated, "REMOVAL_SECONDS", 0.4)
     monkeypatch.setattr(replicated, "REMOVED_AT_ONCE", 2)
     names = [f"t/data/{number}" for number in range(10)]
     for name in names:
-        places.write(name.rpartition("/")[2])
+        locations.write(name.rpartition("/")[2])
     pause = threading.Event()
 
     def slowly(self: Any, paths: Sequence[str]) -> Removal:
         pause.wait(0.2)
         for path in paths:
-            (places.folders[2] / path).unlink()
+            (locations.folders[2] / path).unlink()
         return Removal(gone=list(paths), found=list(paths))
 
-    failing(monkeypatch, "remove", places.folders[2], slowly)
-    removal = store_of(places.root).remove(names)
+    failing(monkeypatch, "remove", locations.folders[2], slowly)
+    removal = store_of(locations.root).remove(names)
     assert (sorted(removal.gone), removal.failed) == (sorted(names), {})
-    assert not replicas_of(places.root)[2].trouble
+    assert not replicas_of(locations.root)[2].trouble
 
 
 def test_a_removal_that_hangs_has_failed_for_what_is_left_alone(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicated, "REMOVAL_SECONDS", 0.3)
     monkeypatch.setattr(replicated, "REMOVED_AT_ONCE", 2)
     names = [f"t/data/{number}" for number in range(6)]
     for name in names:
-        places.write(name.rpartition("/")[2])
+        locations.write(name.rpartition("/")[2])
     over = threading.Event()
 
     def hangs(self: Any, paths: Sequence[str]) -> Removal:
@@ -273,9 +277,9 @@ def test_a_removal_that_hangs_has_failed_for_what_is_left_alone(
             over.wait(30)
         return Removal(gone=list(paths))
 
-    failing(monkeypatch, "remove", places.folders[1], hangs)
+    failing(monkeypatch, "remove", locations.folders[1], hangs)
     try:
-        removal = store_of(places.root).remove(names)
+        removal = store_of(locations.root).remove(names)
     finally:
         over.set()
     assert removal.gone == names[:2]
@@ -283,7 +287,7 @@ def test_a_removal_that_hangs_has_failed_for_what_is_left_alone(
 
 
 def test_a_disk_that_hangs_holds_up_a_new_file_for_a_moment_only(
-    places: Places, monkeypatch: pytest.MonkeyPatch
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_module, "STRAGGLER_SECONDS", 0.2)
     over = threading.Event()
@@ -291,14 +295,16 @@ def test_a_disk_that_hangs_holds_up_a_new_file_for_a_moment_only(
     def hangs(self: Any, folder: str) -> None:
         over.wait(30)
 
-    failing(monkeypatch, "sync", places.folders[0], hangs)
+    failing(monkeypatch, "sync", locations.folders[0], hangs)
     try:
-        assert lacking(places.write("a")) == (0,)
+        assert lacking(locations.write("a")) == (0,)
     finally:
         over.set()
 
 
-def test_a_disk_that_hangs_and_is_needed_ends_in_an_error(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_hangs_and_is_needed_ends_in_an_error(
+    locations: Locations, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The others are too few for the quorum: nobody waits for ever."""
     monkeypatch.setattr(replica_module, "HUNG_SECONDS", 0.5)
     monkeypatch.setattr(replica_module, "STRAGGLER_SECONDS", 0.2)
@@ -308,17 +314,17 @@ def test_a_disk_that_hangs_and_is_needed_ends_in_an_error(places: Places, monkey
         over.wait(30)
 
     for number in (1, 2):
-        failing(monkeypatch, "sync", places.folders[number], hangs)
+        failing(monkeypatch, "sync", locations.folders[number], hangs)
     try:
         with pytest.raises(QuorumError):
-            places.write("a")
+            locations.write("a")
     finally:
         over.set()
 
 
 @pytest.mark.parametrize("failing_copies", [1, 2])
 def test_a_disk_that_cannot_make_a_file_safe_fails_with_its_own_error(
-    places: Places, monkeypatch: pytest.MonkeyPatch, failing_copies: int
+    locations: Locations, monkeypatch: pytest.MonkeyPatch, failing_copies: int
 ) -> None:
     syncs = []
 
@@ -327,15 +333,15 @@ def test_a_disk_that_cannot_make_a_file_safe_fails_with_its_own_error(
         if len(syncs) <= failing_copies:
             raise OSError(errno.ENOSPC, "no space left on device")
 
-    file = new_file(data_folder(local_root(places.folders[0]), "t"), "alone")
+    file = new_file(data_folder(local_root(locations.folders[0]), "t"), "alone")
     file.write(b"x")
-    both = new_file(places.folder, "both")
+    both = new_file(locations.folder, "both")
     both.write(b"x")
     monkeypatch.setattr(os, "fsync", fsync)
     with pytest.raises(OSError, match="no space"):
         file.finish(fsync=True)
     file.give_up()
-    assert places.copy(0, "alone").stat().st_size == 0
+    assert locations.copy(0, "alone").stat().st_size == 0
     syncs.clear()
     if failing_copies == 1:
         assert len(lacking(both.finish(fsync=True))) == 1
@@ -344,8 +350,8 @@ def test_a_disk_that_cannot_make_a_file_safe_fails_with_its_own_error(
         both.finish(fsync=True)
 
 
-def test_replicas_are_numbered_as_they_are_named(places: Places) -> None:
-    found: list[Replica] = replicas_of(places.root)
+def test_replicas_are_numbered_as_they_are_named(locations: Locations) -> None:
+    found: list[Replica] = replicas_of(locations.root)
     assert [(each.number, each.root.uri) for each in found] == [
-        (number, str(folder)) for number, folder in enumerate(places.folders)
+        (number, str(folder)) for number, folder in enumerate(locations.folders)
     ]

@@ -20,7 +20,7 @@ from tilth.testing import BucketFault, FakeBucket
 PIECE = 1000
 
 
-class Place:
+class Location:
     """A bucket and the store that writes into it."""
 
     def __init__(self, bucket: FakeBucket) -> None:
@@ -34,12 +34,12 @@ class Place:
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def location(monkeypatch: pytest.MonkeyPatch) -> Iterator[Location]:
     set_keys(monkeypatch)
     monkeypatch.setattr("tilth.storage.store.backends.objects.HELD_BYTES_MAX", PIECE)
     monkeypatch.setattr("tilth.storage.store.backends.streams.HELD_BYTES_MAX", PIECE)
     with FakeBucket() as bucket:
-        yield Place(bucket)
+        yield Location(bucket)
 
 
 def wait(is_so: Callable[[], bool], what: str) -> None:
@@ -59,23 +59,23 @@ def threads() -> int:
     return sum(each.name == "tilth-upload" for each in threading.enumerate())
 
 
-def test_a_large_object_is_what_was_written(place: Place) -> None:
+def test_a_large_object_is_what_was_written(location: Location) -> None:
     data = bytes(range(256)) * 40
-    file = place.store.create("t/a")
+    file = location.store.create("t/a")
     for start in range(0, len(data), 700):
         file.write(data[start : start + 700])
     written = file.finish(fsync=True)
-    assert (written.size, place.bucket.objects) == (len(data), {"p/t/a": data})
-    assert place.bucket.uploads == 0
+    assert (written.size, location.bucket.objects) == (len(data), {"p/t/a": data})
+    assert location.bucket.uploads == 0
     wait(lambda: threads() == 0, "the end of its thread")
 
 
 @pytest.mark.parametrize("how", ["give_up", "abandon", "dropped"])
-def test_nothing_of_one_that_is_given_up_stays(place: Place, how: str) -> None:
-    file = place.store.create("t/a")
+def test_nothing_of_one_that_is_given_up_stays(location: Location, how: str) -> None:
+    file = location.store.create("t/a")
     for _ in range(5):
         file.write(b"x" * PIECE)
-    wait(lambda: place.bucket.uploads > 0, "an upload")
+    wait(lambda: location.bucket.uploads > 0, "an upload")
     match how:
         case "give_up":
             file.give_up()
@@ -83,23 +83,23 @@ def test_nothing_of_one_that_is_given_up_stays(place: Place, how: str) -> None:
             file.abandon()
     del file
     gc.collect()
-    wait(lambda: place.bucket.uploads == 0 and threads() == 0, "its end")
+    wait(lambda: location.bucket.uploads == 0 and threads() == 0, "its end")
     # A file that was given up keeps its name.
-    assert place.bucket.objects == ({"p/t/a": b""} if how == "give_up" else {})
+    assert location.bucket.objects == ({"p/t/a": b""} if how == "give_up" else {})
 
 
-def test_a_lost_answer_to_the_end_of_an_upload_is_no_failure(place: Place) -> None:
-    place.lose_the_last_answer(pieces=5)
-    file = place.store.create("t/a")
+def test_a_lost_answer_to_the_end_of_an_upload_is_no_failure(location: Location) -> None:
+    location.lose_the_last_answer(pieces=5)
+    file = location.store.create("t/a")
     for _ in range(5):
         file.write(b"x" * PIECE)
     assert file.finish(fsync=True).size == 5 * PIECE
-    assert place.bucket.objects == {"p/t/a": b"x" * 5 * PIECE}
+    assert location.bucket.objects == {"p/t/a": b"x" * 5 * PIECE}
 
 
-def test_an_object_of_another_size_is_a_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    place.lose_the_last_answer(pieces=5)
-    file = place.store.create("t/a")
+def test_an_object_of_another_size_is_a_failure(location: Location, monkeypatch: pytest.MonkeyPatch) -> None:
+    location.lose_the_last_answer(pieces=5)
+    file = location.store.create("t/a")
     for _ in range(5):
         file.write(b"x" * PIECE)
     monkeypatch.setattr(ObjectStore, "size", lambda *_: 4 * PIECE)
@@ -108,19 +108,19 @@ def test_an_object_of_another_size_is_a_failure(place: Place, monkeypatch: pytes
 
 
 def test_what_the_store_says_is_raised_by_the_next_call_and_the_upload_ends(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tilth.storage.store.backends.buckets.ObjectTimes.retries_max", 0)
-    file = place.store.create("t/a")
+    file = location.store.create("t/a")
     file.write(b"x" * PIECE * 2)
-    wait(lambda: place.bucket.uploads > 0, "an upload")
-    place.bucket.plan(*[BucketFault.THROTTLED] * 40)
+    wait(lambda: location.bucket.uploads > 0, "an upload")
+    location.bucket.plan(*[BucketFault.THROTTLED] * 40)
     with pytest.raises(StoreBusyError):
         write_all(file.write, [b"x" * PIECE * 2] * 50)
-    place.bucket.forget_plan()
+    location.bucket.forget_plan()
     file.abandon()
     wait(lambda: threads() == 0, "the end of its thread")
-    assert place.bucket.objects == {}
+    assert location.bucket.objects == {}
 
 
 def test_a_slow_store_makes_the_writer_wait_and_no_more() -> None:

@@ -114,7 +114,7 @@ class CopyCommands:
             left = {(note.replica, note.file.name) for note in self._notes(found) if note.file is not None}
         else:
             left = set(found.wrong)
-        return [self._row(number, place, found, left) for number, place in enumerate(self._table.root.places)]
+        return [self._row(number, place, found, left) for number, place in enumerate(self._table.root.locations)]
 
     def _row(self, number: int, place: StoreRoot, found: Scrubbed, left: set[tuple[int, str]]) -> ScrubRow:
         wrong = {name: reason for (replica, name), reason in found.wrong.items() if replica == number}

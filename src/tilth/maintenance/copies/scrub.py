@@ -125,7 +125,7 @@ class ScrubRoutine:
             if file.name in now.live:
                 self._judge(file, fact, found)
         self._note(found, now)
-        found.read_bytes = sum(file.size for file in files) * len(self._table.root.places)
+        found.read_bytes = sum(file.size for file in files) * len(self._table.root.locations)
         self._table.context.server.counters.scrubbed(found.read_bytes, len(found.wrong))
         for file, fact in zip(files, facts, strict=True):
             if fact.is_lost and file.name in now.live:

@@ -92,7 +92,7 @@ def work_on_copies(work: CopyTask, *, task: int, attempt: int) -> tuple[CopyFact
 def _fact(folder: Folder, item: CopyItem) -> CopyFact:
     if item.replica is None:
         check = check_copies(folder, item.file)
-        is_lost = len(check.wrong) == len(folder.root.places)
+        is_lost = len(check.wrong) == len(folder.root.locations)
         return CopyFact(wrong=check.wrong, away=check.away, is_lost=is_lost)
     try:
         return CopyFact(copied=make_copy(folder, item.file, item.replica))

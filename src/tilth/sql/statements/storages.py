@@ -147,9 +147,9 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
         root = replicated_root(name, places, quorum)
     else:
         root = check_from_sql(statement.root, settings)
-    for each in root.places:
+    for each in root.locations:
         _check_apart(services, each)
-    for each in root.places:
+    for each in root.locations:
         claim_replica(each, _owner(services))
     replica_ids = tuple(services.ids() for _ in root.replicas)
     storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
@@ -233,7 +233,7 @@ def _owner(services: Services) -> str:
 
 def _check_apart(services: Services, root: StoreRoot) -> None:
     """Raises StorageExistsError for a place that has a name, and for other keys to a bucket that is used."""
-    known = ((name, each) for name, other in services.root.all().items() for each in other.places)
+    known = ((name, each) for name, other in services.root.all().items() for each in other.locations)
     for name, other in known:
         if location_text(other) == location_text(root):
             raise StorageExistsError("this place is a storage already", storage=name, root=root)

@@ -91,13 +91,13 @@ class PartChanges:
         """
         if not self.has_updates or not table.num_rows:
             return table
-        places = {name: place for place, name in enumerate(table.column_names)}
+        positions = {name: position for position, name in enumerate(table.column_names)}
         for column in schema.columns:
-            place = places.get(column.name)
-            if place is None or (column.id not in self._patches and column.id not in self._columns):
+            position = positions.get(column.name)
+            if position is None or (column.id not in self._patches and column.id not in self._columns):
                 continue
-            values = self._laid_over(column.id, table.column(place), first_row)
-            table = table.set_column(place, table.schema.field(place), values)
+            values = self._laid_over(column.id, table.column(position), first_row)
+            table = table.set_column(position, table.schema.field(position), values)
         return table
 
     def live(self, table: pa.Table, first_row: int, schema: Schema) -> tuple[pa.Table, RowIndexes]:
@@ -250,18 +250,18 @@ def _joined(patches: Sequence[Patch]) -> Patch:
     return Patch(rows=ordered[is_last], values=one_chunk(values.take(pa.array(order[is_last]))))
 
 
-def _replaced(values: pa.ChunkedArray, places: RowIndexes, new: pa.Array) -> pa.ChunkedArray:
+def _replaced(values: pa.ChunkedArray, positions: RowIndexes, new: pa.Array) -> pa.ChunkedArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         spelled = pc.cast(values, kind.value_type)
-        return _replaced(spelled, places, new).dictionary_encode().cast(kind)
+        return _replaced(spelled, positions, new).dictionary_encode().cast(kind)
     fresh = _as_type(pa.chunked_array([new]), kind)
     if not pa.types.is_nested(kind):
         mask = np.zeros(len(values), bool)
-        mask[places] = True
+        mask[positions] = True
         return pc.replace_with_mask(values, pa.array(mask), one_chunk(fresh))
     taken = np.arange(len(values), dtype=np.int64)
-    taken[places] = len(values) + np.arange(len(places))
+    taken[positions] = len(values) + np.arange(len(positions))
     return pa.chunked_array([*values.chunks, *fresh.chunks]).take(pa.array(taken))
 
 

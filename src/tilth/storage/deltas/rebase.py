@@ -42,7 +42,7 @@ class PartRebaser:
         The sources are all, in the order in which they were read; each with its new deltas alone. Raises
         PartFileNotFoundError and PartFileCorruptError of the row map, and what reading deltas raises.
         """
-        changed = [(place, source) for place, source in enumerate(sources) if source.deltas]
+        changed = [(index, source) for index, source in enumerate(sources) if source.deltas]
         if not changed:
             return None
         if self._map is None:
@@ -50,12 +50,12 @@ class PartRebaser:
         known = {column.id for column in self._layout.schema.columns}
         deletes: list[RowIndexes] = [np.zeros(0, np.int64)]
         patches: dict[int, list[Patch]] = {}
-        for place, source in changed:
+        for index, source in changed:
             changes = load_changes(self._layout.folder, source)
-            found = self._map.find(place, changes.deleted)
+            found = self._map.find(index, changes.deleted)
             deletes.append(found[found >= 0])
             for column, patch in _patches(source, changes):
-                moved = self._map.find(place, patch.rows)
+                moved = self._map.find(index, patch.rows)
                 is_there = moved >= 0
                 if column in known and is_there.any():
                     values = patch.values.filter(pa.array(is_there))
@@ -85,9 +85,9 @@ class PartRebaser:
         op = np.repeat(np.array([CHANGE_DELETE, CHANGE_UPDATE], np.int8), [len(deleted), len(updated)])
         columns = {"file": names, "row": pa.array(np.concatenate([deleted, updated])), "op": pa.array(op)}
         for column, patch in sorted(patches.items()):
-            places = len(deleted) + np.searchsorted(updated, patch.rows)
+            positions = len(deleted) + np.searchsorted(updated, patch.rows)
             taken = np.full(count, -1, np.int64)
-            taken[places] = np.arange(len(places))
+            taken[positions] = np.arange(len(positions))
             is_there = taken >= 0
             columns[value_name(column)] = patch.values.take(pa.array(taken, mask=~is_there))
             columns[presence_name(column)] = pa.array(is_there)

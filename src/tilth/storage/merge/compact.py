@@ -145,7 +145,7 @@ def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:
         offset = 0
         for table, own in having:
             is_given = table.column(presence_name(column)).to_numpy(zero_copy_only=False).astype(bool)
-            # Where a row stands twice the last place is kept, which is the later one.
+            # Where a row stands twice the last position is kept, which is the later one.
             chosen[np.searchsorted(everything, own[is_given])] = offset + np.flatnonzero(is_given)
             offset += table.num_rows
         values = pa.chunked_array([chunk for table, _ in having for chunk in table.column(value_name(column)).chunks])

@@ -57,7 +57,7 @@ def flush_segments(new: NewPart, sources: Sequence[PartSource], *, task: int, at
         live, indexes = read_source(layout.folder, source)
         tables.append(shape(live, layout.schema))
         stretches.append(indexes.astype(np.uint32))
-    places = np.repeat(np.arange(len(sources), dtype=np.uint16), [len(each) for each in stretches])
+    numbers = np.repeat(np.arange(len(sources), dtype=np.uint16), [len(each) for each in stretches])
     rows = np.concatenate(stretches)
     table = pa.concat_tables(tables).combine_chunks()
     order = stable_order(ranks_of([table.column(exact(layout, key)) for key in layout.order_by], table.num_rows))
@@ -75,7 +75,7 @@ def flush_segments(new: NewPart, sources: Sequence[PartSource], *, task: int, at
         for start in range(0, len(order), _BLOCK_ROWS):
             chosen = order[start : start + _BLOCK_ROWS]
             writer.write(table.take(pa.array(chosen)))
-            row_map.write(places[chosen], rows[chosen])
+            row_map.write(numbers[chosen], rows[chosen])
         row_map.close()
         written = writer.close()
     if written is not None:

@@ -39,7 +39,7 @@ from tilth.storage.deltas.changes import load_changes
 from tilth.storage.errors import BadColumnError, PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
 from tilth.storage.parts.parts import NewPart, PartWriter, damaged, opened
-from tilth.storage.parts.rowmap import Places, RowMapWriter, Rows
+from tilth.storage.parts.rowmap import RowMapWriter, Rows, SourceNumbers
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape
 from tilth.storage.values.misjudged import NOTHING, misjudged_in_file
@@ -107,7 +107,7 @@ def merge_parts(
     layout = new.layout
     assert not any(source.is_segment for source in sources)
     dictionaries = _dictionaries(layout, sources)
-    readers = [_Source(layout, place, source, dictionaries) for place, source in enumerate(sources)]
+    readers = [_Source(layout, number, source, dictionaries) for number, source in enumerate(sources)]
     is_past = None if expired is None else _past(layout.schema, expired)
     rows_expired = 0
     block = min(block_rows, _block_rows(layout, readers))
@@ -133,7 +133,7 @@ def merge_parts(
                     piece = piece.without(past) if count else piece
                 if piece.table.num_rows:
                     writer.write(piece.table)
-                    row_map.write(piece.places, piece.rows)
+                    row_map.write(piece.sources, piece.rows)
             row_map.close()
             written = writer.close()
         if written is not None:
@@ -172,13 +172,14 @@ class _Piece:
     """Rows of the result, and where each came from."""
 
     table: pa.Table
-    places: Places
+    #: Number of the source of each row.
+    sources: SourceNumbers
     rows: Rows
 
     def without(self, mask: pa.ChunkedArray) -> _Piece:
         kept = pc.invert(mask)
         chosen = kept.to_numpy()
-        return _Piece(self.table.filter(kept), self.places[chosen], self.rows[chosen])
+        return _Piece(self.table.filter(kept), self.sources[chosen], self.rows[chosen])
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +199,8 @@ class _Block:
 class _Source:
     """One part, read block by block in the table's present shape, without its deleted rows."""
 
-    def __init__(self, layout: TableLayout, place: int, source: PartSource, dictionaries: Sequence[str]) -> None:
-        self.place = place
+    def __init__(self, layout: TableLayout, number: int, source: PartSource, dictionaries: Sequence[str]) -> None:
+        self.number = number
         self._folder = layout.folder
         self._file = source.file
         self._schema = layout.schema
@@ -311,26 +312,26 @@ class _Window:
         taken = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
         order = stable_order(ranks[taken])
         rows = np.concatenate([block.rows[:cut] for block, cut in zip(blocks, cuts, strict=True)])
-        places = np.repeat(np.array([self._sources[number].place for number in live], np.uint16), cuts)
+        numbers = np.repeat(np.array([self._sources[number].number for number in live], np.uint16), cuts)
         for number, block, cut in zip(live, blocks, cuts, strict=True):
             self._blocks[number] = block.after(cut)
         # In bounds by construction; not to check that saves a quarter.
-        places, rows = places.take(order, mode="clip"), rows.take(order, mode="clip")
-        return _Piece(table.take(pa.array(taken[order])), places, rows)
+        numbers, rows = numbers.take(order, mode="clip"), rows.take(order, mode="clip")
+        return _Piece(table.take(pa.array(taken[order])), numbers, rows)
 
     def _cuts(self, live: Sequence[int], stretches: Sequence[Codes]) -> list[int]:
         """Count the rows of each block that lie at or below the watermark."""
         lasts = [
-            (int(stretch[-1]), place)
-            for place, (number, stretch) in enumerate(zip(live, stretches, strict=True))
+            (int(stretch[-1]), index)
+            for index, (number, stretch) in enumerate(zip(live, stretches, strict=True))
             if not self._sources[number].is_at_end
         ]
         if not lasts:
             return [len(stretch) for stretch in stretches]
         watermark, owner = min(lasts)
         return [
-            int(np.searchsorted(stretch, watermark, side="right" if place <= owner else "left"))
-            for place, stretch in enumerate(stretches)
+            int(np.searchsorted(stretch, watermark, side="right" if index <= owner else "left"))
+            for index, stretch in enumerate(stretches)
         ]
 
 
@@ -347,7 +348,7 @@ def _laid_end_to_end(sources: Sequence[_Source], block_rows: int) -> Iterator[_P
     for source in sources:
         source.start(block_rows)
         while (block := source.next_block()) is not None:
-            yield _Piece(block.table, np.full(len(block.rows), source.place, np.uint16), block.rows)
+            yield _Piece(block.table, np.full(len(block.rows), source.number, np.uint16), block.rows)
 
 
 def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[str]:

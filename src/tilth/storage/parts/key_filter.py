@@ -47,8 +47,8 @@ class KeyFilter:
 
     def may_have(self, hashes: Hashes) -> Mask:
         """Mark the hashes of keys that the part may have."""
-        places, bits = _placed(hashes, len(self.words))
-        found: Mask = (self.words[places] & bits) == bits
+        indexes, bits = _words_and_bits(hashes, len(self.words))
+        found: Mask = (self.words[indexes] & bits) == bits
         return found
 
 
@@ -68,8 +68,8 @@ def write_filter(layout: TableLayout, file: DataFile) -> None:
             for group in range(parquet.metadata.num_row_groups):
                 table = parquet.read_row_group(group, columns=names, use_threads=False)
                 keys = keys_of([table.column(name) for name in names], types)
-                places, bits = _placed(keys.hashes, len(words))
-                np.bitwise_or.at(words, places, bits)
+                indexes, bits = _words_and_bits(keys.hashes, len(words))
+                np.bitwise_or.at(words, indexes, bits)
         except (pa.ArrowException, OSError) as error:
             raise damaged(layout.folder, file, error) from error
     name = _name(file)
@@ -112,13 +112,13 @@ def key_types(layout: TableLayout) -> list[pa.DataType]:
     return [arrow_type(column.type) for name in layout.unique_key if (column := layout.schema.find(name)) is not None]
 
 
-def _placed(hashes: Hashes, words: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Hashes]:
+def _words_and_bits(hashes: Hashes, words: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Hashes]:
     """Return the word of each hash, and the bits that it has there."""
-    places = ((hashes >> np.uint64(32)) * np.uint64(words)) >> np.uint64(32)
+    indexes = ((hashes >> np.uint64(32)) * np.uint64(words)) >> np.uint64(32)
     bits = np.zeros(len(hashes), np.uint64)
     for number in range(_BITS_SET):
         bits |= np.uint64(1) << ((hashes >> np.uint64(6 * number)) & np.uint64(63))
-    return places.astype(np.int64), bits
+    return indexes.astype(np.int64), bits
 
 
 def _damage(content: bytes, start: int) -> str:

@@ -4,7 +4,7 @@ Covers: notes of parts and of row segments, reading them. Does not cover: what i
 with changes of rows, which have none. Always holds: nobody who reads rows needs a note.
 
 A note cannot say that its file was committed, nor which blocks it got: both are known only after it was written. What
-takes the place of other parts names their files instead.
+replaces other parts names their files instead.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PartNote(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     ranges: dict[str, ColumnRange]
     is_filterable: bool
-    #: Names of the files in whose place it comes; none: its rows were new.
+    #: Names of the files that it replaces; none: its rows were new.
     sources: tuple[str, ...] = ()
 
 

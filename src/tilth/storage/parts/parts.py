@@ -110,8 +110,8 @@ class PartWriter:
         misjudged: Misjudged = NOTHING,
         sources: Sequence[PartSource] = (),
     ) -> None:
-        """`misjudged`: what is known of the values of all rows before they come; `sources`: parts in whose place this
-        one comes.
+        """`misjudged`: what is known of the values of all rows before they come; `sources`: parts that this
+        one replaces.
         """
         self._sources = sources
         self._layout = layout

@@ -4,7 +4,7 @@ Covers: writing the map beside the part's file, reading it, removing it. Does no
 Always holds: row i of the map is row i of the part; the map is in no record and only needed until it is known whether
 the part's commit landed, so nobody waits for the disk.
 
-An Arrow IPC file: `source` is the source's place among those that were read, `row` the row's index in the source's
+An Arrow IPC file: `source` is the source's number among those that were read, `row` the row's index in the source's
 file.
 """
 
@@ -27,7 +27,7 @@ from tilth.storage.store.root import Folder
 #: Maximum number of sources in the row map of one part.
 SOURCES_MAX = 1 << 16
 
-Places = np.ndarray[Any, np.dtype[np.uint16]]
+SourceNumbers = np.ndarray[Any, np.dtype[np.uint16]]
 Rows = np.ndarray[Any, np.dtype[np.uint32]]
 Found = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -43,13 +43,13 @@ class RowMapWriter:
         self._writer: pa.RecordBatchFileWriter | None = None
         self._sink: pa.NativeFile | None = None
 
-    def write(self, places: Places, rows: Rows) -> None:
-        """Append the part's next rows: the places of their sources, and their indexes in these."""
+    def write(self, numbers: SourceNumbers, rows: Rows) -> None:
+        """Append the part's next rows: the numbers of their sources, and their indexes in these."""
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
             self._sink = new_stream(self._layout.folder, self._name)
             self._writer = pa.ipc.new_file(self._sink, _SCHEMA)
-        self._writer.write_batch(pa.record_batch([pa.array(places), pa.array(rows)], schema=_SCHEMA))
+        self._writer.write_batch(pa.record_batch([pa.array(numbers), pa.array(rows)], schema=_SCHEMA))
 
     def close(self) -> None:
         """Close the file; there is none where nothing was written."""
@@ -85,23 +85,23 @@ class RowMap:
                 reader = pa.ipc.open_file(source)
                 for number in range(reader.num_record_batches):
                     batch = reader.get_batch(number)
-                    for place, piece in _by_source(batch, first).items():
-                        pieces.setdefault(place, []).append(piece)
+                    for source_number, piece in _by_source(batch, first).items():
+                        pieces.setdefault(source_number, []).append(piece)
                     first += batch.num_rows
         except FileNotFoundError as error:
             raise missing(folder, name) from error
         except (pa.ArrowException, OSError) as error:
             raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
         self._by_source = {
-            place: _sorted(
+            number: _sorted(
                 np.concatenate([rows for rows, _ in group]), np.concatenate([outputs for _, outputs in group])
             )
-            for place, group in pieces.items()
+            for number, group in pieces.items()
         }
 
-    def find(self, place: int, rows: Found) -> Found:
-        """Find the places of a source's rows in the part; -1 where they are not."""
-        known = self._by_source.get(place)
+    def find(self, source: int, rows: Found) -> Found:
+        """Find the positions of a source's rows in the part; -1 where they are not."""
+        known = self._by_source.get(source)
         if known is None or not len(rows):
             return np.full(len(rows), -1, np.int64)
         sources, outputs = known
@@ -123,14 +123,14 @@ def _sorted(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
 
 
 def _by_source(batch: pa.RecordBatch, first: int) -> dict[int, tuple[Rows, Rows]]:
-    """Group the rows by source, with the place of each in the part."""
-    places, rows = batch.column(0).to_numpy(), batch.column(1).to_numpy()
+    """Group the rows by source, with the index of each in the part."""
+    numbers, rows = batch.column(0).to_numpy(), batch.column(1).to_numpy()
     # Sixteen bits are sorted by counting.
-    order = np.argsort(places, kind="stable")
-    ends = np.cumsum(np.bincount(places)).tolist()
+    order = np.argsort(numbers, kind="stable")
+    ends = np.cumsum(np.bincount(numbers)).tolist()
     starts = [0, *ends[:-1]]
     return {
-        place: (rows[order[start:end]], (order[start:end] + first).astype(np.uint32))
-        for place, (start, end) in enumerate(zip(starts, ends, strict=True))
+        number: (rows[order[start:end]], (order[start:end] + first).astype(np.uint32))
+        for number, (start, end) in enumerate(zip(starts, ends, strict=True))
         if end > start
     }

@@ -122,21 +122,21 @@ def read_columns(stored: Schema, needed: Collection[int] | None) -> Schema:
 
 
 def shared(costs: Sequence[int], *, tasks: int) -> list[range]:
-    """Places of neighbours that one task reads, by what each costs in bytes; at least so many tasks, if they last."""
+    """Ranges of neighbours that one task reads, by what each costs in bytes; at least so many tasks, if they last."""
     if not costs:
         return []
     weights = [cost + OPEN_BYTES for cost in costs]
     count = min(len(costs), max(tasks, -(-sum(weights) // TASK_BYTES)))
     found: list[range] = []
     start, taken, total = 0, 0, sum(weights)
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         taken += weight
         left = count - len(found) - 1
         # Each task's end is where its share of all that there is is reached; each later one gets one part at least.
         is_full = taken * count >= total * (len(found) + 1)
-        if left and (is_full or len(costs) - place - 1 <= left):
-            found.append(range(start, place + 1))
-            start = place + 1
+        if left and (is_full or len(costs) - index - 1 <= left):
+            found.append(range(start, index + 1))
+            start = index + 1
     found.append(range(start, len(costs)))
     return found
 

@@ -29,16 +29,16 @@ _BLOCK_BITS = 32
 MASK_SCHEMA = pa.schema([pa.field("__tilth_block", pa.int64()), pa.field("__tilth_bits", pa.list_(pa.int64()))])
 MASK_DDL = "__tilth_block bigint, __tilth_bits array<bigint>"
 #: Columns that a scan adds to its own: the row's block, with the file number from the file's time, and the row index.
-KEY, PLACE = "__tilth_key", "__tilth_place"
-_WORD = f"get(__tilth_bits, CAST(shiftright({PLACE}, {_WORD_BITS}) & {_WORDS - 1} AS INT))"
-_BIT = f"CAST({PLACE} & {(1 << _WORD_BITS) - 1} AS INT)"
+KEY, POSITION = "__tilth_key", "__tilth_position"
+_WORD = f"get(__tilth_bits, CAST(shiftright({POSITION}, {_WORD_BITS}) & {_WORDS - 1} AS INT))"
+_BIT = f"CAST({POSITION} & {(1 << _WORD_BITS) - 1} AS INT)"
 #: Spark SQL condition that is true for a deleted row.
 IS_DELETED = f"{KEY} = __tilth_block AND (shiftright({_WORD}, {_BIT}) & 1) = 1"
 
 
-def key_expression(number: str, place: str) -> str:
-    """Spark SQL for a row's block, from the SQL for its file's number and its place in the file."""
-    return f"shiftleft({number}, {_BLOCK_BITS}) | shiftright({place}, {_ROW_BITS})"
+def key_expression(number: str, position: str) -> str:
+    """Spark SQL for a row's block, from the SQL for its file's number and its index in the file."""
+    return f"shiftleft({number}, {_BLOCK_BITS}) | shiftright({position}, {_ROW_BITS})"
 
 
 def blocks_at_most(rows: int, deleted: int) -> int:

@@ -101,8 +101,8 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
     """Share the items out to tasks and encode each task's items."""
-    places = shared(costs, tasks=session.sparkContext.defaultParallelism)
-    return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in places)
+    chunks = shared(costs, tasks=session.sparkContext.defaultParallelism)
+    return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in chunks)
 
 
 def _in_tasks(session: SparkSession, count: int) -> DataFrame:

@@ -7,8 +7,8 @@ shape and each lane is a scan of its own under the names that its files have, so
 predicates down by the right ones, and the scans are laid end to end.
 
 Deleted rows are left out of a scan by a broadcast join: a row's file is known by its time of change in the
-index, for which part files have no other use, and its place by its index in the file. Which rows those are is read by
-tasks too, never by the driver. Measured over 10 M rows in 10 parts, 100,000 of them deleted, beside the scan of
+index, for which part files have no other use, and its position by its index in the file. Which rows those are is read
+by tasks too, never by the driver. Measured over 10 M rows in 10 parts, 100,000 of them deleted, beside the scan of
 all: blocks of bits (masks.py) took 1.0 to 1.9 times as long, a join by file number and row 1.3 to 2.0, by the name's
 hash and row 1.3 to 2.3, by name and row 1.3 to 3.0.
 
@@ -43,7 +43,7 @@ from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.read.hadoop_spark import let_spark_reach, object_error, own_uri, spark_uri, store_error
 from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids, read_columns
-from tilth.storage.read.masks import IS_DELETED, KEY, PLACE, key_expression
+from tilth.storage.read.masks import IS_DELETED, KEY, POSITION, key_expression
 from tilth.storage.read.overlay_spark import (
     FILE_COLUMN,
     ROW_COLUMN,
@@ -54,7 +54,7 @@ from tilth.storage.read.overlay_spark import (
 )
 from tilth.storage.store.files.files import missing
 from tilth.storage.store.paths import data_folder
-from tilth.storage.store.replicas.source_choice import PlacedFiles, placed
+from tilth.storage.store.replicas.source_choice import SourceFiles, choose_sources
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
 from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of
@@ -108,7 +108,7 @@ def located_snapshot(
     *,
     mailbox: Mailbox | None = None,
 ) -> DataFrame:
-    """Read a snapshot with the place of each row: `__file`, the name of its data file, and `__row`, its index there."""
+    """Read a snapshot with the position of each row: `__file`, its data file's name, and `__row`, its index there."""
     return _Reading(session, snapshot, root, columns, is_located=True, mailbox=mailbox).frame()
 
 
@@ -133,7 +133,9 @@ def files_frame(
     frame = _native(session, folder, files, declared, options)
     if frame is not None:
         return frame
-    paths = [f"{spark_uri(each.folder)}/{file.name}" for each in placed(folder, files) for _, file in each.files]
+    paths = [
+        f"{spark_uri(each.folder)}/{file.name}" for each in choose_sources(folder, files) for _, file in each.files
+    ]
     return session.read.options(**options).schema(declared).parquet(*paths)
 
 
@@ -246,17 +248,17 @@ class _Reading:
     def _without(self, masks: DataFrame, group: ShapeGroup, first_number: int) -> DataFrame:
         declared = spark_schema(group.stored)
         options = SCAN_OPTIONS if group.is_filterable else UNFILTERED_OPTIONS
-        frame = _native(self._session, self._folder, group.files, declared, options, first_number, has_places=True)
+        frame = _native(self._session, self._folder, group.files, declared, options, first_number, has_positions=True)
         if frame is None:
             # Only the index of our own knows the files by number.
             return self._overlaid(group)
         metadata = frame.metadataColumn("_metadata")
-        place = functions.col(quoted(frame.columns[-1]))
-        added = [metadata.getField("file_modification_time").alias(_NUMBER), place.alias(PLACE)]
+        position = functions.col(quoted(frame.columns[-1]))
+        added = [metadata.getField("file_modification_time").alias(_NUMBER), position.alias(POSITION)]
         if self._is_located:
-            added += [metadata.getField("file_name").alias(FILE_COLUMN), place.alias(ROW_COLUMN)]
+            added += [metadata.getField("file_name").alias(FILE_COLUMN), position.alias(ROW_COLUMN)]
         frame = frame.select("*", *added)
-        key = key_expression(f"unix_millis({_NUMBER})", PLACE)
+        key = key_expression(f"unix_millis({_NUMBER})", POSITION)
         rows = frame.selectExpr("*", f"{key} AS {KEY}").join(masks, functions.expr(IS_DELETED), "left_anti")
         return self._selected(rows, group)
 
@@ -272,7 +274,7 @@ class _Reading:
         return self._selected(frame, group, self._needed)
 
     def _selected(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
-        """Select the wanted columns, and the row's place if that is asked."""
+        """Select the wanted columns, and the row's position if it is wanted."""
         location = (FILE_COLUMN, ROW_COLUMN) if self._is_located else ()
         return frame.selectExpr(*expressions(group.stored, group.wanted, needed), *location)
 
@@ -289,15 +291,15 @@ def _native(
     options: Mapping[str, str],
     first_number: int = 0,
     *,
-    has_places: bool = False,
+    has_positions: bool = False,
 ) -> DataFrame | None:
-    """The rows of the files, each file identified by its time, in milliseconds: its place among them, counted from the
-    first number; `has_places`: and as the last column each row's index in its file.
+    """The rows of the files, each file identified by its time, in milliseconds: its position among them, counted from
+    the first number; `has_positions`: and as the last column each row's index in its file.
 
     None where Spark's internals are not as they were.
     """
     try:
-        if has_places:
+        if has_positions:
             # What Spark's scan itself asks its reader for, to make `_metadata.row_index` of it. By that it would make
             # an object of every row, which costs more than all the rest of a masked scan.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
@@ -326,7 +328,7 @@ def _indexed(
     # Of our own: the session's is shared, bounded, and may be switched off.
     cache = sources.SharedInMemoryCache(_CACHE_BYTES, -1).createForNewClient()
     paths = []
-    for each in placed(folder, files):
+    for each in choose_sources(folder, files):
         let_spark_reach(session, each.folder.root)
         path = jvm.org.apache.hadoop.fs.Path(spark_uri(each.folder))
         cache.putLeafFiles(path, _statuses(session, each, first_number))
@@ -351,13 +353,13 @@ def _check_index(index: Any, files: Sequence[DataFile]) -> None:
         raise _WrongIndexError(f"{count} files of {size} bytes instead of {len(files)} of {wanted}")
 
 
-def _statuses(session: SparkSession, placed: PlacedFiles, first_number: int) -> Any:
+def _statuses(session: SparkSession, source: SourceFiles, first_number: int) -> Any:
     """A Java array of FileStatus, made by Hadoop itself from what it would have written."""
     jvm: Any = session.sparkContext._jvm
     gateway: Any = session.sparkContext._gateway
-    files = placed.files
+    files = source.files
     written = bytearray(struct.pack(">i", len(files)))
-    above = spark_uri(placed.folder)
+    above = spark_uri(source.folder)
     for number, file in files:
         status = _status_message(f"{above}/{file.name}", file.size, first_number + number)
         written += struct.pack(">i", len(status)) + status

@@ -1,4 +1,4 @@
-"""Places of the files of tables: roots, each named by a URI, and folders below them. Pure.
+"""Locations of the files of tables: roots, each named by a URI, and folders below them. Pure.
 
 Covers: reading and writing the text of a root, joining names. Does not cover: reaching it (store.py), what a
 reference to a secret stands for (secrets.py).
@@ -54,7 +54,7 @@ _FORMS = "write /folder, file:///folder, or an address of s3://, gs://, az:// or
 
 
 class BadStoreError(InvalidInputError):
-    """this is no place for the files of tables"""
+    """this is no location for the files of tables"""
 
     code = "BAD_STORE"
 
@@ -66,13 +66,13 @@ class BadQuorumError(InvalidInputError):
 
 
 class StoreRoot(msgspec.Struct, frozen=True):
-    """A place below which the folders of tables are."""
+    """A location below which the folders of tables are."""
 
     #: An absolute path on the local disk, or `s3://bucket/prefix` and its like; without a slash at its end.
     uri: str
     #: Names and values, in the order of the names.
     options: tuple[tuple[str, str], ...] = ()
-    #: The places that have a copy of each file, those to read from first; none: the files are here, once.
+    #: The locations that have a copy of each file, those to read from first; none: the files are here, once.
     replicas: tuple[StoreRoot, ...] = ()
     #: Number of copies of a file that exist before a commit names it.
     quorum: int = 0
@@ -121,7 +121,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
         return self.replica_ids or tuple(str(number) for number in range(len(self.replicas)))
 
     @property
-    def places(self) -> tuple[StoreRoot, ...]:
+    def locations(self) -> tuple[StoreRoot, ...]:
         """Return its replicas; itself where it has none."""
         return self.replicas or (self,)
 
@@ -148,7 +148,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
 
 
 class Roots(Protocol):
-    """Places of tables: which root holds the files of which table."""
+    """Locations of tables: which root holds the files of which table."""
 
     def of(self, table: str) -> StoreRoot:
         """Return the root of the table with this uuid. Raises StorageNotFoundError."""
@@ -219,20 +219,20 @@ def parse_root(text: str) -> StoreRoot:
     if parts.scheme == REPLICAS:
         return _read_replicas(unquote(parts.netloc), parts.query)
     if parts.scheme in PLAIN_OPTIONS:
-        place = _hdfs_host(parts.netloc) if parts.scheme == "hdfs" else _bucket(parts.netloc)
+        host = _hdfs_host(parts.netloc) if parts.scheme == "hdfs" else _bucket(parts.netloc)
         options = _options(parts.scheme, parts.query)
-        return StoreRoot(f"{parts.scheme}://{place}{_prefix(parts.path)}", options)
+        return StoreRoot(f"{parts.scheme}://{host}{_prefix(parts.path)}", options)
     raise BadStoreError("no store of this kind is known", kind=parts.scheme or "none", hint=_FORMS)
 
 
 def replicated_root(name: str, replicas: Sequence[StoreRoot], quorum: int) -> StoreRoot:
-    """Return the root of a storage whose files are in all of these places. Raises BadStoreError, BadQuorumError."""
+    """Return the root of a storage whose files are in all of these locations. Raises BadStoreError, BadQuorumError."""
     if len(replicas) < 2:
-        raise BadStoreError("a storage with replicas has two at least", hint="ROOT 'address' is one place")
+        raise BadStoreError("a storage with replicas has two at least", hint="ROOT 'address' is one location")
     if any(each.replicas for each in replicas):
-        raise BadStoreError("a replica has no replicas of its own", hint="name each place by its own address")
+        raise BadStoreError("a replica has no replicas of its own", hint="name each location by its own address")
     if len({each.uri for each in replicas}) < len(replicas):
-        raise BadStoreError("a replica is named twice", hint="each needs a place of its own")
+        raise BadStoreError("a replica is named twice", hint="each needs a location of its own")
     _check_quorum(quorum, len(replicas))
     return StoreRoot(f"{REPLICAS}://{quote(name, safe='')}", replicas=tuple(replicas), quorum=quorum)
 

@@ -1,4 +1,4 @@
-"""Settings of a node about its places of files."""
+"""Settings of a node about the locations of its files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tilth.storage.store.root import parse_root
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStorageSettings:
-    """Place of the files of a node."""
+    """Location of the files of a node."""
 
     root: str = node_setting(
         "storage.root",
         "",
         SettingCheck(lambda text: parse_root(text).text if text.strip() else "", "a folder or a URI"),
-        "Where the files of all tables are: a folder, or the URI of a place in a store, with references to secrets. "
+        "Where the files of all tables are: a folder, or the URI of a location in a store, with references to secrets. "
         "Empty: `tables` in the data folder. Chosen at the first start: files are not moved.",
     )
     default: str = node_setting(

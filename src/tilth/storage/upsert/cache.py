@@ -34,9 +34,9 @@ class HeldFiles:
         self._entries: OrderedDict[tuple[object, ...], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 
-    def get(self, place: tuple[str, ...], file: DataFile, read: Callable[[], T], size_of: Callable[[T], int]) -> T:
-        """Return the result of `read`, cached or read now. `place`: the folder, and what is made of the file."""
-        key = (*place, file.name, file.size, file.checksum)
+    def get(self, kind: tuple[str, ...], file: DataFile, read: Callable[[], T], size_of: Callable[[T], int]) -> T:
+        """Return the result of `read`, cached or read now. `kind`: the folder, and what is made of the file."""
+        key = (*kind, file.name, file.size, file.checksum)
         with self._lock:
             if key in self._entries:
                 self._entries.move_to_end(key)

@@ -68,15 +68,15 @@ def filled_rows(
 
 
 def _reach(fresh: Fresh, groups: Groups, existing: Existing, judged: Judged) -> tuple[Rows, Rows]:
-    """Return for each group where in `order` the rows start that its winner may take values of, and the place of the
+    """Return for each group where in `order` the rows start that its winner may take values of, and the position of the
     existing row, if it may give values too.
     """
     bases = np.full(len(groups.starts), _NONE)
     bases[existing.groups[judged.deleted]] = judged.deleted
     bases[groups.is_forced] = _NONE
     starts = groups.starts + np.where(bases == _NONE, 0, judged.late)
-    places = np.where(fresh.is_delete[groups.order], np.arange(len(groups.order)), _NONE)
-    deletes = np.maximum.reduceat(places, groups.starts)
+    positions = np.where(fresh.is_delete[groups.order], np.arange(len(groups.order)), _NONE)
+    deletes = np.maximum.reduceat(positions, groups.starts)
     is_cut = deletes >= starts
     return np.where(is_cut, deletes + 1, starts), np.where(is_cut, _NONE, bases)
 
@@ -84,15 +84,17 @@ def _reach(fresh: Fresh, groups: Groups, existing: Existing, judged: Judged) -> 
 def _givers(fresh: Fresh, groups: Groups, column: Column, starts: Rows) -> Rows:
     """Return for each group the fresh row that its winner's NULL in the column is filled from."""
     is_null = fresh.rows.column(column.name).is_null().to_numpy()
-    places = np.where(is_null[groups.order], _NONE, np.arange(len(groups.order)))
-    last = np.maximum.reduceat(places, groups.starts)
+    positions = np.where(is_null[groups.order], _NONE, np.arange(len(groups.order)))
+    last = np.maximum.reduceat(positions, groups.starts)
     return np.where(is_null[groups.winners] & (last >= starts), groups.order[last], _NONE)
 
 
 def _older_values(
     layout: TableLayout, existing: Existing, bases: Rows, columns: Sequence[Column], needing: dict[int, Mask]
 ) -> dict[int, list[pa.Array]]:
-    """Return the values of each column at these places of existing rows, by column id; null where nobody needs them."""
+    """Return the values of each column at these positions of existing rows, by column id; null where nobody needs
+    them.
+    """
     if not columns:
         return {}
     is_asked = np.logical_or.reduce([needing[column.id] for column in columns])
@@ -123,15 +125,15 @@ def _read(folder: Folder, source: PartSource, rows: Rows, columns: Sequence[Colu
         return
     count = 0
     for table, indices in iter_source(folder, source, columns=names, block_rows=_BLOCK_ROWS):
-        places = np.flatnonzero(are_among(indices, rows))
-        if not len(places):
+        positions = np.flatnonzero(are_among(indices, rows))
+        if not len(positions):
             continue
-        count += len(places)
-        taken = table.take(pa.array(places))
+        count += len(positions)
+        taken = table.take(pa.array(positions))
         arrays = [
             pc.cast(taken.column(stored[column.id]), arrow_type(column.type))
             if column.id in stored
-            else pa.chunked_array([pa.nulls(len(places), arrow_type(column.type))])
+            else pa.chunked_array([pa.nulls(len(positions), arrow_type(column.type))])
             for column in columns
         ]
         yield pa.table(arrays, names=[column.name for column in columns])

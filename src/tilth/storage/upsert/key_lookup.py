@@ -96,18 +96,18 @@ class WantedKeys:
         """Find the wanted ones among these keys: their rows, in order, and the number of each."""
         rows = np.flatnonzero(self._marks[keys.hashes >> self._shift])
         hashes = keys.hashes[rows]
-        places = np.searchsorted(self._hashes, hashes)
+        positions = np.searchsorted(self._hashes, hashes)
         found_rows, found_numbers = [rows[:0]], [self.numbers[:0]]
         # Different keys may share a hash: what is not equal to the first of them is compared with the next.
         while len(rows):
-            is_same = self._hashes[np.minimum(places, len(self._hashes) - 1)] == hashes
-            is_same &= places < len(self._hashes)
-            rows, hashes, places = rows[is_same], hashes[is_same], places[is_same]
-            wanted = self._order[places]
+            is_same = self._hashes[np.minimum(positions, len(self._hashes) - 1)] == hashes
+            is_same &= positions < len(self._hashes)
+            rows, hashes, positions = rows[is_same], hashes[is_same], positions[is_same]
+            wanted = self._order[positions]
             is_equal = keys.equal(rows, self.keys, wanted)
             found_rows.append(rows[is_equal])
             found_numbers.append(self.numbers[wanted[is_equal]])
-            rows, hashes, places = rows[~is_equal], hashes[~is_equal], places[~is_equal] + 1
+            rows, hashes, positions = rows[~is_equal], hashes[~is_equal], positions[~is_equal] + 1
         every_row, every_number = np.concatenate(found_rows), np.concatenate(found_numbers)
         order = np.argsort(every_row, kind="stable")
         return every_row[order], every_number[order]
@@ -218,8 +218,8 @@ class _Lookup:
             return keys, None if version is None else table.column(version)
 
         # What the names are called now, and as what they are compared, follows from these.
-        place = (str(layout.folder), "keys", *names, version or "", *map(str, types))
-        keys, versions = HELD.get(place, source.file, read, _held_bytes)
+        kind = (str(layout.folder), "keys", *names, version or "", *map(str, types))
+        keys, versions = HELD.get(kind, source.file, read, _held_bytes)
         rows, numbers = self.wanted.find(keys)
         if not len(rows):
             return []
@@ -285,7 +285,7 @@ def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Rows | pa.Array |
         return as_numbers(column)
     if not _is_text(kind) or len(column) > TEXTS_ORDERED_MAX:
         return None
-    # By their bytes, in which both kinds of text have one order and any string has a place.
+    # By their bytes, in which both kinds of text have one order and any string has a position.
     return pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 
@@ -324,7 +324,7 @@ def _groups(
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics: dict[str, pq.Statistics | None] = {}
-        for chunk in (group.column(place) for place in range(group.num_columns)):
+        for chunk in (group.column(position) for position in range(group.num_columns)):
             if chunk.path_in_schema in names:
                 # The path of a column called `a.b` may be that of a field, too.
                 is_first = chunk.path_in_schema not in statistics

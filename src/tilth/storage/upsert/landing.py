@@ -65,11 +65,11 @@ def _pieces(layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
     codes = key_codes([shaped.column(name) for name in key_names(layout)], key_types(layout))
     # By key its rows in their order: a move is a partition that differs from that of the row before.
     order = np.argsort(codes, kind="stable")
-    places = np.asarray(partitions.indices)[order]
+    partition_indexes = np.asarray(partitions.indices)[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = codes[order][1:] != codes[order][:-1]
     has_moved = np.zeros(len(order), np.int64)
-    has_moved[1:] = (places[1:] != places[:-1]) & ~is_first[1:]
+    has_moved[1:] = (partition_indexes[1:] != partition_indexes[:-1]) & ~is_first[1:]
     moves = np.cumsum(has_moved)
     # Counted anew for each key.
     moves -= np.repeat(moves[is_first], np.diff(np.append(np.flatnonzero(is_first), len(order))))

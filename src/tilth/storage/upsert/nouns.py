@@ -89,17 +89,17 @@ class Existing:
     #: None where the table has no version column.
     versions: pa.ChunkedArray | None
 
-    def by_source(self, places: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
-        """The sources of the rows at these places, which are in order: where in `places` each one's stand, and what
-        they are in its file.
+    def by_source(self, positions: Rows) -> Iterator[tuple[PartSource, slice, Rows]]:
+        """The sources of the rows at these positions, which are in order: where in `positions` each one's stand, and
+        what they are in its file.
         """
-        numbers = self.sources[places]
+        numbers = self.sources[positions]
         starts = np.flatnonzero(np.append(True, numbers[1:] != numbers[:-1])) if len(numbers) else numbers
         for start, stop in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
-            yield self.all_sources[numbers[start]], slice(start, stop), self.rows[places[start:stop]]
+            yield self.all_sources[numbers[start]], slice(start, stop), self.rows[positions[start:stop]]
 
-    def deletes(self, places: Rows) -> Iterator[RowChanges]:
-        for source, _, inside in self.by_source(places):
+    def deletes(self, positions: Rows) -> Iterator[RowChanges]:
+        for source, _, inside in self.by_source(positions):
             yield RowChanges(source.name.partition, source.file.name, inside)
 
 

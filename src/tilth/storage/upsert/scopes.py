@@ -1,4 +1,4 @@
-"""Lookup of the keys of written rows, and the upserts of all places that have them, one after the other.
+"""Lookup of the keys of written rows, and the upserts of all scopes that have them, one after the other.
 
 Covers: the scope of a table's keys, the requests for a snapshot, their files' numbers. Does not cover: which rows go
 (upsert.py), when it is repeated (whoever commits).

@@ -78,7 +78,7 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
 
 
 def fresh_sources(written: Iterable[WrittenPart], schema: Schema) -> tuple[PartSource, ...]:
-    """Return uncommitted segments as sources; they have a partition and no place in it."""
+    """Return uncommitted segments as sources; they have a partition and no block numbers."""
     return tuple(
         PartSource(
             name=PartName(part.partition, 0, 0, 0, 0),
@@ -170,9 +170,9 @@ def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) 
 def _grouped(fresh: Fresh) -> Groups:
     ranks, is_forced = _strength(fresh)
     order = np.lexsort((ranks, fresh.codes))
-    placed = fresh.codes[order]
+    ordered = fresh.codes[order]
     is_new = np.ones(len(order), np.bool_)
-    is_new[1:] = placed[1:] != placed[:-1]
+    is_new[1:] = ordered[1:] != ordered[:-1]
     starts = np.flatnonzero(is_new)
     ends = np.append(starts[1:], len(order))
     return Groups(
@@ -181,8 +181,8 @@ def _grouped(fresh: Fresh) -> Groups:
 
 
 def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
-    """Rank each row among those with its key, equal ones by their place; and mark each delete without a version, which
-    is as strong as the strongest before it.
+    """Rank each row among those with its key, equal ones by their position; and mark each delete without a version,
+    which is as strong as the strongest before it.
     """
     count = len(fresh.codes)
     if fresh.versions is None:
@@ -191,9 +191,9 @@ def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
     is_forced: Mask = fresh.is_delete & pc.is_null(fresh.versions).to_numpy()
     if is_forced.any():
         order = np.argsort(fresh.codes, kind="stable")
-        placed = fresh.codes[order]
+        ordered = fresh.codes[order]
         # Apart from each other, so that one running maximum serves all groups.
-        bases = np.cumsum(np.append(True, placed[1:] != placed[:-1])) * (count + 1)
+        bases = np.cumsum(np.append(True, ordered[1:] != ordered[:-1])) * (count + 1)
         strongest = np.maximum.accumulate(bases + ranks[order]) - bases
         ranks[order] = np.where(is_forced[order], strongest, ranks[order])
     return ranks, is_forced

@@ -238,7 +238,7 @@ def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
 
 
 def _with_doubles(arrow: pa.DataType) -> pa.DataType:
-    """Put doubles in the place of floats, so that numbers which are too large are seen."""
+    """Replace floats by doubles, so that numbers which are too large are seen."""
     if pa.types.is_float32(arrow):
         return pa.float64()
     if pa.types.is_map(arrow):

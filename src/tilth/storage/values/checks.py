@@ -83,14 +83,14 @@ def misfits(values: pa.ChunkedArray | pa.Array, column: Column) -> list[Misfit]:
 
 def _misfits(values: pa.Array, check: Check, first: int) -> Iterator[Misfit]:
     leaves, rows = _leaves(values, np.arange(len(values)), check.path)
-    places = np.flatnonzero(_breaks(leaves, check.rule).fill_null(False).to_numpy(zero_copy_only=False))
+    positions = np.flatnonzero(_breaks(leaves, check.rule).fill_null(False).to_numpy(zero_copy_only=False))
     why = f"expected {rule_text(check.rule)}"
-    for place in places[np.unique(rows[places], return_index=True)[1]].tolist():
-        yield Misfit(first + int(rows[place]), _shown(leaves[place]), why)
+    for position in positions[np.unique(rows[positions], return_index=True)[1]].tolist():
+        yield Misfit(first + int(rows[position]), _shown(leaves[position]), why)
 
 
 def _leaves(values: pa.Array, rows: _Rows, path: Path) -> tuple[pa.Array, _Rows]:
-    """The values at a place of the type, each with the row that it is in."""
+    """The values below one path of the type, each with the row that it is in."""
     for step in path:
         if pa.types.is_struct(values.type):
             # Field by field as flatten gives them: NULL where the struct is.
@@ -143,7 +143,7 @@ def _normal(values: pa.Array, checks: Iterable[Check]) -> pa.Array:
 
 
 def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """Return the array with other values at a place of its type."""
+    """Return the array with other values below one path of its type."""
     if not path:
         return change(values)
     step, rest = path[0], path[1:]
@@ -151,9 +151,9 @@ def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array
     values = values.take(pa.array(np.arange(len(values))))
     is_null = values.is_null()
     if pa.types.is_struct(values.type):
-        place = values.type.get_field_index(step)
+        index = values.type.get_field_index(step)
         fields = [values.field(index) for index in range(values.type.num_fields)]
-        fields[place] = _changed(fields[place], rest, change)
+        fields[index] = _changed(fields[index], rest, change)
         return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=is_null)
     inner = _changed(_inner(values, step), rest, change)
     if step == ELEMENT:

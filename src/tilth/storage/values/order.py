@@ -74,8 +74,8 @@ def _dense(codes: list[Codes]) -> Codes:
     order = np.lexsort(codes[::-1])
     is_new = np.zeros(len(order), np.bool_)
     for code in codes:
-        placed = code[order]
-        is_new[1:] |= placed[1:] != placed[:-1]
+        ordered = code[order]
+        is_new[1:] |= ordered[1:] != ordered[:-1]
     ranks = np.empty(len(order), np.int64)
     ranks[order] = np.cumsum(is_new)
     return ranks
@@ -116,11 +116,11 @@ def _text_codes(key: pa.ChunkedArray) -> Codes:
     if isinstance(merged, pa.ChunkedArray):
         merged = merged.chunk(0)
     order = pc.sort_indices(merged.dictionary).to_numpy()
-    places = np.empty(len(order) + 1, np.int64)
-    places[order] = np.arange(len(order))
-    places[-1] = -1
+    positions = np.empty(len(order) + 1, np.int64)
+    positions[order] = np.arange(len(order))
+    positions[-1] = -1
     indices = pc.fill_null(merged.indices, len(order)).to_numpy()
-    codes: Codes = places[indices]
+    codes: Codes = positions[indices]
     return codes
 
 

@@ -95,8 +95,8 @@ def are_among(rows: Rows, known: Rows) -> Mask:
     """Mark the rows that are among the known ones, which are in order."""
     if not len(known):
         return np.zeros(len(rows), np.bool_)
-    places = np.minimum(np.searchsorted(known, rows), len(known) - 1)
-    found: Mask = known[places] == rows
+    positions = np.minimum(np.searchsorted(known, rows), len(known) - 1)
+    found: Mask = known[positions] == rows
     return found
 
 

@@ -126,8 +126,8 @@ class HdfsStore:
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Make the folder; the NameNode's answer says that its name is safe."""
-        place = self._place(folder)
-        self._ask(folder, lambda client: client.mkdirs(place, _FOLDER_MODE, True))
+        full_path = self._full_path(folder)
+        self._ask(folder, lambda client: client.mkdirs(full_path, _FOLDER_MODE, True))
 
     def sync(self, folder: str) -> None:
         """Do nothing: the NameNode answers for a name when it is safe."""
@@ -180,7 +180,7 @@ class HdfsStore:
     def exist(self, paths: Sequence[str]) -> list[bool]:
         async def is_there(client: AsyncClient, path: str) -> bool:
             try:
-                await client.get_file_info(self._place(path))
+                await client.get_file_info(self._full_path(path))
             except FileNotFoundError:
                 return False
             return True
@@ -210,7 +210,7 @@ class HdfsStore:
                 return removal
             removal.gone += [path for path, is_there in zip(paths, there, strict=True) if not is_there]
             paths = [path for path, is_there in zip(paths, there, strict=True) if is_there]
-        for place, path in enumerate(paths):
+        for index, path in enumerate(paths):
             try:
                 if self._remove(path):
                     removal.found.append(path)
@@ -218,7 +218,7 @@ class HdfsStore:
             except StoreRefusedError as error:
                 removal.fail([path], error)
             except (TilthError, OSError) as error:
-                removal.fail(paths[place:], error)
+                removal.fail(paths[index:], error)
                 break
         return removal
 
@@ -232,8 +232,8 @@ class HdfsStore:
             return False
 
     def files(self, folder: str) -> Iterator[StoredFile]:
-        above = self._place("").rstrip("/") + "/"
-        waiting = [self._place(folder)]
+        above = self._full_path("").rstrip("/") + "/"
+        waiting = [self._full_path(folder)]
         while waiting:
             for each in self._children(folder, waiting.pop()):
                 if each.isdir:
@@ -241,14 +241,14 @@ class HdfsStore:
                 else:
                     yield StoredFile(each.path.removeprefix(above), each.length, each.modification_time)
 
-    def _children(self, folder: str, place: str) -> Iterator[FileStatus]:
+    def _children(self, folder: str, full_path: str) -> Iterator[FileStatus]:
         """Yield the entries of a folder, LISTED_AT_ONCE in each request; none if there is no such folder."""
         left: AsyncIterator[FileStatus] | None = None
         client = next(self._round_robin)
 
         async def some(native: AsyncClient) -> list[FileStatus]:
             nonlocal left
-            left = left or aiter(native.list_status(place))
+            left = left or aiter(native.list_status(full_path))
             found: list[FileStatus] = []
             async for each in left:
                 found.append(each)
@@ -311,13 +311,15 @@ class HdfsStore:
         # The same one each time: the NameNode knows by it that a name is this process's own.
         client = self._clients[zlib.crc32(path.encode()) % len(self._clients)]
         try:
-            return _Writer(client, self._ask(path, lambda native: native.create(self._place(path), options), client))
+            return _Writer(
+                client, self._ask(path, lambda native: native.create(self._full_path(path), options), client)
+            )
         except FileNotFoundError:
             hint = "check the address of the store, and whether somebody removed the folder"
             raise StoreAwayError(file=self._uri(path), hint=hint) from None
 
     def _reader(self, path: str, size: int | None) -> AsyncFileReader:
-        reader = self._ask(path, lambda client: client.read(self._place(path)))
+        reader = self._ask(path, lambda client: client.read(self._full_path(path)))
         if size is not None and len(reader) != size:
             raise FileSizeError(len(reader))
         return reader
@@ -327,12 +329,12 @@ class HdfsStore:
         return self._run(path, self._bounded(lambda: reader.read_range(start, end - start)))
 
     def _status(self, path: str) -> FileStatus:
-        return self._ask(path, lambda client: client.get_file_info(self._place(path)))
+        return self._ask(path, lambda client: client.get_file_info(self._full_path(path)))
 
     def _remove(self, path: str, *, is_folder: bool = False) -> bool:
-        return self._ask(path, lambda client: client.delete(self._place(path), is_folder))
+        return self._ask(path, lambda client: client.delete(self._full_path(path), is_folder))
 
-    def _place(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         return "/" + "/".join(part for part in (self._root.prefix, path) if part)
 
     def _uri(self, path: str) -> str:

@@ -49,9 +49,9 @@ class LocalStore:
         return SummingFile(self._path(path))
 
     def stream(self, path: str) -> pa.NativeFile:
-        place = self._path(path)
-        os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
-        return pa.OSFile(place, "wb")
+        full_path = self._path(path)
+        os.close(os.open(full_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+        return pa.OSFile(full_path, "wb")
 
     def put(self, path: str, data: bytes) -> None:
         with open(self._path(path), "wb") as target:
@@ -64,12 +64,12 @@ class LocalStore:
 
     def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
         """Map the file: the kernel's cache is the buffer, nothing of a waiting file is kept in memory beside it."""
-        place = self._path(path)
+        full_path = self._path(path)
         if size is not None:
-            found = os.path.getsize(place)
+            found = os.path.getsize(full_path)
             if found != size:
                 raise FileSizeError(found)
-        return pa.memory_map(place, "r") if self._is_mapped else pa.OSFile(place, "rb")
+        return pa.memory_map(full_path, "r") if self._is_mapped else pa.OSFile(full_path, "rb")
 
     def size(self, path: str) -> int:
         return os.path.getsize(self._path(path))
@@ -113,8 +113,8 @@ class LocalStore:
         return os.path.isdir(self._path(folder))
 
     def files(self, folder: str) -> Iterator[StoredFile]:
-        place = self._path(folder)
-        for above, _, names in os.walk(place, onerror=_unless_missing):
+        full_path = self._path(folder)
+        for above, _, names in os.walk(full_path, onerror=_unless_missing):
             for name in names:
                 whole = os.path.join(above, name)
                 try:

@@ -35,7 +35,7 @@ def write_marker(store: Store, root: StoreRoot, owner: str) -> None:
     content = _CONTENT + (f"node={owner}\n".encode() if owner else b"")
     if owner and has_marker(store) and store.read(LOCATION_FILE).to_pybytes() != content:
         hint = f"choose another prefix; if that node is gone for good, remove {LOCATION_FILE} there"
-        raise StoreLocationError("another node keeps tables in this place", root=root, hint=hint)
+        raise StoreLocationError("another node keeps tables in this location", root=root, hint=hint)
     store.put(LOCATION_FILE, content)
 
 
@@ -50,4 +50,4 @@ def trouble_at(root: StoreRoot, open_store: Callable[[StoreRoot], Store]) -> str
         is_there = has_marker(open_store(root))
     except (TilthError, OSError) as error:
         return error.message if isinstance(error, TilthError) else str(error)
-    return "" if is_there else "the place of the tables is not there any more"
+    return "" if is_there else "the location of the tables is not there any more"

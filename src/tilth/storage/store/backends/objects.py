@@ -328,7 +328,7 @@ class ObjectStore:
         return None
 
     def _end(self, path: str, length: int) -> tuple[int, int, bytes]:
-        """Return the size of an object, a place in it and the bytes from there on."""
+        """Return the size of an object, an offset in it and the bytes from there on."""
         if self._root.kind == "az":
             # Azure gives no range that is counted from the end.
             whole = obstore.head(self._bucket, path)["size"]

@@ -128,11 +128,11 @@ class Pieces(io.RawIOBase):
     """A file that is read in pieces; the last ones are kept."""
 
     def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: int, end: bytes) -> None:
-        """`fetch`: brings the bytes from one place to another; `end`: those from `start` on, known already."""
+        """`fetch`: brings the bytes from one offset to another; `end`: those from `start` on, known already."""
         super().__init__()
         self._fetch = fetch
         self._size = size
-        self._place = 0
+        self._offset = 0
         self._end = start, end
         self._pieces: list[tuple[int, bytes]] = []
 
@@ -143,19 +143,19 @@ class Pieces(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._place
+        return self._offset
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, base + offset)
-        return self._place
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
+        self._offset = max(0, base + offset)
+        return self._offset
 
     def read(self, size: int = -1) -> bytes:
-        start = self._place
+        start = self._offset
         end = self._size if size < 0 else min(self._size, start + size)
         if start >= end:
             return b""
-        self._place = end
+        self._offset = end
         return self._known(start, end) or self._fetched(start, end)
 
     def _known(self, start: int, end: int) -> bytes:

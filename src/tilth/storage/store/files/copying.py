@@ -38,7 +38,7 @@ class CopyCheck:
 
     def is_good_in_one(self, root: StoreRoot) -> bool:
         """Return whether some copy is right."""
-        return len(self.wrong) + len(self.away) < len(root.places)
+        return len(self.wrong) + len(self.away) < len(root.locations)
 
 
 def check_copies(folder: Folder, file: DataFile) -> CopyCheck:
@@ -113,7 +113,7 @@ def _read(replica: Replica, folder: Folder, file: DataFile) -> None:
 
 
 def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
-    key, place = folder.key(file.name), Folder(target.root, folder.path)
+    key, target_folder = folder.key(file.name), Folder(target.root, folder.path)
     call_replica(target, lambda: target.store.prepare(folder.path, fsync=True))
     call_replica(target, lambda: target.store.remove([key])).check()
     new = NewCopies(folder.root.with_quorum(1), [target], key, is_made_again=True)
@@ -127,7 +127,7 @@ def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> N
         raise
     if (written.size, written.checksum) != (file.size, file.checksum):
         call_replica(target, lambda: target.store.remove([key])).check()
-        raise corrupt(place, file.name, because="its source changed while it was copied")
+        raise corrupt(target_folder, file.name, because="its source changed while it was copied")
 
 
 def _copy_beside(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:

@@ -275,10 +275,10 @@ def _counted(
     if folder.root.replicas:
         exist = partial(have_begun, folder.root, witnesses or named_at_once(folder.root))
     while growing:
-        paths = [folder.key(_name(txn, runs[place], counts[place])) for place in growing]
-        growing = [place for place, is_there in zip(growing, exist(paths), strict=True) if is_there]
-        for place in growing:
-            counts[place] += step
+        paths = [folder.key(_name(txn, runs[index], counts[index])) for index in growing]
+        growing = [index for index, is_there in zip(growing, exist(paths), strict=True) if is_there]
+        for index in growing:
+            counts[index] += step
     return counts
 
 

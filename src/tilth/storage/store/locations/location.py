@@ -53,13 +53,13 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
 
 
 def location_text(root: StoreRoot) -> str:
-    """Return what makes a root another place: its address and the server that has it, without keys."""
+    """Return what distinguishes a location from others: its address and the server that has it, without keys."""
     where = [root.option(name) for name in ("endpoint", "account")]
     return " ".join((root.uri, *filter(None, where)))
 
 
 def _check_location(root: StoreRoot) -> None:
-    """Raises StoreLocationError where a store answers that the place is not the one that was chosen."""
+    """Raises StoreLocationError where a store answers that the location is not the one that was chosen."""
     try:
         is_there = root.is_local or has_marker(store_of(root))
     except TilthError as error:
@@ -67,8 +67,8 @@ def _check_location(root: StoreRoot) -> None:
         _log.warning("store_not_checked", root=root, reason=error)
         return
     if not is_there:
-        hint = "the files of the tables are not there: look at the bucket and its prefix"
-        raise StoreLocationError("the place of the tables is not what was chosen", root=root, hint=hint)
+        hint = "the files of the tables are not there: check the bucket and its prefix"
+        raise StoreLocationError("the location of the tables is not what was chosen", root=root, hint=hint)
 
 
 def claim_location(root: StoreRoot, owner: str = "") -> None:

@@ -1,8 +1,8 @@
-"""Storages: places of tables that have a name.
+"""Storages: locations of tables that have a name.
 
 Covers: what a name stands for, which table lies where, what an address from SQL may refer to.
-Does not cover: proving a place (location.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
-Always holds: a table stays where it was made; `default` is there always and is the node's own place; an address from
+Does not cover: proving a location (location.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
+Always holds: a table stays where it was made; `default` is there always and is the node's own location; an address from
 SQL reads no file and no variable but those that the node has set aside for that.
 """
 
@@ -56,7 +56,7 @@ class NamedRoots:
         self._reading = threading.Lock()
         self._roots: dict[str, StoreRoot] = {}
         #: Storage of each table by uuid, cached at the first request: it never changes.
-        self._places: dict[str, str] = {}
+        self._storage_by_table: dict[str, str] = {}
 
     def declare(self, storages: Mapping[str, StoreRoot]) -> None:
         """Say which storages there are, beside `default`."""
@@ -90,14 +90,14 @@ class NamedRoots:
     def of(self, table: str) -> StoreRoot:
         """Return the root of the table with this uuid. Raises StorageNotFoundError."""
         with self._lock:
-            place = self._places.get(table)
-        if place is None:
-            place = self._storage_of(table)
-            if place is None:
+            storage = self._storage_by_table.get(table)
+        if storage is None:
+            storage = self._storage_of(table)
+            if storage is None:
                 return self.default
             with self._lock:
-                self._places[table] = place
-        root = self.default if place == DEFAULT_STORAGE else self.named(place)
+                self._storage_by_table[table] = storage
+        root = self.default if storage == DEFAULT_STORAGE else self.named(storage)
         if not root.replicas:
             return root
         away = tuple(number for number, each in enumerate(root.replicas) if health_of(each).trouble)

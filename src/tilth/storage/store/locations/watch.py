@@ -47,14 +47,14 @@ class LocationWatch:
     def __init__(
         self,
         clock: Clock,
-        places: Callable[[], Mapping[str, StoreRoot]],
+        locations: Callable[[], Mapping[str, StoreRoot]],
         *,
         look: Callable[[StoreRoot], str] = location_trouble,
         ask_seconds: float = ASK_SECONDS,
     ) -> None:
         """`look`: returns why a location cannot be used."""
         self._clock = clock
-        self._places = places
+        self._locations = locations
         self._ask_location = look
         self._ask_seconds = ask_seconds
         self._lock = threading.Lock()
@@ -62,11 +62,11 @@ class LocationWatch:
 
     def states(self) -> dict[str, LocationState]:
         """Return the state of each location, by its name."""
-        places = self._places()
+        locations = self._locations()
         with self._lock:
             self._known = {
                 name: known if (known := self._known.get(name)) is not None and known.root == root else _Known(root)
-                for name, root in places.items()
+                for name, root in locations.items()
             }
             looked = dict(self._known)
         for known in looked.values():

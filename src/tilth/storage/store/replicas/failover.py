@@ -55,7 +55,7 @@ class FailoverReader(io.RawIOBase):
         self._offset = max(0, base + offset)
         return self._offset
 
-    # Arrow accepts any buffer in place of bytes, and nothing is copied then.
+    # Arrow accepts any buffer instead of bytes, and nothing is copied then.
     def read(self, size: int = -1) -> bytes:
         assert self._size is not None
         start = min(self._offset, self._size)

@@ -1,6 +1,6 @@
 """States of replicas, as this process has seen them.
 
-Covers: a failure that says that a place is away, looking at it again until it is back, a watch that never ends.
+Covers: a failure that says that a location is away, looking at it again until it is back, a watch that never ends.
 Does not cover: which files a replica lacks (tilth.catalog).
 Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
 """
@@ -89,7 +89,7 @@ class ReplicaHealth:
         self._reported_last = now
 
     def failed(self, error: Exception) -> None:
-        """Note an error of the store; what says nothing about the place is left alone."""
+        """Note an error of the store; what says nothing about the location is left alone."""
         if isinstance(error, UnavailableError | RetryError):
             self.note(error.message)
 
@@ -151,17 +151,17 @@ class ReplicaHealth:
 
 
 class _Question:
-    """A question whether a place can be used, on a thread of its own: a place that hangs answers late."""
+    """A question whether a location can be used, on a thread of its own: one that hangs answers late."""
 
-    def __init__(self, place: StoreRoot) -> None:
+    def __init__(self, root: StoreRoot) -> None:
         self.answered = threading.Event()
         self.trouble = ""
-        self._place = place
+        self._root = root
         threading.Thread(target=self._ask, name="tilth-replica-asked", daemon=True).start()
 
     def _ask(self) -> None:
         try:
-            self.trouble = replica_trouble(self._place)
+            self.trouble = replica_trouble(self._root)
         finally:
             self.answered.set()
 

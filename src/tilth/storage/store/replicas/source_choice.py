@@ -17,32 +17,32 @@ from tilth.storage.store.root import Folder
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedFiles:
-    """Files that are read from one folder, each with its place in the list that was asked for."""
+class SourceFiles:
+    """Files that are read from one folder, each with its index in the list that was given."""
 
     folder: Folder
     files: list[tuple[int, DataFile]]
 
 
-def placed(folder: Folder, files: Sequence[DataFile]) -> list[PlacedFiles]:
+def choose_sources(folder: Folder, files: Sequence[DataFile]) -> list[SourceFiles]:
     """Return the files by the folder from which they are read; of a root without replicas that is the folder itself."""
     numbered = list(enumerate(files))
     if not folder.root.replicas:
-        return [PlacedFiles(folder, numbered)]
+        return [SourceFiles(folder, numbered)]
     usable = [each for each in replicas_of(folder.root) if not each.trouble] or replicas_of(folder.root)
     whole = next((each for each in usable if each.number not in folder.root.incomplete), None)
     if whole is not None:
-        return [PlacedFiles(Folder(whole.root, folder.path), numbered)]
+        return [SourceFiles(Folder(whole.root, folder.path), numbered)]
     found = []
     for each in usable[:-1]:
         there = _there(each, folder, [file for _, file in numbered])
         here = [pair for pair, is_there in zip(numbered, there, strict=True) if is_there]
         numbered = [pair for pair, is_there in zip(numbered, there, strict=True) if not is_there]
         if here:
-            found.append(PlacedFiles(Folder(each.root, folder.path), here))
+            found.append(SourceFiles(Folder(each.root, folder.path), here))
     if numbered:
         # Whatever is nowhere is said to be missing by whoever reads it.
-        found.append(PlacedFiles(Folder(usable[-1].root, folder.path), numbered))
+        found.append(SourceFiles(Folder(usable[-1].root, folder.path), numbered))
     return found
 
 

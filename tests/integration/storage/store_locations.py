@@ -1,4 +1,4 @@
-"""Places for files of tables, for tests that hold wherever the files are: a folder, buckets, an HDFS."""
+"""Locations for files of tables, for tests that hold wherever the files are: a folder, buckets, an HDFS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS = ("folder", "fake bucket", "fake bucket of GCS", "replicas", "s3proxy", "
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A root of a test's own."""
 
     root: StoreRoot
@@ -49,27 +49,27 @@ class Place:
 
 
 @contextmanager
-def new_place(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Place]:
-    """A place of this kind that nobody else uses."""
+def new_location(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[Location]:
+    """A location of this kind that nobody else uses."""
     match kind:
         case "folder":
-            yield Place(local_root(folder))
+            yield Location(local_root(folder))
         case "fake bucket":
             with FakeBucket() as bucket:
-                yield Place(bucket_root(bucket.endpoint))
+                yield Location(bucket_root(bucket.endpoint))
         case "fake bucket of GCS":
             with FakeBucket(is_gcs=True) as bucket:
-                yield Place(gcs_root(bucket.endpoint, folder))
+                yield Location(gcs_root(bucket.endpoint, folder))
         case "replicas":
             with FakeBucket() as bucket:
                 folders = [local_root(folder / name) for name in ("one", "two")]
-                yield Place(replicated(*folders, bucket_root(bucket.endpoint)))
+                yield Location(replicated(*folders, bucket_root(bucket.endpoint)))
         case "hdfs":
             cluster: HdfsCluster = request.getfixturevalue("hdfs")
-            yield Place(parse_root(f"{cluster.address}/{uuid4().hex}"))
+            yield Location(parse_root(f"{cluster.address}/{uuid4().hex}"))
         case _:
             server: S3Server = request.getfixturevalue("s3_server")
-            yield Place(bucket_root(server.endpoint))
+            yield Location(bucket_root(server.endpoint))
 
 
 def replicated(*replicas: StoreRoot, quorum: int = 2) -> StoreRoot:
