@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 
 from tilth import Result
@@ -47,7 +49,8 @@ NAMES = ("a", "b", "c")
 WORKED = ("a", "b")
 STORAGE = "safe"
 QUORUM = 2
-PATCHED = "0.1.1"
+#: A version that serves together with the installed one.
+PATCHED = re.sub(r"\d+$", lambda found: str(int(found[0]) + 1), version("tilth"))
 
 
 class Servers(HaStage):

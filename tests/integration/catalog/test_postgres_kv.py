@@ -199,14 +199,14 @@ def test_a_schema_is_not_upgraded_under_a_server_that_lives(
 
     with closing(opened(postgres, "kept")) as old:
         catalog = Catalog(old, SystemClock(), "a", lambda: "0" * 32)
-        record = catalog.servers.join(Joining(name="a", run="r", version="0.1.0", url="http://there"))
+        record = catalog.servers.join(Joining(name="a", run="r", version="1.0.0", url="http://there"))
         presence = old.presence()
         presence.show(record.id)
         steps = (*postgres_schema.STEPS, "CREATE TABLE {schema}.later (id int)")
         with monkeypatch.context() as patch:
             patch.setattr(postgres_schema, "STEPS", steps)
             patch.setattr(postgres_schema, "FORMAT", len(steps))
-            with pytest.raises(ServerVersionError, match=r"version=9.9.0 server=a url=http://there server_version=0.1"):
+            with pytest.raises(ServerVersionError, match=r"version=9.9.0 server=a url=http://there server_version=1.0"):
                 newer()
         # It goes on undisturbed.
         assert isinstance(old.commit([], {b"a": b"1"}, []), Landed)
