@@ -31,7 +31,7 @@ from tilth.catalog import (
 )
 from tilth.membership import Presence
 from tilth.recovery import CatalogLostError, has_tables
-from tilth.storage import StoreLocationError, StoreRoot, claim_location, location_text, location_trouble
+from tilth.storage import StoreLocationError, StoreRoot, location_text, location_trouble, reserve_location
 
 #: Location of the tables' files, as the first server recorded it.
 _LOCATION = "storage/place"
@@ -114,7 +114,7 @@ def check_location(catalog: Catalog, root: StoreRoot) -> None:
     check_not_lost(root, is_empty=catalog.is_unused())
     own = location_text(root)
     if catalog.state.get(_LOCATION) is None:
-        claim_location(root)
+        reserve_location(root)
     catalog.state.change(_LOCATION, lambda known: known or own.encode())
     known = (catalog.state.get(_LOCATION) or b"").decode()
     if known != own:

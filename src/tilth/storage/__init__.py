@@ -85,9 +85,9 @@ if TYPE_CHECKING:
     from tilth.storage.store.files.scratch import ScratchWriter, read_scratch, remove_scratch, scratch_name
     from tilth.storage.store.files.whole import whole_checksum
     from tilth.storage.store.locations.location import (
-        claim_location,
         location_text,
         location_trouble,
+        reserve_location,
         tables_root,
     )
     from tilth.storage.store.locations.probe import RootNotSharedError, check_probe, write_probe
@@ -119,9 +119,9 @@ if TYPE_CHECKING:
     from tilth.storage.store.replicas.replica import (
         Replica,
         call_replica,
-        claim_replica,
         replicas_of,
-        replicas_with_sign,
+        replicas_with_marker,
+        reserve_replica,
     )
     from tilth.storage.store.replicas.replicated import away_reason, begin_table
     from tilth.storage.store.replicas.witnesses import may_list_late
@@ -254,8 +254,6 @@ __all__ = [
     "check_partition_by",
     "check_probe",
     "check_size",
-    "claim_location",
-    "claim_replica",
     "clean_transaction",
     "compact_changes",
     "compact_major",
@@ -320,8 +318,10 @@ __all__ = [
     "remove_scratch",
     "repeated_keys",
     "replicas_of",
-    "replicas_with_sign",
+    "replicas_with_marker",
     "replicated_root",
+    "reserve_location",
+    "reserve_replica",
     "resolve_all",
     "resolve_upserts",
     "result_type",

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.bucket_roots import bucket_root, gcs_root
-from tilth.storage import Folder, StoreRoot, claim_location, data_folder, local_root, parse_root
+from tilth.storage import Folder, StoreRoot, data_folder, local_root, parse_root, reserve_location
 from tilth.storage.store.protocol import Store
 from tilth.storage.store.replicas.replicated import begin_table
 from tilth.storage.store.root import replicated_root
@@ -75,7 +75,7 @@ def new_location(kind: str, request: pytest.FixtureRequest, folder: Path) -> Ite
 def replicated(*replicas: StoreRoot, quorum: int = 2) -> StoreRoot:
     """Return a storage of these replicas as CREATE STORAGE and CREATE TABLE leave it."""
     for each in replicas:
-        claim_location(each)
+        reserve_location(each)
     root = replicated_root("r", replicas, quorum)
     for table in ("t", "t2", "a", "ab"):
         begin_table(root, table)

@@ -31,7 +31,15 @@ from tilth.model.copy_note import CopyNote
 from tilth.model.offset import LedgerRange, StoredOffset, TopicPartition
 from tilth.model.storage import Storage
 from tilth.model.table import KafkaDef, TableDef, ViewDef
-from tilth.storage import NamedRoots, TableRoots, begin_table, claim_location, local_root, replicated_root, write_parts
+from tilth.storage import (
+    NamedRoots,
+    TableRoots,
+    begin_table,
+    local_root,
+    replicated_root,
+    reserve_location,
+    write_parts,
+)
 
 PLACE = TopicPartition("topic", 0)
 SETTINGS = {
@@ -52,7 +60,7 @@ class Rounds(World):
         self.roots = NamedRoots(self.clock, local_root(folder / "default"), self.catalog.storage_of)
         self.catalog.follow_storages(self.follow)
         for name in ("one", "two"):
-            claim_location(local_root(folder / name))
+            reserve_location(local_root(folder / name))
         assert self.catalog.storages.create(self.defined(("one", "two")))
         self.follow()
         self.u = self.table("u", settings={"storage_policy": "r"})
@@ -85,7 +93,7 @@ class Rounds(World):
         """Change the replicas as another server does; `is_heard`: this server follows the change at once."""
         [before] = self.catalog.storages.all()
         for name in names:
-            claim_location(local_root(self.folder / name))
+            reserve_location(local_root(self.folder / name))
         new = [number for number, name in enumerate(names) if name not in before.replica_ids]
         notes = [CopyNote(table=self.u, replica=number, file=None, since_ms=1, reason="it is new") for number in new]
         stay = {self.u: [number for number in range(len(names)) if number not in new]}

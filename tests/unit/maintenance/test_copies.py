@@ -31,12 +31,12 @@ from tilth.model.txn import TxnOutput
 from tilth.storage import (
     Replica,
     begin_table,
-    claim_location,
     defined_root,
     layout_of,
     local_root,
     replicas_of,
     replicated_root,
+    reserve_location,
     write_parts,
 )
 
@@ -49,7 +49,7 @@ class CopiesWorld(World):
         self.folders = [folder / name for name in ("one", "two", "three")]
         locations = [local_root(each) for each in self.folders]
         for location in locations:
-            claim_location(location)
+            reserve_location(location)
         storage = Storage(name="r", root=replicated_root("r", locations, 2).text, replica_ids=("i", "ii", "iii"))
         assert self.catalog.storages.create(storage)
         self.root = defined_root(storage)
@@ -153,7 +153,7 @@ def test_a_replica_that_takes_no_sign_is_tried_again_more_and_more_seldom(
         tries.append(world.clock.now_ms())
         raise OSError("read-only file system")
 
-    monkeypatch.setattr(Replica, "give_sign", refused)
+    monkeypatch.setattr(Replica, "write_marker", refused)
     routine = ReplicateRoutine(world.copies)
     for _ in range(1200):
         now_ms = world.clock.now_ms()
@@ -207,7 +207,7 @@ def test_nothing_is_written_to_a_replica_whose_location_is_empty(world: CopiesWo
     ReplicateRoutine(world.copies).run()
     begin_table(world.root, "another")
     assert list(world.folders[2].iterdir()) == []
-    claim_location(world.root.replicas[2])
+    reserve_location(world.root.replicas[2])
     clock = SystemClock()
     over = clock.monotonic() + 30
     while replicas_of(world.root)[2].trouble:

@@ -41,7 +41,7 @@ class Storage:
         self.stale = NamedRoots(self.world.clock, local_root(folder), self.catalog.storage_of)
         self.stale.follow(self.catalog.storages.all)
         self.world.run(f"ALTER STORAGE r REPLACE REPLICA '{three}' WITH '{four}'")
-        replicas_of(self.now().of(self.table.uuid))[2].give_sign(self.table.uuid)
+        replicas_of(self.now().of(self.table.uuid))[2].write_marker(self.table.uuid)
 
     def now(self) -> NamedRoots:
         roots = NamedRoots(self.world.clock, self.stale.default, self.catalog.storage_of)

@@ -44,11 +44,11 @@ from tilth.recovery import (
 )
 from tilth.storage import (
     StoreRoot,
-    claim_location,
     data_folder,
     layout_of,
     local_root,
     read_source,
+    reserve_location,
     sources_of,
     write_parts,
     write_probe,
@@ -468,7 +468,7 @@ def test_a_drop_of_the_past_stays_hidden(world: World) -> None:
 def test_an_empty_catalog_beside_files_of_tables_is_refused(world: World, tmp_path: Path) -> None:
     root, empty = world.root, local_root(tmp_path / "empty")
     # A location that was claimed, and that workers have probed, counts as new.
-    claim_location(empty)
+    reserve_location(empty)
     write_probe(empty, b"probe", server="s")
     check_not_lost(empty, is_empty=True)
     check_not_lost(root, is_empty=True)

@@ -19,12 +19,12 @@ from tilth.model.task import TaskSpec
 from tilth.sql.inserts import commit as inserts_commit
 from tilth.sql.query.protocol import InsertResult, InsertTask
 from tilth.storage import (
-    claim_location,
     conform,
     layout_of,
     local_root,
     replicas_of,
     replicated_root,
+    reserve_location,
     write_parts,
     write_rows,
 )
@@ -49,7 +49,7 @@ class Meanwhile:
         if self.is_heard:
             self.world.run(f"ALTER STORAGE r REPLACE REPLICA '{two}' WITH '{new}'")
         else:
-            claim_location(local_root(new))
+            reserve_location(local_root(new))
             [before] = self.world.catalog.storages.all()
             places = [local_root(self.folder / "one"), local_root(new)]
             text = replicated_root("r", places, 2).text

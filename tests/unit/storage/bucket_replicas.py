@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from tilth.storage import StoreRoot, claim_location, parse_root, replicas_of, replicated_root
+from tilth.storage import StoreRoot, parse_root, replicas_of, replicated_root, reserve_location
 from tilth.testing import FakeBucket
 
 #: Number of the replica in the bucket.
@@ -14,15 +14,15 @@ IN_BUCKET = 2
 
 
 def root_with_bucket(folder: Path, bucket: FakeBucket, table: str) -> StoreRoot:
-    """Return the root of a new storage whose replicas have the sign of the table. The bucket's credentials are in
+    """Return the root of a new storage whose replicas have the marker of the table. The bucket's credentials are in
     TILTH_TEST_KEY.
     """
     options = f"endpoint={bucket.endpoint}&region=eu-west-1&key=env:TILTH_TEST_KEY&secret=env:TILTH_TEST_KEY"
     locations = [parse_root(f"{folder}/{name}") for name in ("one", "two")]
     locations.append(parse_root(f"s3://tilth/p?{options}"))
     for each in locations:
-        claim_location(each)
+        reserve_location(each)
     root = msgspec.structs.replace(replicated_root("r", locations, 2), replica_ids=("a", "b", "c"))
     for replica in replicas_of(root):
-        replica.give_sign(table)
+        replica.write_marker(table)
     return root

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.storage.test_replicated import Locations, lacking
 from tilth.base.clock import SystemClock
-from tilth.storage import check_copies, check_file, claim_replica, local_root, make_copy, replicas_with_sign
+from tilth.storage import check_copies, check_file, local_root, make_copy, replicas_with_marker, reserve_replica
 from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store.backends.local import LocalStore, SummingFile
 from tilth.storage.store.files.files import mapped, new_file, open_sized
@@ -30,9 +30,9 @@ def over(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(replica, "STRAGGLER_SECONDS", 1.0)
     monkeypatch.setattr(new_copies, "BEHIND_BYTES_MAX", 4 * MIB)
     monkeypatch.setattr(replica, "SLOW_SECONDS", 0.1)
-    monkeypatch.setattr(replica, "LOOK_SECONDS", 0.02)
-    monkeypatch.setattr(health, "ASK_SECONDS", 0.2)
-    monkeypatch.setattr(health, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(replica, "CHECK_SECONDS", 0.02)
+    monkeypatch.setattr(health, "PROBE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(health, "PROBE_INTERVAL_SECONDS", 0.05)
     event = threading.Event()
     yield event
     event.set()
@@ -249,12 +249,12 @@ def test_copies_are_made_and_compared_without_a_replica_that_hangs(locations: Lo
 def test_statements_about_storages_wait_for_no_replica_that_hangs(
     locations: Locations, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replica, "CLAIM_SECONDS", 0.2)
+    monkeypatch.setattr(replica, "RESERVE_SECONDS", 0.2)
     disk.hangs = True
-    there = replicas_with_sign(replicas_of(locations.root), "t")
+    there = replicas_with_marker(replicas_of(locations.root), "t")
     assert [each.number for each in there] == sorted({0, 1, 2} - {disk.number})
     with pytest.raises(StoreAwayError):
-        claim_replica(local_root(disk.folder / "new"), "owner")
+        reserve_replica(local_root(disk.folder / "new"), "owner")
 
 
 def test_what_a_server_says_of_a_replica_counts_for_some_seconds(

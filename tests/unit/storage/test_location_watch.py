@@ -8,39 +8,39 @@ from pathlib import Path
 import pytest
 
 from tilth.base.clock import SystemClock
-from tilth.storage import StoreLocationError, StoreRoot, claim_location, local_root
+from tilth.storage import StoreLocationError, StoreRoot, local_root, reserve_location
 from tilth.storage.store.locations.watch import LocationWatch
 
 
 def test_a_location_belongs_to_one_node(tmp_path: Path) -> None:
     root = local_root(tmp_path / "location")
-    claim_location(root, "one")
-    claim_location(root, "one")
+    reserve_location(root, "one")
+    reserve_location(root, "one")
     with pytest.raises(StoreLocationError, match="another node"):
-        claim_location(root, "two")
+        reserve_location(root, "two")
     # A node's own location, which says nothing of its owner.
     other = local_root(tmp_path / "other")
-    claim_location(other)
+    reserve_location(other)
     with pytest.raises(StoreLocationError, match="another node"):
-        claim_location(other, "one")
+        reserve_location(other, "one")
 
 
 def test_a_location_that_hangs_costs_one_thread_and_no_other_location_anything() -> None:
-    answers, asked = threading.Event(), []
+    answers, probed = threading.Event(), []
 
-    def look(root: StoreRoot) -> str:
-        asked.append(root.uri)
+    def probe(root: StoreRoot) -> str:
+        probed.append(root.uri)
         if root.uri == "/hangs":
             answers.wait(30)
         return ""
 
     locations = {"well": local_root("/well"), "hangs": local_root("/hangs")}
-    watch = LocationWatch(SystemClock(), lambda: locations, look=look, ask_seconds=0.1)
+    watch = LocationWatch(SystemClock(), lambda: locations, probe=probe, timeout_seconds=0.1)
     for _ in range(3):
         states = watch.states()
         assert states["well"].trouble == ""
         assert states["hangs"].trouble == "no answer in 0.1 seconds"
-    assert asked.count("/hangs") == 1
+    assert probed.count("/hangs") == 1
     since = states["hangs"].since_ms
     assert watch.states()["hangs"].since_ms == since
     answers.set()
@@ -52,7 +52,7 @@ def test_a_location_that_hangs_costs_one_thread_and_no_other_location_anything()
 
 def test_a_location_that_goes_away_is_reported_with_its_reason() -> None:
     troubles = {"/a": ""}
-    watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, look=lambda root: troubles[root.uri])
+    watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, probe=lambda root: troubles[root.uri])
     assert watch.states()["a"].trouble == ""
     troubles["/a"] = "it is gone"
     while watch.states()["a"].trouble != "it is gone":

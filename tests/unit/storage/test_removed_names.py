@@ -1,7 +1,7 @@
 """Names that the removal of a transaction's files tries in each replica of a storage: two folders and a bucket.
 
-They are counted in the removals of the stores. The sign of the table is older than the transaction, unless a test says
-otherwise.
+They are counted in the removals of the stores. The marker of the table is older than the transaction, unless a test
+says otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tilth.storage.store.backends.local import LocalStore
 from tilth.storage.store.backends.objects import ObjectStore
 from tilth.storage.store.files.files import new_file
 from tilth.storage.store.protocol import Removal
-from tilth.storage.store.replicas.replica import sign_of
+from tilth.storage.store.replicas.replica import table_marker
 from tilth.storage.store.stores import store_of
 from tilth.testing import FakeBucket
 
@@ -126,7 +126,9 @@ def test_the_one_file_that_no_quorum_has_begun_goes_from_the_bucket(storage: Sto
     assert storage.left() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("why", ["quorum of one", "a new folder", "another replica's folder", "a folder without sign"])
+@pytest.mark.parametrize(
+    "why", ["quorum of one", "a new folder", "another replica's folder", "a folder without a marker"]
+)
 def test_where_the_folders_may_not_know_all_files_sixteen_names_are_tried(storage: Storage, why: str) -> None:
     txn = storage.txn(quorum=1 if why == "quorum of one" else 2)
     folder = storage.root.replicas[0]
@@ -136,9 +138,9 @@ def test_where_the_folders_may_not_know_all_files_sixteen_names_are_tried(storag
             txn = storage.txn(begun_ms=SystemClock().now_ms() - HOUR_MS)
         case "another replica's folder":
             storage.root = msgspec.structs.replace(storage.root, replica_ids=("d", "b", "c"))
-        case "a folder without sign":
-            store_of(folder).remove([sign_of("t")]).check()
-            replicas_of(storage.root)[0].health.signs.clear()
+        case "a folder without a marker":
+            store_of(folder).remove([table_marker("t")]).check()
+            replicas_of(storage.root)[0].health.marked_tables.clear()
         case _:
             pass
     # The other folder was away while these were written, and the first one is empty.

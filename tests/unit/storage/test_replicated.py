@@ -20,12 +20,12 @@ from tilth.storage import (
     begin_table,
     check_file,
     check_size,
-    claim_location,
     clean_transaction,
     data_folder,
     local_root,
     replicas_of,
     replicated_root,
+    reserve_location,
 )
 from tilth.storage.errors import FilesLeftError, QuorumError, StoreAwayError, StoreSecretError
 from tilth.storage.store.backends.local import LocalStore
@@ -45,7 +45,7 @@ class Locations:
     def __init__(self, folder: Path) -> None:
         self.folders = [folder / name for name in NAMES]
         for each in self.folders:
-            claim_location(local_root(each))
+            reserve_location(local_root(each))
         self.root = replicated_root("r", [local_root(each) for each in self.folders], 2)
         begin_table(self.root, "t")
 
@@ -64,7 +64,7 @@ class Locations:
     def lose(self, replica: int) -> None:
         """Let the location be away, as this process sees it."""
         (self.folders[replica] / ".tilth").rename(self.folders[replica] / "elsewhere")
-        replicas_of(self.root)[replica].health.failed(StoreAwayError("away"))
+        replicas_of(self.root)[replica].health.note_error(StoreAwayError("away"))
 
     def find(self, replica: int) -> None:
         (self.folders[replica] / "elsewhere").rename(self.folders[replica] / ".tilth")

@@ -144,12 +144,12 @@ class ReplicateRoutine:
     def _look_for_sign(self, replica: Replica) -> None:
         returns = replica.health.returns
         try:
-            if not call_replica(replica, lambda: replica.looks_for_sign(self._table.uuid)):
+            if not call_replica(replica, lambda: replica.has_marker_now(self._table.uuid)):
                 # First what is known, then the sign: whoever writes relies on it.
                 self._table.catalog.copies.note([self._table.note(None, replica.number, _ANEW)])
-                call_replica(replica, lambda: replica.give_sign(self._table.uuid))
+                call_replica(replica, lambda: replica.write_marker(self._table.uuid))
         except (TilthError, OSError) as error:
-            replica.health.failed(error)
+            replica.health.note_error(error)
             failures = self._refused.get(replica.root, _NEVER)[0] + 1
             self._refused[replica.root] = failures, self._table.clock.now_ms(), str(error)
             return

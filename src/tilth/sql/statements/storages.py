@@ -42,14 +42,14 @@ from tilth.storage import (
     StoreRoot,
     begin_table,
     check_from_sql,
-    claim_replica,
     defined_root,
     insert_quorum,
     location_text,
     parse_root,
     replicas_of,
-    replicas_with_sign,
+    replicas_with_marker,
     replicated_root,
+    reserve_replica,
 )
 
 _USERS_SHOWN_MAX = 10
@@ -150,7 +150,7 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
     for each in root.locations:
         _check_apart(services, each)
     for each in root.locations:
-        claim_replica(each, _owner(services))
+        reserve_replica(each, _owner(services))
     replica_ids = tuple(services.ids() for _ in root.replicas)
     storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
     if not services.catalog.storages.create(storage):
@@ -176,7 +176,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
     if statement.change is ReplicaChange.REPLACE:
         return _changed(services, root, statement, number=number, address=statement.substitute)
     # Whether it is empty or not mounted, only its owner knows.
-    claim_replica(root.replicas[number], _owner(services))
+    reserve_replica(root.replicas[number], _owner(services))
     services.maintenance.wake()
     return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
 
@@ -191,7 +191,7 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
     _check_apart(services, place)
     tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
     others = _complete_others(services, name, tables, besides=number)
-    claim_replica(place, _owner(services))
+    reserve_replica(place, _owner(services))
     places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
     replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
     text = replicated_root(name, places, root.quorum).text
@@ -217,7 +217,7 @@ def _complete_others(
     copies, found = services.catalog.copies, {}
     for table in tables:
         whole = [each for each in others if not copies.of(table, replica=each.number, limit=1)]
-        found[table] = tuple(each.number for each in replicas_with_sign(whole, table))
+        found[table] = tuple(each.number for each in replicas_with_marker(whole, table))
         if not found[table]:
             hint = f"wait until another replica that answers lacks nothing: {_LOOK}"
             raise ReplicaNeededError(storage=storage, table=table, hint=hint)

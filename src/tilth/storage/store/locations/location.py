@@ -1,6 +1,6 @@
 """Locations of tables: chosen once, proved to be writable, recognized later.
 
-Covers: the location of a node, claiming a new one, why one cannot be used. Does not cover: names of storages
+Covers: the location of a node, reserving a new one, why one cannot be used. Does not cover: names of storages
 (storages.py), the marker file (backends/marker.py). Always holds: a location that is empty where tables should be is
 never taken for a new one.
 """
@@ -43,7 +43,7 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
         raise StoreLocationError(chosen=chosen, given=root, hint=hint)
     if not chosen and root != own:
         # Says at once what is wrong with the address or its keys.
-        claim_location(root)
+        reserve_location(root)
         with record.open("x") as file:
             file.write(f"{location_text(root)}\n")
             file.flush()
@@ -71,7 +71,7 @@ def _check_location(root: StoreRoot) -> None:
         raise StoreLocationError("the location of the tables is not what was chosen", root=root, hint=hint)
 
 
-def claim_location(root: StoreRoot, owner: str = "") -> None:
+def reserve_location(root: StoreRoot, owner: str = "") -> None:
     """Make a new location of tables: proves that it can be written. `owner`: a node's id; with one, the location of
     another owner is refused.
 

@@ -49,7 +49,7 @@ class NamedRoots:
         `incomplete`: the replicas that lack a file of the table.
         """
         self.default = default
-        self._watch = LocationWatch(clock, self.all, look=self._trouble)
+        self._watch = LocationWatch(clock, self.all, probe=self._trouble)
         self._storage_of = storage_of
         self._incomplete = incomplete
         self._lock = threading.Lock()
@@ -109,7 +109,7 @@ class NamedRoots:
 
     def _trouble(self, root: StoreRoot) -> str:
         if root == self.default and root.is_local:
-            # The node's own folder was not chosen, and has no sign of that.
+            # The node's own folder was not chosen, and has no marker.
             return "" if os.access(root.uri, os.W_OK) else "the folder cannot be written"
         if root.replicas:
             return quorum_trouble(root)

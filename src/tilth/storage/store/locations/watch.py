@@ -1,6 +1,6 @@
-"""States of locations: asked for in the background, known at once.
+"""States of locations: probed in the background, known at once.
 
-Covers: one question at a time for each location, its last answer, since when. Does not cover: what is asked
+Covers: one probe at a time for each location, its last outcome, since when. Does not cover: the probe
 (location.py).
 Always holds: a location that hangs costs one waiting thread and holds up nobody for longer than some seconds.
 """
@@ -18,9 +18,9 @@ from tilth.storage.store.root import StoreRoot
 #: A healthy answer is reused for this many seconds.
 FRESH_SECONDS = 1.0
 #: A location that has not answered after this time is unavailable.
-ASK_SECONDS = 5.0
+PROBE_TIMEOUT_SECONDS = 5.0
 #: Maximum wait for a newer answer if there is an older one.
-_LOOK_SECONDS = 0.5
+_WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class _Known:
     root: StoreRoot
     state: LocationState | None = None
     answered: float = 0.0
-    #: Monotonic time at which the pending request began; None: none is pending.
-    asked: float | None = None
+    #: Monotonic time at which the pending probe began; None: none is pending.
+    began: float | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
 
 
@@ -49,14 +49,14 @@ class LocationWatch:
         clock: Clock,
         locations: Callable[[], Mapping[str, StoreRoot]],
         *,
-        look: Callable[[StoreRoot], str] = location_trouble,
-        ask_seconds: float = ASK_SECONDS,
+        probe: Callable[[StoreRoot], str] = location_trouble,
+        timeout_seconds: float = PROBE_TIMEOUT_SECONDS,
     ) -> None:
-        """`look`: returns why a location cannot be used."""
+        """`probe`: returns why a location cannot be used."""
         self._clock = clock
         self._locations = locations
-        self._ask_location = look
-        self._ask_seconds = ask_seconds
+        self._probe = probe
+        self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
 
@@ -68,37 +68,37 @@ class LocationWatch:
                 name: known if (known := self._known.get(name)) is not None and known.root == root else _Known(root)
                 for name, root in locations.items()
             }
-            looked = dict(self._known)
-        for known in looked.values():
-            self._ask(known)
-        return {name: self._state(known) for name, known in looked.items()}
+            current = dict(self._known)
+        for known in current.values():
+            self._start_probe(known)
+        return {name: self._state(known) for name, known in current.items()}
 
-    def _ask(self, known: _Known) -> None:
+    def _start_probe(self, known: _Known) -> None:
         now = self._clock.monotonic()
         with known.changed:
-            # One that is back is known to be back at the next look.
+            # One that is back is known to be back at the next probe.
             is_well = known.state is not None and not known.state.trouble
             is_fresh = is_well and now - known.answered < FRESH_SECONDS
-            if known.asked is not None or is_fresh:
+            if known.began is not None or is_fresh:
                 return
-            known.asked = now
+            known.began = now
         # A process that ends does not wait for it.
-        threading.Thread(target=self._look, args=(known,), name="tilth-location", daemon=True).start()
+        threading.Thread(target=self._run_probe, args=(known,), name="tilth-location", daemon=True).start()
 
-    def _look(self, known: _Known) -> None:
-        trouble = self._ask_location(known.root)
+    def _run_probe(self, known: _Known) -> None:
+        trouble = self._probe(known.root)
         with known.changed:
-            known.asked, known.answered = None, self._clock.monotonic()
+            known.began, known.answered = None, self._clock.monotonic()
             self._note(known, trouble)
             known.changed.notify_all()
 
     def _state(self, known: _Known) -> LocationState:
         with known.changed:
-            seconds = self._ask_seconds if known.state is None else min(_LOOK_SECONDS, self._ask_seconds)
-            known.changed.wait_for(lambda: known.asked is None, timeout=seconds)
-            is_silent = known.asked is not None and self._clock.monotonic() - known.asked >= self._ask_seconds
+            seconds = self._timeout_seconds if known.state is None else min(_WAIT_SECONDS, self._timeout_seconds)
+            known.changed.wait_for(lambda: known.began is None, timeout=seconds)
+            is_silent = known.began is not None and self._clock.monotonic() - known.began >= self._timeout_seconds
             if is_silent or known.state is None:
-                self._note(known, f"no answer in {self._ask_seconds:g} seconds")
+                self._note(known, f"no answer in {self._timeout_seconds:g} seconds")
             assert known.state is not None
             return known.state
 

@@ -80,7 +80,7 @@ class FailoverReader(io.RawIOBase):
             try:
                 return ask(self._reader)
             except _Failures as error:
-                self._reader.replica.health.failed(error)
+                self._reader.replica.health.note_error(error)
                 self._reader.end()
                 self._errors.append(error)
                 self._reader = None

@@ -1,6 +1,6 @@
 """States of replicas, as this process has seen them.
 
-Covers: a failure that says that a location is away, looking at it again until it is back, a watch that never ends.
+Covers: a failure that says that a location is away, probing it until it is back, a watch that never ends.
 Does not cover: which files a replica lacks (tilth.catalog).
 Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
 """
@@ -17,16 +17,16 @@ from tilth.storage.store.backends.backend import backend_of
 from tilth.storage.store.backends.marker import trouble_at
 from tilth.storage.store.root import StoreRoot
 
-#: Interval between two checks of a replica.
-LOOK_SECONDS = 1.0
+#: Interval between two probes of a replica.
+PROBE_INTERVAL_SECONDS = 1.0
 #: A replica that has not answered after this time is unavailable.
-ASK_SECONDS = 3.0
+PROBE_TIMEOUT_SECONDS = 3.0
 #: Time for which a server's report that a replica is away counts; after it, this process's own checks do.
 REPORTED_SECONDS = 5.0
 #: Time within which a repeated report of a server is not a new one.
 REPORTED_AGAIN_SECONDS = 60.0
-#: Tables whose sign is remembered.
-SIGNS_MAX = 10_000
+#: Tables whose marker is remembered.
+MARKED_TABLES_MAX = 10_000
 
 _log = Log("storage")
 _lock = threading.Lock()
@@ -38,7 +38,7 @@ def health_of(replica: StoreRoot) -> ReplicaHealth:
     """Return what this process knows of a replica."""
     with _lock:
         found = _known.get(replica)
-        # Threads of a parent process do not look for a forked one.
+        # Threads of a parent process do not probe for a forked one.
         if found is None or found.pid != os.getpid():
             found = _known[replica] = ReplicaHealth(replica)
         return found
@@ -50,12 +50,12 @@ def replica_trouble(replica: StoreRoot) -> str:
 
 
 def note_unanswered(error: TilthError) -> None:
-    """Note that a replica is away, where an error names a file in it that could not be asked for."""
+    """Note that a replica is away, where an error names a file in it that could not be read."""
     file = error.facts.get("file", "")
     with _lock:
-        asked = [health for root, health in _known.items() if file.startswith(f"{root.uri}/")]
-    for health in asked:
-        health.failed(error)
+        unanswered = [health for root, health in _known.items() if file.startswith(f"{root.uri}/")]
+    for health in unanswered:
+        health.note_error(error)
 
 
 class ReplicaHealth:
@@ -67,11 +67,11 @@ class ReplicaHealth:
         self.trouble = ""
         #: Number of times it has come back: it may hold less than before.
         self.returns = 0
-        #: Tables whose sign it was seen to have.
-        self.signs: set[str] = set()
+        #: Tables whose marker it was seen to have.
+        self.marked_tables: set[str] = set()
         self._replica = replica
         self._lock = threading.Lock()
-        self._is_looking = self._is_watched = False
+        self._is_probing = self._is_watched = False
         #: Monotonic times of a server's first and last report that the replica is away.
         self._reported_since = self._reported_last = -REPORTED_AGAIN_SECONDS
 
@@ -88,7 +88,7 @@ class ReplicaHealth:
             self._reported_since = now
         self._reported_last = now
 
-    def failed(self, error: Exception) -> None:
+    def note_error(self, error: Exception) -> None:
         """Note an error of the store; what says nothing about the location is left alone."""
         if isinstance(error, UnavailableError | RetryError):
             self.note(error.message)
@@ -100,70 +100,70 @@ class ReplicaHealth:
             self.trouble = trouble
         if is_new:
             _log.warning("replica_away", root=self._replica, reason=trouble)
-        self._look()
+        self._start_probing()
 
-    def remember_sign(self, table: str) -> None:
-        if len(self.signs) >= SIGNS_MAX:
-            self.signs.clear()
-        self.signs.add(table)
+    def remember_marker(self, table: str) -> None:
+        if len(self.marked_tables) >= MARKED_TABLES_MAX:
+            self.marked_tables.clear()
+        self.marked_tables.add(table)
 
     def watch(self) -> None:
-        """Look at it from now on, also while nobody uses it."""
+        """Probe it from now on, also while nobody uses it."""
         self._is_watched = True
-        self._look()
+        self._start_probing()
 
     def check(self) -> None:
         """Check the replica now, on a thread of its own, for a caller that waits longer than usual."""
-        self._look()
+        self._start_probing()
 
     def unwatch(self) -> None:
-        """Look at it no more than those who use it need."""
+        """Probe it no more than those who use it need."""
         self._is_watched = False
 
-    def _look(self) -> None:
+    def _start_probing(self) -> None:
         with self._lock:
-            if self._is_looking:
+            if self._is_probing:
                 return
-            self._is_looking = True
+            self._is_probing = True
         threading.Thread(target=self._run, name="tilth-replica", daemon=True).start()
 
     def _run(self) -> None:
         pause = threading.Event()
         while True:
-            question = _Question(self._replica)
-            if not question.answered.wait(ASK_SECONDS):
-                self._say(f"no answer in {ASK_SECONDS:g} seconds")
-                question.answered.wait()
-            if self._say(question.trouble):
+            probe = _Probe(self._replica)
+            if not probe.ended.wait(PROBE_TIMEOUT_SECONDS):
+                self._record(f"no answer in {PROBE_TIMEOUT_SECONDS:g} seconds")
+                probe.ended.wait()
+            if self._record(probe.trouble):
                 break
-            pause.wait(LOOK_SECONDS)
+            pause.wait(PROBE_INTERVAL_SECONDS)
 
-    def _say(self, trouble: str) -> bool:
-        """Take note of an answer; return whether nobody needs another one."""
+    def _record(self, trouble: str) -> bool:
+        """Record the outcome of a probe; return whether nobody needs another one."""
         with self._lock:
             before, self.trouble = self.trouble, trouble
             self.returns += bool(before and not trouble)
             is_over = not trouble and not self._is_watched
-            self._is_looking = not is_over
+            self._is_probing = not is_over
         if bool(before) != bool(trouble):
-            _log.info("replica_looked_at", root=self._replica, reason=trouble or "it is back")
+            _log.info("replica_state_changed", root=self._replica, reason=trouble or "it is back")
         return is_over
 
 
-class _Question:
-    """A question whether a location can be used, on a thread of its own: one that hangs answers late."""
+class _Probe:
+    """A check whether a location can be used, on a thread of its own: one that hangs ends late."""
 
     def __init__(self, root: StoreRoot) -> None:
-        self.answered = threading.Event()
+        self.ended = threading.Event()
         self.trouble = ""
         self._root = root
-        threading.Thread(target=self._ask, name="tilth-replica-asked", daemon=True).start()
+        threading.Thread(target=self._run, name="tilth-replica-probe", daemon=True).start()
 
-    def _ask(self) -> None:
+    def _run(self) -> None:
         try:
             self.trouble = replica_trouble(self._root)
         finally:
-            self.answered.set()
+            self.ended.set()
 
 
 def trouble_of(error: TilthError | OSError) -> str:

@@ -187,7 +187,7 @@ class NewCopies:
                 if each.replica.trouble:
                     each.drop(each.replica.trouble)
             if not any(each.error for each in pending):
-                self._changed.wait(replica_times.LOOK_SECONDS)
+                self._changed.wait(replica_times.CHECK_SECONDS)
         for each in self._going:
             if not is_done(each):
                 each.drop(f"no answer in {replica_times.HUNG_SECONDS:g} seconds")
@@ -199,8 +199,8 @@ class NewCopies:
             if each.error is None or each.is_noted:
                 continue
             each.is_noted = True
-            if not each.has_no_sign:
-                each.replica.health.failed(each.error)
+            if not each.lacks_marker:
+                each.replica.health.note_error(each.error)
             if isinstance(each.error, FileExistsError) or not isinstance(each.error, TilthError | OSError):
                 self._end_with(each.error)
             else:
@@ -227,8 +227,8 @@ class _Copy:
         self.error: Exception | None = None
         #: `True` once the writer has handled the error.
         self.is_noted = False
-        #: `True` if the replica answers but lacks the table's sign: it may have lost the table's files.
-        self.has_no_sign = False
+        #: `True` if the replica answers but lacks the table's marker: it may have lost the table's files.
+        self.lacks_marker = False
         #: Bytes that are not written yet.
         self.queued = 0
         self._path = path
@@ -293,8 +293,8 @@ class _Copy:
     def _make(self) -> bool:
         """Write the copy; return `True` if it was finished, `False` if it was given up."""
         table = table_of(self._path) if "/" in self._path else ""
-        if table and not self.replica.has_sign(table):
-            self.has_no_sign = True
+        if table and not self.replica.has_marker(table):
+            self.lacks_marker = True
             raise StoreAwayError("the replica is made anew", file=str(self.replica.root))
         store = self.replica.store
         self._file = store.create(self._path)
@@ -334,7 +334,7 @@ class _Copy:
             else:
                 self._file.abandon()
         except (TilthError, OSError) as error:
-            self.replica.health.failed(error)
+            self.replica.health.note_error(error)
 
 
 def too_few(root: StoreRoot, path: str, copies: int, errors: Sequence[Exception]) -> QuorumError:

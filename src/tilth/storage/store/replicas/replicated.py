@@ -1,10 +1,10 @@
 """Files of a storage with replicas: written to all of them that answer, read from one that has a copy.
 
-Covers: the store of such a root; the sign of a new table. Does not cover: which copies are missing and how they are
+Covers: the store of such a root; the marker of a new table. Does not cover: which copies are missing and how they are
 restored (tilth.catalog, tilth.maintenance), writing several copies (new_copies.py), reading from another replica when
 one fails (failover.py).
 Always holds: a file counts as written when a quorum of copies is durable, names included, and names their replicas;
-a file counts as missing only when every replica has said so; a replica without the sign of a table has lost what it
+a file counts as missing only when every replica has said so; a replica without the marker of a table has lost what it
 had, and takes no new files of that table until it is known what it lacks.
 """
 
@@ -49,11 +49,11 @@ def away_reason(root: StoreRoot) -> str:
 
 
 def begin_table(root: StoreRoot, table: str) -> None:
-    """Give each replica that answers the sign of a new table; the others get it when they are back."""
+    """Give each replica that answers the marker of a new table; the others get it when they are back."""
     replicas = replicas_of(root)
     if not replicas:
         return
-    answers = call_replicas(replicas, lambda each: each.give_sign(table), enough=root.quorum)
+    answers = call_replicas(replicas, lambda each: each.write_marker(table), enough=root.quorum)
     for each in replicas:
         if isinstance(error := answers[each.number], TilthError | OSError):
             _log.warning("replica_without_table", root=each.root, table=table, reason=trouble_of(error))
@@ -130,7 +130,7 @@ class ReplicatedStore:
         for each in [_Removing(replica, paths) for replica in replicas]:
             removal = each.ended()
             for error in removal.failed.values():
-                each.replica.health.failed(error)
+                each.replica.health.note_error(error)
             whole.failed |= removal.failed
             found |= set(removal.found)
         whole.gone = [path for path in paths if path not in whole.failed]
@@ -154,9 +154,9 @@ class ReplicatedStore:
             raise self._away(folder)
         for each in reversed(answers):
             found |= each
-        signs = (path for path in found if posixpath.basename(path) == LOCATION_FILE and "/" in path)
-        for sign in list(signs):
-            found.pop(sign)
+        markers = (path for path in found if posixpath.basename(path) == LOCATION_FILE and "/" in path)
+        for marker in list(markers):
+            found.pop(marker)
         yield from found.values()
 
     def remove_folder(self, folder: str) -> None:
@@ -165,7 +165,7 @@ class ReplicatedStore:
             try:
                 each.store.remove_folder(folder)
             except (TilthError, OSError) as error:
-                each.health.failed(error)
+                each.health.note_error(error)
                 errors.append(error)
         for why in errors:
             raise why
@@ -183,7 +183,7 @@ class ReplicatedStore:
             StoreAwayError(each.trouble, file=str(each.root)) for each in self._replicas if each.trouble
         ]
         found: list[Replica] = []
-        answers = call_replicas(usable, lambda each: not table or each.has_sign(table), enough=self._root.quorum)
+        answers = call_replicas(usable, lambda each: not table or each.has_marker(table), enough=self._root.quorum)
         for each in usable:
             match answers[each.number]:
                 case True:
@@ -229,7 +229,7 @@ def _call_one(replica: Replica, ask: Callable[[Store], T]) -> T:
     try:
         return call_replica(replica, lambda: ask(replica.store))
     except (TilthError, OSError, FileSizeError) as error:
-        replica.health.failed(error)
+        replica.health.note_error(error)
         raise
 
 

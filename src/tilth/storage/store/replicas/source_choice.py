@@ -50,5 +50,5 @@ def _there(replica: Replica, folder: Folder, files: Sequence[DataFile]) -> list[
     try:
         return replica.store.exist([folder.key(file.name) for file in files])
     except (TilthError, OSError) as error:
-        replica.health.failed(error)
+        replica.health.note_error(error)
         return [False] * len(files)

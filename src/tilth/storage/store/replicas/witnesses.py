@@ -21,7 +21,7 @@ from tilth.storage.store.replicas.new_copies import HINT
 from tilth.storage.store.replicas.replica import Replica, call_replicas, replicas_of
 from tilth.storage.store.root import StoreRoot
 
-#: Allowance for clocks that differ: a sign may be younger than its timestamp by this much.
+#: Allowance for clocks that differ: a marker may be younger than its timestamp by this much.
 SETTLING_MS = 60_000
 #: Kinds of stores in which a file has its name as soon as it is begun.
 NAMED_AT_ONCE = ("file", "hdfs")
@@ -82,5 +82,5 @@ def _answers(replicas: Sequence[Replica], ask: Callable[[Replica], list[T]]) -> 
 
 
 def _has_been_there(replica: Replica, table: str, begun_ms: int) -> bool:
-    since_ms = replica.sign_since_ms(table)
+    since_ms = replica.marker_since_ms(table)
     return since_ms is not None and since_ms + SETTLING_MS <= begun_ms
