@@ -24,7 +24,7 @@ from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Field, Kind, Map, Simple, Struct
 from tilth.storage import PartWriter, TableLayout, arrow_schema, local_folder, merge_parts, read_part
-from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
+from tilth.storage.values.unfilterable import DAYS_MIN, MICROSECONDS_MIN
 
 _FLOATS, _DATE, _TIME = (Simple(Kind.FLOAT32), Simple(Kind.FLOAT64)), Simple(Kind.DATE), Simple(Kind.TIMESTAMP)
 _TYPES: tuple[DataType, ...] = (
@@ -94,7 +94,7 @@ def _check(layout: TableLayout, file: DataFile) -> None:
 
 @settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(_tables(), st.integers(1, 9), st.integers(1, 9))
-def test_no_value_of_a_filterable_file_is_misjudged(
+def test_no_value_of_a_filterable_file_is_unfilterable(
     drawn: tuple[Schema, list[list[pa.Table]]], group_rows: int, block_rows: int
 ) -> None:
     schema, stretches = drawn

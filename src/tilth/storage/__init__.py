@@ -3,7 +3,7 @@
 Covers: names of files, Arrow types, partition transforms; writing, reading, merging, checking and cleaning files.
 `tilth.storage.read.spark` is the second door, for those who hold a Spark session: a snapshot as a DataFrame.
 Does not cover: which files make up a table (tilth.catalog), when to merge or remove (tilth.maintenance).
-Always holds: a file is complete, on the disk and never changed again before anybody hears its name; names follow from
+Always holds: a file is complete, on the disk and never changed again before its name is published; names follow from
 the transaction, so what did not land is removed without listing a folder.
 See also: docs/glossary.md (part, partition), tilth.model.part.
 """
@@ -140,7 +140,7 @@ if TYPE_CHECKING:
     from tilth.storage.store.settings import NODE_SETTINGS, NodeStorageSettings
     from tilth.storage.store.stores import store_of
     from tilth.storage.upsert.key_lookup import repeated_keys
-    from tilth.storage.upsert.landing import stretches, write_rows
+    from tilth.storage.upsert.new_rows import stretches, write_rows
     from tilth.storage.upsert.scopes import (
         UPSERT_HERE_BYTES_MAX,
         UPSERT_TRIES_MAX,

@@ -132,7 +132,7 @@ def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 def _unfilterable() -> Iterator[None]:
     """Parts as they are where all values that mislead Parquet's filters came too late."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(part_files, "misjudged_paths", lambda *_: set())
+        patch.setattr(part_files, "unfilterable_paths", lambda *_: set())
         patch.setattr(part_files, "replace", lambda file, **_: file)
         yield
 

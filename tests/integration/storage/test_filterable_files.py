@@ -32,7 +32,7 @@ from tilth.storage import (
     write_parts,
     write_segments,
 )
-from tilth.storage.values.misjudged import NOTE
+from tilth.storage.values.unfilterable import NOTE
 
 pytestmark = pytest.mark.integration
 POINT = Struct((Field("name", Simple(Kind.STRING)), Field("xs", Array(Simple(Kind.FLOAT64)))))
@@ -112,7 +112,7 @@ def _without(layout: TableLayout, file: DataFile) -> tuple[set[str], set[str]]:
     ],
     ids=["none", "nan", "zero", "early", "nested"],
 )
-def test_a_leaf_with_misjudged_values_has_nothing_to_misjudge_them_by(
+def test_a_leaf_with_unfilterable_values_has_nothing_to_misjudge_them_by(
     layout: TableLayout, rows: pa.Table, statistics: set[str], dictionary: set[str]
 ) -> None:
     file = _written(layout, 1, rows)
@@ -205,7 +205,7 @@ def test_a_rewritten_part_knows_what_its_source_has(layout: TableLayout) -> None
     assert rewritten[1].file.is_filterable
     assert _without(layout, rewritten[1].file)[0] == {"a.b"}
     # Without that, the value would have come too late.
-    unknown = replace(target, misjudged=type(target.misjudged)())
+    unknown = replace(target, unfilterable=type(target.unfilterable)())
     blind = rewrite_part(layout, {file.name: unknown}, iter(batches), txn=3, attempt=0)
     assert blind is not None
     assert not blind[1].file.is_filterable

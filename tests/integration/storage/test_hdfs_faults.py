@@ -23,7 +23,7 @@ from tilth.storage import PartFileNotFoundError, clean_transaction, read_part, w
 from tilth.storage.errors import StoreAwayError, StoreBusyError, StoreRefusedError
 from tilth.storage.store import stores
 from tilth.storage.store.backends.hdfs import HdfsStore, HdfsTimes
-from tilth.storage.store.files.files import make_folder, mapped
+from tilth.storage.store.files.files import make_folder, read_verified
 from tilth.storage.store.root import parse_root
 from tools.hdfs_cluster import HdfsCluster
 
@@ -155,7 +155,7 @@ def test_a_data_node_that_dies_in_the_middle_of_a_write_leaves_a_name_that_goes(
         error = error_of(lambda: ([file.write(os.urandom(9 * MIB)) for _ in range(20)], file.finish(fsync=True)))
         assert (type(error), error.facts["file"]) == (StoreBusyError, location.folder.uri("2-0.0-0.parquet"))
         file.give_up()
-        assert isinstance(error_of(lambda: mapped(location.folder, part.file)), StoreBusyError)
+        assert isinstance(error_of(lambda: read_verified(location.folder, part.file)), StoreBusyError)
     finally:
         cluster.start_data_node()
     assert store.exist(["t/data/2-0.0-0.parquet"]) == [True]
@@ -246,7 +246,7 @@ def test_bytes_that_a_disk_changed_are_never_taken_for_the_file(cluster: HdfsClu
     blocks = [path for path in cluster.folder.rglob("blk_*") if path.stat().st_size == part.file.size]
     assert len(blocks) == 1
     _flip(blocks[0])
-    for ask in (lambda: mapped(location.folder, part.file), lambda: read_part(location.folder, part.file)):
+    for ask in (lambda: read_verified(location.folder, part.file), lambda: read_part(location.folder, part.file)):
         error = error_of(ask)
         # Damaged or away: the client does not say.
         assert (type(error), error.facts["because"]) == (StoreBusyError, "no DataNode gives these bytes")

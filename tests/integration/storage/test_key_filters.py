@@ -43,7 +43,7 @@ def test_no_key_that_is_there_is_denied(table: UpsertTable) -> None:
 
 def test_a_part_that_its_filter_rules_out_is_not_opened(table: UpsertTable, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(key_lookup, "opened", lambda folder, file: opened.append(file.name))
+    monkeypatch.setattr(key_lookup, "open_part", lambda folder, file: opened.append(file.name))
     known = read_filter(table.layout, table.parts[0].file)
     assert known is not None
     odd = keys_of([pa.chunked_array([np.arange(ROWS) * 2 + 1])], [pa.int64()])

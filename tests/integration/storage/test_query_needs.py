@@ -1,6 +1,6 @@
 """A real Spark: what its optimizer says that a query needs of its tables, as ranges of parts can answer it.
 
-Which columns are needed is tested in test_read_lanes.py, together with the answers.
+Which columns are needed is tested in test_read_scan_paths.py, together with the answers.
 """
 
 from __future__ import annotations

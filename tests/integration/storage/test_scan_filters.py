@@ -40,7 +40,7 @@ from tilth.storage import (
 )
 from tilth.storage.parts import parts as part_files
 from tilth.storage.read.spark import located_snapshot, read_snapshot
-from tilth.storage.values.misjudged import DAYS_MIN, MICROSECONDS_MIN
+from tilth.storage.values.unfilterable import DAYS_MIN, MICROSECONDS_MIN
 
 pytestmark = pytest.mark.integration
 #: Of one query.

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.integration.storage.test_read_lanes import TABLE, World, got, mixed, read_error
+from tests.integration.storage.test_read_scan_paths import TABLE, World, got, mixed, read_error
 from tilth.storage import PartFileNotFoundError, StoreAwayError, data_folder, parse_root
 from tilth.storage.read.spark import located_snapshot, read_snapshot
 from tilth.storage.store.stores import store_of

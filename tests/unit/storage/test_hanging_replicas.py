@@ -16,7 +16,7 @@ from tilth.base.clock import SystemClock
 from tilth.storage import check_copies, check_file, local_root, make_copy, replicas_with_marker, reserve_replica
 from tilth.storage.errors import QuorumError, StoreAwayError
 from tilth.storage.store.backends.local import LocalStore, SummingFile
-from tilth.storage.store.files.files import mapped, new_file, open_sized
+from tilth.storage.store.files.files import new_file, open_sized, read_verified
 from tilth.storage.store.replicas import failover, health, new_copies, replica
 from tilth.storage.store.replicas.replica import Replica, replicas_of
 from tilth.storage.store.root import StoreRoot
@@ -67,7 +67,7 @@ class Disk:
             self._slowed(SummingFile, name, "_path")
         for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):
             self._slowed(LocalStore, name, "_folder")
-        opened = failover._Reader._opened
+        opened = failover._Reader._open_source
 
         def reading(reader: failover._Reader) -> pa.NativeFile:
             # Each read waits, also one of a file that was opened long before.
@@ -75,7 +75,7 @@ class Disk:
                 self.wait()
             return opened(reader)
 
-        monkeypatch.setattr(failover._Reader, "_opened", reading)
+        monkeypatch.setattr(failover._Reader, "_open_source", reading)
 
     def wait(self) -> None:
         if self.hangs:
@@ -229,7 +229,7 @@ def test_a_reader_whose_disk_fails_or_is_cut_goes_on_too(locations: Locations) -
 def test_a_small_file_is_read_from_another_replica_than_one_that_hangs(locations: Locations, disk: Disk) -> None:
     file = locations.write("a", b"abc")
     disk.hangs = True
-    assert mapped(locations.folder, file).to_pybytes() == b"abc"
+    assert read_verified(locations.folder, file).to_pybytes() == b"abc"
 
 
 def test_copies_are_made_and_compared_without_a_replica_that_hangs(locations: Locations, disk: Disk) -> None:

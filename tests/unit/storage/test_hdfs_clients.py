@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tilth.storage.store.backends import hdfs
-from tilth.storage.store.backends.hdfs import ASKING_MAX, HdfsStore
+from tilth.storage.store.backends.hdfs import REQUESTS_MAX, HdfsStore
 from tilth.storage.store.root import parse_root
 
 
@@ -76,12 +76,12 @@ def test_a_client_is_asked_one_question_at_a_time_and_all_are_asked(store: HdfsS
     with ThreadPoolExecutor(16) as pool:
         list(pool.map(ask, range(32)))
     assert FakeClient.most == 1
-    assert len(FakeClient.made) == ASKING_MAX
+    assert len(FakeClient.made) == REQUESTS_MAX
     assert all(each.asked["questions"] > 10 for each in FakeClient.made)
 
 
 def test_clients_are_kept_and_shared_by_the_roots_of_an_hdfs(store: HdfsStore) -> None:
     HdfsStore(parse_root("hdfs://nameservice/b"))
-    assert len(FakeClient.made) == ASKING_MAX
+    assert len(FakeClient.made) == REQUESTS_MAX
     HdfsStore(parse_root("hdfs://other/b"))
-    assert len(FakeClient.made) == 2 * ASKING_MAX
+    assert len(FakeClient.made) == 2 * REQUESTS_MAX

@@ -117,7 +117,7 @@ class PartChanges:
         start, end = np.searchsorted(patch.rows, (first_row, first_row + len(values)))
         if start == end:
             return values
-        return _replaced(values, patch.rows[start:end] - first_row, patch.values.slice(start, end - start))
+        return _replace(values, patch.rows[start:end] - first_row, patch.values.slice(start, end - start))
 
 
 def load_changes(folder: Folder, source: PartSource, columns: Collection[int] | None = None) -> PartChanges:
@@ -187,7 +187,7 @@ class _Loading:
 
     def result(self) -> PartChanges:
         deleted = _all_of(self._deletes, self._source.rows)
-        patches = {column: _joined(patches) for column, patches in self._patches.items()}
+        patches = {column: _join(patches) for column, patches in self._patches.items()}
         return PartChanges(deleted=deleted, patches=patches, columns=self._columns)
 
     def _add_deletes(self, delta: Delta, rows: RowIndexes) -> None:
@@ -238,7 +238,7 @@ def _all_of(deletes: Sequence[RowIndexes], rows: int) -> RowIndexes:
     return np.flatnonzero(is_deleted)
 
 
-def _joined(patches: Sequence[Patch]) -> Patch:
+def _join(patches: Sequence[Patch]) -> Patch:
     """Join the patches of one column: for each row the last value."""
     rows = np.concatenate([patch.rows for patch in patches])
     order = np.argsort(rows, kind="stable")
@@ -250,11 +250,11 @@ def _joined(patches: Sequence[Patch]) -> Patch:
     return Patch(rows=ordered[is_last], values=one_chunk(values.take(pa.array(order[is_last]))))
 
 
-def _replaced(values: pa.ChunkedArray, positions: RowIndexes, new: pa.Array) -> pa.ChunkedArray:
+def _replace(values: pa.ChunkedArray, positions: RowIndexes, new: pa.Array) -> pa.ChunkedArray:
     kind = values.type
     if pa.types.is_dictionary(kind):
         spelled = pc.cast(values, kind.value_type)
-        return _replaced(spelled, positions, new).dictionary_encode().cast(kind)
+        return _replace(spelled, positions, new).dictionary_encode().cast(kind)
     fresh = _as_type(pa.chunked_array([new]), kind)
     if not pa.types.is_nested(kind):
         mask = np.zeros(len(values), bool)

@@ -33,7 +33,7 @@ from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_dele
 from tilth.storage.errors import BadColumnError
 from tilth.storage.parts.parts import damaged
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files.files import Endings, corrupt, end_file, make_folder, mapped, new_file
+from tilth.storage.store.files.files import Endings, corrupt, end_file, make_folder, new_file, read_verified
 from tilth.storage.store.files.whole import open_whole, read_whole
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.protocol import NewFile
@@ -214,7 +214,7 @@ class DeltaWriter:
 
 def read_changes(folder: Folder, file: DataFile) -> pa.Table:
     """All rows of a change segment, by file and row; raises DeltaFileNotFoundError and DeltaFileCorruptError."""
-    buffer = mapped(folder, file, is_delta=True)
+    buffer = read_verified(folder, file, is_delta=True)
     try:
         table = pa.ipc.open_file(buffer, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
     except (pa.ArrowException, OSError) as error:
@@ -280,7 +280,7 @@ def read_target(folder: Folder, delta: Delta, file: str, columns: Collection[int
     """Read the changes of one data file from a change segment: `row`, `op`, new values of these columns; errors as
     above.
     """
-    buffer = mapped(folder, delta.file, is_delta=True)
+    buffer = read_verified(folder, delta.file, is_delta=True)
     try:
         schema = pa.ipc.open_file(buffer).schema
         wanted = ["row", "op", *_value_names(columns)]
@@ -305,7 +305,7 @@ def read_updates(folder: Folder, delta: Delta, columns: Collection[int]) -> pa.T
 
 def open_values(folder: Folder, delta: Delta) -> pq.ParquetFile:
     """The file of an UPDATE or COLUMN delta, verified; errors as above."""
-    buffer = mapped(folder, delta.file, is_delta=True)
+    buffer = read_verified(folder, delta.file, is_delta=True)
     try:
         return pq.ParquetFile(pa.BufferReader(buffer), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
@@ -317,7 +317,7 @@ def _value_names(columns: Iterable[int]) -> list[str]:
 
 
 def _vector(folder: Folder, delta: Delta, file: str) -> RowIndexes:
-    buffer = mapped(folder, delta.file, is_delta=True)
+    buffer = read_verified(folder, delta.file, is_delta=True)
     try:
         target, rows = decode_deletes(memoryview(buffer))
     except BadVectorError as error:

@@ -62,12 +62,12 @@ class PartRebaser:
                     patches.setdefault(column, []).append(Patch(rows=moved[is_there], values=values))
         deleted = np.setdiff1d(np.concatenate(deletes), self._deleted)
         self._deleted = np.union1d(self._deleted, deleted)
-        table = self._changes(deleted, {column: self._joined(column, group) for column, group in patches.items()})
+        table = self._changes(deleted, {column: self._join(column, group) for column, group in patches.items()})
         if not table.num_rows:
             return None
         return DeltaWriter(self._layout, txn=txn, task=task, attempt=0, first_n=n).changes(self._partition, table)
 
-    def _joined(self, column: int, patches: Sequence[Patch]) -> Patch:
+    def _join(self, column: int, patches: Sequence[Patch]) -> Patch:
         """Join the patches of one column of the sources, which change different rows, without the rows that are
         deleted.
         """

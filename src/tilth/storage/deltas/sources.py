@@ -16,7 +16,7 @@ from tilth.model.part import Part
 from tilth.model.table import OP_COLUMN, TableDef
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.parts.parts import damaged, opened, read_part
+from tilth.storage.parts.parts import damaged, open_part, read_part
 from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
 from tilth.storage.store.files.files import corrupt
 from tilth.storage.store.root import Folder
@@ -79,7 +79,7 @@ def _blocks(
             for start in range(0, batch.num_rows, block_rows):
                 yield batch.slice(start, block_rows)
         return
-    with opened(folder, source.file) as parquet:
+    with open_part(folder, source.file) as parquet:
         batches = parquet.iter_batches(block_rows, columns=_in_parquet(source, wanted), use_threads=False)
         while True:
             try:

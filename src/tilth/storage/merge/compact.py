@@ -69,7 +69,7 @@ def compact_changes(
     What changes those whose data files are named in `kept` goes into a new change segment, what changes no target is
     left out. Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.
     """
-    found = _collected(out.folder, sources, {target.file.name for target in targets})
+    found = _collect(out.folder, sources, {target.file.name for target in targets})
     written: list[WrittenDelta] = []
     left: dict[Schema, list[tuple[str, _Collected]]] = {}
     for target in targets:
@@ -155,7 +155,7 @@ def fold_updates(updates: Sequence[pa.Table]) -> pa.Table:
     return pa.table(arrays)
 
 
-def _collected(folder: Folder, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:
+def _collect(folder: Folder, sources: Sequence[Delta], wanted: Collection[str]) -> dict[str, _Collected]:
     """Collect the changes of each data file from the change segments, by the file's name."""
     found: dict[str, _Collected] = {}
     for source in applied_order(sources):

@@ -22,8 +22,8 @@ from tilth.storage.parts.parts import NewPart, PartWriter, exact
 from tilth.storage.parts.rowmap import SOURCES_MAX, RowMapWriter, Rows
 from tilth.storage.store.paths import file_name
 from tilth.storage.values.arrow import shape
-from tilth.storage.values.misjudged import misjudged_in
 from tilth.storage.values.order import ranks_of, stable_order
+from tilth.storage.values.unfilterable import unfilterable_in
 
 #: Rows that are put in order at a time, so that what is written is in memory once only.
 _BLOCK_ROWS = 64 * 1024
@@ -67,7 +67,7 @@ def flush_segments(new: NewPart, sources: Sequence[PartSource], *, task: int, at
             name=name,
             partition=new.partition,
             values=new.values,
-            misjudged=misjudged_in(table),
+            unfilterable=unfilterable_in(table),
             sources=sources,
         ) as writer,
         RowMapWriter(layout, name) as row_map,

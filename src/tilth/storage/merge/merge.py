@@ -38,12 +38,12 @@ from tilth.model.types import Kind, Simple
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.errors import BadColumnError, PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import NewPart, PartWriter, damaged, opened
+from tilth.storage.parts.parts import NewPart, PartWriter, damaged, open_part
 from tilth.storage.parts.rowmap import RowMapWriter, Rows, SourceNumbers
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape
-from tilth.storage.values.misjudged import NOTHING, misjudged_in_file
 from tilth.storage.values.order import Codes, is_sorted, ranks_of, stable_order
+from tilth.storage.values.unfilterable import NOTHING, unfilterable_in_file
 
 #: Rows that are read of a part at a time; fewer where they are wide or the parts are many.
 BLOCK_ROWS = 32 * 1024
@@ -112,7 +112,7 @@ def merge_parts(
     rows_expired = 0
     block = min(block_rows, _block_rows(layout, readers))
     name = file_name(txn=new.txn, task=task, attempt=attempt, n=0)
-    misjudged = reduce(or_, (reader.misjudged for reader in readers), NOTHING)
+    unfilterable = reduce(or_, (reader.unfilterable for reader in readers), NOTHING)
     try:
         with (
             PartWriter(
@@ -120,12 +120,12 @@ def merge_parts(
                 name=name,
                 partition=new.partition,
                 values=new.values,
-                misjudged=misjudged,
+                unfilterable=unfilterable,
                 sources=sources,
             ) as writer,
             RowMapWriter(layout, name) as row_map,
         ):
-            for piece in _merged(layout, readers, block):
+            for piece in _merge_sources(layout, readers, block):
                 if is_past is not None:
                     past = is_past(piece.table)
                     count = pc.sum(past).as_py() or 0
@@ -206,7 +206,7 @@ class _Source:
         self._schema = layout.schema
         self._stored = source.schema
         self._changes = load_changes(layout.folder, source) if source.deltas else None
-        self._parquet = opened(layout.folder, source.file, dictionaries=dictionaries)
+        self._parquet = open_part(layout.folder, source.file, dictionaries=dictionaries)
         self._wanted = _wanted(layout.schema, dictionaries)
         self._columns = _columns_in_file(layout.schema, self._parquet.schema_arrow)
         self._defaults = [
@@ -215,7 +215,7 @@ class _Source:
         ]
         self._batches: Iterator[pa.RecordBatch] = iter(())
         self.metadata: pq.FileMetaData = self._parquet.metadata
-        self.misjudged = misjudged_in_file(layout.schema, source, self.metadata)
+        self.unfilterable = unfilterable_in_file(layout.schema, source, self.metadata)
         self.rows = int(self.metadata.num_rows)
         self._rows_read = 0
         self.rows_deleted = 0
@@ -297,7 +297,7 @@ class _Window:
                     self._blocks[number] = more if block is None else block.with_more(more)
         return any(block is not None for block in self._blocks)
 
-    def take(self) -> _Piece:
+    def pop(self) -> _Piece:
         """Remove the rows up to the watermark from the window and return them, in order."""
         live = [number for number, block in enumerate(self._blocks) if block is not None]
         blocks = [block for block in self._blocks if block is not None]
@@ -335,13 +335,13 @@ class _Window:
         ]
 
 
-def _merged(layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> Iterator[_Piece]:
+def _merge_sources(layout: TableLayout, sources: Sequence[_Source], block_rows: int) -> Iterator[_Piece]:
     if not layout.order_by:
         yield from _laid_end_to_end(sources, block_rows)
         return
     window = _Window(layout, sources, block_rows)
     while window.fill():
-        yield window.take()
+        yield window.pop()
 
 
 def _laid_end_to_end(sources: Sequence[_Source], block_rows: int) -> Iterator[_Piece]:
@@ -358,7 +358,7 @@ def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[st
     changed = {identity for source in sources for delta in source.deltas for identity in delta.columns}
     spelled = {column.name for column in layout.schema.columns if column.id in changed}
     for source in sources:
-        with opened(layout.folder, source.file) as parquet:
+        with open_part(layout.folder, source.file) as parquet:
             metadata = parquet.metadata
             for group in range(metadata.num_row_groups):
                 for index in range(metadata.num_columns):

@@ -25,8 +25,8 @@ from tilth.storage.parts.parts import PartWriter, footer_of
 from tilth.storage.parts.rowmap import RowMapWriter
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import conform
-from tilth.storage.values.misjudged import NOTHING, Misjudged, misjudged_in_file
 from tilth.storage.values.order import OrderCheck, ranks_of, stable_order
+from tilth.storage.values.unfilterable import NOTHING, Unfilterable, unfilterable_in_file
 
 #: Rows of a batch.
 _BLOCK_ROWS = 32 * 1024
@@ -41,17 +41,19 @@ class RewriteTarget:
     partition: str
     values: tuple[Bound, ...]
     #: Columns of the new file whose values may mislead Parquet's filters.
-    misjudged: Misjudged = NOTHING
+    unfilterable: Unfilterable = NOTHING
     #: The part that is rewritten.
     source: PartSource
 
 
 def rewrite_target(layout: TableLayout, source: PartSource, values: tuple[Bound, ...], *, task: int) -> RewriteTarget:
     """Raises what `read_part` raises."""
-    misjudged = NOTHING
+    unfilterable = NOTHING
     if not source.is_segment:
-        misjudged = misjudged_in_file(layout.schema, source, footer_of(layout.folder, source.file))
-    return RewriteTarget(task=task, partition=source.name.partition, values=values, misjudged=misjudged, source=source)
+        unfilterable = unfilterable_in_file(layout.schema, source, footer_of(layout.folder, source.file))
+    return RewriteTarget(
+        task=task, partition=source.name.partition, values=values, unfilterable=unfilterable, source=source
+    )
 
 
 def rewrite_part(
@@ -82,7 +84,7 @@ def rewrite_part(
             name=name,
             partition=target.partition,
             values=target.values,
-            misjudged=target.misjudged,
+            unfilterable=target.unfilterable,
             sources=(target.source,),
         ) as writer,
         RowMapWriter(layout, name) as row_map,

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
-from tilth.storage.parts.parts import damaged, opened
+from tilth.storage.parts.parts import damaged, open_part
 from tilth.storage.store.files.files import put, read_file
 from tilth.storage.store.paths import FILTER_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.values.arrow import arrow_type
@@ -61,7 +61,7 @@ def write_filter(layout: TableLayout, file: DataFile) -> None:
     if not layout.unique_key:
         return
     types, names = key_types(layout), key_names(layout)
-    with opened(layout.folder, file) as parquet:
+    with open_part(layout.folder, file) as parquet:
         count = int(parquet.metadata.num_rows)
         words = np.zeros(max(1, -(-count * BITS_PER_KEY // 64)), np.uint64)
         try:

@@ -96,7 +96,7 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
         else:
             metadata = pa.ipc.open_file(open_whole(folder, name)).schema.metadata
         noted = (metadata or {}).get(NOTE)
-        return None if noted is None else _decoded(noted)
+        return None if noted is None else _decode(noted)
     except FileNotFoundError:
         raise
     # Of an empty file, a file that was cut off, bytes that are no note.
@@ -109,7 +109,7 @@ def _table_of(about: bytes) -> tuple[TableDef, SchemaVersion]:
     return msgspec.msgpack.decode(about, type=tuple[TableDef, SchemaVersion])
 
 
-def _decoded(noted: bytes) -> PartNote:
+def _decode(noted: bytes) -> PartNote:
     stored = msgspec.msgpack.decode(zlib.decompress(base64.b64decode(noted)), type=_Stored)
     table, shape = _table_of(stored.about)
     return PartNote(

@@ -39,9 +39,16 @@ from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import FIELD_ID, conform
 from tilth.storage.values.bounds import join_ranges, range_of
-from tilth.storage.values.misjudged import NOTHING, Misjudged, leaves_of, misjudged_in, misjudged_paths, note_of
 from tilth.storage.values.order import ranks_of, stable_order
 from tilth.storage.values.partition import partition_ids
+from tilth.storage.values.unfilterable import (
+    NOTHING,
+    Unfilterable,
+    leaves_of,
+    note_of,
+    unfilterable_in,
+    unfilterable_paths,
+)
 
 #: Rows by which it is decided whether a column has few distinct values.
 SAMPLE_ROWS = 64 * 1024
@@ -107,15 +114,15 @@ class PartWriter:
         name: str,
         partition: str,
         values: tuple[Bound, ...],
-        misjudged: Misjudged = NOTHING,
+        unfilterable: Unfilterable = NOTHING,
         sources: Sequence[PartSource] = (),
     ) -> None:
-        """`misjudged`: what is known of the values of all rows before they come; `sources`: parts that this
+        """`unfilterable`: what is known of the values of all rows before they come; `sources`: parts that this
         one replaces.
         """
         self._sources = sources
         self._layout = layout
-        self._expected = misjudged
+        self._expected = unfilterable
         self._found = NOTHING
         #: Columns with a dictionary that could misjudge values.
         self._dictionaries: frozenset[str] = frozenset()
@@ -139,7 +146,7 @@ class PartWriter:
         if not self._group_rows:
             row_bytes = max(1, rows.nbytes // rows.num_rows)
             self._group_rows = max(1, min(self._layout.row_group_rows, self._layout.row_group_bytes // row_bytes))
-        self._judge(misjudged_in(rows))
+        self._judge(unfilterable_in(rows))
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows >= self._group_rows:
@@ -198,7 +205,7 @@ class PartWriter:
         for start in range(0, rows, self._group_rows):
             self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
 
-    def _judge(self, found: Misjudged) -> None:
+    def _judge(self, found: Unfilterable) -> None:
         """Note values that Parquet's filters misjudge, before any of their rows is written."""
         self._found |= found
         if self._writer is None:
@@ -215,7 +222,7 @@ class PartWriter:
             dictionaries = _with_dictionary(group, self._expected)
             known = set(dictionaries)
             self._dictionaries = frozenset(
-                leaf.column for leaf in leaves_of(group.schema) if leaf.is_misjudged and leaf.path in known
+                leaf.column for leaf in leaves_of(group.schema) if leaf.is_unfilterable and leaf.path in known
             )
             self._writer = _parquet_writer(
                 self._file,
@@ -241,7 +248,7 @@ class PartWriter:
 
 def read_part(folder: Folder, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows of a part, pages verified; raises PartFileNotFoundError and PartFileCorruptError naming the file."""
-    with opened(folder, file) as parquet:
+    with open_part(folder, file) as parquet:
         try:
             table = parquet.read(columns=None if columns is None else list(columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
@@ -258,7 +265,7 @@ def check_file(folder: Folder, file: DataFile, *, is_delta: bool = False) -> Non
 
 def footer_of(folder: Folder, file: DataFile) -> pq.FileMetaData:
     """The Parquet footer; errors as those of `read_part`."""
-    with opened(folder, file) as parquet:
+    with open_part(folder, file) as parquet:
         return parquet.metadata
 
 
@@ -267,7 +274,7 @@ def footer_rows(folder: Folder, file: DataFile) -> int:
     return int(footer_of(folder, file).num_rows)
 
 
-def opened(folder: Folder, file: DataFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
+def open_part(folder: Folder, file: DataFile, *, dictionaries: Sequence[str] = ()) -> pq.ParquetFile:
     """The file, open, its size checked; columns named as dictionaries are read without spelling their values out."""
     try:
         return pq.ParquetFile(
@@ -355,13 +362,13 @@ def _parquet_writer(
     )
 
 
-def _with_statistics(schema: pa.Schema, misjudged: Misjudged) -> list[str]:
-    """Return the paths of the leaves that get statistics: all but those with misjudged values."""
-    left_out = misjudged_paths(schema, misjudged.statistics)
+def _with_statistics(schema: pa.Schema, unfilterable: Unfilterable) -> list[str]:
+    """Return the paths of the leaves that get statistics: all but those with unfilterable values."""
+    left_out = unfilterable_paths(schema, unfilterable.statistics)
     return [leaf.path for leaf in leaves_of(schema) if leaf.path not in left_out]
 
 
-def _with_dictionary(group: pa.Table, misjudged: Misjudged) -> list[str]:
+def _with_dictionary(group: pa.Table, unfilterable: Unfilterable) -> list[str]:
     """Paths of the leaves that get a dictionary: those of columns with few distinct values, and all nested ones, whose
     values it does not misjudge."""
     few = {
@@ -369,7 +376,7 @@ def _with_dictionary(group: pa.Table, misjudged: Misjudged) -> list[str]:
         for field, column in zip(group.schema, group.columns, strict=True)
         if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) or _has_few_values(column)
     }
-    left_out = misjudged_paths(group.schema, misjudged.dictionary)
+    left_out = unfilterable_paths(group.schema, unfilterable.dictionary)
     return [
         leaf.path
         for leaf in leaves_of(group.schema)

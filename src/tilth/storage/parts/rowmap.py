@@ -73,7 +73,7 @@ class RowMapWriter:
 
 
 class RowMap:
-    """The map of one part, turned round: from the rows of its sources to its own. Holds eight bytes a row."""
+    """The map of one part, inverted: from the rows of its sources to its own. Holds eight bytes a row."""
 
     def __init__(self, folder: Folder, part_file: str) -> None:
         """Raises PartFileNotFoundError and PartFileCorruptError naming the map."""
@@ -93,7 +93,7 @@ class RowMap:
         except (pa.ArrowException, OSError) as error:
             raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
         self._by_source = {
-            number: _sorted(
+            number: _sort(
                 np.concatenate([rows for rows, _ in group]), np.concatenate([outputs for _, outputs in group])
             )
             for number, group in pieces.items()
@@ -114,7 +114,7 @@ def remove_row_map(folder: Folder, part_file: str) -> bool:
     return remove(folder, sidecar_name(part_file, MAP_EXTENSION))
 
 
-def _sorted(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
+def _sort(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
     """Sort by row. Rows of a sorted part are so already; those of a segment are in the order of the result."""
     if np.all(rows[1:] >= rows[:-1]):
         return rows, outputs

@@ -20,7 +20,7 @@ from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.notes import new_note
 from tilth.storage.parts.parts import damaged, exact, ranged_columns
-from tilth.storage.store.files.files import Endings, make_folder, mapped, new_file
+from tilth.storage.store.files.files import Endings, make_folder, new_file, read_verified
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
@@ -51,7 +51,7 @@ def write_segments(
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
     with Endings(layout.folder, fsync=layout.fsync) as endings:
-        for number, (partition, values, group) in enumerate(_rolled(layout, _by_partition(layout, table))):
+        for number, (partition, values, group) in enumerate(_roll(layout, _by_partition(layout, table))):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
             ranges = {column: range_of(group.column(column)) for column in ranged_columns(layout)}
             note = new_note(layout, partition=partition, values=values, rows=group.num_rows, ranges=ranges)
@@ -101,7 +101,7 @@ def read_segment(
     segment has none. Raises PartFileNotFoundError and PartFileCorruptError naming the file.
     """
     wanted = wanted_schema(schema, columns)
-    buffer = mapped(folder, file)
+    buffer = read_verified(folder, file)
     try:
         # Field numbers are known only once the file is open.
         names = pa.ipc.open_file(buffer).schema.names
@@ -182,7 +182,7 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
         start = end
 
 
-def _rolled(
+def _roll(
     layout: TableLayout, groups: Iterable[tuple[str, tuple[Bound, ...], pa.Table]]
 ) -> Iterator[tuple[str, tuple[Bound, ...], pa.Table]]:
     """Cut the rows of a partition into segments of like size, none above the limit unless one row is."""

@@ -1,7 +1,7 @@
 """Reads of a snapshot in Python by Spark's tasks: parts with new values, row segments, the rows that are deleted.
 
 Covers: the functions that are shipped to executors, and the frames of what they give. Does not cover: which parts are
-read so (lanes.py), the native scan (spark.py).
+read so (scan_paths.py), the native scan (spark.py).
 Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time; several small files
 share a task; an error of a file goes to the mailbox, from which the driver has its type and facts. See also:
 deltas/sources.py, masks.py.
@@ -27,8 +27,8 @@ from tilth.model.table import Schema
 from tilth.storage.deltas.deltas import read_deletes
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.merge.rewrite import ordered_source
-from tilth.storage.read.lanes import Masked, read_columns, shared
 from tilth.storage.read.masks import MASK_DDL, blocks
+from tilth.storage.read.scan_paths import Masked, read_columns, shared
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import arrow_schema, nullable

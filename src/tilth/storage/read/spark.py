@@ -1,10 +1,10 @@
 """A snapshot as a DataFrame: Spark's own vectorised Parquet scan over a file index built from the catalog's names.
 
-Covers: the three lanes (lanes.py), parts of earlier shapes. Does not cover: which parts a query needs (catalog, sql),
-what tasks read in Python (overlay_spark.py).
-Always holds: no folder is listed, no file is asked for its status; the rows are the same whatever lane they take. Each
-shape and each lane is a scan of its own under the names that its files have, so that Spark prunes columns and pushes
-predicates down by the right ones, and the scans are laid end to end.
+Covers: the three scan paths (scan_paths.py), parts of earlier shapes. Does not cover: which parts a query needs
+(catalog, sql), what tasks read in Python (overlay_spark.py).
+Always holds: no folder is listed, no status of a file is read; the rows are the same whatever scan path they take. Each
+shape and each scan path is a scan of its own under the names that its files have, so that Spark prunes columns and
+pushes predicates down by the right ones, and the scans are laid end to end.
 
 Deleted rows are left out of a scan by a broadcast join: a row's file is known by its time of change in the
 index, for which part files have no other use, and its position by its index in the file. Which rows those are is read
@@ -42,7 +42,6 @@ from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, quoted
 from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.read.hadoop_spark import let_spark_reach, object_error, own_uri, spark_uri, store_error
-from tilth.storage.read.lanes import Masked, is_changed, lanes_of, needed_ids, read_columns
 from tilth.storage.read.masks import IS_DELETED, KEY, POSITION, key_expression
 from tilth.storage.read.overlay_spark import (
     FILE_COLUMN,
@@ -52,6 +51,7 @@ from tilth.storage.read.overlay_spark import (
     ordered_rows,
     spark_schema,
 )
+from tilth.storage.read.scan_paths import Masked, is_changed, needed_ids, read_columns, scan_paths_of
 from tilth.storage.store.files.files import missing
 from tilth.storage.store.paths import data_folder
 from tilth.storage.store.replicas.source_choice import SourceFiles, choose_sources
@@ -94,8 +94,8 @@ def read_snapshot(
 ) -> DataFrame:
     """The rows of the snapshot in the table's present columns; no parts, no rows.
 
-    `columns`: the names of those that the caller looks at, the others may be NULL; None: all. Nothing is read yet; the
-    caller keeps the parts alive. `mailbox`: where `file_error` looks for errors of tasks. Raises PartShapeUnknownError.
+    `columns`: the names of those that the caller reads, the others may be NULL; None: all. Nothing is read yet; the
+    caller keeps the parts alive. `mailbox`: where `file_error` finds errors of tasks. Raises PartShapeUnknownError.
     """
     return _Reading(session, snapshot, root, columns, is_located=False, mailbox=mailbox).frame()
 
@@ -170,7 +170,7 @@ def _shape(column: Column) -> tuple[int, str, DataType]:
 
 
 class _Reading:
-    """A snapshot on its way to a frame: each lane and shape a frame of its own, laid end to end."""
+    """A snapshot on its way to a frame: each scan path and shape a frame of its own, laid end to end."""
 
     def __init__(
         self,
@@ -188,21 +188,21 @@ class _Reading:
         self._needed = needed_ids(snapshot.table.schema, columns)
         self._is_located = is_located
         self._mailbox = mailbox
-        self._lanes = lanes_of(snapshot, self._needed)
+        self._paths = scan_paths_of(snapshot, self._needed)
 
     def frame(self) -> DataFrame:
         """Build the frame; nothing is read yet."""
-        frames = [self._plain(group) for group in scans_of(self._table, self._lanes.plain)]
+        frames = [self._plain_frame(group) for group in scans_of(self._table, self._paths.plain)]
         if self._needed is not None and not self._needed and not self._is_located:
             frames += self._counted()
         else:
-            frames += self._masked(scans_of(self._table, self._lanes.masked))
-            frames += [self._overlaid(group) for group in groups_of(self._table, self._lanes.overlaid)]
+            frames += self._masked_frames(scans_of(self._table, self._paths.masked))
+            frames += [self._overlaid_frame(group) for group in groups_of(self._table, self._paths.overlaid)]
         if not frames:
             return self._session.createDataFrame([], spark_schema(self._table.schema, is_located=self._is_located))
         return reduce(DataFrame.union, frames)
 
-    def _plain(self, group: ShapeGroup) -> DataFrame:
+    def _plain_frame(self, group: ShapeGroup) -> DataFrame:
         frame = files_frame(
             self._session,
             folder=self._folder,
@@ -214,24 +214,24 @@ class _Reading:
             return shaped(frame, group.stored, group.wanted)
         metadata = frame.metadataColumn("_metadata")
         file, row = metadata.getField("file_name"), metadata.getField("row_index")
-        return self._selected(frame.select("*", file.alias(FILE_COLUMN), row.alias(ROW_COLUMN)), group)
+        return self._select(frame.select("*", file.alias(FILE_COLUMN), row.alias(ROW_COLUMN)), group)
 
     def _counted(self) -> list[DataFrame]:
         """Return as many rows as the changed parts have, for a reader that uses no column; the catalog knows the
         number.
         """
-        rows = self._lanes.changed_rows
+        rows = self._paths.changed_rows
         if not rows:
             return []
         nothing = self._table.schema
         return [self._session.range(rows).selectExpr(*expressions(nothing, nothing, ()))]
 
-    def _masked(self, groups: list[ShapeGroup]) -> list[DataFrame]:
+    def _masked_frames(self, groups: list[ShapeGroup]) -> list[DataFrame]:
         if not groups:
             return []
         parts = [part for group in groups for part in group.parts]
         masked = [
-            Masked(number=number, file=part.file.name, deltas=self._lanes.changes[part.file.name])
+            Masked(number=number, file=part.file.name, deltas=self._paths.changes[part.file.name])
             for number, part in enumerate(parts)
         ]
         # One for all shapes: Spark reads and sends it once. As a join that it cannot choose otherwise.
@@ -251,7 +251,7 @@ class _Reading:
         frame = _native(self._session, self._folder, group.files, declared, options, first_number, has_positions=True)
         if frame is None:
             # Only the index of our own knows the files by number.
-            return self._overlaid(group)
+            return self._overlaid_frame(group)
         metadata = frame.metadataColumn("_metadata")
         position = functions.col(quoted(frame.columns[-1]))
         added = [metadata.getField("file_modification_time").alias(_NUMBER), position.alias(POSITION)]
@@ -260,20 +260,20 @@ class _Reading:
         frame = frame.select("*", *added)
         key = key_expression(f"unix_millis({_NUMBER})", POSITION)
         rows = frame.selectExpr("*", f"{key} AS {KEY}").join(masks, functions.expr(IS_DELETED), "left_anti")
-        return self._selected(rows, group)
+        return self._select(rows, group)
 
-    def _overlaid(self, group: ShapeGroup) -> DataFrame:
+    def _overlaid_frame(self, group: ShapeGroup) -> DataFrame:
         frame = live_rows(
             self._session,
             folder=self._folder,
-            sources=[self._lanes.source(self._table, part) for part in group.parts],
+            sources=[self._paths.source(self._table, part) for part in group.parts],
             columns=read_columns(group.stored, self._needed),
             is_located=self._is_located,
             mailbox=self._mailbox,
         )
-        return self._selected(frame, group, self._needed)
+        return self._select(frame, group, self._needed)
 
-    def _selected(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
+    def _select(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
         """Select the wanted columns, and the row's position if it is wanted."""
         location = (FILE_COLUMN, ROW_COLUMN) if self._is_located else ()
         return frame.selectExpr(*expressions(group.stored, group.wanted, needed), *location)

@@ -1,4 +1,4 @@
-"""The seam for bytes: what storage asks of a local disk, an object store or an HDFS.
+"""The seam for bytes: what storage needs of a local disk, an object store or an HDFS.
 
 Covers: the protocol. Does not cover: its backends (backends/), a store over several of them (replicas/), which one a
 root has (stores.py), what the bytes mean.
@@ -68,8 +68,8 @@ class OnlyCopy:
 
     store: Store
 
-    def __call__(self, ask: Callable[[Store], T], /) -> T:
-        return ask(self.store)
+    def __call__(self, call: Callable[[Store], T], /) -> T:
+        return call(self.store)
 
 
 class NewFile(Protocol):
@@ -115,7 +115,7 @@ class NewFile(Protocol):
 class CopyCall(Protocol):
     """Calls a function with the store of one copy of a file, and returns its result."""
 
-    def __call__(self, ask: Callable[[Store], T], /) -> T: ...
+    def __call__(self, call: Callable[[Store], T], /) -> T: ...
 
 
 class Store(Protocol):
@@ -170,9 +170,9 @@ class Store(Protocol):
         ...
 
     def remove(self, paths: Sequence[str]) -> Removal:
-        """Remove files, in this order but for those of one request; raises nothing that the store says.
+        """Remove files, in this order but for those of one request; raises no error of the store.
 
-        One that cannot be removed stops no other; a store that does not answer is not asked for the others.
+        One that cannot be removed stops no other; a store that does not answer is not called for the others.
         """
         ...
 

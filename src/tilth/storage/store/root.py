@@ -78,7 +78,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
     quorum: int = 0
     #: Ids of the replicas in the storage's definition; empty: the root comes from no definition.
     replica_ids: tuple[str, ...] = ()
-    #: Numbers of the replicas that lack a file of the table for which the root was asked.
+    #: Numbers of the replicas that lack a file of the table to which the root belongs.
     incomplete: tuple[int, ...] = ()
     #: Numbers of those that did not answer then.
     away: tuple[int, ...] = ()

@@ -26,7 +26,7 @@ from tilth.model.delta import PartSource
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.errors import PartShapeUnknownError
 from tilth.storage.parts.key_filter import key_names, key_types, read_filter
-from tilth.storage.parts.parts import damaged, opened
+from tilth.storage.parts.parts import damaged, open_part
 from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD
@@ -230,7 +230,7 @@ class _Lookup:
         names = stored_names(self.layout, self.source, key_names(self.layout))
         version = version_name(self.layout, self.source)
         found = []
-        with opened(self.layout.folder, self.source.file) as parquet:
+        with open_part(self.layout.folder, self.source.file) as parquet:
             try:
                 for group, first in self.groups:
                     table = parquet.read_row_group(group, columns=names, use_threads=False)
@@ -307,7 +307,7 @@ def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartS
             wanted = wanted.only(known.may_have(wanted.keys.hashes))
     if not len(wanted):
         return []
-    with opened(layout.folder, source.file) as parquet:
+    with open_part(layout.folder, source.file) as parquet:
         groups = list(_groups(layout, wanted, source, parquet.metadata))
     return [
         _Lookup(layout=layout, wanted=wanted, number=number, source=source, groups=tuple(run)) for run in _runs(groups)

@@ -64,10 +64,10 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
     if not any(source.rows for source in request.fresh):
         return ()
     fresh = _read_fresh(layout, request.fresh, is_partial=request.is_partial)
-    groups = _grouped(fresh)
+    groups = _group(fresh)
     wanted = wanted_keys(layout, fresh.rows.select(key_names(layout)).take(pa.array(groups.winners)))
     existing = _live(layout, request.existing, find_keys(layout, wanted, request.existing))
-    judged = _judged(fresh, groups, existing)
+    judged = _judge(fresh, groups, existing)
     changes = [*existing.deletes(judged.deleted), *fresh.deletes(np.flatnonzero(~judged.is_kept))]
     if request.is_partial:
         changes += filled_rows(layout, fresh, groups, existing, judged)
@@ -106,7 +106,7 @@ def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
     if any(column.null_count for column in columns):
         return rows
     version = None if layout.version_column is None else given.get(layout.version_column.lower())
-    groups = _grouped(
+    groups = _group(
         Fresh(
             sources=(),
             rows=rows,
@@ -167,7 +167,7 @@ def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) 
     return hashes if is_exact else ranks_of(columns, len(keys))
 
 
-def _grouped(fresh: Fresh) -> Groups:
+def _group(fresh: Fresh) -> Groups:
     ranks, is_forced = _strength(fresh)
     order = np.lexsort((ranks, fresh.codes))
     ordered = fresh.codes[order]
@@ -262,7 +262,7 @@ def _deletes_in(folder: Folder, delta: Delta) -> list[tuple[str, Rows]]:
 # --- who wins --------------------------------------------------------------------------------------------------------
 
 
-def _judged(fresh: Fresh, groups: Groups, existing: Existing) -> Judged:
+def _judge(fresh: Fresh, groups: Groups, existing: Existing) -> Judged:
     is_kept = np.zeros(len(fresh.codes), np.bool_)
     is_kept[groups.winners] = True
     count = len(existing.rows)

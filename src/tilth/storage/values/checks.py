@@ -138,11 +138,11 @@ def _normal(values: pa.Array, checks: Iterable[Check]) -> pa.Array:
         if isinstance(check.rule, UuidText):
             leaves, _ = _leaves(values, np.arange(len(values)), check.path)
             if not leaves.equals(pc.utf8_lower(leaves)):
-                values = _changed(values, check.path, pc.utf8_lower)
+                values = _change_leaf(values, check.path, pc.utf8_lower)
     return values
 
 
-def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def _change_leaf(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """Return the array with other values below one path of its type."""
     if not path:
         return change(values)
@@ -153,9 +153,9 @@ def _changed(values: pa.Array, path: Path, change: Callable[[pa.Array], pa.Array
     if pa.types.is_struct(values.type):
         index = values.type.get_field_index(step)
         fields = [values.field(index) for index in range(values.type.num_fields)]
-        fields[index] = _changed(fields[index], rest, change)
+        fields[index] = _change_leaf(fields[index], rest, change)
         return pa.StructArray.from_arrays(fields, fields=list(values.type), mask=is_null)
-    inner = _changed(_inner(values, step), rest, change)
+    inner = _change_leaf(_inner(values, step), rest, change)
     if step == ELEMENT:
         return pa.ListArray.from_arrays(values.offsets, inner, type=values.type, mask=is_null)
     keys, items = (inner, values.items) if step == KEY else (values.keys, inner)

@@ -72,7 +72,7 @@ def keys_of(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) ->
     for column, wanted in zip(columns, types, strict=True):
         parts.extend(_comparable(column, wanted))
     is_exact = len(parts) == 1 and isinstance(parts[0], np.ndarray)
-    hashes = _mixed(_hash_of(parts[0])) if is_exact else _joined(parts)
+    hashes = _mix(_hash_of(parts[0])) if is_exact else _join(parts)
     return Keys(tuple(parts), hashes, is_exact)
 
 
@@ -122,10 +122,10 @@ def _comparable(column: pa.ChunkedArray, wanted: pa.DataType) -> list[Hashes | p
     raise UnmappedTypeError("a column of this type cannot be in a UNIQUE KEY", type=wanted)
 
 
-def _joined(parts: Sequence[Hashes | pa.Array]) -> Hashes:
-    joined = _mixed(_hash_of(parts[0]))
+def _join(parts: Sequence[Hashes | pa.Array]) -> Hashes:
+    joined = _mix(_hash_of(parts[0]))
     for part in parts[1:]:
-        joined = _mixed(joined * _THIRD + _hash_of(part))
+        joined = _mix(joined * _THIRD + _hash_of(part))
     return joined
 
 
@@ -133,7 +133,7 @@ def _hash_of(part: Hashes | pa.Array) -> Hashes:
     return part if isinstance(part, np.ndarray) else _text_hashes(part)
 
 
-def _mixed(numbers: Hashes) -> Hashes:
+def _mix(numbers: Hashes) -> Hashes:
     """Spread each number over all bits; no two become one."""
     mixed = numbers ^ (numbers >> np.uint64(30))
     mixed *= _FIRST
@@ -151,17 +151,17 @@ def _text_hashes(texts: pa.Array) -> Hashes:
     padded[: len(text)] = text
     # The word that starts at each byte.
     words = np.ndarray((len(text) + 1,), np.dtype("<u8"), padded, 0, (1,))
-    hashes = _mixed(lengths.astype(np.uint64) + _THIRD)
+    hashes = _mix(lengths.astype(np.uint64) + _THIRD)
     longest = int(lengths.max()) if len(lengths) else 0
     for number in range(min(_WORDS_MAX, -(-longest // _WORD_BYTES))):
         at = number * _WORD_BYTES
         left = lengths - at
         rows = np.flatnonzero(left > 0)
         if len(rows) == len(lengths):
-            hashes = _mixed((hashes ^ (words[starts + at] & _MASKS[np.minimum(left, _WORD_BYTES)])) + _THIRD)
+            hashes = _mix((hashes ^ (words[starts + at] & _MASKS[np.minimum(left, _WORD_BYTES)])) + _THIRD)
         else:
             word = words[starts[rows] + at] & _MASKS[np.minimum(left[rows], _WORD_BYTES)]
-            hashes[rows] = _mixed((hashes[rows] ^ word) + _THIRD)
+            hashes[rows] = _mix((hashes[rows] ^ word) + _THIRD)
     for row in np.flatnonzero(lengths > _WORDS_MAX * _WORD_BYTES).tolist():
         rest = text[offsets[row] + _WORDS_MAX * _WORD_BYTES : offsets[row + 1]]
         digest = hashlib.blake2b(rest.tobytes(), digest_size=_WORD_BYTES).digest()

@@ -19,7 +19,7 @@ STORES_MAX = 100
 
 _lock = threading.Lock()
 _stores: dict[StoreRoot, Store] = {}
-#: The process that first asked for an object store; 0: none has.
+#: The process that first used an object store; 0: none has.
 _user = 0
 
 

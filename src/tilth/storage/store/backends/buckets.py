@@ -34,7 +34,7 @@ class ObjectTimes:
 
 
 def open_bucket(root: StoreRoot, times: ObjectTimes) -> Bucket:
-    """Return a client; asks the store nothing yet. Raises StoreSecretError."""
+    """Return a client; sends no request yet. Raises StoreSecretError."""
     client: ClientConfig = {
         "allow_http": root.option("endpoint").startswith("http://"),
         "connect_timeout": timedelta(seconds=times.connect_seconds),

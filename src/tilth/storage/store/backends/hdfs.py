@@ -6,8 +6,8 @@ waits longer than its time, whatever the NameNode does.
 
 What finish with `fsync` waited for is on the disks of every DataNode that holds it, and its name on that of the
 NameNode; after a loss of power a DataNode may have to take its newest blocks up again, which it does by itself.
-Clients are asked in one thread with a loop, where an answer that is no longer waited for is given up for good; each is
-asked one question at a time (`_Client`). The user is that of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds
+Clients run in one thread with a loop, where an answer that is no longer waited for is given up for good; each is
+sent one request at a time (`_Client`). The user is that of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds
 the rest of Hadoop's configuration.
 """
 
@@ -37,12 +37,12 @@ from tilth.storage.store.root import StoreRoot
 
 #: Times that a file is written whose outcome is not known; all of its bytes must be held still.
 WRITE_TRIES_MAX = 2
-#: Questions at a time, each to a client with a connection and a thread of its own.
-ASKING_MAX = 16
-#: Names beyond which a removal looks up first which of them are there.
+#: Requests at a time, each to a client with a connection and a thread of its own.
+REQUESTS_MAX = 16
+#: Names beyond which a removal checks first which of them are there.
 CHECKED_MIN = 8
 #: Files that are ended at a time: a client takes half a second for each.
-ENDING_MAX = ASKING_MAX
+ENDING_MAX = REQUESTS_MAX
 #: Entries of a folder that one request lists.
 LISTED_AT_ONCE = 1000
 _FOLDER_MODE = 0o755
@@ -54,17 +54,17 @@ _CLASS = re.compile(r"RPCError\(\"[\w.]*?(\w+)\"")
 _REFUSALS = re.compile(r"AccessControl|Authorization|QuotaExceeded|InvalidToken|SASL|GSSAPI|NoSASLMechanism")
 #: Each DataNode is unavailable, or its disk has changed bytes.
 _NO_DATA_NODE = "All DataNodes failed"
-_NOBODY = re.compile(r"[Cc]onnection refused|PanicException")
+_NO_CONNECTION = re.compile(r"[Cc]onnection refused|PanicException")
 _BECAUSE_CHARS_MAX = 200
 
 T = TypeVar("T")
-Question = Callable[[AsyncClient], Awaitable[T]]
+Request = Callable[[AsyncClient], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Client:
-    """A client and its lock: it is asked one question at a time. When its connection breaks, it wakes those that wait
-    for an answer while it holds a lock of its own; waking needs the GIL, and whoever asks a new question holds the GIL
+    """A client and its lock: it is sent one request at a time. When its connection breaks, it wakes those that wait
+    for an answer while it holds a lock of its own; waking needs the GIL, and whoever sends a new request holds the GIL
     and waits for that lock. The process would hang for ever.
     """
 
@@ -108,14 +108,14 @@ class HdfsStore:
     ending_max = ENDING_MAX
 
     def __init__(self, root: StoreRoot, times: HdfsTimes | None = None) -> None:
-        """Raises StoreAwayError where Hadoop's configuration does not know the name service; asks nothing yet."""
+        """Raises StoreAwayError where Hadoop's configuration does not know the name service; sends no request yet."""
         self._root = root
         self._times = times or HdfsTimes()
         self._lock = threading.Lock()
         #: Files that this process is writing.
         self._begun: set[str] = set()
         self._is_reached = False
-        with self._asking(""):
+        with self._translate_errors(""):
             self._clients = _clients_of(f"hdfs://{root.bucket}")
         #: Round robin over the clients, for folders that are listed, and where none is free.
         self._round_robin = cycle(self._clients)
@@ -127,7 +127,7 @@ class HdfsStore:
     def prepare(self, folder: str, *, fsync: bool) -> None:
         """Make the folder; the NameNode's answer says that its name is safe."""
         full_path = self._full_path(folder)
-        self._ask(folder, lambda client: client.mkdirs(full_path, _FOLDER_MODE, True))
+        self._call(folder, lambda client: client.mkdirs(full_path, _FOLDER_MODE, True))
 
     def sync(self, folder: str) -> None:
         """Do nothing: the NameNode answers for a name when it is safe."""
@@ -186,17 +186,17 @@ class HdfsStore:
             return True
 
         async def all_of() -> list[bool]:
-            asked = [asyncio.ensure_future(self._answer(partial(is_there, path=path))) for path in paths]
+            checks = [asyncio.ensure_future(self._answer(partial(is_there, path=path))) for path in paths]
             try:
-                return await asyncio.gather(*asked)
+                return await asyncio.gather(*checks)
             finally:
-                for each in asked:
+                for each in checks:
                     each.cancel()
 
         return self._run(paths[0], all_of()) if paths else []
 
     def remove(self, paths: Sequence[str]) -> Removal:
-        """Remove files one after the other: HDFS takes one name at a time. Many names are looked up first, because most
+        """Remove files one after the other: HDFS takes one name at a time. Many names are checked first, because most
         names of a sweep were never written.
         """
         removal = Removal()
@@ -257,7 +257,7 @@ class HdfsStore:
             return found
 
         try:
-            while found := self._ask(folder, some, client):
+            while found := self._call(folder, some, client):
                 yield from found
         except FileNotFoundError:
             return
@@ -272,7 +272,7 @@ class HdfsStore:
         try:
             return self._begin(path, is_over=False)
         except FileExistsError as error:
-            # An earlier answer was lost, and the client asked again.
+            # An earlier answer was lost, and the client repeated the request.
             if is_own or _OWN_LEASE not in str(error):
                 raise FileExistsError(self._uri(path)) from None
             return self.begin_again(path)
@@ -293,10 +293,10 @@ class HdfsStore:
 
         self.write(path, writer, filled)
 
-    def write(self, path: str, writer: _Writer, question: Callable[[AsyncFileWriter], Awaitable[T]]) -> T:
-        """Ask something of a file that was begun."""
+    def write(self, path: str, writer: _Writer, request: Callable[[AsyncFileWriter], Awaitable[T]]) -> T:
+        """Call a method of a file that was begun."""
         try:
-            return self._ask(path, lambda _: question(writer.file), writer.client)
+            return self._call(path, lambda _: request(writer.file), writer.client)
         except FileNotFoundError:
             because = "the file was removed while it was written"
             raise StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again") from None
@@ -312,27 +312,27 @@ class HdfsStore:
         client = self._clients[zlib.crc32(path.encode()) % len(self._clients)]
         try:
             return _Writer(
-                client, self._ask(path, lambda native: native.create(self._full_path(path), options), client)
+                client, self._call(path, lambda native: native.create(self._full_path(path), options), client)
             )
         except FileNotFoundError:
             hint = "check the address of the store, and whether somebody removed the folder"
             raise StoreAwayError(file=self._uri(path), hint=hint) from None
 
     def _reader(self, path: str, size: int | None) -> AsyncFileReader:
-        reader = self._ask(path, lambda client: client.read(self._full_path(path)))
+        reader = self._call(path, lambda client: client.read(self._full_path(path)))
         if size is not None and len(reader) != size:
             raise FileSizeError(len(reader))
         return reader
 
     def _piece(self, path: str, reader: AsyncFileReader, start: int, end: int) -> bytes:
-        # DataNodes are asked, and no lock of the client is needed.
+        # DataNodes are called, and no lock of the client is needed.
         return self._run(path, self._bounded(lambda: reader.read_range(start, end - start)))
 
     def _status(self, path: str) -> FileStatus:
-        return self._ask(path, lambda client: client.get_file_info(self._full_path(path)))
+        return self._call(path, lambda client: client.get_file_info(self._full_path(path)))
 
     def _remove(self, path: str, *, is_folder: bool = False) -> bool:
-        return self._ask(path, lambda client: client.delete(self._full_path(path), is_folder))
+        return self._call(path, lambda client: client.delete(self._full_path(path), is_folder))
 
     def _full_path(self, path: str) -> str:
         return "/" + "/".join(part for part in (self._root.prefix, path) if part)
@@ -340,43 +340,43 @@ class HdfsStore:
     def _uri(self, path: str) -> str:
         return f"{self._root.uri}/{path}" if path else self._root.uri
 
-    def _ask(self, path: str, question: Question[T], client: _Client | None = None) -> T:
+    def _call(self, path: str, request: Request[T], client: _Client | None = None) -> T:
         """Return the answer of the client, or of one that is free. Raises the errors of the protocol. The loop's own
         thread must not call it.
         """
-        return self._run(path, self._answer(question, client))
+        return self._run(path, self._answer(request, client))
 
     def _run(self, path: str, answer: Coroutine[None, None, T]) -> T:
-        with self._asking(path):
+        with self._translate_errors(path):
             try:
                 loop = _running_loop()
-            except _NobodyError:
+            except _NoConnectionError:
                 answer.close()
                 raise
             return asyncio.run_coroutine_threadsafe(answer, loop).result()
 
-    async def _answer(self, question: Question[T], client: _Client | None = None) -> T:
+    async def _answer(self, request: Request[T], client: _Client | None = None) -> T:
         async def answer() -> T:
             free = next((each for each in self._clients if not each.lock.locked()), None)
             one = client or free or next(self._round_robin)
             async with one.lock:
-                return await question(one.native)
+                return await request(one.native)
 
         return await self._bounded(answer)
 
-    async def _bounded(self, question: Callable[[], Awaitable[T]]) -> T:
+    async def _bounded(self, request: Callable[[], Awaitable[T]]) -> T:
         if not self._is_reached:
             await self._reach()
         try:
             async with asyncio.timeout(self._times.request_seconds):
-                answer = await question()
+                answer = await request()
         except (FileNotFoundError, FileExistsError):
             raise
         except asyncio.CancelledError:
             raise
         except BaseException:
             if self._is_reached:
-                # It was there shortly before: what the client says of a connection that broke does not say who is gone.
+                # It was there shortly before: the error of a connection that broke does not show who is gone.
                 self._is_reached = False
                 await self._reach()
             raise
@@ -384,7 +384,7 @@ class HdfsStore:
         return answer
 
     async def _reach(self) -> None:
-        """Look whether somebody listens: the client itself would ask a closed port again and again."""
+        """Check whether somebody listens: the client itself would try a closed port again and again."""
         host, _, port = self._root.bucket.partition(":")
         if not port:
             return
@@ -392,11 +392,11 @@ class HdfsStore:
             async with asyncio.timeout(self._times.connect_seconds):
                 _, writer = await asyncio.open_connection(host, int(port))
         except OSError as error:
-            raise _NobodyError(str(error) or "it takes no connection") from None
+            raise _NoConnectionError(str(error) or "it accepts no connection") from None
         writer.close()
 
     @contextmanager
-    def _asking(self, path: str) -> Iterator[None]:
+    def _translate_errors(self, path: str) -> Iterator[None]:
         """Turn errors of the client into those of the protocol."""
         try:
             yield
@@ -422,14 +422,14 @@ class HdfsStore:
         if _REFUSALS.search(text):
             hint = "check the user (HADOOP_USER_NAME), what it may do in this folder, and quotas"
             return StoreRefusedError(file=self._uri(path), because=because, hint=hint)
-        if isinstance(error, _NobodyError | ValueError) or _NOBODY.search(text) or "No NameNode" in text:
+        if isinstance(error, _NoConnectionError | ValueError) or _NO_CONNECTION.search(text) or "No NameNode" in text:
             hint = "check the address of the NameNode and that it runs"
             return StoreAwayError("the store does not answer", file=self._uri(path), because=because, hint=hint)
         return StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again")
 
 
-class _NobodyError(Exception):
-    """Nobody takes the connection."""
+class _NoConnectionError(Exception):
+    """Nobody accepts the connection."""
 
 
 class _NewFile(HeldFile):
@@ -473,7 +473,7 @@ def _clients_of(address: str) -> tuple[_Client, ...]:
             is_chosen = _THREADS in os.environ
             os.environ.setdefault(_THREADS, "1")
             try:
-                _clients[key] = tuple(_Client(AsyncClient(address)) for _ in range(ASKING_MAX))
+                _clients[key] = tuple(_Client(AsyncClient(address)) for _ in range(REQUESTS_MAX))
             finally:
                 if not is_chosen:
                     del os.environ[_THREADS]
@@ -484,7 +484,7 @@ def _running_loop() -> asyncio.AbstractEventLoop:
     global _loop
     with _lock:
         if _is_exiting:
-            raise _NobodyError("this process ends")
+            raise _NoConnectionError("this process ends")
         if _loop is None:
             _loop = asyncio.new_event_loop()
             threading.Thread(target=_loop.run_forever, name="hdfs", daemon=True).start()

@@ -29,7 +29,7 @@ def write_marker(store: Store, root: StoreRoot, owner: str) -> None:
     """Write the marker, which proves that the location can be written. `owner`: a node's id; with one, the location of
     another owner is refused.
 
-    Raises StoreLocationError, and what the store says.
+    Raises StoreLocationError, and the errors of the store.
     """
     store.prepare("", fsync=True)
     content = _CONTENT + (f"node={owner}\n".encode() if owner else b"")
@@ -40,7 +40,7 @@ def write_marker(store: Store, root: StoreRoot, owner: str) -> None:
 
 
 def has_marker(store: Store) -> bool:
-    """Return whether the marker exists; raises what the store says."""
+    """Return whether the marker exists; raises the errors of the store."""
     return store.exist([LOCATION_FILE]) == [True]
 
 

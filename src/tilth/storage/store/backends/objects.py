@@ -48,17 +48,17 @@ REMOVE_NAMES_MAX = {"s3": 1000, "az": 256, "gs": 1}
 LIST_MAX = 1000
 #: Times that such a request is sent again without a name that was refused.
 REMOVE_TRIES_MAX = 8
-#: Names that are looked up one by one after a removal in which one was missing; more are found in a listing.
-LOOKED_UP_MAX = 8
+#: Names that are checked one by one after a removal in which one was missing; more are found in a listing.
+SINGLE_CHECKS_MAX = 8
 #: Pieces of a large object that are under way at a time.
 PIECES_AT_A_TIME = 4
 #: New objects that are ended at a time.
 ENDING_MAX = 8
-#: Questions at a time.
-ASKING_MAX = 16
+#: Requests at a time.
+REQUESTS_MAX = 16
 
 #: Patterns in the client's errors: no connection; a status that rejects the request.
-_NOBODY = re.compile(r"kind: Connect\b")
+_NO_CONNECTION = re.compile(r"kind: Connect\b")
 _REFUSAL = re.compile(r"status code: (4(?!08|29)\d\d|3\d\d)")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _NO_RANGE = "status code: 416"
@@ -76,7 +76,7 @@ class ObjectStore:
     """The objects below a prefix of a bucket."""
 
     def __init__(self, root: StoreRoot, times: ObjectTimes | None = None) -> None:
-        """Raises StoreSecretError; asks the store nothing yet."""
+        """Raises StoreSecretError; sends no request yet."""
         self._root = root
         self._bucket = open_bucket(root, times or ObjectTimes())
         self.names_per_removal = REMOVE_NAMES_MAX[root.kind]
@@ -99,11 +99,11 @@ class ObjectStore:
         return pa.PythonFile(Stream(self.create(path)), mode="w")
 
     def put(self, path: str, data: bytes) -> None:
-        with self._asking(path, is_write=True):
+        with self._translate_errors(path, is_write=True):
             obstore.put(self._bucket, path, data, use_multipart=False)
 
     def read(self, path: str, *, size: int | None = None) -> pa.Buffer:
-        with self._asking(path):
+        with self._translate_errors(path):
             found = obstore.get(self._bucket, path)
             whole = found.meta["size"]
             if size is not None and whole != size:
@@ -116,19 +116,19 @@ class ObjectStore:
     def open(self, path: str, *, size: int | None = None) -> pa.NativeFile:
         """Open an object with one request (on Azure: two), which brings its end: all of it where it is small."""
         length = READ_BYTES_MIN if size is None else max(1, min(size, READ_BYTES_MIN))
-        with self._asking(path):
+        with self._translate_errors(path):
             whole, start, end = self._end(path, length)
         if size is not None and whole != size:
             raise FileSizeError(whole)
         return pa.PythonFile(Pieces(partial(self.piece, path), whole, start, end), mode="r")
 
     def size(self, path: str) -> int:
-        with self._asking(path):
+        with self._translate_errors(path):
             return obstore.head(self._bucket, path)["size"]
 
     def checksum(self, path: str) -> tuple[int, int]:
         size = checksum = 0
-        with self._asking(path):
+        with self._translate_errors(path):
             whole = obstore.head(self._bucket, path)["size"]
             for start, end in spans(0, whole):
                 piece = obstore.get_range(self._bucket, path, start=start, end=end)
@@ -138,7 +138,7 @@ class ObjectStore:
 
     def stamp(self, path: str) -> tuple[int, ...]:
         try:
-            with self._asking(path):
+            with self._translate_errors(path):
                 found = obstore.head(self._bucket, path)
         except FileNotFoundError:
             return ()
@@ -148,7 +148,7 @@ class ObjectStore:
     def exist(self, paths: Sequence[str]) -> list[bool]:
         if len(paths) <= 1:
             return [self._is_there(path) for path in paths]
-        with ThreadPoolExecutor(min(ASKING_MAX, len(paths))) as pool:
+        with ThreadPoolExecutor(min(REQUESTS_MAX, len(paths))) as pool:
             return list(pool.map(self._is_there, paths))
 
     def remove(self, paths: Sequence[str]) -> Removal:
@@ -166,7 +166,7 @@ class ObjectStore:
         """
         folder, after, found = prefix.rpartition("/")[0], prefix, list[str]()
         while True:
-            with self._asking(prefix):
+            with self._translate_errors(prefix):
                 # Each page is a listing of its own: s3proxy refuses the second page of one that began at a name.
                 pages = obstore.list(self._bucket, f"{folder}/", offset=after, chunk_size=LIST_MAX)
                 page = [each["path"] for each in next(iter(pages), ())]
@@ -183,7 +183,7 @@ class ObjectStore:
         """Return whether the bucket is there."""
         try:
             # Only the answer to a GET says what is missing.
-            with self._asking(folder):
+            with self._translate_errors(folder):
                 obstore.get(self._bucket, f"{folder}/-" if folder else "-")
         except StoreAwayError:
             return False
@@ -192,7 +192,7 @@ class ObjectStore:
         return True
 
     def files(self, folder: str) -> Iterator[StoredFile]:
-        with self._asking(folder):
+        with self._translate_errors(folder):
             for chunk in obstore.list(self._bucket, f"{folder}/" if folder else None):
                 for found in chunk:
                     modified_ms = int(found["last_modified"].timestamp() * 1000)
@@ -211,7 +211,7 @@ class ObjectStore:
         """Write an object whose name nobody has. Raises FileExistsError."""
         for tries in range(1, PUT_TRIES_MAX + 1):
             try:
-                with self._asking(path, is_write=True):
+                with self._translate_errors(path, is_write=True):
                     obstore.put(self._bucket, path, data, mode="create", use_multipart=False)
                 return
             except FileExistsError:
@@ -245,7 +245,7 @@ class ObjectStore:
         the request, and the store does not know the upload any more.
         """
         try:
-            with self._asking(path, is_write=True):
+            with self._translate_errors(path, is_write=True):
                 upload.close()
         except TilthError:
             with suppress(TilthError, FileNotFoundError):
@@ -253,23 +253,23 @@ class ObjectStore:
                     return
             raise
 
-    def asked(self, path: str, question: Callable[[], T]) -> T:
-        """Return the answer to a question of a file that is open; raises the errors of the store."""
-        with self._asking(path, is_write=True):
-            return question()
+    def call_upload(self, path: str, call: Callable[[], T]) -> T:
+        """Return the result of a call of an upload that is open; raises the errors of the store."""
+        with self._translate_errors(path, is_write=True):
+            return call()
 
     def piece(self, path: str, start: int, end: int) -> bytes:
         """Return bytes of an object."""
-        with self._asking(path):
+        with self._translate_errors(path):
             return bytes(obstore.get_range(self._bucket, path, start=start, end=end))
 
     def _remove(self, names: list[str], removal: Removal) -> TilthError | None:
-        """Remove names by one request; return why the store is not asked for others, if so."""
+        """Remove names by one request; return why no further request is sent, if so."""
         left = names
         why: TilthError = StoreBusyError(file=self._uri(names[0]), hint="the operation is tried again")
         for _ in range(REMOVE_TRIES_MAX):
             try:
-                refused = self._refused(left)
+                refused = self._first_refusal(left)
             except FileNotFoundError:
                 left = self._remaining(left, removal)
                 if not left:
@@ -295,12 +295,12 @@ class ObjectStore:
         """Return the names that are there after a request to remove all of them, whose answer was that one was not
         there.
 
-        Azure has tried each of the names then, and its answer is about one of them. Few names are looked up one by one:
+        Azure has tried each of the names then, and its answer is about one of them. Few names are checked one by one:
         a listing of their folders costs a request for some thousands of files, whatever the number of names.
         """
         there: set[str] = set()
         try:
-            if len(names) > LOOKED_UP_MAX:
+            if len(names) > SINGLE_CHECKS_MAX:
                 for folder in {name.rpartition("/")[0] for name in names}:
                     there.update(found.path for found in self.files(folder))
             elif len(names) > 1:
@@ -311,9 +311,9 @@ class ObjectStore:
         removal.gone += [name for name in names if name not in there]
         return [name for name in names if name in there]
 
-    def _refused(self, names: list[str]) -> tuple[str, TilthError] | None:
+    def _first_refusal(self, names: list[str]) -> tuple[str, TilthError] | None:
         """Remove names by one request; return one that stays, and why, where the store says so of one."""
-        with self._asking(names[0]):
+        with self._translate_errors(names[0]):
             try:
                 obstore.delete(self._bucket, names)
             except BaseError as error:
@@ -361,7 +361,7 @@ class ObjectStore:
         return f"{self._root.uri}/{path}"
 
     @contextmanager
-    def _asking(self, path: str, *, is_write: bool = False) -> Iterator[None]:
+    def _translate_errors(self, path: str, *, is_write: bool = False) -> Iterator[None]:
         """Turn errors of the client into those of the protocol."""
         try:
             yield
@@ -385,7 +385,7 @@ class ObjectStore:
             hint = "check the key, the secret, the region and what they may do in this bucket"
             return StoreRefusedError(file=self._uri(path), because=because, hint=hint)
         because = " ".join(text.partition("Debug source:")[0].split())[:_BECAUSE_CHARS_MAX]
-        if _NOBODY.search(text):
+        if _NO_CONNECTION.search(text):
             hint = "check the endpoint and that the store runs"
             return StoreAwayError("the store does not answer", file=self._uri(path), because=because, hint=hint)
         return StoreBusyError(file=self._uri(path), because=because, hint="the operation is tried again")
@@ -403,7 +403,7 @@ class _Upload(HeldFile):
         if self._upload is None:
             self._upload = self._store.send_in_pieces(self.path)
         upload = self._upload
-        self._store.asked(self.path, lambda: upload.write(held))
+        self._store.call_upload(self.path, lambda: upload.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
         """Send the rest; what was answered for is safe, whatever `fsync` says."""

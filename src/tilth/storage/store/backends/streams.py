@@ -1,6 +1,6 @@
-"""Files of stores that are asked over a network, in the shape that Arrow writes to and reads from.
+"""Files of stores that are reached over a network, in the shape that Arrow writes to and reads from.
 
-Covers: what every such store does alike. Does not cover: asking (objects.py, hdfs.py).
+Covers: what every such store does alike. Does not cover: requests (objects.py, hdfs.py).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class HeldFile(ABC):
 
     @abstractmethod
     def end_empty(self) -> None:
-        """End the file without bytes, so that its name is taken; raises nothing that the store says."""
+        """End the file without bytes, so that its name is taken; raises no error of the store."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -86,7 +86,7 @@ class HeldFile(ABC):
         self._size += len(view)
         self._held += view
         if len(self._held) > HELD_BYTES_MAX:
-            self.send(self._taken())
+            self.send(self._drain())
         return len(view)
 
     def tell(self) -> int:
@@ -96,7 +96,7 @@ class HeldFile(ABC):
     def written(self) -> DataFile:
         return DataFile(name=self.path.rpartition("/")[2], size=self._size, checksum=self._checksum)
 
-    def flush(self) -> None:  # noqa: B027  # as Arrow's writers ask for it
+    def flush(self) -> None:  # noqa: B027  # as Arrow's writers call it
         """Do nothing: a file is there when it is finished."""
 
     def close(self) -> None:  # noqa: B027
@@ -104,7 +104,7 @@ class HeldFile(ABC):
 
     def finish(self, *, fsync: bool) -> DataFile:
         self._is_over = True
-        self.end(self._taken(), fsync=fsync)
+        self.end(self._drain(), fsync=fsync)
         return self.written
 
     def give_up(self) -> None:
@@ -118,7 +118,7 @@ class HeldFile(ABC):
         self._held.clear()
         self.forget()
 
-    def _taken(self) -> bytes:
+    def _drain(self) -> bytes:
         held = bytes(self._held)
         self._held.clear()
         return held
@@ -156,15 +156,15 @@ class Pieces(io.RawIOBase):
         if start >= end:
             return b""
         self._offset = end
-        return self._known(start, end) or self._fetched(start, end)
+        return self._cached(start, end) or self._fetch_range(start, end)
 
-    def _known(self, start: int, end: int) -> bytes:
+    def _cached(self, start: int, end: int) -> bytes:
         for first, piece in (self._end, *self._pieces):
             if first <= start and end <= first + len(piece):
                 return piece[start - first : end - first]
         return b""
 
-    def _fetched(self, start: int, end: int) -> bytes:
+    def _fetch_range(self, start: int, end: int) -> bytes:
         if end - start >= READ_BYTES_MIN:
             return b"".join(self._fetch(*span) for span in spans(start, end))
         piece = self._fetch(start, min(start + READ_BYTES_MIN, self._size))

@@ -65,7 +65,7 @@ def _check_one(found: CopyCheck, number: int, folder: Folder, file: DataFile, re
 def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
     """Make the copy of a replica right, whatever is there; return the bytes that were copied, 0: it was right.
 
-    Raises what `missing` and `corrupt` return where no other replica has a right one, and what the stores say.
+    Raises what `missing` and `corrupt` return where no other replica has a right one, and the errors of the stores.
     """
     replicas = replicas_of(folder.root)
     target = replicas[replica]

@@ -175,15 +175,15 @@ def open_sized(folder: Folder, file: DataFile) -> pa.NativeFile:
         raise corrupt(folder, file.name, size=error.size, expected_size=file.size) from error
 
 
-def mapped(folder: Folder, file: DataFile, *, is_delta: bool = False) -> pa.Buffer:
+def read_verified(folder: Folder, file: DataFile, *, is_delta: bool = False) -> pa.Buffer:
     """The bytes of a file, size and checksum verified; of a local disk they stay the kernel's, nothing is copied.
 
     Raises what `missing` and `corrupt` return.
     """
-    return of_a_good_copy(folder, lambda store: _mapped(store, folder, file, is_delta))
+    return of_a_good_copy(folder, lambda store: _read_verified(store, folder, file, is_delta))
 
 
-def _mapped(store: Store, folder: Folder, file: DataFile, is_delta: bool) -> pa.Buffer:
+def _read_verified(store: Store, folder: Folder, file: DataFile, is_delta: bool) -> pa.Buffer:
     try:
         buffer = store.read(folder.key(file.name), size=file.size)
     except FileNotFoundError as error:
@@ -223,14 +223,14 @@ def check_bytes(store: Store, folder: Folder, file: DataFile, *, is_delta: bool 
         raise corrupt(folder, file.name, is_delta=is_delta, **facts)
 
 
-def of_a_good_copy(folder: Folder, ask: Callable[[Store], T]) -> T:
+def of_a_good_copy(folder: Folder, call: Callable[[Store], T]) -> T:
     """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer says
     nothing of the file, and counts before all that others say.
     """
     errors: list[TilthError | OSError] = []
     for call_copy in store_of(folder.root).copies:
         try:
-            return call_copy(ask)
+            return call_copy(call)
         except (TilthError, OSError) as error:
             errors.append(error)
     raise next((error for error in errors if not isinstance(error, CorruptError | OSError)), errors[0])

@@ -60,7 +60,7 @@ class LeftNames:
         removals = [(each, *removal) for each in self.paths for removal in each.remove()]
         failed = [removal for removal in removals if removal[2].failed]
         if failed:
-            raise _left(failed)
+            raise _left_error(failed)
         found = {
             (each.root, path)
             for each, _, removal in removals
@@ -129,7 +129,7 @@ def count_left(
         lefts.setdefault((store_root, ()), _Paths(store_root, all_replicas)).first.append(path)
     for output in txn.outputs:
         folder = data_folder(root, output.table)
-        listed = _listed(folder, txn.id, keep)
+        listed = _list_left(folder, txn.id, keep)
         listings += listed
         folders = named_at_once(folder.root)
         if not folders and listed:
@@ -167,7 +167,7 @@ def _witnesses(root: StoreRoot, txn: Txn, output: TxnOutput) -> tuple[int, ...]:
     return witnesses_of(root, output.table, begun_ms=milliseconds(txn.id), quorum=output.quorum)
 
 
-def _listed(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
+def _list_left(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
     """Return the files that listings of buckets show, for each bucket; none if neither the root nor a replica is one.
 
     Raises StoreAwayError if a bucket does not answer.
@@ -184,7 +184,7 @@ def _listed(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
     return [] if paths is None else [_Paths(folder.root, (), first=left(paths), is_listed=True)]
 
 
-def _left(removals: Sequence[tuple[_Paths, Sequence[str], Removal]]) -> FilesLeftError:
+def _left_error(removals: Sequence[tuple[_Paths, Sequence[str], Removal]]) -> FilesLeftError:
     """Return the error that names what nobody finds any more by counting: what stays above others that are gone."""
     lost: list[str] = []
     for each, paths, removal in removals:
@@ -259,14 +259,14 @@ def _counts(
         runs = list(product(range(tasks), range(first, last + 1), EXTENSIONS))
         least = [max(above + blind, kept.get(run, 0)) for run in runs]
         floor = [max(known.get(run, 0), names) for run, names in zip(runs, least, strict=True)]
-        reached = _counted(folder, txn, runs, floor, step=max(1, blind), witnesses=witnesses)
+        reached = _count_from(folder, txn, runs, floor, step=max(1, blind), witnesses=witnesses)
         counts |= dict(zip(runs, zip(reached, least, strict=True), strict=True))
         with_files = [run[1] for run, count, names in zip(runs, reached, least, strict=True) if count > names]
         first, last = last + 1, max(with_files, default=-1) + ATTEMPTS_BEYOND
     return counts
 
 
-def _counted(
+def _count_from(
     folder: Folder, txn: int, runs: Sequence[_Run], counts: list[int], *, step: int, witnesses: tuple[int, ...]
 ) -> list[int]:
     """Return for each run the first number, from the given one in steps, under which there is no file."""

@@ -44,25 +44,25 @@ def whole_checksum(folder: Folder, name: str) -> tuple[int, int]:
     if len(store.copies) == 1:
         return store.checksum(key)
 
-    def ask(copy: Store) -> tuple[int, int]:
+    def checksum(copy: Store) -> tuple[int, int]:
         # First: it reads little of a copy that is not whole.
         _size_with_end(copy, folder, name)
         return copy.checksum(key)
 
-    return _of_a_whole_copy(folder, name, ask)
+    return _of_a_whole_copy(folder, name, checksum)
 
 
-def _of_a_whole_copy(folder: Folder, name: str, ask: Callable[[Store], T]) -> T:
-    def asked(copy: Store) -> T:
+def _of_a_whole_copy(folder: Folder, name: str, read: Callable[[Store], T]) -> T:
+    def checked(copy: Store) -> T:
         try:
-            return ask(copy)
+            return read(copy)
         except FileNotFoundError:
             raise
         # Of an empty file, which cannot be mapped, and of one that was cut off; ValueError: of bytes that mean nothing.
         except (pa.ArrowException, OSError, ValueError) as error:
             raise corrupt(folder, name, because=(str(error).splitlines() or [""])[0]) from error
 
-    return of_a_good_copy(folder, asked)
+    return of_a_good_copy(folder, checked)
 
 
 def _size_with_end(copy: Store, folder: Folder, name: str) -> int:

@@ -26,7 +26,7 @@ _log = Log("storage")
 def tables_root(folder: Path, text: str) -> StoreRoot:
     """Return the location of the tables' files, which is chosen at the first start.
 
-    Raises StoreLocationError where another one was chosen, and what a store says that cannot be written.
+    Raises StoreLocationError where another one was chosen, and the error of a store that cannot be written.
     """
     own = local_root(folder / "tables")
     root = parse_root(text) if text else own
@@ -63,7 +63,7 @@ def _check_location(root: StoreRoot) -> None:
     try:
         is_there = root.is_local or has_marker(store_of(root))
     except TilthError as error:
-        # It may be back before somebody asks for a table; health says it.
+        # It may be back before somebody reads a table; health shows it.
         _log.warning("store_not_checked", root=root, reason=error)
         return
     if not is_there:
@@ -75,7 +75,7 @@ def reserve_location(root: StoreRoot, owner: str = "") -> None:
     """Make a new location of tables: proves that it can be written. `owner`: a node's id; with one, the location of
     another owner is refused.
 
-    Raises StoreLocationError, and what the store says.
+    Raises StoreLocationError, and the errors of the store.
     """
     write_marker(store_of(root), root, owner)
 

@@ -1,6 +1,6 @@
 """A file that proves that two processes see the same storage.
 
-Covers: writing it, finding it, writing beside it. Does not cover: who asks (node.py, worker.py).
+Covers: writing it, finding it, writing beside it. Does not cover: who calls it (node.py, worker.py).
 Always holds: a root of the same name on another machine's disk is found out: the content is drawn anew by each process,
 and each server has a file of its own.
 """
@@ -28,7 +28,7 @@ def write_probe(root: StoreRoot, content: bytes, *, server: str) -> str:
 
 
 def check_probe(root: str, path: str, content: bytes, *, own_name: str) -> None:
-    """Read the server's file and write one of our own name. Raises RootNotSharedError and what the store says."""
+    """Read the server's file and write one of our own name. Raises RootNotSharedError and the errors of the store."""
     try:
         store = store_of(parse_root(root))
         if store.read(path).to_pybytes() != content:

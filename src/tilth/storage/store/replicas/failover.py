@@ -70,7 +70,7 @@ class FailoverReader(io.RawIOBase):
             if self._reader is not None:
                 self._reader.end()
 
-    def _answer(self, ask: Callable[[_Reader], T]) -> T:
+    def _answer(self, call: Callable[[_Reader], T]) -> T:
         """Return the answer of the first replica that gives one."""
         while True:
             if self._reader is None:
@@ -78,7 +78,7 @@ class FailoverReader(io.RawIOBase):
                     raise min(self._errors, key=weight)
                 self._reader = _Reader(self._left.pop(0), self._path, self._size)
             try:
-                return ask(self._reader)
+                return call(self._reader)
             except _Failures as error:
                 self._reader.replica.health.note_error(error)
                 self._reader.end()
@@ -100,11 +100,11 @@ class _Reader:
 
     @property
     def size(self) -> int:
-        return self._call(lambda: int(self._opened().size()))
+        return self._call(lambda: int(self._open_source().size()))
 
     def read(self, start: int, count: int) -> bytes:
         def read() -> bytes:
-            source = self._opened()
+            source = self._open_source()
             source.seek(start)
             # It is a buffer, not bytes: see FailoverReader.read.
             data: bytes = source.read_buffer(count)
@@ -117,7 +117,7 @@ class _Reader:
     def end(self) -> None:
         self._calls.put(None)
 
-    def _opened(self) -> pa.NativeFile:
+    def _open_source(self) -> pa.NativeFile:
         if self._source is None:
             self._source = self.replica.store.open(self._path, size=self._expected)
         return self._source

@@ -44,7 +44,7 @@ _log = Log("storage")
 
 
 def away_reason(root: StoreRoot) -> str:
-    """Return why some replica of the root cannot be asked; empty: all can, as far as is known."""
+    """Return why some replica of the root cannot be called; empty: all can, as far as is known."""
     return next((f"{each.root}: {each.trouble}" for each in replicas_of(root) if each.trouble), "")
 
 
@@ -128,7 +128,7 @@ class ReplicatedStore:
         found: set[str] = set()
         replicas = [each for each in self._replicas if each.number in numbers]
         for each in [_Removing(replica, paths) for replica in replicas]:
-            removal = each.ended()
+            removal = each.wait()
             for error in removal.failed.values():
                 each.replica.health.note_error(error)
             whole.failed |= removal.failed
@@ -203,20 +203,20 @@ class ReplicatedStore:
         if len(answers) - len(errors) < self._root.quorum:
             raise too_few(self._root, path, len(answers) - len(errors), errors)
 
-    def _first(self, path: str, ask: Callable[[Store], T]) -> T:
+    def _first(self, path: str, call: Callable[[Store], T]) -> T:
         """Return the answer of the first replica that has one; raises why none has, an absence last."""
         errors: list[Exception] = []
         for each in self._in_order():
             try:
-                return _call_one(each, ask)
+                return _call_one(each, call)
             except (TilthError, OSError, FileSizeError) as error:
                 errors.append(error)
         raise min(errors, key=weight)
 
-    def _answers(self, ask: Callable[[Store], T], seconds: float | None = None) -> list[T]:
+    def _answers(self, call: Callable[[Store], T], seconds: float | None = None) -> list[T]:
         """Return the answers of the replicas that give one, in their order."""
         usable = [each for each in self._replicas if not each.trouble]
-        answers = call_replicas(usable, lambda each: ask(each.store), enough=1, seconds=seconds)
+        answers = call_replicas(usable, lambda each: call(each.store), enough=1, seconds=seconds)
         return [answer for answer in answers.values() if not isinstance(answer, TilthError | OSError)]
 
     def _away(self, path: str) -> StoreAwayError:
@@ -224,10 +224,10 @@ class ReplicatedStore:
         return StoreAwayError("replicas do not answer", file=f"{self._root.uri}/{path}", because=troubles, hint=HINT)
 
 
-def _call_one(replica: Replica, ask: Callable[[Store], T]) -> T:
+def _call_one(replica: Replica, call: Callable[[Store], T]) -> T:
     """Return the result of a call of one replica's store; a failure is noted in the replica's health."""
     try:
-        return call_replica(replica, lambda: ask(replica.store))
+        return call_replica(replica, lambda: call(replica.store))
     except (TilthError, OSError, FileSizeError) as error:
         replica.health.note_error(error)
         raise
@@ -244,7 +244,7 @@ class _Removing:
         self._is_over = False
         threading.Thread(target=self._run, name="tilth-replica-removal", daemon=True).start()
 
-    def ended(self) -> Removal:
+    def wait(self) -> Removal:
         """Wait as long as files go; what is not known to be gone has failed."""
         with self._changed:
             done = -1
@@ -258,7 +258,7 @@ class _Removing:
         found.fail((path for path in self._paths if path not in known), why)
         return found
 
-    def _removed(self, start: int) -> Removal:
+    def _remove_next(self, start: int) -> Removal:
         """Remove the next paths; without a way to the replica, fail for all that are left."""
         removal, left = Removal(), self._paths[start:]
         if trouble := self.replica.trouble:
@@ -279,7 +279,7 @@ class _Removing:
     def _run(self) -> None:
         start = 0
         while start < len(self._paths):
-            removal = self._removed(start)
+            removal = self._remove_next(start)
             start += len(removal.gone) + len(removal.failed)
             with self._changed:
                 self._removal.gone += removal.gone

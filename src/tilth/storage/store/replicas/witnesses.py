@@ -73,8 +73,8 @@ def bucket_listings(root: StoreRoot, prefix: str) -> dict[int, list[str]]:
     return _answers(replicas, lambda each: each.store.list_prefix(prefix) or [])
 
 
-def _answers(replicas: Sequence[Replica], ask: Callable[[Replica], list[T]]) -> dict[int, list[T]]:
-    answers = call_replicas(replicas, ask, enough=len(replicas))
+def _answers(replicas: Sequence[Replica], call: Callable[[Replica], list[T]]) -> dict[int, list[T]]:
+    answers = call_replicas(replicas, call, enough=len(replicas))
     for each in replicas:
         if isinstance(error := answers[each.number], TilthError | OSError):
             raise StoreAwayError(str(error), file=str(each.root), hint=HINT) from error

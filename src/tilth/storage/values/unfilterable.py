@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from tilth.model.delta import PartSource
 from tilth.model.table import Column, Schema
-from tilth.storage.values.scan_options import misjudged_columns
+from tilth.storage.values.scan_options import unfilterable_columns
 
 #: Days since 1970. A literal before 1582-10-15 (Spark's RebaseDateTime.lastSwitchGregorianDay) may move by up to ten
 #: days, because the hybrid calendar has none between 1582-10-04 and then; it stays below this bound.
@@ -39,21 +39,23 @@ DAYS_MIN = date(1583, 1, 1).toordinal() - date(1970, 1, 1).toordinal()
 #: Microseconds since 1970. A literal before 1900-01-01 00:00 UTC (RebaseDateTime.lastSwitchGregorianTs) may move,
 #: depending on the JVM's time zone, but by less than a day just before that: it stays below this bound.
 MICROSECONDS_MIN = (date(1900, 1, 2).toordinal() - date(1970, 1, 1).toordinal()) * 86_400_000_000
-#: The key of a footer's metadata under which `Misjudged` is noted, as JSON.
+#: The key of a footer's metadata under which `Unfilterable` is noted, as JSON.
 NOTE = b"tilth.misjudged"
 
 
-class Misjudged(msgspec.Struct, frozen=True, kw_only=True):
+class Unfilterable(msgspec.Struct, frozen=True, kw_only=True):
     """Columns, by name, with values that Parquet's filters misjudge."""
 
     statistics: frozenset[str] = frozenset()
     dictionary: frozenset[str] = frozenset()
 
-    def __or__(self, other: Misjudged) -> Misjudged:
-        return Misjudged(statistics=self.statistics | other.statistics, dictionary=self.dictionary | other.dictionary)
+    def __or__(self, other: Unfilterable) -> Unfilterable:
+        return Unfilterable(
+            statistics=self.statistics | other.statistics, dictionary=self.dictionary | other.dictionary
+        )
 
 
-NOTHING = Misjudged()
+NOTHING = Unfilterable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +69,31 @@ class Leaf:
     type: pa.DataType
 
     @property
-    def is_misjudged(self) -> bool:
-        return _is_misjudged_type(self.type)
+    def is_unfilterable(self) -> bool:
+        return _is_unfilterable_type(self.type)
 
 
 def leaves_of(schema: pa.Schema) -> list[Leaf]:
     return [Leaf(field.name, path, kind) for field in schema for path, kind in _leaves(field.name, field.type)]
 
 
-def misjudged_paths(schema: pa.Schema, columns: Collection[str]) -> set[str]:
-    """The paths of leaves that are misjudged where these columns have such values.
+def unfilterable_paths(schema: pa.Schema, columns: Collection[str]) -> set[str]:
+    """The paths of leaves that are unfilterable where these columns have such values.
 
     A path that two leaves have, as a column called `a.b` and the field `b` of `a`, always is: parquet-java reads the
     dictionary of the one for the other.
     """
     leaves = leaves_of(schema)
     paths = Counter(leaf.path for leaf in leaves)
-    return {leaf.path for leaf in leaves if paths[leaf.path] > 1 or (leaf.column in columns and leaf.is_misjudged)}
+    return {leaf.path for leaf in leaves if paths[leaf.path] > 1 or (leaf.column in columns and leaf.is_unfilterable)}
 
 
-def misjudged_in(rows: pa.Table) -> Misjudged:
+def unfilterable_in(rows: pa.Table) -> Unfilterable:
     statistics: set[str] = set()
     dictionary: set[str] = set()
     for field, column in zip(rows.schema, rows.columns, strict=True):
         for chunk in column.chunks:
-            for values in _misjudged_leaves(chunk):
+            for values in _unfilterable_leaves(chunk):
                 if pa.types.is_floating(values.type):
                     if pc.any(pc.is_nan(values)).as_py():
                         statistics.add(field.name)
@@ -100,26 +102,26 @@ def misjudged_in(rows: pa.Table) -> Misjudged:
                 elif _is_early(pc.min(values)):
                     statistics.add(field.name)
                     dictionary.add(field.name)
-    return Misjudged(statistics=frozenset(statistics), dictionary=frozenset(dictionary))
+    return Unfilterable(statistics=frozenset(statistics), dictionary=frozenset(dictionary))
 
 
-def misjudged_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaData) -> Misjudged:
+def unfilterable_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaData) -> Unfilterable:
     """The columns of the schema that may have such values once the file's rows have its columns.
 
     What changes the source's rows is not looked at.
     """
-    found = msgspec.json.decode(metadata.metadata[NOTE], type=Misjudged)
+    found = msgspec.json.decode(metadata.metadata[NOTE], type=Unfilterable)
     stored = {column.id: column for column in source.schema.columns}
-    columns = misjudged_columns(schema)
-    return Misjudged(
+    columns = unfilterable_columns(schema)
+    return Unfilterable(
         statistics=frozenset(each.name for each in columns if _may_be(each, stored.get(each.id), found.statistics)),
         dictionary=frozenset(each.name for each in columns if _may_be(each, stored.get(each.id), found.dictionary)),
     )
 
 
-def note_of(misjudged: Misjudged) -> dict[bytes, bytes]:
+def note_of(unfilterable: Unfilterable) -> dict[bytes, bytes]:
     """Return the note about a file's values that goes into its footer."""
-    return {NOTE: msgspec.json.encode(misjudged, order="deterministic")}
+    return {NOTE: msgspec.json.encode(unfilterable, order="deterministic")}
 
 
 def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> bool:
@@ -129,7 +131,7 @@ def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> boo
     return stored.type != column.type or stored.name in found
 
 
-def _is_misjudged_type(kind: pa.DataType) -> bool:
+def _is_unfilterable_type(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_floating(kind) or pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is not None)
     )
@@ -160,16 +162,16 @@ def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
         yield path, kind
 
 
-def _misjudged_leaves(values: pa.Array) -> Iterator[pa.Array]:
-    if not any(_is_misjudged_type(kind) for _, kind in _leaves("", values.type)):
+def _unfilterable_leaves(values: pa.Array) -> Iterator[pa.Array]:
+    if not any(_is_unfilterable_type(kind) for _, kind in _leaves("", values.type)):
         return
     if pa.types.is_struct(values.type):
         for field in values.flatten():
-            yield from _misjudged_leaves(field)
+            yield from _unfilterable_leaves(field)
     elif pa.types.is_nested(values.type):
         first, last = values.offsets[0].as_py(), values.offsets[-1].as_py()
         inner = (values.keys, values.items) if pa.types.is_map(values.type) else (values.values,)
         for each in inner:
-            yield from _misjudged_leaves(each.slice(first, last - first))
+            yield from _unfilterable_leaves(each.slice(first, last - first))
     else:
         yield values

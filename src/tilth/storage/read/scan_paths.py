@@ -1,11 +1,12 @@
-"""Lanes: the ways in which the rows of each part of a snapshot are read. Pure.
+"""Scan paths: the ways in which the rows of each part of a snapshot are read. Pure.
 
-Covers: the three lanes, what goes to the executors, how much of it one task takes. Does not cover: reading (spark.py).
-Always holds: each part that has a row left is in exactly one lane; the lanes give the same rows, only their cost
-differs.
+Covers: the three scan paths, what goes to the executors, how much of it one task takes. Does not cover: reading
+(spark.py).
+Always holds: each part that has a row left is in exactly one scan path; the scan paths give the same rows, only their
+cost differs.
 
 Plain: nothing has changed, Spark scans the file. Masked: rows are gone, Spark scans the file and leaves them out
-(masks.py). Overlaid: a row segment, or a part with new values in a column that somebody looks at: Python reads the
+(masks.py). Overlaid: a row segment, or a part with new values in a column that is read: Python reads the
 file, lays the changes over it, and hands the rows to Spark.
 """
 
@@ -46,7 +47,7 @@ _WIDTHS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lanes:
+class ScanPaths:
     """The parts of a snapshot by the way they are read; those without a row are in none."""
 
     plain: tuple[Part, ...]
@@ -57,7 +58,7 @@ class Lanes:
 
     @property
     def changed_rows(self) -> int:
-        """Number of rows that the parts of the masked and the overlaid lane have now."""
+        """Number of rows that the parts of the masked and the overlaid scan path have now."""
         changed = (*self.masked, *self.overlaid)
         return sum(part.rows - deleted_rows(part.file.name, self.changes.get(part.file.name, ())) for part in changed)
 
@@ -67,7 +68,7 @@ class Lanes:
 
 
 class Masked(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of the masked lane, for the task that reads what is gone of it."""
+    """A part of the masked scan path, for the task that reads what is gone of it."""
 
     #: Number by which the scan identifies the part's file.
     number: int
@@ -79,8 +80,8 @@ class Masked(msgspec.Struct, frozen=True, kw_only=True):
         return sum(delta.bytes for delta in self.deltas)
 
 
-def lanes_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> Lanes:
-    """The lanes for a reader that looks at the columns with these ids; None: at all."""
+def scan_paths_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> ScanPaths:
+    """The scan paths for a reader of the columns with these ids; None: of all."""
     changes = _by_target(snapshot.deltas)
     plain: list[Part] = []
     masked: list[Part] = []
@@ -97,7 +98,7 @@ def lanes_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> Lanes
         else:
             plain.append(part)
     kept, rest = _bounded(masked, changes)
-    return Lanes(plain=tuple(plain), masked=kept, overlaid=(*overlaid, *rest), changes=changes)
+    return ScanPaths(plain=tuple(plain), masked=kept, overlaid=(*overlaid, *rest), changes=changes)
 
 
 def is_changed(snapshot: Snapshot) -> bool:

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import tilth.storage.read.lanes as lanes
+import tilth.storage.read.scan_paths as scan_paths
 import tilth.storage.read.spark as storage_spark
 from tilth.base.errors import TilthError
 from tilth.model.delta import Delta, WrittenDelta, deleted_rows
@@ -247,7 +247,7 @@ _ROOTS: list[StoreRoot] = []
 
 @pytest.fixture(scope="module")
 def queried(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """A part of each lane."""
+    """A part of each scan path."""
     world = World(local_root(tmp_path_factory.mktemp("queried")))
     _ROOTS[:] = [world.root]
     world.add(range(10))
@@ -258,7 +258,7 @@ def queried(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 
 def mixed(world: World) -> World:
-    """Every lane, with both shapes in each."""
+    """Every scan path, with both shapes in each."""
     world.add(range(10))
     world.add(range(10, 20), version=1)
     new, old = world.add(range(1000, 3200)), world.add(range(6000, 7100), version=1)
@@ -305,11 +305,11 @@ def read_error(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> Ti
         return file_error(raised.value, letters)
 
 
-def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
+def test_all_scan_paths_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
     snapshot = mixed(world).snapshot()
     expected = world.expected()
     frame = read_snapshot(session, snapshot, world.root)
-    # The lanes, with two shapes in each.
+    # The scan paths, with two shapes in each.
     planned = _plan(frame)
     assert (planned.count("FileScan parquet"), planned.count("LeftAnti"), planned.count("_RowReader")) == (4, 2, 2)
     assert got(frame) == [row[:-2] for row in expected]
@@ -405,7 +405,7 @@ def test_parts_with_too_many_deletes_are_read_in_python(
     large, small = world.add(range(5000)), world.add(range(5000, 5100))
     world.delete(large, *range(0, 5000, 2))
     world.delete(small, 1, 3)
-    monkeypatch.setattr(lanes, "MASK_BLOCKS_MAX", 2)
+    monkeypatch.setattr(scan_paths, "MASK_BLOCKS_MAX", 2)
     frame = read_snapshot(session, world.snapshot(), world.root)
     assert _plan(frame).count("FileScan parquet") == 1
     assert got(frame) == [row[:-2] for row in world.expected()]

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tilth.storage.read.lanes as lanes
+import tilth.storage.read.scan_paths as scan_paths
 from tilth.model.delta import Delta, DeltaKind, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
-from tilth.storage.read.lanes import is_changed, lanes_of, needed_ids, read_columns, shared
 from tilth.storage.read.masks import MASK_SCHEMA, blocks, blocks_at_most
+from tilth.storage.read.scan_paths import is_changed, needed_ids, read_columns, scan_paths_of, shared
 
 SCHEMA = Schema(
     columns=(
@@ -48,7 +48,7 @@ def _numbers(parts: Sequence[Part]) -> list[int]:
     return [part.name.min_block for part in parts]
 
 
-def test_each_part_takes_the_cheapest_lane_that_is_right() -> None:
+def test_each_part_takes_the_cheapest_scan_path_that_is_right() -> None:
     parts = [_part(number, is_segment=number == 3) for number in range(7)]
     snapshot = _snapshot(
         parts,
@@ -64,7 +64,7 @@ def test_each_part_takes_the_cheapest_lane_that_is_right() -> None:
         _delta(DeltaKind.UPDATE, 3, Target(file="5", updated=1), columns=(2,)),
         _delta(DeltaKind.COLUMN, 4, Target(file="6", updated=10), columns=(1, 3)),
     )
-    found = lanes_of(snapshot)
+    found = scan_paths_of(snapshot)
     assert (_numbers(found.plain), _numbers(found.masked), _numbers(found.overlaid)) == ([0], [1], [2, 3, 5, 6])
     assert found.changed_rows == 8 + 9 + 10 + 10 + 10
     # Each has its own target alone.
@@ -74,7 +74,7 @@ def test_each_part_takes_the_cheapest_lane_that_is_right() -> None:
     ]
     assert found.source(TABLE, parts[2]).schema == SCHEMA
     # New values that nobody looks at are none.
-    found = lanes_of(snapshot, {2})
+    found = scan_paths_of(snapshot, {2})
     assert (_numbers(found.plain), _numbers(found.masked), _numbers(found.overlaid)) == ([0, 6], [1, 2], [3, 5])
     assert is_changed(snapshot)
     assert not is_changed(_snapshot(parts[:1]))
@@ -82,11 +82,11 @@ def test_each_part_takes_the_cheapest_lane_that_is_right() -> None:
 
 
 def test_masks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "MASK_BLOCKS_MAX", 5)
+    monkeypatch.setattr(scan_paths, "MASK_BLOCKS_MAX", 5)
     parts = [_part(0, rows=100_000), _part(1, rows=100_000), _part(2, rows=100)]
     deleted = ((0, 4), (1, 3), (2, 50))
     deltas = [_delta(DeltaKind.DELETE, at + 1, Target(file=f"{at}", deleted=count)) for at, count in deleted]
-    found = lanes_of(_snapshot(parts, *deltas))
+    found = scan_paths_of(_snapshot(parts, *deltas))
     assert (_numbers(found.masked), _numbers(found.overlaid)) == ([2, 1], [0])
     assert [blocks_at_most(rows, gone) for rows, gone in ((100_000, 4), (100_000, 5000), (1023, 1023))] == [4, 98, 1]
 
@@ -104,8 +104,8 @@ def test_tasks_share_neighbours_evenly(costs: list[int], tasks: int) -> None:
     found = shared(costs, tasks=tasks)
     assert [index for chunk in found for index in chunk] == list(range(len(costs)))
     assert all(len(chunk) for chunk in found)
-    total = sum(costs) + len(costs) * lanes.OPEN_BYTES
-    assert len(found) == min(len(costs), max(tasks, -(-total // lanes.TASK_BYTES))) if costs else not found
+    total = sum(costs) + len(costs) * scan_paths.OPEN_BYTES
+    assert len(found) == min(len(costs), max(tasks, -(-total // scan_paths.TASK_BYTES))) if costs else not found
 
 
 def test_thousands_of_tiny_segments_are_few_tasks() -> None:

@@ -14,34 +14,34 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage.values.arrow import arrow_type
-from tilth.storage.values.misjudged import (
+from tilth.storage.values.scan_options import UNFILTERABLE_KINDS, can_filter
+from tilth.storage.values.shapes import scans_of
+from tilth.storage.values.unfilterable import (
     DAYS_MIN,
     MICROSECONDS_MIN,
     NOTHING,
-    Misjudged,
+    Unfilterable,
     leaves_of,
-    misjudged_in,
-    misjudged_paths,
+    unfilterable_in,
+    unfilterable_paths,
 )
-from tilth.storage.values.scan_options import MISJUDGED_KINDS, can_filter
-from tilth.storage.values.shapes import scans_of
 
 DOUBLE, DATE, TIME = Simple(Kind.FLOAT64), Simple(Kind.DATE), Simple(Kind.TIMESTAMP)
-BOTH = Misjudged(statistics=frozenset({"x"}), dictionary=frozenset({"x"}))
-STATISTICS, DICTIONARY = Misjudged(statistics=frozenset({"x"})), Misjudged(dictionary=frozenset({"x"}))
+BOTH = Unfilterable(statistics=frozenset({"x"}), dictionary=frozenset({"x"}))
+STATISTICS, DICTIONARY = Unfilterable(statistics=frozenset({"x"})), Unfilterable(dictionary=frozenset({"x"}))
 DEEP = Struct((Field("a", Simple(Kind.STRING)), Field("b", Array(Map(Simple(Kind.STRING), DOUBLE)))))
 
 
 @pytest.mark.parametrize("kind", Kind)
 def test_both_worlds_of_types_say_the_same(kind: Kind) -> None:
-    paths = misjudged_paths(pa.schema([("x", arrow_type(Simple(kind))), ("y", pa.float64())]), {"x"})
-    assert paths == ({"x"} if kind in MISJUDGED_KINDS else set())
+    paths = unfilterable_paths(pa.schema([("x", arrow_type(Simple(kind))), ("y", pa.float64())]), {"x"})
+    assert paths == ({"x"} if kind in UNFILTERABLE_KINDS else set())
 
 
 def test_a_path_of_two_leaves_is_never_trusted() -> None:
     schema = pa.schema([("a.b", pa.string()), ("a", pa.struct([("b", pa.string()), ("c", pa.string())]))])
-    assert misjudged_paths(schema, ()) == {"a.b"}
-    assert misjudged_paths(schema, {"a"}) == {"a.b"}
+    assert unfilterable_paths(schema, ()) == {"a.b"}
+    assert unfilterable_paths(schema, {"a"}) == {"a.b"}
 
 
 def test_leaves_are_spelled_as_parquet_spells_them() -> None:
@@ -81,17 +81,17 @@ def test_leaves_are_spelled_as_parquet_spells_them() -> None:
     ],
     ids=str,
 )
-def test_values_that_are_misjudged(of: DataType, values: list[Any], expected: Misjudged) -> None:
+def test_values_that_are_unfilterable(of: DataType, values: list[Any], expected: Unfilterable) -> None:
     array = pa.array(values, arrow_type(of))
-    assert misjudged_in(pa.table({"x": array, "y": pa.nulls(len(values), pa.float64())})) == expected
+    assert unfilterable_in(pa.table({"x": array, "y": pa.nulls(len(values), pa.float64())})) == expected
     # In stretches too, each of which has its own rows only.
     chunks = pa.chunked_array([array.slice(index, 1) for index in range(len(values))], arrow_type(of))
-    assert misjudged_in(pa.table({"x": chunks})) == expected
+    assert unfilterable_in(pa.table({"x": chunks})) == expected
 
 
 def test_a_stretch_is_judged_by_its_own_rows() -> None:
     rows = pa.table({"x": pa.array([[math.nan], [1.0], [0.0]], pa.list_(pa.float64()))})
-    assert [misjudged_in(rows.slice(index, 1)) for index in range(3)] == [STATISTICS, NOTHING, DICTIONARY]
+    assert [unfilterable_in(rows.slice(index, 1)) for index in range(3)] == [STATISTICS, NOTHING, DICTIONARY]
 
 
 def test_the_bounds_are_days() -> None:
@@ -133,7 +133,7 @@ def test_one_part_does_not_take_the_filters_from_others() -> None:
         _part(4, 1, is_filterable=True),
     ]
     scans = scans_of(table, parts)
-    # The first one's file has no column whose values could be misjudged.
+    # The first one's file has no column whose values could be unfilterable.
     assert [(scan.is_filterable, [file.name for file in scan.files]) for scan in scans] == [
         (False, ["3.parquet"]),
         (True, ["1.parquet", "2.parquet", "4.parquet"]),
