@@ -44,7 +44,7 @@ class StoreRefusedError(UnavailableError):
 
 
 class StoreBusyError(RetryError):
-    """the store did not answer in time, or asks for fewer requests"""
+    """the store did not answer in time, or demands fewer requests"""
 
     code = "STORE_BUSY"
 
@@ -62,7 +62,7 @@ class FilesLeftError(UnavailableError):
 
     def __init__(self, left: Sequence[str], **facts: object) -> None:
         super().__init__(None, hint="", **facts)
-        #: Paths of those that no other look for names of their transaction finds.
+        #: Paths of those that no other search for names of their transaction finds.
         self.left = tuple(left)
 
 

@@ -74,7 +74,7 @@ class StorageSettings:
         SettingCheck(parse_quorum, "auto, 0, or a number of replicas", lambda n: 0 <= n <= REPLICAS_MAX),
         "Of a table in a storage with replicas: so many copies of a file are safe before the commit that names it; "
         "auto or 0 is the storage's own QUORUM. More: a commit survives the loss of more replicas. Less: writes go on "
-        "while more of them are away. INSERT .. SETTINGS insert_quorum = n says it for one statement.",
+        "while more of them are away. INSERT .. SETTINGS insert_quorum = n sets it for one statement.",
     )
     memory_buffer: bool = table_setting(
         "memory_buffer",
@@ -88,8 +88,8 @@ class StorageSettings:
         "partition_level_unique_keys",
         True,
         SWITCH,
-        "Of tables with a UNIQUE KEY. On: a key is unique within its partition, and an insert looks for older rows "
-        "there only. Off: it is unique in the whole table, and an insert looks through all partitions.",
+        "Of tables with a UNIQUE KEY. On: a key is unique within its partition, and an insert searches for older rows "
+        "there only. Off: it is unique in the whole table, and an insert searches all partitions.",
     )
     enable_unique_partial_update: bool = table_setting(
         "enable_unique_partial_update",
@@ -104,7 +104,7 @@ TABLE_SETTINGS = SettingGroup(settings_of(StorageSettings))
 
 
 def insert_quorum(settings: Mapping[str, str]) -> int:
-    """Return the copies that a table's settings ask for; 0: the storage's own quorum. Raises BadSettingError."""
+    """Return the copies that a table's settings require; 0: the storage's own quorum. Raises BadSettingError."""
     return read_settings(StorageSettings, settings).insert_quorum
 
 

@@ -87,7 +87,7 @@ class PartChanges:
     def apply(self, table: pa.Table, first_row: int, schema: Schema) -> pa.Table:
         """The rows from the first one on, none left out yet, with their new values in those columns that they have.
 
-        `schema` says which column has which id. Raises DeltaFileCorruptError naming the file.
+        `schema`: the ids of the columns. Raises DeltaFileCorruptError naming the file.
         """
         if not self.has_updates or not table.num_rows:
             return table
@@ -132,7 +132,7 @@ def load_changes(folder: Folder, source: PartSource, columns: Collection[int] | 
 
 
 class _WholeColumn:
-    """Values of one column for all rows of a part, read by row groups as they are asked for."""
+    """Values of one column for all rows of a part, read by row groups as they are needed."""
 
     def __init__(self, folder: Folder, delta: Delta, parquet: pq.ParquetFile, column: int) -> None:
         self._folder = folder

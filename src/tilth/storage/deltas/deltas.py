@@ -233,7 +233,7 @@ class FoundChanges:
 
 
 def read_unrecorded(folder: Folder, name: str) -> FoundChanges | None:
-    """Return what a file says that it changes, whose record is lost; None where it is no file with changes of rows.
+    """Return the changes in a file whose record is lost; None where it is no file with changes of rows.
 
     Raises FileNotFoundError, and a CorruptError where no copy of it is whole.
     """

@@ -2,8 +2,8 @@
 
 Covers: change segments to deltas of their parts, deltas of one part to one of each kind, updates to columns. Does not
 cover: which deltas are compacted and when (tilth.maintenance), the files themselves (deltas/deltas.py).
-Always holds: what was written says what its sources said together, applied in their order; it has the time of the
-newest of them that changes the same part, so that changes that come meanwhile apply after it; row indexes stay.
+Always holds: what was written has the content of all its sources together, applied in their order; it has the time of
+the newest of them that changes the same part, so that changes that come meanwhile apply after it; row indexes stay.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _as_changes(group: Sequence[tuple[str, _Collected]]) -> pa.Table:
         if updates is not None:
             columns = dict(zip(updates.column_names, updates.columns, strict=True))
             tables.append(_changes(file, CHANGE_UPDATE, columns))
-    # What a delete does not have is null, which its presence too says.
+    # What a delete does not have is null, as its presence shows too.
     return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
 

@@ -1,6 +1,6 @@
-"""Key filters: beside a part of a table with a unique key, a file that says which keys the part cannot have.
+"""Key filters: beside a part of a table with a unique key, a file that shows which keys the part cannot have.
 
-Covers: making, reading, asking. Does not cover: who asks (upsert/key_lookup.py), when a part is written
+Covers: making, reading, searching. Does not cover: its use (upsert/key_lookup.py), when a part is written
 (merge/flush.py, merge/merge.py).
 Always holds: a key that is in the part is never denied; a filter that is missing, damaged or made for other columns is
 as good as none, so no commit waits for one and none is in a record. It goes with its part's file.
@@ -98,7 +98,7 @@ def read_filter(layout: TableLayout, file: DataFile) -> KeyFilter | None:
         return None
     _, shape, _, _ = _HEADER.unpack_from(content)
     if shape != _shape(key_types(layout)):
-        # Made before an ALTER: it says nothing about values of the current types.
+        # Made before an ALTER: it has no information about values of the current types.
         return None
     return KeyFilter(np.frombuffer(content, "<u8", offset=start).astype(np.uint64, copy=False))
 

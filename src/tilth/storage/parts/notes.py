@@ -3,8 +3,8 @@
 Covers: notes of parts and of row segments, reading them. Does not cover: what is made of them (tilth.recovery), files
 with changes of rows, which have none. Always holds: nobody who reads rows needs a note.
 
-A note cannot say that its file was committed, nor which blocks it got: both are known only after it was written. What
-replaces other parts names their files instead.
+A note cannot contain that its file was committed, nor which blocks it got: both are known only after it was written.
+What replaces other parts names their files instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TABLES_MAX = 1024
 
 
 class PartNote(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts that a file says of itself."""
+    """Facts that a file contains about itself."""
 
     #: Definition when the file was written, without former columns.
     table: TableDef

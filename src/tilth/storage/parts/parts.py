@@ -52,7 +52,8 @@ from tilth.storage.values.unfilterable import (
 
 #: Rows by which it is decided whether a column has few distinct values.
 SAMPLE_ROWS = 64 * 1024
-#: A column with a larger share of distinct values is stored without a dictionary, which saves looking each value up.
+#: A column with a larger share of distinct values is stored without a dictionary, which saves one lookup for each
+#: value.
 DISTINCT_SHARE_MAX = 0.25
 #: A dictionary that came in with the rows is cut down to what they use when it has more entries.
 DICTIONARY_ENTRIES_MAX = 64 * 1024

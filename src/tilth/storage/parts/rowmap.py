@@ -65,7 +65,7 @@ class RowMapWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._sink is not None:
-            # What went wrong before says more.
+            # The error before this one is more precise.
             with suppress(TilthError):
                 self._sink.close()
                 remove(self._layout.folder, self._name)

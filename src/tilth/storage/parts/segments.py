@@ -76,7 +76,7 @@ def shaped_rows(layout: TableLayout, rows: pa.Table, *, is_numbered: bool = Fals
     """
     if not any(_is_op(name, layout.schema) for name in rows.column_names):
         if layout.unique_key:
-            # First, for it says more than that a column is NOT NULL.
+            # First, for its error is more precise than that a column is NOT NULL.
             _check_key(layout, conform(rows, nullable(layout.schema), is_numbered=is_numbered))
         return conform(rows, layout.schema, is_numbered=is_numbered).replace_schema_metadata()
     table = conform(rows.drop_columns([OP_COLUMN]), nullable(layout.schema), is_numbered=is_numbered)

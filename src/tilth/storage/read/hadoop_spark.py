@@ -68,13 +68,13 @@ def spark_uri(folder: Folder) -> str:
 
 
 def own_uri(uri: str) -> str:
-    """Return the name that Tilth has for a file of which Spark has said a name."""
+    """Return the name that Tilth has for a file by the name that Spark has reported."""
     return uri.replace(_S3A, _S3, 1)
 
 
 def object_error(path: str, text: str, because: str) -> TilthError:
     """Return why Spark could not read an object, by the words of its client: a store that does not answer, or does not
-    let it, says nothing about the file.
+    let it, is no statement about the file.
     """
     if "NoSuchBucket" in text or "UnknownStoreException" in text:
         return StoreAwayError("the bucket is not there", file=path, because=because)

@@ -1,4 +1,4 @@
-"""Deleted rows as blocks of bits, for a join of Spark that asks one bit for each row. Pure.
+"""Deleted rows as blocks of bits, for a join of Spark that tests one bit for each row. Pure.
 
 Covers: rows to blocks, the expressions that find a row's bit. Does not cover: where the rows come from
 (deltas/deltas.py), the join (spark.py).

@@ -91,7 +91,7 @@ def mask_blocks(
 
 def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
     """The columns as of any files: nullable, for a column may be younger than a file."""
-    # Any: what it gives is said to be any type.
+    # Any: its result is declared as any type.
     declared: Any = StructType.fromDDL(schema.spark_ddl)
     fields = [StructField(field.name, field.dataType) for field in declared.fields]
     if is_located:
@@ -198,7 +198,7 @@ def _read(
                 yield from of(number)
             except TilthError as error:
                 if mailbox is not None:
-                    # Without a letter, Spark's words say what is wrong.
+                    # Without a letter, Spark's message is all there is.
                     with suppress(OSError):
                         mailbox.send(pack(error), key=number, attempt=0)
                 raise

@@ -102,7 +102,7 @@ def scan_paths_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> 
 
 
 def is_changed(snapshot: Snapshot) -> bool:
-    """True if it saves work to know which columns are read; else Spark's scan finds out for itself."""
+    """True if it saves reads to know which columns are read; else Spark's scan finds out for itself."""
     return bool(snapshot.deltas) or any(part.is_segment for part in snapshot.parts)
 
 

@@ -13,9 +13,9 @@ all: blocks of bits (masks.py) took 1.0 to 1.9 times as long, a join by file num
 hash and row 1.3 to 2.3, by name and row 1.3 to 3.0.
 
 The index is made of Spark's internals, reached through the JVM: checked on Spark 4.3. Where one of them is missing, the
-files are read through `spark.read.parquet`, which asks the file system about each, and the reason is logged. The
-statuses of all files cross to the JVM in one call, as the bytes of a Hadoop `ArrayWritable`: a thousand cost what one
-costs.
+files are read through `spark.read.parquet`, which reads the status of each from the file system, and the reason is
+logged. The statuses of all files cross to the JVM in one call, as the bytes of a Hadoop `ArrayWritable`: a thousand
+cost what one costs.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     if "FAILED_READ_FILE" not in text or found is None:
         return None
     causes = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("Caused by:")]
-    # The first only says once more that the file could not be read.
+    # The first only repeats that the file could not be read.
     because = causes[-1] if causes else ""
     path = own_uri(unquote(found[1]))
     if path.startswith("s3://"):
@@ -300,8 +300,8 @@ def _native(
     """
     try:
         if has_positions:
-            # What Spark's scan itself asks its reader for, to make `_metadata.row_index` of it. By that it would make
-            # an object of every row, which costs more than all the rest of a masked scan.
+            # What Spark's scan itself requests from its reader, to make `_metadata.row_index` of it. By that it would
+            # make an object of every row, which costs more than all the rest of a masked scan.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
             schema = StructType([*schema.fields, StructField(parquet.ROW_INDEX_TEMPORARY_COLUMN_NAME(), LongType())])
         return _indexed(session, folder, files, schema, options, first_number)
@@ -365,7 +365,7 @@ def _statuses(session: SparkSession, source: SourceFiles, first_number: int) -> 
         written += struct.pack(">i", len(status)) + status
     array = jvm.org.apache.hadoop.io.ArrayWritable(jvm.java.lang.Class.forName("org.apache.hadoop.fs.FileStatus"))
     array.readFields(jvm.java.io.DataInputStream(jvm.java.io.ByteArrayInputStream(bytes(written))))
-    # The same objects in an array of the type that Spark asks for.
+    # The same objects in an array of the type that Spark expects.
     statuses = gateway.new_array(jvm.org.apache.hadoop.fs.FileStatus, len(files))
     jvm.java.lang.System.arraycopy(array.get(), 0, statuses, 0, len(files))
     return statuses

@@ -1,1 +1,1 @@
-"""Names on the store and the bytes behind them: written once, summed, removed; files that one piece of work shares."""
+"""Names on the store and the bytes behind them: written once, summed, removed; files that tasks share."""

@@ -147,7 +147,7 @@ def layout_of(
 def output_of(table: TableDef, root: Roots, *, tasks: int, quorum: int = 0) -> TxnOutput:
     """Return the output of tasks that write files of a table.
 
-    `quorum`: number of copies of each file; 0: as the settings of the table or its storage say.
+    `quorum`: number of copies of each file; 0: by the settings of the table or its storage.
     """
     copies = quorum or storage_settings(table).insert_quorum or root.of(table.uuid).quorum
     return TxnOutput(table=table.uuid, tasks=tasks, quorum=max(1, copies))

@@ -6,7 +6,7 @@ Always holds: a file that `create` made is never written to again; files are lis
 catalog from the files alone, and to compare a table's files with the catalog. Of a bucket, the names of one transaction
 are listed, too.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
-was a FileSizeError; a store that does not answer is a TilthError that says so.
+was a FileSizeError; a store that does not answer is a TilthError of that meaning.
 """
 
 from __future__ import annotations

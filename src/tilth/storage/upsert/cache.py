@@ -1,8 +1,8 @@
 """Cache of what was read of small files, for the next reader in this process.
 
-Covers: a cache of bounded size. Does not cover: which files are worth it (upsert.py, key_lookup.py).
+Covers: a cache of bounded size. Does not cover: which files are cached (upsert.py, key_lookup.py).
 Always holds: files never change and their names are never used again, so an entry is never stale; the entry that was
-asked for longest ago goes first. A round that looks for keys needs the segments of all rounds since the last flush;
+used longest ago goes first. A round that searches keys needs the segments of all rounds since the last flush;
 only the newest of them are not cached yet.
 """
 
@@ -30,7 +30,7 @@ class HeldFiles:
     def __init__(self, bytes_max: int = HELD_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._lock = threading.Lock()
-        # Any: each entry is of the type that its reader asks for.
+        # Any: each entry is of the type that its reader expects.
         self._entries: OrderedDict[tuple[object, ...], tuple[Any, int]] = OrderedDict()
         self._bytes = 0
 

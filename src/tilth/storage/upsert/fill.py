@@ -1,6 +1,6 @@
 """Upserts that give only some values: what is NULL in a winner is taken from the rows before it.
 
-Covers: which row each value comes from, the updates of fresh rows that say so. Does not cover: who wins (upsert.py).
+Covers: which row each value comes from, the updates of fresh rows that record it. Does not cover: who wins (upsert.py).
 Always holds: NULL in the winner is filled from the newest fresh row of its key that has a value, else from the row that
 is there, unless a delete stands between. Columns of the partition, the sort key, the unique key, the version and the
 TTL are never filled, because the file's ranges and order depend on them: there NULL is a value.
@@ -97,15 +97,15 @@ def _older_values(
     """
     if not columns:
         return {}
-    is_asked = np.logical_or.reduce([needing[column.id] for column in columns])
-    asked = np.unique(bases[is_asked])
+    is_needed = np.logical_or.reduce([needing[column.id] for column in columns])
+    needed_rows = np.unique(bases[is_needed])
     found: dict[int, list[pa.Array]] = {column.id: [] for column in columns}
-    for source, _, rows in existing.by_source(asked):
+    for source, _, rows in existing.by_source(needed_rows):
         for table in _read(layout.folder, source, rows, columns):
             for column in columns:
                 found[column.id].extend(table.column(column.name).chunks)
-    indices = np.searchsorted(asked, np.where(is_asked, bases, asked[0]))
-    taken = pa.array(indices, mask=~is_asked)
+    indices = np.searchsorted(needed_rows, np.where(is_needed, bases, needed_rows[0]))
+    taken = pa.array(indices, mask=~is_needed)
     return {
         column.id: pa.chunked_array(found[column.id], arrow_type(column.type)).take(taken).chunks for column in columns
     }

@@ -36,15 +36,16 @@ from tilth.storage.values.unique_keys import Hashes, Keys, Mask, Rows, as_number
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Files and row groups that are looked through at a time; Arrow and numpy let other threads run meanwhile.
+#: Files and row groups that are searched at a time; Arrow and numpy let other threads run meanwhile.
 THREADS_MAX = 4
-#: A part's filter is asked when it has at least so many times the rows of what is looked for; else some key is there.
+#: A part's filter is used when it has at least so many times the rows of the keys that are searched; else some key is
+#: there.
 FILTER_ROWS_PER_KEY = 32
 #: More texts than these are not put in order, only to see which row groups may have one of them.
 TEXTS_ORDERED_MAX = 50_000
-#: Row groups of so many rows together are one piece of work.
+#: Row groups of so many rows together are one chunk.
 _RUN_ROWS = 512 * 1024
-#: The share of marks in the table that rules out most keys at one look.
+#: The share of marks in the table that rules out most keys by one access.
 _MARKS_PER_KEY = 8
 _MARKS_BITS_MIN = 12
 _MARKS_BITS_MAX = 24
@@ -54,7 +55,7 @@ _MARKS_BITS_MAX = 24
 class FoundRows:
     """Rows of one source that have wanted keys."""
 
-    #: The source's number among those that were looked through.
+    #: The source's number among those that were searched.
     source: int
     #: Row indexes in the file.
     rows: Rows
@@ -66,7 +67,7 @@ class FoundRows:
 
 @dataclass(slots=True)
 class WantedKeys:
-    """Different keys, made ready for being looked for."""
+    """Different keys, prepared for being searched."""
 
     keys: Keys
     #: Numbers by which the caller identifies the keys.
@@ -155,7 +156,7 @@ def find_keys(layout: TableLayout, wanted: WantedKeys, sources: Sequence[PartSou
 
 
 def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
-    """Join small pieces of work: a thread is not worth one of them."""
+    """Join small chunks: a thread costs more than one of them."""
     bundles: list[list[_Lookup]] = []
     held = 0
     for lookup in lookups:
@@ -194,7 +195,7 @@ def in_threads(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Lookup:
-    """A piece of work: a segment, or some row groups of a part."""
+    """A chunk of a search: a segment, or some row groups of a part."""
 
     layout: TableLayout
     wanted: WantedKeys
@@ -298,7 +299,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartSource) -> list[_Lookup]:
-    """Split one source into pieces of work."""
+    """Split one source into chunks."""
     if source.is_segment:
         return [_Lookup(layout=layout, wanted=wanted, number=number, source=source)]
     if len(wanted) * FILTER_ROWS_PER_KEY <= source.rows:
@@ -348,7 +349,7 @@ def _may_be_in(wanted: WantedKeys, column: int, statistics: pq.Statistics | None
 
 
 def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """Yield row groups, as many together as make a piece of work."""
+    """Yield row groups, as many together as make a chunk."""
     run: list[tuple[int, int]] = []
     held = 0
     for number, first, rows in groups:

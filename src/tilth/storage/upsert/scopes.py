@@ -71,9 +71,9 @@ def upsert_lookup(
     task: int,
     quorum: int = 0,
 ) -> UpsertLookup:
-    """Return what to look up for rows that a transaction has written, by a snapshot of their keys' scope.
+    """Return the lookup for rows that a transaction has written, by a snapshot of their keys' scope.
 
-    `quorum`: copies of each file that is written; 0: as the table says. Raises PartShapeUnknownError.
+    `quorum`: copies of each file that is written; 0: as the table is set. Raises PartShapeUnknownError.
     """
     scope = key_scope(table, written)
     layout, is_partial = layout_of(table, root, quorum=quorum), storage_settings(table).enable_unique_partial_update

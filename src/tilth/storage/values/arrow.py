@@ -279,8 +279,8 @@ def _is_leaf_kept(given: pa.Array, found: pa.Array) -> bool:
         is_infinite = pc.is_inf(found)
         if pa.types.is_floating(given.type):
             return bool(is_infinite.equals(pc.is_inf(given)))
-        is_said = pc.match_substring(given.filter(is_infinite), "inf", ignore_case=True)
-        return pc.all(is_said).as_py() is not False
+        is_spelled_out = pc.match_substring(given.filter(is_infinite), "inf", ignore_case=True)
+        return pc.all(is_spelled_out).as_py() is not False
     back = pc.cast(found, given.type)
     return bool(back.equals(given))
 

@@ -3,7 +3,7 @@
 Covers: finding the values that break a check, wherever they are in a column of any type, and bringing UUIDs into their
 one form. Does not cover: the rules (tilth.model.checks), bringing rows into a table's shape (arrow.py).
 Always holds: NULL breaks no check, nor does what a NULL array, map or struct may have below it; a column without checks
-is not looked at.
+is not checked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parquet's own filters that a scan of part files may use. Pure.
 
 parquet-java skips row groups and pages by predicates that it gets from Spark, and misjudges some values
-(unfilterable.py). A file whose record says `is_filterable` is safe from that. Of other files it is not known: a scan of
+(unfilterable.py). A file whose record has `is_filterable` is safe from that. Of other files it is not known: a scan of
 them switches these filters off, for itself alone.
 
 Covers: the options of a scan. Does not cover: the scan (read/spark.py).
@@ -23,7 +23,7 @@ SCAN_OPTIONS: Mapping[str, str] = {
     "datetimeRebaseMode": "CORRECTED",
     "ignoreCorruptFiles": "false",
     "ignoreMissingFiles": "false",
-    # Row by row, which Spark does not ask for by default, parquet-java would not find -0.0 for 0.0 either.
+    # Row by row, which Spark does not request by default, parquet-java would not find -0.0 for 0.0 either.
     "parquet.filter.record-level.enabled": "false",
 }
 #: parquet-java reads the additional ones from the Hadoop configuration, into which Spark copies a relation's options.

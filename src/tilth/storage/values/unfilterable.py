@@ -12,7 +12,7 @@ dictionaries before Spark compares any value. It disagrees with Spark about thre
 
 Covers: finding these values, the leaves that get no statistics or no dictionary because of them, the note in a file's
 footer. Does not cover: scans (scan_options.py), the ranges that the catalog keeps (bounds.py).
-Always holds: in a file whose record says `is_filterable`, no leaf has both such a value and the statistics or the
+Always holds: in a file whose record has `is_filterable`, no leaf has both such a value and the statistics or the
 dictionary that misjudge it. That is checked against every row that is written; what is known before a file is opened
 only helps to leave out the right leaves.
 """
@@ -108,7 +108,7 @@ def unfilterable_in(rows: pa.Table) -> Unfilterable:
 def unfilterable_in_file(schema: Schema, source: PartSource, metadata: pq.FileMetaData) -> Unfilterable:
     """The columns of the schema that may have such values once the file's rows have its columns.
 
-    What changes the source's rows is not looked at.
+    Changes of the source's rows are not considered.
     """
     found = msgspec.json.decode(metadata.metadata[NOTE], type=Unfilterable)
     stored = {column.id: column for column in source.schema.columns}

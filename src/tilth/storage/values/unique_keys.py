@@ -1,9 +1,9 @@
 """Values of a unique key as numbers and texts that compare: hashed, compared exactly.
 
-Covers: keys of many rows at once, their 64-bit hashes, equality. Does not cover: where keys are looked for
+Covers: keys of many rows at once, their 64-bit hashes, equality. Does not cover: where keys are searched
 (upsert/upsert.py), key filters (parts/key_filter.py).
 Always holds: equal keys have equal hashes, in every process and for ever, because filters keep hashes in files; unequal
-keys may share a hash, unless `is_exact` says that they never do. -0.0 equals 0.0 and NaN equals NaN, as in Spark.
+keys may share a hash, unless `is_exact` is true. -0.0 equals 0.0 and NaN equals NaN, as in Spark.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class HdfsStore:
         return (OnlyCopy(self),)
 
     def prepare(self, folder: str, *, fsync: bool) -> None:
-        """Make the folder; the NameNode's answer says that its name is safe."""
+        """Make the folder; the NameNode's answer confirms that its name is safe."""
         full_path = self._full_path(folder)
         self._call(folder, lambda client: client.mkdirs(full_path, _FOLDER_MODE, True))
 
@@ -397,7 +397,7 @@ class HdfsStore:
 
     @contextmanager
     def _translate_errors(self, path: str) -> Iterator[None]:
-        """Turn errors of the client into those of the protocol."""
+        """Translate errors of the client into those of the protocol."""
         try:
             yield
         except (FileNotFoundError, FileExistsError) as error:

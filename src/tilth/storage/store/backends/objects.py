@@ -182,7 +182,7 @@ class ObjectStore:
     def has_folder(self, folder: str) -> bool:
         """Return whether the bucket is there."""
         try:
-            # Only the answer to a GET says what is missing.
+            # Only the answer to a GET shows what is missing.
             with self._translate_errors(folder):
                 obstore.get(self._bucket, f"{folder}/-" if folder else "-")
         except StoreAwayError:
@@ -312,7 +312,7 @@ class ObjectStore:
         return [name for name in names if name in there]
 
     def _first_refusal(self, names: list[str]) -> tuple[str, TilthError] | None:
-        """Remove names by one request; return one that stays, and why, where the store says so of one."""
+        """Remove names by one request; return one that stays, and why, where the store reports one."""
         with self._translate_errors(names[0]):
             try:
                 obstore.delete(self._bucket, names)
@@ -362,7 +362,7 @@ class ObjectStore:
 
     @contextmanager
     def _translate_errors(self, path: str, *, is_write: bool = False) -> Iterator[None]:
-        """Turn errors of the client into those of the protocol."""
+        """Translate errors of the client into those of the protocol."""
         try:
             yield
         except FileNotFoundError as error:
@@ -406,7 +406,7 @@ class _Upload(HeldFile):
         self._store.call_upload(self.path, lambda: upload.write(held))
 
     def end(self, held: bytes, *, fsync: bool) -> None:
-        """Send the rest; what was answered for is safe, whatever `fsync` says."""
+        """Send the rest; what was answered for is safe, whatever `fsync` is."""
         if self._upload is None:
             self._store.send(self.path, held)
         else:

@@ -48,7 +48,7 @@ class Stream(io.RawIOBase):
 
 
 class HeldFile(ABC):
-    """A new file that sums what is written to it, and holds bytes back for requests that are worth it."""
+    """A new file that sums what is written to it, and holds bytes back for requests of sufficient size."""
 
     def __init__(self, path: str) -> None:
         #: Below the root.

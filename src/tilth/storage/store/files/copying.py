@@ -82,7 +82,7 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
             # The whole source is checked before the target is changed.
             _read(source, folder, file)
         except (TilthError, OSError) as found:
-            # A replica that does not answer says nothing about the file.
+            # A replica that does not answer is no evidence about the file.
             error = found if isinstance(error, CorruptError) else error
             continue
         _copy(source, target, folder, file)

@@ -131,7 +131,7 @@ def are_there(folder: Folder, names: Sequence[str]) -> list[bool]:
 
 
 def remove(folder: Folder, name: str) -> bool:
-    """Remove a file; return whether it was there, False where the store does not say."""
+    """Remove a file; return whether it was there, False where the store does not report it."""
     removal = store_of(folder.root).remove([folder.key(name)])
     removal.check()
     return bool(removal.found)
@@ -224,8 +224,8 @@ def check_bytes(store: Store, folder: Folder, file: DataFile, *, is_delta: bool 
 
 
 def of_a_good_copy(folder: Folder, call: Callable[[Store], T]) -> T:
-    """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer says
-    nothing of the file, and counts before all that others say.
+    """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer is
+    no evidence about the file, and counts before the errors of others.
     """
     errors: list[TilthError | OSError] = []
     for call_copy in store_of(folder.root).copies:

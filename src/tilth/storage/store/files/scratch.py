@@ -1,4 +1,4 @@
-"""Arrow files for one piece of work: written by its first tasks, read by its later ones, gone before its commit.
+"""Arrow files for one job: written by its first tasks, read by its later ones, gone before its commit.
 
 Covers: writing, reading and removing them. Does not cover: what is in them.
 Always holds: no commit names them. They are named like the other files of their transaction, so what a crash leaves is
@@ -60,7 +60,7 @@ class ScratchWriter:
         if kind is None:
             self.close()
         else:
-            # What went wrong before says more.
+            # The error before this one is more precise.
             with suppress(TilthError):
                 self._file.close()
 

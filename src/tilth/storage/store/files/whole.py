@@ -1,4 +1,4 @@
-"""Files whose size no record says: of their copies one counts that has its end.
+"""Files whose size is in no record: of their copies one counts that has its end.
 
 Covers: opening such a file, its size and checksum. Does not cover: files that a record names, whose size and checksum
 are known (files.py), what the bytes mean (parts, deltas).

@@ -42,7 +42,7 @@ def tables_root(folder: Path, text: str) -> StoreRoot:
         hint = "files are not moved: start with the same storage.root, or a new data folder"
         raise StoreLocationError(chosen=chosen, given=root, hint=hint)
     if not chosen and root != own:
-        # Says at once what is wrong with the address or its keys.
+        # Fails at once where the address or its keys are wrong.
         reserve_location(root)
         with record.open("x") as file:
             file.write(f"{location_text(root)}\n")

@@ -59,7 +59,7 @@ class NamedRoots:
         self._storage_by_table: dict[str, str] = {}
 
     def declare(self, storages: Mapping[str, StoreRoot]) -> None:
-        """Say which storages there are, beside `default`."""
+        """Replace the known storages, beside `default`."""
         with self._lock:
             before, self._roots = self._roots, dict(storages)
         known, now = ({one for each in roots.values() for one in each.replicas} for roots in (before, storages))

@@ -150,7 +150,7 @@ class _Reader:
 
 
 def weight(error: Exception) -> int:
-    """Return the rank of an error: one that says nothing about the file comes before one that says it is missing."""
+    """Return the rank of an error: one that does not concern the file comes before one that reports it as missing."""
     if isinstance(error, FileNotFoundError):
         return 2
     return 1 if isinstance(error, FileSizeError) else 0

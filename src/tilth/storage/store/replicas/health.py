@@ -1,6 +1,6 @@
 """States of replicas, as this process has seen them.
 
-Covers: a failure that says that a location is away, probing it until it is back, a watch that never ends.
+Covers: a failure that shows that a location is away, probing it until it is back, a watch that never ends.
 Does not cover: which files a replica lacks (tilth.catalog).
 Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
 """
@@ -89,7 +89,7 @@ class ReplicaHealth:
         self._reported_last = now
 
     def note_error(self, error: Exception) -> None:
-        """Note an error of the store; what says nothing about the location is left alone."""
+        """Note an error of the store; an error that does not concern the location is ignored."""
         if isinstance(error, UnavailableError | RetryError):
             self.note(error.message)
 

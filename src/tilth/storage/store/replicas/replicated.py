@@ -4,8 +4,8 @@ Covers: the store of such a root; the marker of a new table. Does not cover: whi
 restored (tilth.catalog, tilth.maintenance), writing several copies (new_copies.py), reading from another replica when
 one fails (failover.py).
 Always holds: a file counts as written when a quorum of copies is durable, names included, and names their replicas;
-a file counts as missing only when every replica has said so; a replica without the marker of a table has lost what it
-had, and takes no new files of that table until it is known what it lacks.
+a file counts as missing only when every replica has confirmed it; a replica without the marker of a table has lost what
+it had, and takes no new files of that table until it is known what it lacks.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ReplicatedStore:
 
     # Each replica makes its own requests of them.
     names_per_removal = 1000
-    # A file says which replicas lack it when it is ended: it is not known before.
+    # A file shows which replicas lack it when it is ended: it is not known before.
     ending_max = 1
 
     def __init__(self, root: StoreRoot) -> None:
@@ -119,7 +119,7 @@ class ReplicatedStore:
         return found
 
     def remove(self, paths: Sequence[str]) -> Removal:
-        """Remove every copy; a file is gone when every replica has said so."""
+        """Remove every copy; a file is gone when every replica has confirmed it."""
         return self.remove_from(range(len(self._replicas)), paths)
 
     def remove_from(self, numbers: Collection[int], paths: Sequence[str]) -> Removal:

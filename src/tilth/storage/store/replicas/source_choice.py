@@ -41,7 +41,7 @@ def choose_sources(folder: Folder, files: Sequence[DataFile]) -> list[SourceFile
         if here:
             found.append(SourceFiles(Folder(each.root, folder.path), here))
     if numbered:
-        # Whatever is nowhere is said to be missing by whoever reads it.
+        # A file that is nowhere is reported as missing by whoever reads it.
         found.append(SourceFiles(Folder(usable[-1].root, folder.path), numbered))
     return found
 
