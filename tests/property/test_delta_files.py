@@ -48,7 +48,7 @@ _VALUES: dict[int, st.SearchStrategy[Any]] = {
 }
 _NAMES = {column.id: column.name for column in SCHEMA.columns}
 _ROWS = st.lists(st.tuples(*(_VALUES[column.id] for column in SCHEMA.columns)), min_size=1, max_size=24)
-#: Of a file that the same change segments change, which nobody asks about.
+#: Of a file that the same change segments change, which nobody reads.
 _OTHER = "99-0.0-0.parquet"
 
 
@@ -184,7 +184,7 @@ def _source(part: WrittenPart, model: _Model) -> PartSource:
 
 @_RELAXED
 @given(st.data())
-def test_a_part_with_changes_reads_as_the_model_says(data: st.DataObject) -> None:
+def test_a_part_with_changes_reads_as_in_the_model(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout, source, model = data.draw(_histories(folder))
         live = model.live()
@@ -211,7 +211,7 @@ def test_a_part_with_changes_reads_as_the_model_says(data: st.DataObject) -> Non
 
 @_RELAXED
 @given(st.data())
-def test_damage_is_told_whatever_the_kind_of_file(data: st.DataObject) -> None:
+def test_damage_is_reported_whatever_the_kind_of_file(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         layout, source, _ = data.draw(_histories(folder))
         delta = data.draw(st.sampled_from([None, *source.deltas]))

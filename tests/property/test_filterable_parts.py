@@ -1,7 +1,7 @@
-"""What a part's record and file say of its values is true, whatever the values and however they came.
+"""What a part's record and file contain about its values is true, whatever the values and however they came.
 
 How: random columns of any type, nested ones too, are written in stretches, merged and merged again; each leaf that has
-statistics or a dictionary in a file whose record says that it is filterable is then searched for values that these
+statistics or a dictionary in a file whose record is filterable is then searched for values that these
 would misjudge.
 """
 
@@ -45,7 +45,7 @@ _TYPES: tuple[DataType, ...] = (
 def _tables(draw: st.DrawFn) -> tuple[Schema, list[list[pa.Table]]]:
     """A schema, and of some files the stretches of rows that each is written in."""
     types = draw(st.lists(st.sampled_from(_TYPES), min_size=1, max_size=3))
-    columns = (Column(id=place + 1, name=f"c{place}", type=of) for place, of in enumerate(types))
+    columns = (Column(id=index + 1, name=f"c{index}", type=of) for index, of in enumerate(types))
     schema = Schema(columns=tuple(columns))
     stretch = st.lists(st.tuples(*map(strategy, types)), min_size=1, max_size=6).map(lambda rows: _table(schema, rows))
     return schema, draw(st.lists(st.lists(stretch, min_size=1, max_size=4), min_size=1, max_size=3))
@@ -53,7 +53,7 @@ def _tables(draw: st.DrawFn) -> tuple[Schema, list[list[pa.Table]]]:
 
 def _table(schema: Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
     wanted = arrow_schema(schema)
-    arrays = [pa.array([row[place] for row in rows], field.type) for place, field in enumerate(wanted)]
+    arrays = [pa.array([row[index] for row in rows], field.type) for index, field in enumerate(wanted)]
     return pa.table(arrays, schema=wanted)
 
 
@@ -78,7 +78,7 @@ def _leaves(path: str, of: DataType, value: Any) -> Iterator[tuple[str, DataType
 def _check(layout: TableLayout, file: DataFile) -> None:
     metadata = pq.read_metadata(Path(layout.folder, file.name))
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+    chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
     with_statistics = {chunk.path_in_schema for chunk in chunks if chunk.is_stats_set}
     with_dictionary = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page}
     table = read_part(layout.folder, file)
@@ -98,8 +98,8 @@ def test_no_value_of_a_filterable_file_is_unfilterable(
     drawn: tuple[Schema, list[list[pa.Table]]], group_rows: int, block_rows: int
 ) -> None:
     schema, stretches = drawn
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         layout = TableLayout(folder=folder, schema=schema, row_group_rows=group_rows, fsync=False)
         files = []
         for number, tables in enumerate(stretches):

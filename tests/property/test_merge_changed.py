@@ -1,4 +1,4 @@
-"""Parts and segments with changes are merged, flushed and rewritten as a table in memory says; what changes meanwhile
+"""Parts and segments with changes are merged, flushed and rewritten as in a table in memory; what changes meanwhile
 arrives at the result."""
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ INSERTS = st.lists(st.lists(ROW, min_size=1, max_size=12), min_size=1, max_size=
 
 @dataclass
 class Table:
-    """Parts of one partition with their changes: the files, and in memory what they must say."""
+    """Parts of one partition with their changes: the files, and in memory what they must contain."""
 
     folder: Folder
     is_segment: bool
@@ -112,38 +112,38 @@ class Table:
             return
         number = data.draw(st.integers(0, len(self.parts) - 1))
         there = [index for index, row in enumerate(self.rows[number]) if row is not None]
-        file, place = self.parts[number].file.name, {"txn": 1000 + self.ts, "task": 0, "attempt": 0}
+        file, names = self.parts[number].file.name, {"txn": 1000 + self.ts, "task": 0, "attempt": 0}
         if kind is DeltaKind.DELETE and there:
             gone = data.draw(st.sets(st.sampled_from(there), min_size=1))
             rows = pa.array(sorted(gone), pa.int64()).to_numpy()
-            self._add(number, DeltaWriter(self.layout, **place).deletes("all", file, rows))
+            self._add(number, DeltaWriter(self.layout, **names).deletes("all", file, rows))
             for index in gone:
                 self.rows[number][index] = None
         elif kind is DeltaKind.UPDATE and there:
             chosen = sorted(data.draw(st.sets(st.sampled_from(there), min_size=1)))
             news = [self._new_values(data) for _ in chosen]
             table = values_table(news).append_column("row", pa.array(chosen, pa.int64()))
-            self._add(number, DeltaWriter(self.layout, **place).updates("all", file, table))
+            self._add(number, DeltaWriter(self.layout, **names).updates("all", file, table))
             for index, new in zip(chosen, news, strict=True):
                 self._set(number, index, new)
         elif kind is DeltaKind.COLUMN:
             column = data.draw(st.sampled_from(list(VALUES)))
             news = [{column: data.draw(VALUES[column][1])} for _ in self.rows[number]]
             table = values_table(news).select([f"c{column}"])
-            self._add(number, DeltaWriter(self.layout, **place).columns("all", file, table))
+            self._add(number, DeltaWriter(self.layout, **names).columns("all", file, table))
             for index in there:
                 self._set(number, index, news[index])
 
     def _segment(self, data: st.DataObject) -> None:
-        places = [
+        positions = [
             (number, index)
             for number, rows in enumerate(self.rows)
             for index, row in enumerate(rows)
             if row is not None
         ]
-        if not places:
+        if not positions:
             return
-        chosen = sorted(data.draw(st.sets(st.sampled_from(places), min_size=1)))
+        chosen = sorted(data.draw(st.sets(st.sampled_from(positions), min_size=1)))
         ops = [data.draw(st.sampled_from([CHANGE_DELETE, CHANGE_UPDATE])) for _ in chosen]
         news = [{} if op == CHANGE_DELETE else self._new_values(data) for op in ops]
         table = values_table(news)
@@ -215,8 +215,8 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
             .append_column("_row", pa.array(indexes))
             .to_batches()
         )
-        places = {sources[0].file.name: RewriteTarget(task=0, partition="all", values=(), source=sources[0])}
-        found = rewrite_part(table.layout, places, batches, txn=500, attempt=0)
+        targets = {sources[0].file.name: RewriteTarget(task=0, partition="all", values=(), source=sources[0])}
+        found = rewrite_part(table.layout, targets, batches, txn=500, attempt=0)
         return (None if found is None else found[1]), sources[:1]
     kernel: Callable[..., Any] = flush_segments if table.is_segment else merge_parts
     more = {} if table.is_segment else {"block_rows": 3}
@@ -230,8 +230,8 @@ def make(table: Table, is_lone_rewrite: bool) -> tuple[WrittenPart | None, list[
 def test_the_result_has_what_changed_before_and_meanwhile(
     inserts: list[list[Row]], is_segment: bool, is_lone_rewrite: bool, data: st.DataObject
 ) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         table = Table(folder, is_segment)
         for rows in inserts[:1] if is_lone_rewrite else inserts:
             table.insert(rows)
@@ -265,8 +265,8 @@ def test_the_result_has_what_changed_before_and_meanwhile(
 
 
 def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         table = Table(folder, False, order_by=())
         for start in (5, 0):
             table.insert([{"k": start + number} for number in range(3)])
@@ -289,8 +289,8 @@ def test_without_a_sort_key_parts_are_laid_end_to_end() -> None:
 
 
 def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         table = Table(folder, False)
         table.insert([{"k": 1, "d": None}, {"k": 2, "d": None}])
         old = pa.table({"k": [0], "d": pa.array([3], pa.date32())})
@@ -316,8 +316,8 @@ def test_changes_of_rows_that_have_expired_are_passed_over() -> None:
 
 
 def test_a_changed_part_is_read_in_blocks() -> None:
-    with tempfile.TemporaryDirectory() as place:
-        folder = local_folder(place)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = local_folder(temporary)
         table = Table(folder, False)
         table.insert([{"k": number} for number in range(10)])
         rows = pa.array([2, 3], pa.int64()).to_numpy()

@@ -64,7 +64,7 @@ _NESTED: dict[DataType, st.SearchStrategy[Any]] = {
 
 @st.composite
 def _tables(draw: st.DrawFn, *, keys: st.SearchStrategy[int]) -> tuple[Schema, tuple[str, ...], list[pa.Table]]:
-    """A schema, a sort key and the rows of some inserts; `at` tells where each row was."""
+    """A schema, a sort key and the rows of some inserts; `at`: where each row was."""
     key_types = draw(st.lists(st.sampled_from(_KEY_TYPES), min_size=1, max_size=3))
     other_types = draw(st.lists(st.sampled_from([*_VALUES, *_NESTED]), max_size=2))
     types = [*key_types, *other_types]

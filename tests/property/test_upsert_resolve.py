@@ -24,7 +24,7 @@ _KEYS: dict[str, tuple[tuple[DataType, ...], st.SearchStrategy[Row]]] = {
     "decimal": ((Decimal(12, 2),), st.tuples(st.integers(-9, 9).map(lambda n: Number(n).scaleb(-2)))),
     "date": ((Simple(Kind.DATE),), st.tuples(st.dates().map(lambda d: d.replace(year=2024, month=1)))),
 }
-#: Neighbours that floats and signed numbers of 64 bits do not tell apart.
+#: Neighbours that floats and signed numbers of 64 bits do not distinguish.
 _GREAT = [Number(n) for n in (2**53, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)]
 _VERSIONS: dict[str, tuple[DataType, st.SearchStrategy[object]]] = {
     "Int64": (Simple(Kind.INT64), st.integers(0, 3)),
@@ -50,7 +50,7 @@ def _values(versions: st.SearchStrategy[object] = _VERSIONS["Int64"][1]) -> st.S
     data=st.data(),
 )
 @settings(max_examples=60, deadline=None)
-def test_rounds_leave_what_the_rules_say(
+def test_rounds_leave_the_rows_of_the_rules(
     kind: str, version: str | None, is_partial: bool, is_partitioned: bool, is_global: bool, data: st.DataObject
 ) -> None:
     # Which of two rows of one batch came later is not known any more where they lie in different partitions.

@@ -153,7 +153,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="        is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS\n",
         new="        is_new = True\n",
         tests=(
-            "tests/unit/storage/test_hanging_replicas.py::test_what_a_server_says_of_a_replica_counts_for_some_seconds",
+            "tests/unit/storage/test_hanging_replicas.py::test_a_report_of_a_server_about_a_replica_counts_for_some_seconds",
         ),
     ),
     Mutant(

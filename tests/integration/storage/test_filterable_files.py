@@ -132,7 +132,7 @@ def test_a_leaf_with_unfilterable_values_has_nothing_to_misjudge_them_by(
 
 
 @pytest.mark.parametrize("late", [{"x": [math.nan]}, {"x": [0.0]}, {"day": EARLY}, {"xs": [math.nan]}], ids=str)
-def test_a_value_that_comes_too_late_is_told(layout: TableLayout, late: dict[str, Any]) -> None:
+def test_a_value_that_comes_too_late_is_reported(layout: TableLayout, late: dict[str, Any]) -> None:
     with PartWriter(layout, name="1-0.0-0.parquet", partition="all", values=()) as writer:
         writer.write(_rows(range(8)))
         writer.write(_rows(range(8, 16), **late))

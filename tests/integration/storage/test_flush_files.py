@@ -83,7 +83,7 @@ def test_a_row_map_that_is_lost_or_damaged_is_named(tmp_path: Path) -> None:
     (tmp_path / "7-0.0-0.map").unlink()
     with pytest.raises(PartFileNotFoundError, match=r"7-0\.0-0\.map"):
         RowMap(local_folder(tmp_path), written.file.name)
-    # Without changes nobody asks for it.
+    # Without changes nobody needs it.
     assert PartRebaser(layout, "all", written.file).rebase([source], txn=7, task=0, n=0) is None
 
 

@@ -1,5 +1,5 @@
 """An HDFS whose NameNode hangs or is gone, whose DataNode dies in the middle of a write, whose disks change bytes:
-nothing is half done, nothing is lost, every error says which kind it is and names the file.
+nothing is half done, nothing is lost, every error has its kind and names the file.
 
 The client waits for seconds where a real one waits for thirty.
 """
@@ -64,13 +64,13 @@ def write(store: HdfsStore, path: str, *pieces: bytes) -> None:
     file.finish(fsync=True)
 
 
-def error_of(ask: Callable[[], object]) -> TilthError:
+def error_of(call: Callable[[], object]) -> TilthError:
     with pytest.raises(TilthError) as raised:
-        ask()
+        call()
     return raised.value
 
 
-def questions(store: HdfsStore) -> list[Callable[[], object]]:
+def requests(store: HdfsStore) -> list[Callable[[], object]]:
     return [
         lambda: write(store, "t/data/new", b"abc"),
         lambda: store.read("t/data/a"),
@@ -84,8 +84,8 @@ def test_a_name_node_that_hangs_is_one_to_try_again_after(cluster: HdfsCluster, 
     write(store, "t/data/a", b"abc")
     cluster.pause_name_node()
     try:
-        for ask in questions(store)[1:3]:
-            error = error_of(ask)
+        for call in requests(store)[1:3]:
+            error = error_of(call)
             assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
             assert error.facts["file"] == location.folder.uri("a")
     finally:
@@ -96,7 +96,7 @@ def test_a_name_node_that_hangs_is_one_to_try_again_after(cluster: HdfsCluster, 
 def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsCluster, location: Location) -> None:
     store = store_at(location)
     write(store, "t/data/b", b"abc")
-    # The client of this name has asked what it needs to know: what it sends now is the one question.
+    # The client of this name has read what it needs to know: what it sends now is the one request.
     write(store, "t/data/a", b"abc")
     store.remove(["t/data/a"]).check()
     cluster.pause_name_node()
@@ -104,7 +104,7 @@ def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsClu
         assert isinstance(error_of(lambda: store.create("t/data/a")), StoreBusyError)
     finally:
         cluster.continue_name_node()
-    # The NameNode now does what it was asked.
+    # The NameNode now does the request.
     assert any(store.exist(["t/data/a"])[0] or threading.Event().wait(0.1) for _ in range(100))
     file = store.create("t/data/a")
     with pytest.raises(FileExistsError):
@@ -123,14 +123,14 @@ def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsClu
         store.create("t/data/a")
 
 
-def test_a_name_node_that_is_gone_is_said_so_and_found_again(cluster: HdfsCluster, location: Location) -> None:
+def test_a_name_node_that_is_gone_is_reported_and_found_again(cluster: HdfsCluster, location: Location) -> None:
     layout, store = layout_in(location), store_at(location)
     (part,) = write_parts(layout, rows_of(10), txn=1, task=0, attempt=0)
     write(store, "t/data/a", b"abc")
     cluster.name_node.kill()
     try:
-        for ask in questions(store):
-            error = error_of(ask)
+        for call in requests(store):
+            error = error_of(call)
             assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
             assert error.facts["file"].startswith(f"{location.root}/t/data/")
         assert not store.has_folder("t/data")
@@ -204,12 +204,12 @@ from tilth.storage.store.backends.hdfs import HdfsStore
 from tilth.storage.store.root import parse_root
 store = HdfsStore(parse_root(sys.argv[1]))
 store.exist(["t/a"])
-def ask():
+def call():
     while True:
         store.exist([f"t/{name}" for name in range(40)])
 threading.excepthook = lambda _: None
 for _ in range(4):
-    threading.Thread(target=ask, daemon=True).start()
+    threading.Thread(target=call, daemon=True).start()
 threading.Event().wait(0.3)
 """
 
@@ -246,9 +246,9 @@ def test_bytes_that_a_disk_changed_are_never_taken_for_the_file(cluster: HdfsClu
     blocks = [path for path in cluster.folder.rglob("blk_*") if path.stat().st_size == part.file.size]
     assert len(blocks) == 1
     _flip(blocks[0])
-    for ask in (lambda: read_verified(location.folder, part.file), lambda: read_part(location.folder, part.file)):
-        error = error_of(ask)
-        # Damaged or away: the client does not say.
+    for call in (lambda: read_verified(location.folder, part.file), lambda: read_part(location.folder, part.file)):
+        error = error_of(call)
+        # Damaged or away: the client does not report it.
         assert (type(error), error.facts["because"]) == (StoreBusyError, "no DataNode gives these bytes")
 
 
@@ -258,7 +258,7 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-def test_addresses_and_users_that_are_wrong_are_said_so(
+def test_addresses_and_users_that_are_wrong_are_reported(
     cluster: HdfsCluster, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for address in ("hdfs://nowhere.invalid:8020/a", "hdfs://127.0.0.1:1/a", "hdfs://unknown_service/a"):
@@ -266,6 +266,6 @@ def test_addresses_and_users_that_are_wrong_are_said_so(
         assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
         assert str(error.facts["file"]).startswith(address)
     monkeypatch.setenv("HADOOP_USER_NAME", "stranger")
-    for ask in (questions(store_at(location))[0], lambda: store_at(location).remove(["t/data/a"]).check()):
-        error = error_of(ask)
+    for call in (requests(store_at(location))[0], lambda: store_at(location).remove(["t/data/a"]).check()):
+        error = error_of(call)
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "AccessControlException")

@@ -70,7 +70,7 @@ def test_without_a_good_filter_keys_are_found_all_the_same(
     table.check()
 
 
-def test_a_filter_of_other_types_says_nothing(table: UpsertTable) -> None:
+def test_a_filter_of_other_types_is_not_used(table: UpsertTable) -> None:
     other = UpsertTable(table.folder, schema_of(Simple(Kind.STRING)))
     assert read_filter(other.layout, table.parts[0].file) is None
 

@@ -1,4 +1,4 @@
-"""The runner of mutations over real files and a real Spark: what each file becomes, and what it says when it fails."""
+"""The runner of mutations over real files and a real Spark: what each file becomes, and its message when it fails."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_changed_parts_of_two_shapes_stay_apart(runs: Runs) -> None:
         ({"assignments": (("v", "array(1)"),), "predicate": "true"}, "DATATYPE_MISMATCH"),
     ],
 )
-def test_an_expression_that_fails_says_why_in_one_line(runs: Runs, task: dict[str, Any], condition: str) -> None:
+def test_an_expression_that_fails_has_its_reason_in_one_line(runs: Runs, task: dict[str, Any], condition: str) -> None:
     with pytest.raises(TilthError) as raised:
         runs.run([runs.source(1)], MutationKind.UPDATE, **task)
     error = raised.value

@@ -1,5 +1,5 @@
-"""A node whose tables are in a bucket: everything that is done with a table, what a scan asks of the store, the store
-away in the middle, and where its secrets are not."""
+"""A node whose tables are in a bucket: everything that is done with a table, what a scan requests from the store, the
+store away in the middle, and where its secrets are not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_table_lives_in_a_bucket(location: Location) -> None:
     assert not any((location.node.data / "tables").iterdir())
 
 
-def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(location: Location) -> None:
+def test_a_plan_requests_nothing_and_a_scan_once_for_each_file(location: Location) -> None:
     sql = location.node.connection.sql
     sql("SYSTEM STOP MERGES")
     try:
@@ -107,20 +107,20 @@ def test_a_plan_asks_for_nothing_and_a_scan_once_for_each_file(location: Locatio
         every = location.store.requests()
         # A listing is a GET of the bucket itself.
         assert [path for verb, path in every if verb == "GET" and path.strip("/") == "tilth"] == []
-        # Of the table nothing beside the two of each file, which are those of the scan; other work of the node may ask
+        # Of the table nothing beside the two of each file, which are those of the scan; other work of the node may send
         # for files of its own.
-        asked = [(verb, path) for verb, path in every if uuid_ in path]
+        requests = [(verb, path) for verb, path in every if uuid_ in path]
         assert parts >= 100
-        assert sorted(verb for verb, _ in asked) == ["GET"] * parts + ["HEAD"] * parts
-        assert len({path for _, path in asked}) == parts
-        # Of partitions that the query rules out, nothing is asked.
+        assert sorted(verb for verb, _ in requests) == ["GET"] * parts + ["HEAD"] * parts
+        assert len({path for _, path in requests}) == parts
+        # Of partitions that the query rules out, nothing is requested.
         assert sql("SELECT count(*) FROM d.many WHERE p = 7 AND id >= 0").rows == [(30,)]
         assert len({path for _, path in location.store.requests() if uuid_ in path}) <= parts / 100
     finally:
         sql("SYSTEM START MERGES")
 
 
-def test_a_round_asks_for_little_more_than_its_files(location: Location, broker: Broker) -> None:
+def test_a_round_requests_little_more_than_its_files(location: Location, broker: Broker) -> None:
     sql, topic = location.node.connection.sql, f"s3-{uuid.uuid4().hex[:8]}"
     broker.create_topic(topic, 1)
     sql("CREATE TABLE d.r (id BIGINT) ENGINE = MergeTree ORDER BY id")
@@ -140,16 +140,16 @@ def test_a_round_asks_for_little_more_than_its_files(location: Location, broker:
         producer.flush(30)
         wait(lambda wanted=number + 1: location.node.value(rounds) >= wanted, "a round")  # type: ignore[misc]
     [uuid_] = sql("SELECT uuid FROM system.tables WHERE name = 'r'").rows[0]
-    asked = [(verb, path) for verb, path in location.store.requests() if uuid_ in path]
-    files = [path for verb, path in asked if verb == "PUT"]
+    requests = [(verb, path) for verb, path in location.store.requests() if uuid_ in path]
+    files = [path for verb, path in requests if verb == "PUT"]
     count = location.node.value(rounds) - 1
     assert len(files) >= count
     # The dead letters' table has no file, and costs nothing.
-    assert len(asked) <= len(files) + 3 * count, asked
+    assert len(requests) <= len(files) + 3 * count, requests
     assert sql("SELECT count(*), count(DISTINCT id) FROM d.r WHERE id >= 0").rows == [(400, 400)]
 
 
-def test_statements_of_one_row_ask_for_little_more_than_their_files(location: Location) -> None:
+def test_statements_of_one_row_request_little_more_than_their_files(location: Location) -> None:
     sql = location.node.connection.sql
     sql("SYSTEM STOP MERGES")
     sql("CREATE TABLE d.one (id BIGINT, a BIGINT) ENGINE = CnchMergeTree ORDER BY id UNIQUE KEY id")
@@ -166,8 +166,8 @@ def test_statements_of_one_row_ask_for_little_more_than_their_files(location: Lo
     for text in statements:
         sql(text)
     assert sql("SELECT count(*), sum(a) FROM d.one").rows == [(12, 45 + 5 - 2 + 3)]
-    asked = location.store.requests()
-    others = [(verb, path) for verb, path in asked if verb != "PUT"]
+    requests = location.store.requests()
+    others = [(verb, path) for verb, path in requests if verb != "PUT"]
     assert len(others) <= 6 * len(statements), others
     assert not [each for each in others if each[0] in ("POST", "DELETE")]
     sql("SYSTEM START MERGES")

@@ -305,7 +305,7 @@ def read_error(session: SparkSession, snapshot: Snapshot, root: StoreRoot) -> Ti
         return file_error(raised.value, letters)
 
 
-def test_all_scan_paths_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
+def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, world: World) -> None:
     snapshot = mixed(world).snapshot()
     expected = world.expected()
     frame = read_snapshot(session, snapshot, world.root)
@@ -363,11 +363,11 @@ def test_the_columns_that_a_query_needs_are_enough(
     names = ["q0", "q1"][: len(needed)]
     text = text.format(*names)
     create_views(session, names, [SECOND] * len(names))
-    asked = ask_needs(session, text, len(names)).columns
-    assert asked == [None if columns is None else set(columns) for columns in needed]
+    wanted = ask_needs(session, text, len(names)).columns
+    assert wanted == [None if columns is None else set(columns) for columns in needed]
     answers = []
-    for all_or_asked in ([None] * len(names), asked):
-        for name, columns in zip(names, all_or_asked, strict=True):
+    for all_or_needed in ([None] * len(names), wanted):
+        for name, columns in zip(names, all_or_needed, strict=True):
             read_snapshot(session, queried, _ROOTS[0], columns).createOrReplaceTempView(name)
         answers.append(sorted(map(str, session.sql(text).collect())))
     assert answers[0] == answers[1]

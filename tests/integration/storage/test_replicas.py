@@ -145,7 +145,7 @@ def test_a_replica_that_is_away_holds_up_nobody_and_catches_up(world: World) -> 
     assert world.sql("SELECT count(*) FROM away WHERE id >= 0") == [(993,)]
 
 
-def test_a_replica_that_hangs_holds_up_one_file_for_a_moment(world: World) -> None:
+def test_a_replica_that_hangs_holds_up_one_file_for_a_short_time(world: World) -> None:
     make(world, "hangs")
     world.store.pause()
     try:
@@ -265,7 +265,7 @@ def test_a_replica_gives_way_to_another_and_one_is_added_under_load(world: World
     finally:
         over.set()
         thread.join()
-    # Nobody asks for the old location any more.
+    # Nobody uses the old location any more.
     shutil.rmtree(two)
     state = "SELECT DISTINCT state, total_replicas, quorum FROM system.replicas"
     wait(lambda: world.sql(state) == [("ok", 4, 2)], "all replicas to be whole")

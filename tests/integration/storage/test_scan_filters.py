@@ -1,7 +1,7 @@
 """A real Spark: a filter over part files finds what it finds over the same rows in memory, whatever wrote the files.
 
 Files are written as now, and as by a version that thought of no value: with statistics and dictionaries of all leaves,
-of which the records do not say that they may be used.
+of which the records do not confirm that they may be used.
 """
 
 from __future__ import annotations

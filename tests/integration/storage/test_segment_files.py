@@ -1,4 +1,4 @@
-"""Real segments and files of changes: what is refused, how damage is told, how they are cleaned."""
+"""Real segments and files of changes: what is refused, how damage is reported, how they are cleaned."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_large_segments_come_in_batches(layout: TableLayout) -> None:
     assert [key for table, _ in blocks for key in table.column("k").to_pylist()] == [0, 1, 2, 3, 4]
 
 
-def test_rows_land_as_the_layout_says(layout: TableLayout) -> None:
+def test_rows_are_written_as_in_the_layout(layout: TableLayout) -> None:
     buffered = TableLayout(folder=layout.folder, schema=SCHEMA, is_buffered=True)
     plain = TableLayout(folder=layout.folder, schema=SCHEMA)
     assert [part.file.name for part in write_rows(buffered, _rows(2, 1), **AT)] == ["3-0.0-0.arrow"]
@@ -208,7 +208,7 @@ def _deltas(layout: TableLayout, file: str) -> dict[DeltaKind, WrittenDelta]:
 
 
 @pytest.mark.parametrize("kind", list(DeltaKind))
-def test_a_delta_that_is_lost_or_damaged_is_told(layout: TableLayout, kind: DeltaKind) -> None:
+def test_a_delta_that_is_lost_or_damaged_is_reported(layout: TableLayout, kind: DeltaKind) -> None:
     part = _segment(layout, 1, 2)
     written = _deltas(layout, part.file.name)[kind]
     source, path = _source(part, written), Path(layout.folder, written.file.name)
@@ -216,7 +216,7 @@ def test_a_delta_that_is_lost_or_damaged_is_told(layout: TableLayout, kind: Delt
     check_file(layout.folder, written.file, is_delta=True)
     content = path.read_bytes()
 
-    def is_told(wanted: type[Exception]) -> None:
+    def is_refused(wanted: type[Exception]) -> None:
         for read in (
             lambda: load_changes(layout.folder, source),
             lambda: check_file(layout.folder, written.file, is_delta=True),
@@ -225,16 +225,16 @@ def test_a_delta_that_is_lost_or_damaged_is_told(layout: TableLayout, kind: Delt
                 read()
 
     path.write_bytes(content[:-1])
-    is_told(DeltaFileCorruptError)
+    is_refused(DeltaFileCorruptError)
     path.write_bytes(content[: len(content) // 2] + b"\xff" + content[len(content) // 2 + 1 :])
-    is_told(DeltaFileCorruptError)
+    is_refused(DeltaFileCorruptError)
     path.unlink()
-    is_told(DeltaFileNotFoundError)
+    is_refused(DeltaFileNotFoundError)
     Path(layout.folder).rename(Path(layout.folder).with_name("elsewhere"))
-    is_told(StoreAwayError)
+    is_refused(StoreAwayError)
 
 
-def test_a_segment_that_is_lost_or_damaged_is_told(layout: TableLayout) -> None:
+def test_a_segment_that_is_lost_or_damaged_is_reported(layout: TableLayout) -> None:
     part = _segment(layout, 1, 2)
     path, source = Path(layout.folder, part.file.name), _source(part)
     with pytest.raises(PartFileCorruptError, match="expected_rows=3"):
@@ -249,7 +249,7 @@ def test_a_segment_that_is_lost_or_damaged_is_told(layout: TableLayout) -> None:
         list(iter_source(layout.folder, source, block_rows=5))
 
 
-def test_changes_that_do_not_fit_their_part_are_told(layout: TableLayout) -> None:
+def test_changes_that_do_not_fit_their_part_are_reported(layout: TableLayout) -> None:
     part, other = _segment(layout, 1, 2), "8-0.0-0.arrow"
     beyond = DeltaWriter(layout, **AT).deletes("mon", part.file.name, np.array([2]))
     short = DeltaWriter(layout, **AT).columns("mon", part.file.name, pa.table({"c4": ["a"]}))
@@ -262,7 +262,7 @@ def test_changes_that_do_not_fit_their_part_are_told(layout: TableLayout) -> Non
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({"c5": [1]}, "column=5"),
         ({"note": ["x"]}, "column=note"),
@@ -270,9 +270,9 @@ def test_changes_that_do_not_fit_their_part_are_told(layout: TableLayout) -> Non
         ({"c7": pa.array([None], pa.int64())}, "column=k nulls=1"),
     ],
 )
-def test_new_values_must_fit_their_column(layout: TableLayout, columns: dict[str, object], told: str) -> None:
+def test_new_values_must_fit_their_column(layout: TableLayout, columns: dict[str, object], message: str) -> None:
     def refuses(write: Callable[[pa.Table], WrittenDelta], **more: object) -> None:
-        with pytest.raises(BadColumnError, match=told):
+        with pytest.raises(BadColumnError, match=message):
             write(pa.table({**more, **columns}))
 
     refuses(lambda rows: DeltaWriter(layout, **AT).changes("mon", rows), file=["f"], row=[0], op=[1])

@@ -1,4 +1,4 @@
-"""Real files: what stands in their footers, how damage is told, how they are cleaned."""
+"""Real files: what stands in their footers, how damage is reported, how they are cleaned."""
 
 from __future__ import annotations
 
@@ -110,9 +110,9 @@ def test_a_cut_off_or_missing_file_is_named(layout: TableLayout) -> None:
         with pytest.raises(PartFileCorruptError, match=file.name):
             read()
     path.unlink()
-    for look in (lambda: footer_rows(layout.folder, file), lambda: check_file(layout.folder, file)):
+    for call in (lambda: footer_rows(layout.folder, file), lambda: check_file(layout.folder, file)):
         with pytest.raises(PartFileNotFoundError, match=file.name):
-            look()
+            call()
 
 
 def test_a_name_is_never_written_twice(layout: TableLayout) -> None:
@@ -122,7 +122,7 @@ def test_a_name_is_never_written_twice(layout: TableLayout) -> None:
     check_file(layout.folder, file)
 
 
-def test_row_groups_have_the_size_that_was_asked_for(tmp_path: Path) -> None:
+def test_row_groups_have_the_size_that_was_set(tmp_path: Path) -> None:
     layout = TableLayout(folder=local_folder(tmp_path), schema=SCHEMA, order_by=("k",), row_group_rows=100)
     file = _write(layout, 1, _rows(*range(250)))
     metadata = pq.read_metadata(tmp_path / file.name)

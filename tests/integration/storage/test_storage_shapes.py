@@ -1,4 +1,4 @@
-"""Parts of several schema versions through a real Spark: a snapshot reads as the table's present columns say.
+"""Parts of several schema versions through a real Spark: a snapshot reads as the table's present columns.
 
 The expected rows are made by a small model in Python: values by column id.
 """

@@ -1,5 +1,5 @@
-"""A real Spark over a real HDFS: every lane is read with what Spark carries, by names and sizes alone, and its tasks in
-Python read the same files.
+"""A real Spark over a real HDFS: every scan path is read with what Spark carries, by names and sizes alone, and its
+tasks in Python read the same files.
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ def world(hdfs: HdfsCluster) -> World:
     return World(parse_root(f"{hdfs.address}/{uuid4().hex}"))
 
 
-def test_all_lanes_together_are_what_the_model_says(session: SparkSession, world: World) -> None:
+def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, world: World) -> None:
     snapshot = mixed(world).snapshot()
     expected = world.expected()
     assert got(read_snapshot(session, snapshot, world.root)) == [row[:-2] for row in expected]
     assert got(located_snapshot(session, snapshot, world.root)) == expected
 
 
-def test_a_plan_asks_nothing_and_a_scan_lists_nothing(session: SparkSession, hdfs: HdfsCluster, world: World) -> None:
+def test_a_plan_requests_nothing_and_a_scan_lists_nothing(
+    session: SparkSession, hdfs: HdfsCluster, world: World
+) -> None:
     for first in range(0, 300, 100):
         world.add(range(first, first + 100))
     before = Counter(hdfs.calls())
@@ -41,9 +43,9 @@ def test_a_plan_asks_nothing_and_a_scan_lists_nothing(session: SparkSession, hdf
     assert not planned.keys() & {"GetListing", "GetFileInfo", "GetBlockLocations", "GetContentSummary"}
     assert frame.count() == 300
     assert frame.selectExpr("sum(k)").first() == (sum(range(300)),)
-    asked = Counter(hdfs.calls()) - before
-    # Of each file, in each of two scans: where its blocks are, and a look at its status that Spark does not leave out.
-    assert (asked["GetListing"], asked["GetBlockLocations"], asked["GetFileInfo"]) == (0, 6, 6)
+    requests = Counter(hdfs.calls()) - before
+    # Of each file, in each of two scans: where its blocks are, and a request of its status by Spark.
+    assert (requests["GetListing"], requests["GetBlockLocations"], requests["GetFileInfo"]) == (0, 6, 6)
 
 
 def test_a_file_that_is_missing_and_a_folder_that_is_away_are_named(session: SparkSession, world: World) -> None:

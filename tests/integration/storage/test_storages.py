@@ -152,7 +152,7 @@ def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: 
         # One that hangs is known, too: nobody waits for it.
         world.stores["warm"].pause()
         try:
-            wait(lambda: state_of(world, "warm") == "away", "a storage that hangs to be told")
+            wait(lambda: state_of(world, "warm") == "away", "a storage that hangs to be reported")
         finally:
             world.stores["warm"].go_on()
         wait(lambda: state_of(world, "warm") == "ok", "it to be well again")

@@ -125,9 +125,9 @@ def test_a_file_that_was_given_up_keeps_its_name_and_no_bytes(location: Location
         assert location.store.size(location.folder.key(name)) == 0
 
 
-def test_what_is_not_there_is_said_so(location: Location) -> None:
+def test_what_is_not_there_is_reported(location: Location) -> None:
     path = location.folder.key("none")
-    for ask in (
+    for call in (
         lambda: location.store.read(path),
         lambda: location.store.open(path),
         lambda: location.store.open(path, size=4),
@@ -135,7 +135,7 @@ def test_what_is_not_there_is_said_so(location: Location) -> None:
         lambda: location.store.checksum(path),
     ):
         with pytest.raises(FileNotFoundError):
-            ask()
+            call()
     assert location.store.stamp(path) == ()
     written(location, "a", b"abc")
     assert location.store.exist([location.folder.key("a"), path]) == [True, False]
@@ -165,7 +165,7 @@ def test_files_go_by_name_and_twice_is_no_error(location: Location) -> None:
     for times in range(2):
         removal = location.store.remove(paths)
         assert (removal.gone, removal.failed) == (paths, {})
-        # A store of S3 does not say what was there; one of GCS says it of what was not.
+        # A store of S3 does not report what was there; one of GCS reports what was not.
         assert removal.found in ([], [location.folder.key("a"), location.folder.key("b")] if times == 0 else [])
         assert location.store.exist([*paths, location.folder.key("c")]) == [False, False, False, True]
     assert location.store.remove([]).gone == []
@@ -193,7 +193,7 @@ def test_a_table_goes_with_all_its_files_and_no_others(location: Location) -> No
 
 
 def test_all_files_below_a_folder_are_listed_with_their_sizes(location: Location) -> None:
-    # A storage with replicas is a location that was claimed, the other locations are empty.
+    # A storage with replicas is a location that was reserved, the other locations are empty.
     before = list(location.store.files(""))
     assert [found.path for found in before] in ([], [LOCATION_FILE])
     folders = [Folder(location.root, path) for path in ("", "a", "a/data", "ab")]
@@ -301,9 +301,9 @@ def test_damage_is_named_by_its_address(location: Location) -> None:
     uri = location.folder.uri(part.file.name)
     content = location.bytes_of(part.file.name)
     location.overwrite(part.file.name, content[:-1])
-    for ask in (lambda: read_part(location.folder, part.file), lambda: check_size(location.folder, part.file)):
+    for call in (lambda: read_part(location.folder, part.file), lambda: check_size(location.folder, part.file)):
         with pytest.raises(PartFileCorruptError) as cut:
-            ask()
+            call()
         assert cut.value.facts["file"] == uri
     location.overwrite(part.file.name, bytes([content[0]]) + bytes(20) + content[21:])
     with pytest.raises(PartFileCorruptError, match=r"checksum"):
@@ -315,9 +315,9 @@ def test_damage_is_named_by_its_address(location: Location) -> None:
     with pytest.raises(DeltaFileCorruptError):
         read_source(location.folder, source_of(part, delta))
     remove_data(location.root, "t", [part.file])
-    for ask in (lambda: read_part(location.folder, part.file), lambda: check_file(location.folder, part.file)):
+    for call in (lambda: read_part(location.folder, part.file), lambda: check_file(location.folder, part.file)):
         with pytest.raises(PartFileNotFoundError) as gone:
-            ask()
+            call()
         assert gone.value.facts["file"] == uri
 
 

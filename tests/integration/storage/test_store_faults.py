@@ -1,5 +1,5 @@
 """An object store that throttles, hangs, loses answers and cuts connections: nothing is half done, nothing is doubled,
-every error says which kind it is and names the file, and none shows a secret.
+every error has its kind and names the file, and none shows a secret.
 
 Over a fake bucket that counts requests; its client may wait for a second where a real one waits for thirty.
 """
@@ -68,9 +68,9 @@ def write(store: ObjectStore, path: str, *pieces: bytes) -> int:
     return file.finish(fsync=True).checksum
 
 
-def error_of(ask: Callable[[], object]) -> TilthError:
+def error_of(call: Callable[[], object]) -> TilthError:
     with pytest.raises(TilthError) as raised:
-        ask()
+        call()
     shown: BaseException | None = raised.value
     while shown is not None:
         assert SECRET not in f"{shown!r} {shown}"
@@ -99,7 +99,7 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(
 ) -> None:
     store = ObjectStore(location.root, QUICK)
     write(store, "t/data/a", b"abc")
-    for ask in (
+    for call in (
         lambda: write(store, "t/data/b", b"def"),
         lambda: store.read("t/data/a"),
         lambda: store.open("t/data/a"),
@@ -107,7 +107,7 @@ def test_a_fault_that_lasts_is_one_to_try_again_after(
         lambda: store.size("t/data/a"),
     ):
         bucket.plan(*[fault] * 50)
-        error = error_of(ask)
+        error = error_of(call)
         bucket.forget_plan()
         assert (type(error), error.kind) == (StoreBusyError, ErrorKind.RETRY)
         assert error.facts["file"].startswith(f"{location.root.uri}/t/data/")
@@ -168,22 +168,22 @@ def changed(root: StoreRoot, old: str, new: str) -> ObjectStore:
     return ObjectStore(parse_root(root.text.replace(old, new)), QUICK)
 
 
-def test_what_is_wrong_with_a_store_is_said_without_a_secret(
+def test_what_is_wrong_with_a_store_is_reported_without_a_secret(
     bucket: FakeBucket, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_bucket = changed(location.root, "s3://tilth/", "s3://others/")
     no_server = changed(location.root, bucket.endpoint, "http://127.0.0.1:1")
     no_host = changed(location.root, bucket.endpoint, "http://nowhere.invalid")
     for store in (no_bucket, no_server, no_host):
-        for ask in (lambda: write(store, "t/data/a", b"abc"), lambda: store.read("t/data/a")):  # noqa: B023
-            error = error_of(ask)
+        for call in (lambda: write(store, "t/data/a", b"abc"), lambda: store.read("t/data/a")):  # noqa: B023
+            error = error_of(call)
             assert (type(error), error.kind) == (StoreAwayError, ErrorKind.UNAVAILABLE)
             assert error.facts["file"].endswith("/t/data/a")
     assert not no_bucket.has_folder("t/data")
     monkeypatch.setenv("TILTH_TEST_OTHER_KEY", "AKIAOTHER")
     stranger = changed(location.root, f"env:{KEY_VARIABLE}", "env:TILTH_TEST_OTHER_KEY")
-    for ask in (lambda: write(stranger, "t/data/a", b"abc"), lambda: stranger.read("t/data/a")):
-        error = error_of(ask)
+    for call in (lambda: write(stranger, "t/data/a", b"abc"), lambda: stranger.read("t/data/a")):
+        error = error_of(call)
         assert (type(error), error.facts["because"]) == (StoreRefusedError, "InvalidAccessKeyId")
         assert "AKIAOTHER" not in str(error)
     monkeypatch.delenv(SECRET_VARIABLE)
@@ -242,7 +242,7 @@ def test_a_real_server_lists_the_names_of_one_transaction(s3_server: S3Server) -
     assert store.list_prefix("t/data/9-") == store.list_prefix("t/none/7-") == []
 
 
-def test_a_real_server_is_asked_no_more(s3_server: S3Server) -> None:
+def test_a_real_server_gets_no_more_requests(s3_server: S3Server) -> None:
     store = ObjectStore(bucket_root(s3_server.endpoint))
     s3_server.requests()
     write(store, "t/data/a", b"abc")
@@ -303,7 +303,7 @@ def test_what_stays_in_a_bucket_is_found_by_the_next_removal(bucket: FakeBucket,
     assert bucket.objects == {}
 
 
-def test_a_store_that_is_away_is_asked_once_for_all(bucket: FakeBucket, location: Location) -> None:
+def test_a_store_that_is_away_is_called_once_for_all(bucket: FakeBucket, location: Location) -> None:
     away = ObjectStore(parse_root(location.root.text.replace(bucket.endpoint, "http://127.0.0.1:1")), QUICK)
     paths = [f"t/data/{n}" for n in range(5000)]
     removal = away.remove(paths)

@@ -83,8 +83,8 @@ def test_one_missing_name_is_gone_at_once(container: Container) -> None:
     assert (removal.gone, container.requests) == (NAMES[:1], ["DELETE"])
 
 
-def test_few_names_are_looked_up_one_by_one(container: Container) -> None:
-    """The folder may have many files that nobody asks about."""
+def test_few_names_are_checked_one_by_one(container: Container) -> None:
+    """The folder may have many files that nobody named."""
     container.put(NAMES[:9])
     container.refused = {NAMES[1]: "409"}
     removal = container.store.remove([NAMES[90], *NAMES[:3]])

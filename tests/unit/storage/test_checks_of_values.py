@@ -88,7 +88,7 @@ def test_a_uuid_is_kept_in_small_letters(declared: str) -> None:
     assert conform_column(pa.chunked_array([array]), made).to_pylist() == expected
 
 
-def test_a_column_without_checks_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_without_checks_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilth.storage.values.checks._leaves", None)
     values = pa.chunked_array([pa.array([300], pa.int32())])
     assert conform_column(values, column("Int32")).equals(values)

@@ -255,7 +255,7 @@ def test_of_several_new_values_the_last_one_that_is_given_counts() -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_order_of_compactions_changes_nothing(tmp_path: Path, seed: int) -> None:
-    """Random changes and compactions; after each step every part reads as the model says."""
+    """Random changes and compactions; after each step every part reads as in the model."""
     rng = new_rng(seed)
     files = Files(tmp_path)
     parts = [files.part(), files.part(), files.part(is_segment=True)]

@@ -1,4 +1,4 @@
-"""Replicas that kept the beginning of a file only, or nothing: files whose size no record says are read from others."""
+"""Replicas that kept the beginning of a file only, or nothing: files of unrecorded size are read from others."""
 
 from __future__ import annotations
 

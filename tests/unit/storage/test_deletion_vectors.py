@@ -1,4 +1,4 @@
-"""The bytes of deletion vectors: as the format says, and as others read them."""
+"""The bytes of deletion vectors: as in the format, and as others read them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_iceberg_reads_the_file(rows: list[int]) -> None:
 
 
 @pytest.mark.parametrize("rows", CASES)
-def test_the_blob_is_laid_out_as_the_format_says(rows: list[int]) -> None:
+def test_the_blob_is_laid_out_as_in_the_format(rows: list[int]) -> None:
     data = _encoded(rows)
     (blob,) = PuffinFile(data).footer.blobs
     assert (blob.type, blob.fields, blob.snapshot_id, blob.sequence_number) == (
@@ -69,14 +69,14 @@ def test_the_bitmap_is_in_the_portable_form() -> None:
     assert bitmaps == struct.pack("<QI", 2, 0) + first + struct.pack("<I", 1) + second
 
 
-def test_what_is_cut_off_is_told() -> None:
+def test_what_is_cut_off_is_reported() -> None:
     data = _encoded([1, 5, 7])
     for length in range(len(data)):
         with pytest.raises(BadVectorError):
             decode_deletes(memoryview(data[:length]))
 
 
-def test_a_flipped_bit_of_the_blob_is_told() -> None:
+def test_a_flipped_bit_of_the_blob_is_reported() -> None:
     data = _encoded([1, 5, 7])
     (blob,) = PuffinFile(data).footer.blobs
     for offset in range(blob.offset, blob.offset + blob.length):
@@ -94,7 +94,7 @@ def test_a_flipped_bit_of_the_blob_is_told() -> None:
         ('"type"', '"typo"'),
     ],
 )
-def test_a_footer_that_says_something_else_is_told(old: str, new: str) -> None:
+def test_a_footer_with_other_content_is_reported(old: str, new: str) -> None:
     data = _encoded([1, 5, 7])
     assert old.encode() in data
     with pytest.raises(BadVectorError):

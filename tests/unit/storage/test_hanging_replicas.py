@@ -57,12 +57,12 @@ class Disk:
         self._monkeypatch = monkeypatch
         trouble = health.replica_trouble
 
-        def asked(root: StoreRoot) -> str:
+        def probe(root: StoreRoot) -> str:
             if root.uri == str(folder):
                 self.wait()
             return trouble(root)
 
-        monkeypatch.setattr(health, "replica_trouble", asked)
+        monkeypatch.setattr(health, "replica_trouble", probe)
         for name in ("write", "finish", "give_up"):
             self._slowed(SummingFile, name, "_path")
         for name in ("create", "open", "size", "checksum", "exist", "remove", "prepare"):
@@ -193,7 +193,7 @@ def test_a_defect_of_one_copy_is_raised(locations: Locations, monkeypatch: pytes
         file.finish(fsync=True)
 
 
-def test_a_name_that_is_taken_in_one_replica_is_said(locations: Locations, disk: Disk) -> None:
+def test_a_name_that_is_taken_in_one_replica_is_reported(locations: Locations, disk: Disk) -> None:
     locations.copy(disk.number, "a").write_bytes(b"")
     with pytest.raises(FileExistsError):
         locations.write("a")
@@ -257,7 +257,7 @@ def test_statements_about_storages_wait_for_no_replica_that_hangs(
         reserve_replica(local_root(disk.folder / "new"), "owner")
 
 
-def test_what_a_server_says_of_a_replica_counts_for_some_seconds(
+def test_a_report_of_a_server_about_a_replica_counts_for_some_seconds(
     locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A resident task keeps its root for a long time, and a repeated report is no news."""

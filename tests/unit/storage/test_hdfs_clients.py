@@ -1,4 +1,4 @@
-"""Clients of an HDFS: each is asked one question at a time, and none is freed.
+"""Clients of an HDFS: each gets one request at a time, and none is freed.
 
 A client whose connection breaks wakes those that wait for an answer while it holds a lock of its own. Waking needs the
 GIL; a second question to it holds the GIL and waits for that lock: seen once in some fifteen deaths of a NameNode under
@@ -31,20 +31,20 @@ class FakeFile:
 
 
 class FakeClient:
-    """Counts the questions that it is asked at the same time."""
+    """Counts the requests that it gets at the same time."""
 
     made: list[FakeClient] = []  # noqa: RUF012  # emptied by each test
     most = 0
 
     def __init__(self, address: str) -> None:
-        self.asked = Counter[str]()
+        self.counts = Counter[str]()
         self._now = 0
         FakeClient.made.append(self)
 
     async def answer(self) -> None:
         self._now += 1
         FakeClient.most = max(FakeClient.most, self._now)
-        self.asked["questions"] += 1
+        self.counts["requests"] += 1
         await asyncio.sleep(0.001)
         self._now -= 1
 
@@ -66,18 +66,18 @@ def store(monkeypatch: pytest.MonkeyPatch) -> HdfsStore:
     return HdfsStore(parse_root("hdfs://nameservice/a"))
 
 
-def test_a_client_is_asked_one_question_at_a_time_and_all_are_asked(store: HdfsStore) -> None:
-    def ask(thread: int) -> None:
+def test_a_client_gets_one_request_at_a_time_and_all_are_used(store: HdfsStore) -> None:
+    def call(thread: int) -> None:
         assert store.exist([f"t/{name}" for name in range(20)]) == [not str(name).endswith("1") for name in range(20)]
         file = store.create(f"t/{thread}")
         file.write(b"x" * 10)
         assert file.finish(fsync=True).size == 10
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(ask, range(32)))
+        list(pool.map(call, range(32)))
     assert FakeClient.most == 1
     assert len(FakeClient.made) == REQUESTS_MAX
-    assert all(each.asked["questions"] > 10 for each in FakeClient.made)
+    assert all(each.counts["requests"] > 10 for each in FakeClient.made)
 
 
 def test_clients_are_kept_and_shared_by_the_roots_of_an_hdfs(store: HdfsStore) -> None:

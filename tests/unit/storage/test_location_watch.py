@@ -18,7 +18,7 @@ def test_a_location_belongs_to_one_node(tmp_path: Path) -> None:
     reserve_location(root, "one")
     with pytest.raises(StoreLocationError, match="another node"):
         reserve_location(root, "two")
-    # A node's own location, which says nothing of its owner.
+    # A node's own location, without its owner.
     other = local_root(tmp_path / "other")
     reserve_location(other)
     with pytest.raises(StoreLocationError, match="another node"):

@@ -1,7 +1,7 @@
 """Names that the removal of a transaction's files tries in each replica of a storage: two folders and a bucket.
 
-They are counted in the removals of the stores. The marker of the table is older than the transaction, unless a test
-says otherwise.
+They are counted in the removals of the stores. The marker of the table is older than the transaction, except where a
+test writes a newer one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of a storage with replicas of which one fails at the worst moment; over folders of the local disk."""
+"""Files of a storage with replicas of which one fails at the worst time; over folders of the local disk."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def read_only(*_: Any, **__: Any) -> Any:
 
 @pytest.mark.parametrize("replica", [0, 1, 2])
 @pytest.mark.parametrize("at", ["write", "finish"])
-def test_a_copy_that_fails_in_the_middle_says_nothing_of_the_others(
+def test_a_copy_that_fails_in_the_middle_does_not_concern_the_others(
     locations: Locations, replica: int, at: str
 ) -> None:
     file = broken(locations, {replica}, at)
@@ -182,7 +182,7 @@ def test_a_secret_that_is_not_there_hides_no_other_copy(locations: Locations, mo
     check_file(locations.folder, file)
 
 
-def test_a_file_is_missing_only_when_all_replicas_say_so(locations: Locations) -> None:
+def test_a_file_is_missing_only_when_all_replicas_confirm_it(locations: Locations) -> None:
     locations.write("a")
     store = store_of(locations.root)
     assert store.exist(["t/data/a", "t/data/b"]) == [True, False]
@@ -207,9 +207,9 @@ def test_a_file_that_is_missing_here_and_away_there_is_away(
     for name in ("read", "open", "size", "checksum"):
         failing(monkeypatch, name, locations.folders[away], unanswered)
     store = store_of(locations.root)
-    for ask in (store.read, store.open, store.size, store.checksum):
+    for call in (store.read, store.open, store.size, store.checksum):
         with pytest.raises(StoreAwayError):
-            ask("t/data/a")
+            call("t/data/a")
     with pytest.raises(StoreAwayError):
         check_file(locations.folder, file)
 
@@ -286,7 +286,7 @@ def test_a_removal_that_hangs_has_failed_for_what_is_left_alone(
     assert set(removal.failed) == set(names[2:])
 
 
-def test_a_disk_that_hangs_holds_up_a_new_file_for_a_moment_only(
+def test_a_disk_that_hangs_holds_up_a_new_file_for_a_short_time_only(
     locations: Locations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replica_module, "STRAGGLER_SECONDS", 0.2)

@@ -29,7 +29,7 @@ def test_each_server_proves_the_folder_by_a_file_of_its_own(tmp_path: Path) -> N
     check_probe(str(tmp_path), path, b"of a", own_name="w")
 
 
-@pytest.mark.parametrize("what", ["no folder", "no file", "a folder in its place"])
+@pytest.mark.parametrize("what", ["no folder", "no file", "a folder instead"])
 def test_what_is_missing_is_named(tmp_path: Path, what: str) -> None:
     root = tmp_path / "tables"
     root.mkdir()
@@ -37,7 +37,7 @@ def test_what_is_missing_is_named(tmp_path: Path, what: str) -> None:
     (root / path).unlink()
     if what == "no folder":
         shutil.rmtree(root)
-    elif what == "a folder in its place":
+    elif what == "a folder instead":
         (root / path).mkdir()
     with pytest.raises(RootNotSharedError, match="tables") as raised:
         check_probe(str(root), path, b"one", own_name="w")

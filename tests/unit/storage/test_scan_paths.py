@@ -73,7 +73,7 @@ def test_each_part_takes_the_cheapest_scan_path_that_is_right() -> None:
         (Target(file="4", deleted=3),),
     ]
     assert found.source(TABLE, parts[2]).schema == SCHEMA
-    # New values that nobody looks at are none.
+    # New values that nobody reads are none.
     found = scan_paths_of(snapshot, {2})
     assert (_numbers(found.plain), _numbers(found.masked), _numbers(found.overlaid)) == ([0, 6], [1, 2], [3, 5])
     assert is_changed(snapshot)
@@ -114,7 +114,7 @@ def test_thousands_of_tiny_segments_are_few_tasks() -> None:
 
 
 @given(st.lists(st.sets(st.integers(0, 5000), min_size=1), min_size=1, max_size=3), st.integers(0, 1 << 20))
-def test_a_bit_of_a_block_says_whether_its_row_is_gone(deleted: list[set[int]], number: int) -> None:
+def test_a_bit_of_a_block_shows_whether_its_row_is_gone(deleted: list[set[int]], number: int) -> None:
     batch = blocks(number, [np.array(sorted(rows), np.int64) for rows in deleted])
     assert batch.schema == MASK_SCHEMA
     table: dict[int, list[int]] = dict(zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -1,4 +1,4 @@
-"""What a layout says of tables with segments, and names of what lies beside a part's file."""
+"""Layouts of tables with segments, and names of what lies beside a part's file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = Schema(
 TABLE = TableDef(uuid="ab", database="d", name="t", schema=SCHEMA, order_by=("k",))
 
 
-def test_rows_land_in_segments_where_the_table_says_so_or_has_a_unique_key() -> None:
+def test_rows_come_into_segments_where_the_table_is_set_so_or_has_a_unique_key() -> None:
     assert not layout_of(TABLE, local_root("/data")).is_buffered
     buffered = msgspec.structs.replace(TABLE, settings={"memory_buffer": "1"})
     assert layout_of(buffered, local_root("/data")).is_buffered

@@ -64,7 +64,7 @@ def test_one_scan_reads_what_has_the_same_columns_under_the_same_names(
     assert is_read_by(stored, wanted) is is_alike
 
 
-def test_parts_are_told_apart_by_shape_not_by_version() -> None:
+def test_parts_are_distinguished_by_shape_not_by_version() -> None:
     table = _table(
         _schema((1, "k", INT)),
         _schema((1, "key", INT)),

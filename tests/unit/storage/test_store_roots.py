@@ -133,7 +133,7 @@ def test_folders_join_names_and_show_no_options() -> None:
     assert local_folder("/data").uri("x") == "/data/x"
 
 
-def test_secrets_are_read_where_the_reference_says(
+def test_secrets_are_read_where_the_reference_points(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TILTH_TEST_SECRET", "one")

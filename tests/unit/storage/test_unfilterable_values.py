@@ -1,4 +1,4 @@
-"""Which values Parquet's filters misjudge, and how parts on which they must not be used are told apart."""
+"""Which values Parquet's filters misjudge, and how parts on which they must not be used are distinguished."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEEP = Struct((Field("a", Simple(Kind.STRING)), Field("b", Array(Map(Simple(Kind
 
 
 @pytest.mark.parametrize("kind", Kind)
-def test_both_worlds_of_types_say_the_same(kind: Kind) -> None:
+def test_both_worlds_of_types_agree(kind: Kind) -> None:
     paths = unfilterable_paths(pa.schema([("x", arrow_type(Simple(kind))), ("y", pa.float64())]), {"x"})
     assert paths == ({"x"} if kind in UNFILTERABLE_KINDS else set())
 

@@ -107,7 +107,7 @@ def test_an_object_of_another_size_is_a_failure(location: Location, monkeypatch:
         file.finish(fsync=True)
 
 
-def test_what_the_store_says_is_raised_by_the_next_call_and_the_upload_ends(
+def test_an_error_of_the_store_is_raised_by_the_next_call_and_the_upload_ends(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tilth.storage.store.backends.buckets.ObjectTimes.retries_max", 0)

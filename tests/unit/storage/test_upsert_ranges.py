@@ -60,7 +60,7 @@ def written(low: Bound, high: Bound) -> WrittenPart:
         (Simple(Kind.BINARY), (None, None), (None, None), True),
     ],
 )
-def test_parts_are_looked_through_where_ranges_meet(
+def test_parts_are_searched_where_ranges_meet(
     kind: DataType, there: tuple[Bound, Bound], fresh: tuple[Bound, Bound], may_share: bool
 ) -> None:
     found = candidates(table_of(kind), [part(*there)], [written(*fresh)])
