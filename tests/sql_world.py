@@ -61,6 +61,7 @@ from tilth.sql.results.spark import to_stream
 from tilth.storage import NamedRoots, StoreRoot, arrow_type, clean_transaction, local_root
 from tilth.testing import ManualClock
 from tilth.warehouse import (
+    Handle,
     TaskResult,
     WarehouseInfo,
     WarehouseNotFoundError,
@@ -100,7 +101,7 @@ class FakeDispatch:
             raise UnavailableError("no worker is alive")
         return TaskResult(payload=self.answer(spec))
 
-    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult:
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
         return self.run(spec)
 
     def tasks(self) -> list[TaskInfo]:

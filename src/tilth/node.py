@@ -454,7 +454,6 @@ class Node:
         self._maintenance.add_memory_relief(self._session.release_memory)
 
     def _open_sql(self, given: GivenSettings) -> None:
-        root = self._roots
         doors = read_settings(ServerSettings, given.texts)
         peers = HttpPeers(self._clock, random_id, self._member, token=self._token)
         self._parts.callback(peers.close)
@@ -465,7 +464,7 @@ class Node:
             dispatcher=self._dispatcher,
             consume=self._consume,
             maintenance=self._maintenance,
-            root=root,
+            root=self._roots,
             backups=backup_root(read_settings(CatalogSettings, given.texts), self._folder),
             server=self._server,
             results=str(self._folder / "spark"),
@@ -482,7 +481,7 @@ class Node:
             limits=StatementLimits(slots=slots, statements_max=doors.statements_max),
             result_limits=doors.result_limits,
         )
-        self._pins = Pins(self._clock, self.catalog, root=root, server=self._server)
+        self._pins = Pins(self._clock, self.catalog, root=self._roots, server=self._server)
         self._metrics = Metrics(
             self._clock,
             MetricSources(
@@ -494,6 +493,7 @@ class Node:
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
                 inserts=self.engine.insert_stats,
+                statements=self.engine.statement_stats,
             ),
         )
         runners = all_runners(self._clock, self.engine.snapshots, self._consume)

@@ -206,6 +206,8 @@ class TaskSpec(msgspec.Struct, frozen=True, kw_only=True):
     mode: ScheduleMode = ScheduleMode.LEAST_CONSUMERS
     #: Key of a resident task: the same for those that replace each other.
     key: str = ""
+    #: `True` if the task waits while no worker has its Spark, and does not fail: for statements that only read.
+    waits_for_spark: bool = False
 
     def __repr__(self) -> str:
         # The payload may contain passwords.

@@ -35,7 +35,7 @@ from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNu
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
-from tilth.sql import InsertStats
+from tilth.sql import InsertStats, StatementStats
 from tilth.warehouse import WarehouseStats
 
 #: Time limit for reading all rooms together, so that a request is answered within a second even if a room hangs.
@@ -153,7 +153,7 @@ METRICS = (
     SOURCE_UP,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_LAG_AGE, INGEST_OFFSET),
-    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats),
+    *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, StatementStats),
     *(TASKS_ENDED, TASKS, WORKER_UP, WORKER_FREE_CORES, WORKER_FREE_MEMORY, WORKER_FREE_DISK),
     *(WAREHOUSE_SLOTS, WAREHOUSE_TASKS),
     *(metric for metrics in _KUDU_RUNS.values() for metric in metrics),
@@ -179,6 +179,7 @@ class MetricSources:
     tasks: Callable[[], Sequence[TaskInfo]] | None = None
     maintenance: Callable[[], MaintenanceNumbers] | None = None
     inserts: Callable[[], InsertStats] | None = None
+    statements: Callable[[], StatementStats] | None = None
 
 
 class Metrics(Collector):
@@ -215,6 +216,7 @@ class Metrics(Collector):
             **_call("tasks", sources.tasks, _tasks),
             **_call("maintenance", sources.maintenance, _maintenance),
             **_call("inserts", sources.inserts, _fields),
+            **_call("statements", sources.statements, _fields),
             **_call("http", self.http.stats, _http),
         }
         for source, reading in self._rooms.read(calls).items():

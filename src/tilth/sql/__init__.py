@@ -14,6 +14,7 @@ from tilth.base.doors import door
 if TYPE_CHECKING:
     from tilth.sql.context.rooms import Rooms
     from tilth.sql.control.insert_groups import InsertStats
+    from tilth.sql.control.resends import StatementStats
     from tilth.sql.control.running import DEFAULT_SLOTS, OTHER_TASKS, STATEMENTS_MAX, Origin, StatementLimits
     from tilth.sql.control.slots import Queue
     from tilth.sql.engine import OUTPUT_FORMATS, SqlEngine
@@ -67,6 +68,7 @@ __all__ = [
     "SqlEngine",
     "Statement",
     "StatementLimits",
+    "StatementStats",
     "SystemTable",
     "UnknownColumnError",
     "UnknownFormatError",

@@ -32,6 +32,7 @@ from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import InsertGroups, InsertStats
 from tilth.sql.control.log_masking import LogMasking
 from tilth.sql.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
+from tilth.sql.control.resends import Resends, StatementStats
 from tilth.sql.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.sql.control.slots import Queue
 from tilth.sql.errors import BadQueryError, BadValueError, UnknownFormatError
@@ -186,6 +187,7 @@ class SqlEngine:
             scanned=maintenance.scanned,
         )
         open_results = OpenResults(clock, result_limits or ResultLimits())
+        running = RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check)
         query_log, given = QueryLog(), settings or GivenSettings()
         audit = read_settings(AuditSettings, given.texts)
         #: Masks literals in expired lines of the logs.
@@ -209,7 +211,8 @@ class SqlEngine:
             upper_settings=tuple(upper_settings),
             query_log=query_log,
             audit=audit,
-            running=RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check),
+            running=running,
+            resends=Resends(running),
             open_results=open_results,
             peers=rooms.peers,
             progress=rooms.progress,
@@ -234,6 +237,9 @@ class SqlEngine:
 
     def insert_stats(self) -> InsertStats:
         return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
+
+    def statement_stats(self) -> StatementStats:
+        return self._services.resends.stats()
 
     def run(
         self,
@@ -413,6 +419,7 @@ class SqlEngine:
             error_code=error.code if error is not None else "",
             exception_code=number_of(error) if error is not None else 0,
             error=str(error) if error is not None and not self._services.audit.is_masking else "",
+            sent_again=entry.sent_again,
         )
         self._services.query_log.add(event)
         _log.debug(

@@ -33,6 +33,7 @@ from tilth.warehouse.definitions.settings import (
 from tilth.warehouse.errors import (
     NotAllowedError,
     SessionTakenError,
+    SparkAwayError,
     SparkMemoryError,
     SparkRestartingError,
     SparkStartError,
@@ -64,7 +65,8 @@ from tilth.warehouse.settings import (
 )
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.tasks.contract import Runner, TaskContext, Worker, WorkerReports
-from tilth.warehouse.tasks.dispatch import Dispatcher, Handle
+from tilth.warehouse.tasks.dispatch import Dispatcher
+from tilth.warehouse.tasks.handle import Handle
 from tilth.warehouse.tasks.state import TaskResult
 from tilth.warehouse.worker.losses import memory_loss_in
 from tilth.warehouse.worker.progress import ProgressWatch, TaskProgress
@@ -88,6 +90,7 @@ __all__ = [
     "ProgressWatch",
     "Runner",
     "SessionTakenError",
+    "SparkAwayError",
     "SparkMemoryError",
     "SparkRestartingError",
     "SparkStartError",

@@ -31,6 +31,12 @@ class SparkRestartingError(UnavailableError):
     code = "SPARK_RESTARTING"
 
 
+class SparkAwayError(UnavailableError):
+    """Spark did not come back while the statement waited for it; nothing was applied"""
+
+    code = "SPARK_AWAY"
+
+
 class SparkMemoryError(UnavailableError):
     """Spark has too little memory for this"""
 

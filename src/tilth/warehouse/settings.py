@@ -161,9 +161,10 @@ class WarehouseSettings:
         "warehouse.wait-for-worker",
         30.0,
         within(parse_seconds, 0, 3600, "0 s to 1 h"),
-        "So long a statement waits where its warehouse has no worker; then it fails with WAREHOUSE_EMPTY. Longer: a "
-        "worker that is started again finds its queries waiting. Shorter: clients learn sooner. Imports and "
-        "maintenance always wait.",
+        "So long a statement waits where its warehouse has no worker; then it fails with WAREHOUSE_EMPTY. So long a "
+        "query waits, too, for a Spark that is started again, before it fails with SPARK_AWAY. Longer: a worker or a "
+        "Spark that is started again finds its queries waiting. Shorter: clients learn sooner. Imports and maintenance "
+        "always wait.",
         unit="seconds",
     )
     nice: int = node_setting(

@@ -21,6 +21,13 @@ from tools.node_process import NodeProcess
 pytestmark = pytest.mark.integration
 #: Statements that need Spark, and last long enough to be hit.
 SLOW = "SELECT sum(a.id * b.id) FROM range(1000000) a CROSS JOIN range(1000000) b"
+#: Those that end, with their rows. The first is collected; Spark takes the second for large, so it is streamed, and its
+#: columns are sent before its first row is there.
+COUNTED = ("SELECT count(*) FROM range(1000000000) WHERE id % 4 = 1", [[250_000_000]])
+GROUPED = (
+    "SELECT k, count(*) FROM (SELECT id % 1000 AS k FROM range(200000000)) GROUP BY k ORDER BY k",
+    [[key, 200_000] for key in range(1000)],
+)
 HANG_SECONDS = 8.0
 #: For a restart of Spark on a busy machine.
 SECONDS_MAX = 180.0
@@ -32,6 +39,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
         "warehouse.heartbeat-interval": "1 s",
         "warehouse.hang-bound": f"{HANG_SECONDS} s",
         "warehouse.stall-bound": "15 s",
+        # A start of Spark on a busy machine.
+        "warehouse.wait-for-worker": f"{SECONDS_MAX} s",
     }
     node = NodeProcess(tmp_path_factory.mktemp("hung"), settings=settings)
     node.start()
@@ -87,21 +96,30 @@ def test_ready_is_a_door_of_its_own(node: NodeProcess) -> None:
 
 
 @pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
-def test_a_jvm_that_hangs_or_dies_is_replaced_and_statements_are_told(node: NodeProcess, how: signal.Signals) -> None:
-    jvm = jvm_of(node)
-    running = InFlight(node, SLOW)
-    wait_until(lambda: bool(node.value("SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query'")))
+def test_a_jvm_that_hangs_or_dies_is_replaced_and_queries_are_sent_again(
+    node: NodeProcess, how: signal.Signals
+) -> None:
+    jvm, before = jvm_of(node), sent_again(node)
+    node.connection.sql(f"CREATE TABLE taken_{how.name} (id BIGINT) ENGINE = MergeTree ORDER BY id")
+    writing = InFlight(node, f"INSERT INTO taken_{how.name} {SLOW}")
+    running = {rows: InFlight(node, text) for text, rows in ((COUNTED[0], "counted"), (GROUPED[0], "grouped"))}
+    wait_until(lambda: node.value("SELECT count(*) FROM system.processes WHERE tasks_total > 0") == 3)
     os.kill(jvm.pid, how)
     meanwhile = [InFlight(node, "SELECT count(*) FROM t") for _ in range(3)]
     seen = watch_until_back(node, jvm.pid)
 
-    answered = running.answer()
-    check_restarting(answered)
-    for one in meanwhile:
-        response = one.answer()
-        if response.status_code != 200:
-            check_restarting(response)
-    # What people and programs were told while Spark was away.
+    # What writes is not sent again: its client is.
+    check_restarting(writing.answer())
+    assert rows_of(running["counted"].answer()) == COUNTED[1]
+    assert rows_of(running["grouped"].answer()) == GROUPED[1]
+    assert [rows_of(one.answer()) for one in meanwhile] == [[[2]]] * 3
+    logged = node.connection.sql("SELECT text, sent_again FROM system.query_log WHERE sent_again IS NOT NULL").rows
+    assert {COUNTED[0], GROUPED[0]} <= {text for text, _ in logged}
+    assert all("SPARK_RESTARTING: Spark ended while the task ran" in why for _, why in logged)
+    assert sent_again(node) >= before + 2
+    assert "action=statement_sent_again" in (node.data.parent / "node.log").read_text(errors="replace")
+    assert node.value(f"SELECT count(*) FROM taken_{how.name}") == 0
+    # What people and programs saw while Spark was away.
     assert seen.statuses == {503}
     assert any("since 20" in text for text in seen.health), seen.health
     assert any("since 20" in text and state == "waiting" for state, text in seen.services), seen.services
@@ -228,6 +246,19 @@ def watch_until_back(node: NodeProcess, pid: int) -> Seen:
         assert time.monotonic() - started < 5, "system tables and health wait for Spark"
         time.sleep(0.2)
     raise AssertionError(f"Spark does not come back: {seen.health} {node.log_tail()}")
+
+
+def sent_again(node: NodeProcess) -> float:
+    """The metric."""
+    for line in httpx.get(f"{node.url}/metrics").text.splitlines():
+        if line.startswith("tilth_statements_sent_again_total "):
+            return float(line.split()[1])
+    raise AssertionError("the metric is not there")
+
+
+def rows_of(response: httpx.Response) -> object:
+    assert response.status_code == 200, response.text
+    return response.json()["rows"]
 
 
 def check_restarting(response: httpx.Response) -> None:

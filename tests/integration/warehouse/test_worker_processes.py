@@ -11,6 +11,7 @@ import itertools
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -247,6 +248,22 @@ def test_a_worker_that_is_killed_is_replaced(world: World, flow: Flow) -> None:
     flow.check()
     world.write.start()
     world.wait_alive("a-write")
+
+
+def test_a_query_whose_worker_is_killed_runs_on_another_one(world: World) -> None:
+    node, text = world.node, "SELECT count(*) FROM range(600000000) WHERE id % 4 = 1"
+    node.connection.sql("ALTER WORKER embedded DRAIN")
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(node.connection.sql, text)
+        busy = "SELECT count(*) FROM system.tasks WHERE state = 'running' AND kind = 'query' AND worker = 'a-query'"
+        world.wait(lambda: node.value(busy) > 0, "the query does not run")
+        node.connection.sql("ALTER WORKER embedded RESUME")
+        world.query.kill()
+        assert answer.result(SECONDS_MAX).rows == [(150_000_000,)]
+    [[why]] = node.connection.sql(f"SELECT sent_again FROM system.query_log WHERE text = '{text}'").rows
+    assert why.startswith("TASK_LOST: the worker is gone")
+    world.query.start()
+    world.wait_alive("a-query")
 
 
 def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow: Flow) -> None:

@@ -20,7 +20,7 @@ from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
 from tilth.server import METRICS, Metrics, MetricSources
 from tilth.server.metrics import SERVICE_STATES
 from tilth.server.stats import SECONDS, Answered
-from tilth.sql import InsertStats
+from tilth.sql import InsertStats, StatementStats
 from tilth.warehouse import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 
@@ -130,6 +130,7 @@ def metrics() -> Metrics:
         tasks=lambda: [TASK, TASK],
         maintenance=maintenance,
         inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
+        statements=lambda: StatementStats(sent_again=22),
     )
     return Metrics(SystemClock(), sources)
 

@@ -6,11 +6,13 @@ import itertools
 import threading
 from collections.abc import Collection
 
+import msgspec
 import pytest
 
 from tilth.base.errors import NotFoundError, UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
+from tilth.testing import ManualClock
 from tilth.warehouse import (
     Dispatcher,
     Handle,
@@ -26,6 +28,7 @@ from tilth.warehouse import (
     WorkerUnfitError,
 )
 from tilth.warehouse.stats import WorkerLoad
+from tilth.warehouse.tasks.dispatch import SPARK_CHECK_SECONDS
 
 
 class StillClock:
@@ -213,6 +216,35 @@ def test_a_task_that_does_not_go_on_says_what_is_in_its_way() -> None:
     assert (list(worker.known), waiting.obstacle()) == ([waiting.id], "")
     behind = merge()
     assert behind.obstacle() == "all 1 slots of write on w are taken"
+
+
+def test_what_waits_for_spark_is_sent_when_it_is_back() -> None:
+    """Not only at the next heartbeat: somebody waits for the answer."""
+    worker, clock, sent = FakeWorker(), ManualClock(), threading.Event()
+    dispatcher = Dispatcher(clock, lambda: "task", {"default": [worker]}, slots={"default": 2})
+    worker.spark_away = "Spark is away since then: it was killed"
+    spec = dispatcher.new_spec(TaskKind.QUERY, warehouse="default", table="", payload=b"")
+    handle = dispatcher.submit(msgspec.structs.replace(spec, waits_for_spark=True))
+    assert (handle.is_done(), handle.obstacle()) == (False, f"w: {worker.spark_away}")
+    take = worker.assign
+
+    def assign(spec: TaskSpec) -> None:
+        take(spec)
+        sent.set()
+
+    worker.assign = assign  # type: ignore[method-assign]  # says when it is called
+    dispatcher.check_returned()
+    assert not sent.is_set()
+    worker.spark_away = ""
+    dispatcher.start()
+    try:
+        clock.advance(SPARK_CHECK_SECONDS)
+        assert sent.wait(10)
+    finally:
+        worker.finish(handle.id)
+        dispatcher._stopping.set()
+        dispatcher.stop()
+    assert handle.is_done()
 
 
 def test_the_estimator_learns_from_what_was_measured() -> None:

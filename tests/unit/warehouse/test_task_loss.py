@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+import msgspec
 import pytest
 
 from tests.catalog_world import World
@@ -18,6 +19,7 @@ from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.testing import ManualClock
 from tilth.warehouse import (
     EmbeddedWorker,
+    SparkAwayError,
     SparkRestartingError,
     TaskCancelledError,
     TaskContext,
@@ -311,6 +313,46 @@ def test_statements_end_at_once_while_spark_is_away_and_services_wait() -> None:
     ]
     # The next heartbeat sends the service's task again.
     assert tasks.touched("w", set(), asked=[], now_ms=4) == [Assign("w", spec("merge"))]
+
+
+def test_a_statement_that_only_reads_waits_for_spark() -> None:
+    tasks = board()
+    away = SparkRestartingError(reason="killed", hint="wait")
+    read = msgspec.structs.replace(spec("read", TaskKind.QUERY), waits_for_spark=True)
+    later = msgspec.structs.replace(read, id="later")
+    assert tasks.submit(read, now_ms=0) == [Assign("w", read)]
+    assert tasks.refused("read", "w refused", without_spark=away, now_ms=1) == []
+    assert tasks.submit(later, now_ms=2) == []
+    assert [task.reason for task in tasks.infos()] == ["waits behind task read", "worker w has no Spark now"]
+    # What writes is still sent there, and holds nobody up.
+    write = spec("write", TaskKind.QUERY)
+    assert tasks.submit(write, now_ms=3) == [Assign("w", write)]
+    assert tasks.refused("write", "w refused", without_spark=away, now_ms=4) == [Ended("write", away)]
+    # A heartbeat says nothing of Spark.
+    assert tasks.touched("w", set(), asked=[], now_ms=5) == []
+    assert tasks.end_unplaced(waiting_ms=30_000, now_ms=29_999) == []
+    assert tasks.spark_is_back("w", now_ms=29_999) == [Assign("w", read), Assign("w", later)]
+    assert tasks.end_unplaced(waiting_ms=30_000, now_ms=60_000) == [], "they run"
+
+
+def test_a_statement_waits_for_spark_no_longer_than_for_a_worker() -> None:
+    tasks = board("w", "v")
+    away = SparkRestartingError(reason="it does not start", hint="wait")
+    read = msgspec.structs.replace(spec("read", TaskKind.QUERY), waits_for_spark=True)
+    [sent] = tasks.submit(read, now_ms=0)
+    assert isinstance(sent, Assign)
+    # The other worker has its Spark.
+    [other] = tasks.refused("read", "refused", without_spark=away, now_ms=1)
+    assert isinstance(other, Assign)
+    assert {sent.worker, other.worker} == {"w", "v"}
+    assert tasks.refused("read", "refused", without_spark=away, now_ms=2) == []
+    tasks.drain(other.worker, "an upgrade", now_ms=3)
+    [ended] = tasks.end_unplaced(waiting_ms=30_000, now_ms=30_000)
+    assert isinstance(ended, Ended)
+    assert isinstance(ended.outcome, SparkAwayError)
+    assert "reason=it does not start waited_seconds=30" in ended.outcome.message
+    assert (ended.outcome.code, ended.outcome.hint) == ("SPARK_AWAY", "wait")
+    assert tasks.infos()[0].state is TaskState.LOST
 
 
 def test_a_task_whose_jvm_has_ended_is_lost() -> None:

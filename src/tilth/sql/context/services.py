@@ -28,6 +28,7 @@ from tilth.sql.context.peers import Peers
 from tilth.sql.context.rooms import Consume, Dispatch, Maintenance
 from tilth.sql.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.sql.control.query_log import QueryLog
+from tilth.sql.control.resends import Resends
 from tilth.sql.control.running import RunningStatements
 from tilth.sql.language.dialect_words import CLICKHOUSE
 from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
@@ -76,6 +77,8 @@ class Services:
     open_results: OpenResults
     #: The statements under way.
     running: RunningStatements
+    #: Work in Spark that was lost and is done again.
+    resends: Resends
     #: The other servers of the catalog.
     peers: Peers
     #: Progress of a task in Spark, by its id.
@@ -86,7 +89,7 @@ class Services:
     ) -> AbstractContextManager[OpenQuery]:
         """Let the worker that runs the statement's query ask for names and files; see query/snapshots.py."""
         return self.snapshots.opened(
-            call.query_id,
+            call.sending_id,
             database=call.database,
             prune=call.settings.prune_parts,
             client=call.client,
@@ -111,6 +114,15 @@ class Call:
     streams: bool = False
     #: Client that sent it; empty: this process.
     client: str = ""
+    #: `False` if its query fails at once while Spark is away.
+    waits_for_spark: bool = True
+    #: `True` if its query was lost in Spark and is sent there again.
+    is_sent_again: bool = False
+
+    @property
+    def sending_id(self) -> str:
+        """Id of this sending of its query: a worker that was given up may still ask under the former one."""
+        return f"{self.query_id}-again" if self.is_sent_again else self.query_id
 
     @property
     def zone_name(self) -> str:
@@ -128,8 +140,14 @@ class Call:
 
 
 def ask_worker(services: Services, task: WorkerTask) -> bytes:
-    """Return the payload of a worker's answer; raises what the worker raises, and UnavailableError."""
-    spec = services.dispatcher.new_spec(
-        TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
-    )
-    return services.dispatcher.run(spec).payload
+    """Return the payload of a worker's answer; raises what the worker raises, and UnavailableError. For tasks that only
+    read: where Spark is lost, the task is sent again.
+    """
+
+    def send(is_again: bool) -> bytes:
+        spec = services.dispatcher.new_spec(
+            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+        )
+        return services.dispatcher.run(msgspec.structs.replace(spec, waits_for_spark=True)).payload
+
+    return services.resends.once_more(send)

@@ -36,6 +36,8 @@ class QueryEvent:
     exception_code: int = 0
     #: Address of whoever sent it, with the client's name; empty: it comes from this process.
     client: str = ""
+    #: Reason why its work in Spark was lost and done again; empty: it was not.
+    sent_again: str = ""
     #: `True` if the literals of an expired line are masked.
     is_masked: bool = False
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tilth.base.cancel import Cancellation
+from tilth.base.cancel import Cancellation, current
 from tilth.base.clock import Clock
 from tilth.base.errors import ConflictError, InvalidInputError, UnavailableError
 from tilth.base.logs import Log
@@ -114,6 +114,8 @@ class Running:
     seconds_max: float = 0.0
     #: Time of the cancellation; 0: there was none.
     cancelled: float = 0.0
+    #: Reason why it was sent to Spark again; empty: it was not.
+    sent_again: str = ""
 
 
 class _Turn:
@@ -215,6 +217,13 @@ class RunningStatements:
         with self._lock:
             ahead = self._board.ahead()
             return [(running, ahead.get(running.query_id)) for running in self._running.values()]
+
+    def current(self) -> Running | None:
+        """Return the statement that this thread works for; None: it works for none, or for several."""
+        cancellation = current.get()
+        with self._lock:
+            found = self._running.values() if cancellation is not None else ()
+            return next((each for each in found if each.origin.cancellation is cancellation), None)
 
     def cancellation_of(self, query_id: str) -> Cancellation:
         with self._lock:

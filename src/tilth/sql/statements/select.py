@@ -1,4 +1,7 @@
-"""SELECT: over system tables in this process, over anything else by Spark; and what else a worker is asked."""
+"""SELECT: over system tables in this process, over anything else by Spark; and what else a worker is asked.
+
+A query whose JVM or worker is lost before its first row is run again once, with a new snapshot; see control/resends.py.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Lock
 
 import msgspec
 import pyarrow as pa
 
+from tilth.base.cancel import working_under
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
@@ -25,7 +30,7 @@ from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import QueryTask
 from tilth.sql.results.answer import Outcome
 from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
-from tilth.sql.results.stream import RowStream
+from tilth.sql.results.stream import RowStream, begun_again, rows_of_table
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import NotForThisLaneError, answer_from_system, system_tables_of
 from tilth.warehouse import Handle, TaskResult, make_result_folder, remove_result_folder
@@ -51,7 +56,8 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
         return Outcome(table=table)
     except NotForThisLaneError as refused:
         try:
-            return _by_spark(services, call, statement.text)
+            # Whoever asks for the state of a server without Spark has a mistake in the query shown at once.
+            return _by_spark(services, replace(call, waits_for_spark=False), statement.text)
         except UnavailableError as error:
             raise BadQueryError(
                 str(refused), hint="without a worker, system tables are read with what DataFusion's SQL offers"
@@ -59,6 +65,28 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
 
 
 def _by_spark(services: Services, call: Call, text: str) -> Outcome:
+    """Run the query, and once more where it is lost before its first row."""
+
+    def send(is_again: bool) -> Outcome:
+        return _sent(services, replace(call, is_sent_again=is_again), text)
+
+    statement = services.running.current()
+    outcome = services.resends.once_more(send)
+    if outcome.stream is None or statement is None:
+        return outcome
+
+    def stream_again(error: TilthError) -> RowStream:
+        services.resends.note(statement, error)
+        # Its slot went with the first task; and this is the thread of whoever takes the rows.
+        services.running.move(statement.query_id, statement.queue or Queue.QUERY)
+        with working_under(statement.origin.cancellation):
+            found = send(True)
+        return found.stream or rows_of_table(found.table)
+
+    return replace(outcome, stream=begun_again(outcome.stream, stream_again))
+
+
+def _sent(services: Services, call: Call, text: str) -> Outcome:
     """Run the query; begin anew when columns change before the snapshot, or files of it go: nothing has been answered
     yet.
     """
@@ -94,10 +122,10 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
         query = stack.enter_context(services.opened(call, seen=reading.seen))
         folder: Path | None = None
         if call.streams and services.results:
-            folder = make_result_folder(Path(services.results), call.query_id)
+            folder = make_result_folder(Path(services.results), call.sending_id)
             stack.callback(remove_result_folder, folder)
         task = QueryTask(
-            query_id=call.query_id,
+            query_id=call.sending_id,
             text=text,
             spark=dict(call.settings.spark),
             result_bytes_max=call.settings.max_result_bytes,
@@ -109,6 +137,7 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
             table="",
             payload=msgspec.msgpack.encode(task),
         )
+        spec = msgspec.structs.replace(spec, waits_for_spark=call.waits_for_spark or call.is_sent_again)
         if folder is None:
             result: TaskResult | Handle = services.dispatcher.run(spec)
         else:
@@ -146,10 +175,11 @@ def _streamed(
     """
     cancellation = services.running.cancellation_of(call.query_id)
     handle = result if isinstance(result, Handle) else None
+    slot = _Slot(services, call.query_id)
     if handle is not None:
         cancellation.hand_over(handle)
         # Rows that wait for their client take no slot.
-        handle.when_ended(lambda: services.running.leave(call.query_id))
+        handle.when_ended(slot.release)
 
     def wait(seconds: float) -> bool:
         return handle is None or handle.ends_within(seconds)
@@ -164,6 +194,7 @@ def _streamed(
     stack.callback(services.open_results.close, call.query_id)
 
     def close(rows: int, size: int, error: TilthError | None) -> None:
+        slot.release()
         if handle is not None:
             cancellation.let_go(handle)
             handle.cancel()
@@ -174,3 +205,19 @@ def _streamed(
 
     batches = follow(folder, wait, check, bytes_max=call.settings.max_result_bytes)
     return RowStream(schema, services.open_results.followed(waiting, batches), close)
+
+
+class _Slot:
+    """The slot of a query that is being streamed, released once: when the query is sent again, it has another one."""
+
+    def __init__(self, services: Services, query_id: str) -> None:
+        self._services = services
+        self._query_id = query_id
+        self._lock = Lock()
+        self._is_released = False
+
+    def release(self) -> None:
+        with self._lock:
+            if not self._is_released:
+                self._is_released = True
+                self._services.running.leave(self._query_id)

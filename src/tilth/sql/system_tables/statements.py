@@ -100,7 +100,13 @@ PROCESSES = SystemTable(
 
 def _rows_of_query_log(services: Services) -> Iterator[Row]:
     for event in services.query_log.recent():
-        yield Row(event, error_code=event.error_code or None, error=event.error or None, client=event.client or None)
+        yield Row(
+            event,
+            error_code=event.error_code or None,
+            error=event.error or None,
+            client=event.client or None,
+            sent_again=event.sent_again or None,
+        )
 
 
 QUERY_LOG = SystemTable(
@@ -128,6 +134,11 @@ QUERY_LOG = SystemTable(
         ColumnDoc("error_code", TEXT, "NULL where it went well."),
         ColumnDoc("error", TEXT, "What went wrong."),
         ColumnDoc("exception_code", INTEGER, "The number of ClickHouse's error that is most like it; 0: it went well."),
+        ColumnDoc(
+            "sent_again",
+            TEXT,
+            "Why its work in Spark was lost before anything was answered, and done again; NULL: it was not.",
+        ),
     ),
     rows=_rows_of_query_log,
 )

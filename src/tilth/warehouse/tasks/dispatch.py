@@ -1,6 +1,7 @@
 """Sends tasks to workers and hands their ends to those who wait.
 
-Covers: the server's side of tasks: submit, wait, cancel, heartbeat. Does not cover: which worker (state.py), the work.
+Covers: the server's side of tasks: submit, cancel, heartbeat. Does not cover: which worker (state.py), who waits for
+the end (handle.py), the work.
 Always holds: workers are called outside the lock; every submitted task ends in exactly one result or error.
 See also: worker/worker.py for the other side.
 """
@@ -25,8 +26,6 @@ from tilth.model.warehouse import Warehouse
 from tilth.warehouse.definitions.settings import WarehouseConfig, known_name, warehouse_configs
 from tilth.warehouse.errors import (
     SparkRestartingError,
-    TaskCancelledError,
-    TaskStillRunningError,
     WorkerBusyError,
     WorkerNotFoundError,
     WorkerUnfitError,
@@ -34,6 +33,7 @@ from tilth.warehouse.errors import (
 from tilth.warehouse.stats import WarehouseInfo, WarehouseStats, WorkerInfo, WorkerLoad, WorkerProcess
 from tilth.warehouse.tasks.contract import Worker
 from tilth.warehouse.tasks.estimate import Estimator
+from tilth.warehouse.tasks.handle import Handle
 from tilth.warehouse.tasks.state import (
     Assign,
     Ended,
@@ -47,6 +47,8 @@ from tilth.warehouse.tasks.state import (
 )
 
 HEARTBEAT_SECONDS = 5.0
+#: Interval of checks whether Spark is back.
+SPARK_CHECK_SECONDS = 0.5
 #: Maximum wait of statements for a worker if their warehouse has none.
 EMPTY_SECONDS_MAX = 30.0
 #: Workers that are asked at once.
@@ -54,75 +56,6 @@ TOUCHES_MAX = 32
 _STOP_SECONDS_MAX = 10.0
 
 _log = Log("warehouse")
-
-
-class Handle:
-    """A submitted task."""
-
-    def __init__(self, clock: Clock, dispatcher: Dispatcher, spec: TaskSpec) -> None:
-        self._clock = clock
-        self._dispatcher = dispatcher
-        self._ended = threading.Event()
-        self._outcome: TaskResult | TilthError | None = None
-        self._lock = threading.Lock()
-        self._acts: list[Callable[[], None]] = []
-        self.spec = spec
-
-    @property
-    def id(self) -> str:
-        return self.spec.id
-
-    def is_done(self) -> bool:
-        """True once it has ended, well or not."""
-        return self._ended.is_set()
-
-    def ends_within(self, seconds: float) -> bool:
-        """Wait for the end; True once it has ended, well or not."""
-        return self._clock.wait(self._ended, seconds)
-
-    def when_ended(self, act: Callable[[], None]) -> None:
-        """Call it once the task has ended, on whatever thread."""
-        with self._lock:
-            if not self._ended.is_set():
-                self._acts.append(act)
-                return
-        act()
-
-    def wait(self, timeout: float | None = None) -> TaskResult:
-        """The result. Raises the error that the task ended with, and TaskStillRunningError after `timeout` seconds."""
-        has_ended = self._ended.wait() if timeout is None else self._clock.wait(self._ended, timeout)
-        if not has_ended:
-            raise TaskStillRunningError(task=self.id, table=self.spec.table, seconds=timeout)
-        outcome = self._outcome
-        assert outcome is not None
-        if isinstance(outcome, TilthError):
-            raise outcome
-        return outcome
-
-    def obstacle(self) -> str:
-        """Return why the task does not go on; empty: nothing is in its way. See Dispatcher."""
-        return self._dispatcher.obstacle(self.id)
-
-    def cancel(self) -> None:
-        """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
-        self._dispatcher.cancel(self.id)
-
-    def abandon(self) -> None:
-        """Let whoever waits go on with a TaskCancelledError. The task was cancelled and does not end: Spark plans
-        it, which nothing interrupts. Does nothing for a task that may be writing files of a transaction."""
-        if self.spec.txn:
-            return
-        self._dispatcher.abandon(self.id)
-        self._end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
-
-    def _end(self, outcome: TaskResult | TilthError) -> None:
-        with self._lock:
-            if self._outcome is None:
-                self._outcome = outcome
-            self._ended.set()
-            acts, self._acts = self._acts, []
-        for act in acts:
-            act()
 
 
 class Dispatcher:
@@ -139,7 +72,8 @@ class Dispatcher:
     ) -> None:
         """`workers` by warehouse, one may serve several; `slots` by warehouse: tasks at once on each of its workers.
 
-        `empty_seconds_max`: so long statements wait for a worker where their warehouse has none.
+        `empty_seconds_max`: so long statements wait for a worker where their warehouse has none, and those that only
+        read for its Spark.
         """
         self._clock = clock
         self._ids = ids
@@ -266,7 +200,7 @@ class Dispatcher:
             handle.cancel()
         deadline = self._clock.monotonic() + _STOP_SECONDS_MAX
         for handle in handles:
-            self._clock.wait(handle._ended, max(0.0, deadline - self._clock.monotonic()))
+            handle.ends_within(max(0.0, deadline - self._clock.monotonic()))
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS_MAX)
 
@@ -388,6 +322,16 @@ class Dispatcher:
             instructions += self._board.balance(now_ms=now_ms)
         self._perform(instructions)
 
+    def check_returned(self) -> None:
+        """Send what waits to the workers whose Spark is back; the thread calls it every half second."""
+        with self._lock:
+            away = [self._workers[name] for name in self._board.without_spark if name in self._workers]
+        for worker in away:
+            if not worker.trouble():
+                with self._lock:
+                    instructions = self._board.spark_is_back(worker.name, now_ms=self._clock.now_ms())
+                self._perform(instructions)
+
     def _touch(self, worker: Worker) -> None:
         with self._lock:
             asked = self._board.tasks_of(worker.name)
@@ -464,9 +408,13 @@ class Dispatcher:
             )
 
     def _beat(self) -> None:
-        while not self._clock.wait(self._stopping, HEARTBEAT_SECONDS):
+        touched = self._clock.monotonic()
+        while not self._clock.wait(self._stopping, SPARK_CHECK_SECONDS):
             try:
-                self.touch_workers()
+                self.check_returned()
+                if self._clock.monotonic() - touched >= HEARTBEAT_SECONDS:
+                    touched = self._clock.monotonic()
+                    self.touch_workers()
             except BaseException as error:
                 _log.error("heartbeat_failed", error=error)
 
@@ -525,7 +473,7 @@ class Dispatcher:
             # What is wrong with a statement is its caller's to hear.
             log = _log.debug if outcome.kind in (ErrorKind.INVALID, ErrorKind.NOT_FOUND) else _log.warning
             log("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
-        handle._end(outcome)
+        handle.end(outcome)
 
     def _worker_info(self, worker: Worker) -> WorkerInfo:
         tasks = [task for task in self._board.infos() if task.worker == worker.name and task.ended_ms == 0]

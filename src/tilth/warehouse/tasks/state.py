@@ -11,7 +11,7 @@ LOST       the worker missed five heartbeats in a row, or did not know the task 
            the last ten seconds (written by `touched`, `missed`); or the JVM that it ran in has ended (`failed`)
 
 A worker whose Spark is away takes no task. Tasks of statements end at once then: somebody waits for them, and can send
-the statement again; others wait for the next heartbeat.
+the statement again. Those that only read wait until Spark is back, for a while; others wait for the next heartbeat.
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
 Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot between their rounds, and
@@ -28,6 +28,7 @@ from tilth.base.errors import TilthError
 from tilth.model.task import Cost, ScheduleMode, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.definitions.settings import WarehouseConfig
 from tilth.warehouse.errors import (
+    SparkAwayError,
     SparkRestartingError,
     TaskCancelledError,
     TaskLostError,
@@ -173,8 +174,9 @@ class TaskBoard:
         self._moved_ms = -MOVE_PAUSE_MS
         #: Workers that take no more tasks, and why.
         self.draining: dict[str, str] = {}
-        #: Silent workers that answer and have no Spark: statements are sent there, and refused at once.
-        self._without_spark: set[str] = set()
+        #: Workers that answer and have no Spark, and how they say it: statements are sent there, and refused at once,
+        #: unless they wait for Spark.
+        self.without_spark: dict[str, SparkRestartingError] = {}
 
     def check_warehouse(self, name: str, kind: TaskKind | None = None) -> None:
         """Raises WarehouseNotFoundError, and WarehouseWorkError for a kind of tasks that it does not take."""
@@ -193,8 +195,12 @@ class TaskBoard:
         ]
         self.places = (*same, place)
         self.warehouses.setdefault(place.warehouse, WarehouseConfig())
-        self.silent.discard(place.worker)
-        self._without_spark.discard(place.worker)
+        return self.spark_is_back(place.worker, now_ms=now_ms)
+
+    def spark_is_back(self, worker: str, *, now_ms: int) -> list[Instruction]:
+        """A worker has its Spark again: what waits for it is sent."""
+        self.silent.discard(worker)
+        self.without_spark.pop(worker, None)
         return self._place_pending(now_ms)
 
     def leave(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
@@ -204,7 +210,7 @@ class TaskBoard:
         self._gone_ms[worker] = now_ms
         self.silent.discard(worker)
         self.draining.pop(worker, None)
-        self._without_spark.discard(worker)
+        self.without_spark.pop(worker, None)
         instructions: list[Instruction] = []
         for task in [task for task in self._live.values() if task.worker == worker]:
             lost = TaskLostError("the worker is gone", worker=worker, task=task.spec.id, reason=reason)
@@ -268,15 +274,26 @@ class TaskBoard:
         return estimate, self._place_pending(now_ms)
 
     def end_unplaced(self, *, waiting_ms: int, now_ms: int) -> list[Instruction]:
-        """End the statements that have waited so long for a worker where their warehouse has none."""
-        staffed = {place.warehouse for place in self.places}
+        """End the statements that have waited so long for a worker with Spark, where their warehouse has none."""
         instructions: list[Instruction] = []
         for task in list(self._live.values()):
-            has_waited = now_ms - task.created_ms >= waiting_ms
-            if task.spec.kind.traits.is_statement and has_waited and task.spec.warehouse not in staffed:
-                empty = WarehouseEmptyError(warehouse=task.spec.warehouse, seconds=waiting_ms // 1000, hint=_EMPTY_HINT)
-                instructions += self._end(task, TaskState.LOST, empty, now_ms=now_ms)
+            is_waiting = task.spec.kind.traits.is_statement and task.state is TaskState.PENDING
+            if is_waiting and now_ms - task.created_ms >= waiting_ms:
+                error = self._lack_of(task.spec.warehouse, seconds=waiting_ms // 1000)
+                if error is not None:
+                    instructions += self._end(task, TaskState.LOST, error, now_ms=now_ms)
         return instructions
+
+    def _lack_of(self, warehouse: str, *, seconds: int) -> TilthError | None:
+        """Return the error of a statement that has waited for a worker with Spark; None: there is one."""
+        workers = [place.worker for place in self.places if place.warehouse == warehouse]
+        if not workers:
+            return WarehouseEmptyError(warehouse=warehouse, seconds=seconds, hint=_EMPTY_HINT)
+        workers = [each for each in workers if each not in self.draining] or workers
+        if any(each not in self.without_spark for each in workers):
+            return None
+        away = self.without_spark[workers[0]]
+        return SparkAwayError(**away.facts, waited_seconds=seconds, hint=away.hint)
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
         """Raises WarehouseNotFoundError and WarehouseWorkError."""
@@ -297,7 +314,7 @@ class TaskBoard:
         """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat.
 
         `is_busy`: the worker is well and takes no more of this; others may still send it other tasks.
-        `without_spark`: its Spark is away; a statement ends with this error.
+        `without_spark`: its Spark is away; a statement that does not wait for it ends with this error.
         """
         task = self._live.get(task_id)
         if task is None:
@@ -305,8 +322,8 @@ class TaskBoard:
         if task.is_stopping:
             return self._end(task, TaskState.CANCELLED, TaskCancelledError(task=task_id), now_ms=now_ms)
         if without_spark is not None:
-            self._without_spark.add(task.worker)
-            if task.spec.kind.traits.is_statement:
+            self.without_spark[task.worker] = without_spark
+            if task.spec.kind.traits.is_statement and not task.spec.waits_for_spark:
                 return self._end(task, TaskState.LOST, without_spark, now_ms=now_ms)
         if is_busy:
             task.refused_by.add(task.worker)
@@ -354,7 +371,6 @@ class TaskBoard:
     def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
         """The worker answered a heartbeat that asked for these tasks."""
         self.silent.discard(worker)
-        self._without_spark.discard(worker)
         self._ask_again(worker)
         instructions: list[Instruction] = []
         for task in [self._live[task_id] for task_id in asked if task_id in self._live]:
@@ -373,7 +389,7 @@ class TaskBoard:
     def missed(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
         """The worker did not answer a heartbeat."""
         self.silent.add(worker)
-        self._without_spark.discard(worker)
+        self.without_spark.pop(worker, None)
         instructions: list[Instruction] = []
         for task in [task for task in self._live.values() if task.worker == worker]:
             instructions += self._missed_one(task, f"worker {worker} does not answer: {reason}", now_ms)
@@ -427,11 +443,12 @@ class TaskBoard:
     def _place_pending(self, now_ms: int) -> list[Instruction]:
         """First come, first served within a warehouse and kind: one that waits holds back those of its kind."""
         instructions: list[Instruction] = []
-        waiting: dict[tuple[str, TaskKind], str] = {}
+        waiting: dict[tuple[str, TaskKind, bool], str] = {}
         for task in self._live.values():
             if task.state is not TaskState.PENDING:
                 continue
-            line = (task.spec.warehouse, task.spec.kind)
+            # What waits for Spark holds back nothing that is to be refused at once.
+            line = (task.spec.warehouse, task.spec.kind, task.spec.waits_for_spark)
             if line in waiting:
                 task.reason = f"waits behind task {waiting[line]}"
                 continue
@@ -486,8 +503,10 @@ class TaskBoard:
 
     def _refusal(self, place: Place, asked: _Task) -> str:
         spec = asked.spec
-        is_asked = spec.kind.traits.is_statement and place.worker in self._without_spark
-        if place.worker in self.silent and not is_asked:
+        has_no_spark = place.worker in self.without_spark
+        if has_no_spark and spec.waits_for_spark:
+            return f"worker {place.worker} has no Spark now"
+        if place.worker in self.silent and not (has_no_spark and spec.kind.traits.is_statement):
             return f"worker {place.worker} does not answer"
         if place.worker in asked.refused_by:
             return f"worker {place.worker} has too many tasks"
@@ -567,7 +586,7 @@ def state_of(error: TilthError) -> TaskState:
     match error:
         case TaskCancelledError():
             return TaskState.CANCELLED
-        case TaskLostError() | SparkRestartingError() | WarehouseEmptyError():
+        case TaskLostError() | SparkRestartingError() | SparkAwayError() | WarehouseEmptyError():
             return TaskState.LOST
         case _:
             return TaskState.FAILED
