@@ -1,4 +1,4 @@
-"""A catalog of many parts in PostgreSQL and in RocksDB: opening it, commits, several writers, proofs of life.
+"""A catalog of many parts in PostgreSQL and in RocksDB: opening it, commits, several writers, heartbeats.
 
     python -m bench.ha_catalog [--partitions 10000]
 
@@ -35,7 +35,7 @@ from tilth.model.types import Kind, Simple  # noqa: E402
 PARTS_OF_PARTITION = 100
 WRITERS = 8
 WRITER_SECONDS = 8.0
-PROOF_SECONDS = 15.0
+HEARTBEAT_SECONDS = 15.0
 PASSES = 3
 SCHEMA = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
 
@@ -87,8 +87,8 @@ def joined(kv: KeyValue, name: str) -> tuple[Catalog, Member]:
     clock = SystemClock()
     catalog = Catalog(kv, clock, name, random_id)
     joining = Joining(name=name, run=random_id(), version="bench")
-    presence = kv.presence() if isinstance(kv, PostgresKV) else None
-    member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=presence, changed=lambda: None)
+    liveness = kv.liveness() if isinstance(kv, PostgresKV) else None
+    member = Member(clock, catalog, joining, bounds=Bounds(3.0), liveness=liveness, on_change=lambda: None)
     member.join()
     return catalog, member
 
@@ -141,12 +141,12 @@ def proofs_a_second(place: str) -> float:
         member.start()
         time.sleep(1)
         before = _version(kv)
-        time.sleep(PROOF_SECONDS)
+        time.sleep(HEARTBEAT_SECONDS)
         after = _version(kv)
         member.stop()
         assert catalog.server
     # The two of this measurement draw versions themselves.
-    return (after - before - 1) / PROOF_SECONDS
+    return (after - before - 1) / HEARTBEAT_SECONDS
 
 
 def _version(kv: PostgresKV) -> int:
@@ -185,7 +185,7 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
     found = [answers.get(timeout=120) for _ in writers]
     for writer in writers:
         writer.join(30)
-    _say("proofs of life")
+    _say("heartbeats")
     return CatalogFigures(
         open_rocksdb_s=starts[str(node / "catalog")],
         open_postgres_s=starts[many],

@@ -29,7 +29,7 @@ from tilth.catalog import (
     news_of,
     parse_postgres,
 )
-from tilth.membership import Presence
+from tilth.membership import Liveness
 from tilth.recovery import CatalogLostError, has_tables
 from tilth.storage import StoreLocationError, StoreRoot, location_text, location_trouble, reserve_location
 
@@ -47,7 +47,7 @@ class OpenStore:
     #: Its changes as they land; None: nobody follows them.
     followed: FollowedKV | None
     #: None: no other server can have it open.
-    presence: Presence | None
+    liveness: Liveness | None
     #: Monitor of the database; None: the catalog is in no database.
     watch: PostgresWatch | None = None
 
@@ -79,12 +79,12 @@ def open_store(
             store=shared,
             location=address.shown,
             followed=None,
-            presence=shared.presence(gone_seconds),
+            liveness=shared.liveness(gone_seconds),
             watch=shared.database_watch(),
         )
     own = RocksKV(str(folder / "catalog"), cache_bytes=settings.cache_bytes)
     followed = FollowedKV(own, is_journaled) if settings.journal_seconds else None
-    return OpenStore(store=followed or own, location=own.path, followed=followed, presence=None)
+    return OpenStore(store=followed or own, location=own.path, followed=followed, liveness=None)
 
 
 def check_not_moved(catalog: Catalog) -> None:

@@ -305,16 +305,16 @@ class Node:
         if opened.watch is not None:
             self._start(opened.watch.start, opened.watch.stop)
         check_not_moved(self.catalog)
-        if opened.presence is not None:
+        if opened.liveness is not None:
             check_location(self.catalog, self._roots.default)
         self._member = Member(
             self._clock,
             self.catalog,
             Joining(name=self._server, run=self._run_id, version=version("tilth")),
             bounds=membership.bounds,
-            presence=opened.presence,
-            changed=self._servers_changed,
-            heard=self._heard,
+            liveness=opened.liveness,
+            on_change=self._servers_changed,
+            on_news=self._heard,
         )
         self._member.join()
         self._member.start()
@@ -521,7 +521,7 @@ class Node:
         try:
             self._session.warm_if_possible()
         finally:
-            # Where the catalog is away it is said with the next proof.
+            # Where the catalog is away, the next heartbeat publishes it.
             with suppress(TilthError):
                 self._member.ready()
 

@@ -338,7 +338,7 @@ CATALOG: tuple[Mutant, ...] = (
     ),
     Mutant(
         name="renewed-as-it-was-before",
-        breaks="a late proof of a process's former life undoes the end of it",
+        breaks="a late heartbeat of a process's former life undoes the end of it",
         path="src/tilth/catalog/services/servers.py",
         old=" or old.run != record.run or old.epoch != record.epoch:",
         new=" or old.run != record.run:",

@@ -2,7 +2,7 @@
 
 Covers: collecting changes, delivering them, retrying where a room has failed. Does not cover: the source of news
 (member.py), what rooms do with them. Always holds: a slow room, as one that calls workers which do not answer, delays
-neither proofs of life nor the watch on the other servers; news that a room has failed to process are kept.
+neither heartbeats nor the watch on the other servers; news that a room has failed to process are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 
 #: Time between two attempts of a delivery.
-AGAIN_SECONDS = 0.25
+RETRY_SECONDS = 0.25
 #: Longest time that `stop` waits for a slow room.
 END_SECONDS_MAX = 5.0
 
@@ -25,11 +25,13 @@ _log = Log("membership")
 class Delivery:
     """News that are to be delivered. Call `start` first and `stop` at the end."""
 
-    def __init__(self, clock: Clock, *, changed: Callable[[], None], heard: Callable[[frozenset[str]], None]) -> None:
-        """`changed` is called when hosts may have changed, `heard` with the uuids of tables that have news."""
+    def __init__(
+        self, clock: Clock, *, on_change: Callable[[], None], on_news: Callable[[frozenset[str]], None]
+    ) -> None:
+        """`on_change` is called when hosts may have changed, `on_news` with the uuids of tables that have news."""
         self._clock = clock
-        self._changed = changed
-        self._heard = heard
+        self._on_change = on_change
+        self._on_news = on_news
         self._lock = threading.Lock()
         self._tables = frozenset[str]()
         self._has_changed = False
@@ -63,10 +65,10 @@ class Delivery:
             self._tables, self._has_changed = frozenset(), False
         try:
             if has_changed:
-                self._changed()
+                self._on_change()
                 has_changed = False
             if tables:
-                self._heard(tables)
+                self._on_news(tables)
         except BaseException:
             with self._lock:
                 self._tables |= tables
@@ -75,14 +77,14 @@ class Delivery:
 
     def _run(self) -> None:
         while True:
-            self._clock.wait(self._is_due, AGAIN_SECONDS)
+            self._clock.wait(self._is_due, RETRY_SECONDS)
             if self._stopping.is_set():
                 return
             self._is_due.clear()
             try:
                 self.deliver()
             except TilthError as error:
-                _log.debug("news_not_taken_in", reason=error)
+                _log.debug("news_not_processed", reason=error)
             # The outermost loop of a service: it goes on whatever happened.
             except BaseException as error:
                 _log.error("news_failed", error=error)

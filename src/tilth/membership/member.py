@@ -1,9 +1,9 @@
-"""This server among the servers of its catalog: it proves that it lives, watches the others, and knows what it hosts.
+"""This server among the servers of its catalog: it sends heartbeats, watches the others, and knows what it hosts.
 
 Covers: joining, renewing, draining, ending others that are gone, joining anew. Does not cover: what is done with a
 table that comes or goes (ingest, maintenance), the records (tilth.catalog), the delivery of news (delivery.py).
-Always holds: what is written each second does not depend on the number of tables or parts; proofs of life have a thread
-and a connection of their own, which do nothing else; a server that others have declared gone hosts nothing until
+Always holds: what is written each second does not depend on the number of tables or parts; heartbeats have a thread and
+a connection of their own, which do nothing else; a server that others have declared gone hosts nothing until
 it has joined anew; one server alone, whose store nobody else can open, writes nothing.
 
     joined --renewed in time--> joined          what it hosts: the placement over all that live and do not drain
@@ -39,12 +39,12 @@ from tilth.membership.watch import Watch
 from tilth.model.server import ServerRecord, host_of
 
 #: Interval between polls of the others.
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 #: Number of heartbeats in the time after which a silent server counts as gone.
-PROOFS = 6
-#: A server whose presence is gone, and that did not prove within this that it lives, is not waited for.
+HEARTBEATS = 6
+#: A server whose liveness lock is free and that sent no heartbeat within this time is not waited for.
 GONE_SECONDS = 1.0
-#: Attempts to join of a process that others end before its first proof of life.
+#: Attempts to join of a process that others end before its first heartbeat.
 JOIN_ATTEMPTS_MAX = 5
 #: Interval at which everything is read again: news are hints that may be lost.
 REREAD_SECONDS = 30.0
@@ -59,22 +59,22 @@ LEAVING = "it stops"
 _log = Log("membership")
 
 
-class Presence(Protocol):
-    """Sign of a process that ends with it, as fast as its connections: a hint, for what counts is the records."""
+class Liveness(Protocol):
+    """Lock of a process that ends with it, as fast as its connections: a hint, for what counts is the records."""
 
     @property
-    def proving(self) -> KeyValue:
-        """The catalog's store over a connection that nothing but proofs of life uses."""
+    def heartbeat_store(self) -> KeyValue:
+        """The catalog's store over a connection that nothing but heartbeats uses."""
 
     @property
-    def watching(self) -> KeyValue:
+    def watch_store(self) -> KeyValue:
         """The catalog's store over a connection that nothing but the watch on the others uses."""
 
-    def show(self, server: str) -> None:
-        """Let others see that the process with this id is there; called again and again."""
+    def acquire(self, server: str) -> None:
+        """Acquire the lock of the process with this id, unless it is held already."""
 
     def is_gone(self, server: str) -> bool:
-        """Return whether it surely is not; False where that is not known."""
+        """Return whether the process surely has ended; False where that is not known."""
 
     def clock_offset(self) -> tuple[float, float] | None:
         """Return by how many milliseconds this machine's clock is ahead of the catalog's database, and how wrong that
@@ -87,13 +87,13 @@ class Presence(Protocol):
         Raises UnavailableError when news cannot be received.
         """
 
-    def hide(self) -> None:
-        """Let it not be seen any more."""
+    def close(self) -> None:
+        """Release the lock and close the connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Membership:
-    """All servers, as one of them has seen them at one moment."""
+    """All servers, as one of them saw them at one time."""
 
     #: Id of this process.
     me: str
@@ -111,7 +111,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Limits of what servers bear of one another, in seconds."""
+    """Limits of what servers tolerate of one another, in seconds."""
 
     #: Maximum time without a heartbeat.
     gone_seconds: float
@@ -130,24 +130,24 @@ class Member:
         joining: Joining,
         *,
         bounds: Bounds,
-        presence: Presence | None,
-        changed: Callable[[], None],
-        heard: Callable[[frozenset[str]], None] = lambda tables: None,
+        liveness: Liveness | None,
+        on_change: Callable[[], None],
+        on_news: Callable[[frozenset[str]], None] = lambda tables: None,
     ) -> None:
-        """`presence`: None where no other process can open the catalog's store. `changed` is called when hosts may
-        have changed; `heard` with the tables, by uuid, of which somebody has committed news; `*`: of any.
+        """`liveness`: None where no other process can open the catalog's store. `on_change` is called when hosts may
+        have changed; `on_news` with the tables, by uuid, of which somebody has committed news; `*`: of any.
         """
         self._clock = clock
         self._catalog = catalog
         self._joining = joining
         self._gone_seconds = bounds.gone_seconds
         self._skew_ms_max = bounds.skew_seconds * 1000
-        self._presence = presence
+        self._liveness = liveness
         #: Repositories of servers and placements, each over the connection of the thread that uses it.
-        self._proofs = catalog.servers if presence is None else Servers(clock, presence.proving)
-        self._others = catalog.servers if presence is None else Servers(clock, presence.watching)
-        self._placements = catalog.placements if presence is None else Placements(clock, presence.watching)
-        self._delivery = Delivery(clock, changed=changed, heard=heard)
+        self._servers = catalog.servers if liveness is None else Servers(clock, liveness.heartbeat_store)
+        self._others = catalog.servers if liveness is None else Servers(clock, liveness.watch_store)
+        self._placements = catalog.placements if liveness is None else Placements(clock, liveness.watch_store)
+        self._delivery = Delivery(clock, on_change=on_change, on_news=on_news)
         self._watch = Watch()
         #: Guards the own record, which the thread renews and others drain.
         self._lock = threading.Lock()
@@ -155,7 +155,7 @@ class Member:
         #: Guards `_now`: a server that was ended must not host tables again by what another thread has read before.
         self._now_lock = threading.Lock()
         self._now = Membership(me="", servers=())
-        self._proved_at = self._looked_at = self._reread_at = 0.0
+        self._renewed_at = self._polled_at = self._reread_at = 0.0
         #: Reasons of the current failures, by the description of what fails.
         self._troubles: dict[str, str] = {}
         self._clock_fault = ""
@@ -166,12 +166,12 @@ class Member:
         self._threads = [
             threading.Thread(target=self._run, args=(what, step), name=f"tilth-{name}", daemon=True)
             for name, what, step in (
-                ("proofs", "it cannot prove that it lives", self.prove),
+                ("heartbeats", "it cannot send heartbeats", self.send_heartbeat),
                 ("members", "it cannot see what other servers do and change", self.watch),
             )
         ]
 
-    # --- what others ask ---
+    # --- queries ---
 
     def now(self) -> Membership:
         return self._now
@@ -184,7 +184,7 @@ class Member:
 
     @property
     def trouble(self) -> str:
-        """The reason why this server cannot prove that it lives, or cannot see the others; empty: it can do both."""
+        """The reason why this server cannot send heartbeats, or cannot see the others; empty: it can do both."""
         return "; ".join(f"{what}: {why}" for what, why in list(self._troubles.items()))
 
     # --- life ---
@@ -195,44 +195,44 @@ class Member:
 
         Raises ServerNameTakenError and ServerVersionError when these live, TooManyServersError.
         """
-        if self._presence is None:
+        if self._liveness is None:
             self._catalog.servers.end_all()
             self._catalog.clock_check.alone(milliseconds(self._catalog.transactions.newest_time()))
         for _ in range(JOIN_ATTEMPTS_MAX - 1):
             try:
-                return self._joined_and_proved()
+                return self._join_and_renew()
             except FencedError as error:
-                # Connecting may have taken longer than others wait for a proof of life.
+                # Connecting may have taken longer than others wait for a heartbeat.
                 _log.warning("server_ended_while_it_joined", server=self._joining.name, reason=error)
                 self._forget()
-        return self._joined_and_proved()
+        return self._join_and_renew()
 
     def start(self) -> None:
-        """Go on proving that this server lives."""
-        if self._presence is not None:
+        """Start the threads that send heartbeats and watch the others."""
+        if self._liveness is not None:
             for thread in self._threads:
                 thread.start()
             self._delivery.start()
 
     def ready(self) -> None:
-        """Take tables from now on: this server can run their services."""
+        """Host tables from now on: this server can run their services."""
         self._is_starting = False
-        self._say(self._with_draining)
+        self._renew(self._with_draining)
 
     def leave(self) -> None:
-        """Let others have the tables as soon as this server lets go of them: it stops."""
+        """Let others host the tables as soon as this server releases them: it stops."""
         self._is_leaving = True
-        if self._presence is not None:
-            self._say(self._with_draining)
+        if self._liveness is not None:
+            self._renew(self._with_draining)
 
     def announce(self, url: str) -> None:
-        """Let the others know where the door is."""
+        """Publish the URL of this server to the others."""
         # For the next epoch, too.
         self._joining = replace(self._joining, url=url)
-        self._say(lambda record: msgspec.structs.replace(record, url=url))
+        self._renew(lambda record: msgspec.structs.replace(record, url=url))
 
     def stop(self) -> None:
-        """Leave the others: what this one hosted is theirs at once. Call it when nothing of that runs any more."""
+        """Leave the cluster: others may host its tables at once. Call it when none of their services runs any more."""
         self._stopping.set()
         for thread in self._threads:
             if thread.ident is not None:
@@ -242,17 +242,17 @@ class Member:
             record, self._record = self._record, None
         try:
             if record is not None:
-                self._proofs.end(record)
+                self._servers.end(record)
         except TilthError as error:
-            # The others see it by themselves, a little later.
+            # The others notice it without that, a little later.
             _log.warning("server_not_left", server=record and record.id, reason=error)
-        if self._presence is not None:
-            self._presence.hide()
+        if self._liveness is not None:
+            self._liveness.close()
 
     # --- inside ---
 
     def _run(self, what: str, step: Callable[[], None]) -> None:
-        while not self._clock.wait(self._stopping, LOOK_SECONDS):
+        while not self._clock.wait(self._stopping, POLL_SECONDS):
             try:
                 step()
                 self._troubles.pop(what, None)
@@ -265,9 +265,9 @@ class Member:
                 _log.error("members_failed", error=error)
 
     def step(self) -> None:
-        """Prove, watch and deliver, once each, as the three threads do. For tests; raises the first failure."""
+        """Send a heartbeat, watch and deliver once, as the three threads do. For tests; raises the first failure."""
         failures = []
-        for part in (self.prove, self.watch, self._delivery.deliver):
+        for part in (self.send_heartbeat, self.watch, self._delivery.deliver):
             try:
                 part()
             except TilthError as error:
@@ -275,14 +275,14 @@ class Member:
         if failures:
             raise failures[0]
 
-    def prove(self) -> None:
-        """Prove that this server lives when that is due; join anew after it was ended, or after the history of the
-        store has changed.
+    def send_heartbeat(self) -> None:
+        """Renew the own record when that is due; join anew after it was ended, or after the history of the store has
+        changed.
         """
         self._follow_history()
-        if self._clock.monotonic() - self._proved_at >= self._gone_seconds / PROOFS:
+        if self._clock.monotonic() - self._renewed_at >= self._gone_seconds / HEARTBEATS:
             try:
-                self._say(lambda record: self._with_draining(self._with_clock(record)))
+                self._renew(lambda record: self._with_draining(self._with_clock(record)))
             except FencedError as error:
                 _log.warning("server_ended_by_others", server=self._now.me, reason=error)
                 self._forget()
@@ -293,9 +293,9 @@ class Member:
         """Read the other servers and the news of their commits. While that fails, every table counts as changed."""
         seconds = DEAF_REREAD_SECONDS
         try:
-            self._look()
-            if self._presence is not None:
-                self._delivery.add(self._presence.news())
+            self._refresh()
+            if self._liveness is not None:
+                self._delivery.add(self._liveness.news())
             seconds = REREAD_SECONDS
         finally:
             now = self._clock.monotonic()
@@ -312,44 +312,44 @@ class Member:
         # Losses are recorded before the server's record ends: until then, no other server ends its transactions.
         self._catalog.transactions.find_lost(self._history)
         self._forget()
-        own = self._proofs.get(self._joining.name)
+        own = self._servers.get(self._joining.name)
         if own is not None and own.lives and own.run == self._joining.run:
-            self._proofs.end(own)
+            self._servers.end(own)
         self._history = history
 
     def _join_anew(self) -> None:
-        """Join under the next epoch. Raises as `join`, except that nobody is waited for: it is tried again."""
+        """Join under the next epoch. Raises as `join`, except that it waits for nobody: the next heartbeat retries."""
         try:
-            self._take(self._proofs.join(self._joining))
+            self._adopt(self._servers.join(self._joining))
         except ServerVersionError as error:
-            # What the other version has written is not to be written anew by this one.
+            # This version must not overwrite what the other version has written.
             self._catalog.transactions.refuse(error)
             raise
         if isinstance(self._catalog.transactions.refusal, ServerVersionError):
             self._catalog.transactions.refuse(None)
-        self._say(self._with_draining)
+        self._renew(self._with_draining)
 
-    def _say(self, step: Callable[[ServerRecord], ServerRecord]) -> None:
-        """Write the own record, changed or not, which proves that the server lives."""
+    def _renew(self, step: Callable[[ServerRecord], ServerRecord]) -> None:
+        """Write the own record, changed or not, which is the heartbeat."""
         with self._lock:
             if self._record is None:
                 return
-            proved = self._clock.monotonic()
-            self._record = self._proofs.renew(step(self._record))
-            self._proved_at = proved
-            if self._presence is not None:
-                self._presence.show(self._record.id)
+            began = self._clock.monotonic()
+            self._record = self._servers.renew(step(self._record))
+            self._renewed_at = began
+            if self._liveness is not None:
+                self._liveness.acquire(self._record.id)
 
     def _with_draining(self, record: ServerRecord) -> ServerRecord:
-        """Say whether this server hosts tables, and why not."""
-        drained = self._proofs.drains().get(record.name)
-        asked = "" if drained is None else f"ALTER SERVER .. DRAIN{': ' if drained else ''}{drained}"
+        """Return the record with the reason why this server hosts no tables; empty: it does."""
+        drained = self._servers.drains().get(record.name)
+        requested = "" if drained is None else f"ALTER SERVER .. DRAIN{': ' if drained else ''}{drained}"
         own = LEAVING if self._is_leaving else STARTING if self._is_starting else self._clock_fault
-        return msgspec.structs.replace(record, draining=own or asked)
+        return msgspec.structs.replace(record, draining=own or requested)
 
     def _with_clock(self, record: ServerRecord) -> ServerRecord:
-        """Compare the clock with the database's: this server drains while it is too wrong, and commits nothing."""
-        measured = None if self._presence is None else self._presence.clock_offset()
+        """Compare the clock with the database's: while it is too wrong, this server drains and commits nothing."""
+        measured = None if self._liveness is None else self._liveness.clock_offset()
         if measured is None:
             return record
         offset, doubt = measured
@@ -364,27 +364,27 @@ class Member:
             self._clock_fault = ""
         return msgspec.structs.replace(record, clock_offset_ms=round(offset, 1))
 
-    def _take(self, record: ServerRecord) -> None:
+    def _adopt(self, record: ServerRecord) -> None:
         with self._lock:
-            self._record, self._proved_at = record, self._clock.monotonic()
+            self._record, self._renewed_at = record, self._clock.monotonic()
         self._catalog.serve_as(record)
-        if self._presence is not None:
-            self._presence.show(record.id)
+        if self._liveness is not None:
+            self._liveness.acquire(record.id)
         _log.info("server_joined", server=record.id, number=record.number)
 
     def _forget(self) -> None:
-        """Host nothing: what this process held may be others' by now."""
+        """Host nothing: others may hold by now what this process held."""
         with self._lock:
             self._record = None
         with self._now_lock:
             self._now = Membership(me="", servers=self._now.servers)
         self._delivery.add(has_changed=True)
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         records = self._others.all()
-        looked, self._looked_at = self._looked_at, self._clock.monotonic()
-        if self._looked_at - looked > GONE_SECONDS:
-            # This process stood still itself: what it has not seen is no sign of anything.
+        polled, self._polled_at = self._polled_at, self._clock.monotonic()
+        if self._polled_at - polled > GONE_SECONDS:
+            # This process stood still itself: what it has not seen proves nothing.
             self._watch = Watch()
         silent = self._watch.silent_seconds(records, self._clock.monotonic())
         gone = [each for each in records if each.lives and self._is_gone(each, silent[each.id])]
@@ -393,7 +393,7 @@ class Member:
                 _log.warning("server_gone", server=record.id, silent_seconds=round(silent[record.id], 2))
         ended = {each.id for each in gone}
         servers = tuple(each for each in records if each.lives and each.id not in ended)
-        placements = {} if self._presence is None else {each.thing: each.server for each in self._placements.all()}
+        placements = {} if self._liveness is None else {each.thing: each.server for each in self._placements.all()}
         with self._now_lock:
             own = self._record
             found = Membership(me="" if own is None else own.id, servers=servers, placements=placements)
@@ -410,42 +410,42 @@ class Member:
             return False
         if silent > self._gone_seconds:
             return True
-        return silent > GONE_SECONDS and self._presence is not None and self._presence.is_gone(record.id)
+        return silent > GONE_SECONDS and self._liveness is not None and self._liveness.is_gone(record.id)
 
-    def _joined_and_proved(self) -> ServerRecord:
-        """Join, and prove once that this server lives. Raises FencedError when it was ended before that proof."""
-        record = self._joined()
-        self._take(record)
-        self._look()
+    def _join_and_renew(self) -> ServerRecord:
+        """Join, and send the first heartbeat. Raises FencedError when the server was ended before it."""
+        record = self._join_when_free()
+        self._adopt(record)
+        self._refresh()
         # Others, if there are any, host its tables until it can run something.
         self._is_starting = len(self._now.servers) > 1
-        self._say(lambda record: self._with_draining(self._with_clock(record)))
+        self._renew(lambda record: self._with_draining(self._with_clock(record)))
         return record
 
-    def _joined(self) -> ServerRecord:
+    def _join_when_free(self) -> ServerRecord:
         while True:
             try:
-                return self._proofs.join(self._joining)
+                return self._servers.join(self._joining)
             except (ServerNameTakenError, ServerVersionError) as error:
                 other = error.facts["server"]
-            if self._proves(other):
-                # Raises with its address of now, unless it has left meanwhile.
-                return self._proofs.join(self._joining)
+            if self._observe(other):
+                # Raises with its current address, unless it has left meanwhile.
+                return self._servers.join(self._joining)
 
-    def _proves(self, name: str) -> bool:
-        """Look at the process that has the name until it proves that it lives, or is gone and ended."""
-        watch, first = Watch(), self._proofs.get(name)
+    def _observe(self, name: str) -> bool:
+        """Observe the process that has the name: return True once it has sent a heartbeat, False once it has ended."""
+        watch, first = Watch(), self._servers.get(name)
         while first is not None and first.lives:
-            record = self._proofs.get(name)
+            record = self._servers.get(name)
             if record is None or not record.lives:
                 return False
             if record.renewed_ms != first.renewed_ms:
                 return True
             silent = watch.silent_seconds([record], self._clock.monotonic())[record.id]
             if self._is_gone(record, silent):
-                self._proofs.end(record)
+                self._servers.end(record)
                 return False
-            self._clock.wait(self._stopping, LOOK_SECONDS)
+            self._clock.wait(self._stopping, POLL_SECONDS)
         return False
 
 

@@ -36,8 +36,8 @@ class MembershipSettings:
         "server.gone-bound",
         3.0,
         within(parse_seconds, 1.0, 600, "1 s to 10 min"),
-        "A server that has not proved for so long that it lives is taken to be gone, and others host its tables. One "
-        "whose process has ended is found sooner. Shorter: its tables move sooner. Longer: a slow network or a "
+        "A server without a heartbeat for this long counts as gone, and others host its tables. One whose process has "
+        "ended is found sooner. Shorter: its tables move sooner. Longer: a slow network or a "
         "crowded machine moves fewer tables in vain.",
         unit="seconds",
     )

@@ -1,7 +1,7 @@
-"""Servers that have not proved for long that they live. Pure: sightings in, silent seconds out.
+"""Servers without a heartbeat for long. Pure: sightings in, silent seconds out.
 
 Always holds: only the watcher's own clock counts, which no setting of a machine's time changes; a record that has
-changed since it was last seen is one of a server that lives.
+changed since it was last seen belongs to a live server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Watch:
     _seen: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def silent_seconds(self, records: Iterable[ServerRecord], now: float) -> dict[str, float]:
-        """Return for each server that is said to live how long its record has not changed, by id."""
+        """Return for each server that counts as alive how long its record has not changed, by id."""
         seen, self._seen = self._seen, {}
         for record in records:
             if not record.lives:

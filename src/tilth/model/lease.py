@@ -16,7 +16,7 @@ class Fence(msgspec.Struct, frozen=True):
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
     """The right to act for something, as long as its holder lives.
 
-    A server's process proves that it lives by its own record (model/server.py), once for all that it holds.
+    A server's process sends heartbeats by its own record (model/server.py), once for all that it holds.
     """
 
     name: str

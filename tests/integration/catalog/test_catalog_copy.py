@@ -139,20 +139,20 @@ def test_a_catalog_whose_servers_live_is_not_copied(postgres: Postgres, tmp_path
         record = catalog.servers.join(Joining(name="busy", run="r", version="1", url="http://there"))
         over = threading.Event()
 
-        def prove() -> None:
+        def send_heartbeats() -> None:
             now = record
             while not over.wait(0.3):
                 now = catalog.servers.renew(now)
 
-        prover = threading.Thread(target=prove)
-        prover.start()
+        sender = threading.Thread(target=send_heartbeats)
+        sender.start()
         try:
             with pytest.raises(CatalogInUseError, match="busy at http://there"):
                 copy_catalog(address, str(tmp_path / "b"))
         finally:
             over.set()
-            prover.join()
-    # It has been killed: nobody proves anything.
+            sender.join()
+    # It has been killed: nobody sends heartbeats.
     assert copy_catalog(address, str(tmp_path / "b")).records > 0
 
 
@@ -174,7 +174,7 @@ def test_the_command_line_says_what_it_did_and_no_password(postgres: Postgres, t
 def test_a_server_that_lives_unseen_commits_nothing_more_once_its_catalog_moves(
     postgres: Postgres, tmp_path: Path
 ) -> None:
-    """A server with a long server.gone-bound proves that it lives seldom; a commit that it had begun is in the copy."""
+    """A server with a long server.gone-bound sends heartbeats seldom; a commit that it had begun is in the copy."""
     address = postgres.address(schema="moves")
     with (
         closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared,
@@ -229,16 +229,18 @@ def test_a_move_that_fails_leaves_the_catalog_in_use_and_one_that_was_killed_can
             shared.moves().check()
 
 
-def test_a_server_that_shows_itself_is_seen_however_seldom_it_proves(postgres: Postgres, tmp_path: Path) -> None:
+def test_a_server_that_holds_its_lock_is_seen_however_seldom_it_sends_heartbeats(
+    postgres: Postgres, tmp_path: Path
+) -> None:
     address = postgres.address(schema="seldom")
     with closing(PostgresKV(SystemClock(), parse_postgres(address))) as shared:
         record = Catalog(shared, SystemClock(), "s", lambda: "0" * 32).servers.join(
             Joining(name="seldom", run="r", version="1", url="http://there")
         )
-        presence = shared.presence(600.0)
-        presence.show(record.id)
+        liveness = shared.liveness(600.0)
+        liveness.acquire(record.id)
         try:
             with pytest.raises(CatalogInUseError, match="seldom at http://there"):
                 copy_catalog(address, str(tmp_path / "b"))
         finally:
-            presence.hide()
+            liveness.close()

@@ -36,23 +36,23 @@ def holders(postgres: Postgres) -> list[tuple[object, ...]]:
         return connection.execute(_BACKENDS).fetchall()
 
 
-def test_a_proof_of_life_does_not_wait_for_readers_that_hold_all_connections(postgres: Postgres) -> None:
+def test_a_heartbeat_does_not_wait_for_readers_that_hold_all_connections(postgres: Postgres) -> None:
     clock = SystemClock()
     with closing(opened(postgres.address(schema="full"))) as kv, ExitStack() as stack:
-        presence = kv.presence()
-        stack.callback(presence.hide)
-        servers = Servers(clock, presence.proving)
+        liveness = kv.liveness()
+        stack.callback(liveness.close)
+        servers = Servers(clock, liveness.heartbeat_store)
         record = servers.join(Joining(name="a", run="r", version="1"))
-        presence.show(record.id)
+        liveness.acquire(record.id)
         for _ in range(CONNECTIONS_MAX):
             stack.enter_context(kv.view(use=ViewUse.BRIEF))
         for _ in range(3):
             began = time.monotonic()
             record = servers.renew(record)
-            presence.show(record.id)
-            assert presence.clock_offset() is not None
-            assert [each.id for each in Servers(clock, presence.watching).all()] == ["a#1"]
-            assert not presence.is_gone("a#1")
+            liveness.acquire(record.id)
+            assert liveness.clock_offset() is not None
+            assert [each.id for each in Servers(clock, liveness.watch_store).all()] == ["a#1"]
+            assert not liveness.is_gone("a#1")
             assert time.monotonic() - began < 2
 
 
@@ -135,13 +135,13 @@ def test_one_connection_finds_out_for_all_why_there_is_none(
         assert {type(why) for why in whys} == {CatalogBusyError}
 
 
-def test_presence_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: Postgres) -> None:
+def test_the_lock_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: Postgres) -> None:
     with closing(opened(postgres.address(schema="comes"))) as kv:
-        presence = kv.presence()
-        presence.show("a#1")
-        assert presence.news() == frozenset({ALL_NEWS})
+        liveness = kv.liveness()
+        liveness.acquire("a#1")
+        assert liveness.news() == frozenset({ALL_NEWS})
         before = holders(postgres)
-        presence.show("a#2")
+        liveness.acquire("a#2")
         assert holders(postgres) == before
         assert len(before) == 1
         with closing(postgres.connect()) as connection:
@@ -150,14 +150,14 @@ def test_presence_survives_a_new_name_and_comes_back_when_it_is_lost(postgres: P
             )
         deadline = time.monotonic() + 20
         while not holders(postgres) and time.monotonic() < deadline:
-            # The proof of life finds that its connection is gone, and makes another one.
-            presence.proving.get(b"k")
-            presence.show("a#2")
+            # The heartbeat finds that its connection is gone, and makes another one.
+            liveness.heartbeat_store.get(b"k")
+            liveness.acquire("a#2")
         assert len(holders(postgres)) == 1
         assert holders(postgres) != before
-        presence.watching.get(b"k")
-        assert presence.news() == frozenset({ALL_NEWS})
-        presence.hide()
+        liveness.watch_store.get(b"k")
+        assert liveness.news() == frozenset({ALL_NEWS})
+        liveness.close()
 
 
 def knocks(server: socket.socket) -> int:
@@ -176,14 +176,14 @@ def test_a_first_host_that_is_off_costs_its_bound_once(postgres: Postgres) -> No
     port = int(address.partition("@127.0.0.1:")[2].partition("/")[0])
     both = address.replace(f"@127.0.0.1:{port}", f"@:{port}") + "&host=127.0.0.2,127.0.0.1"
     with socket.create_server(("127.0.0.2", port)) as off, closing(opened(both)) as kv:
-        presence = kv.presence()
-        assert isinstance(presence.proving.commit([], {b"k": b"1"}, []), Landed)
-        presence.show("a#1")
-        presence.news()
+        liveness = kv.liveness()
+        assert isinstance(liveness.heartbeat_store.commit([], {b"k": b"1"}, []), Landed)
+        liveness.acquire("a#1")
+        liveness.news()
         assert isinstance(kv.commit([], {b"k": b"2"}, []), Landed)
         assert len(holders(postgres)) == 1
         assert knocks(off) == 1
-        presence.hide()
+        liveness.close()
 
 
 def test_the_database_ends_sessions_whose_client_has_vanished(postgres: Postgres) -> None:
@@ -221,8 +221,8 @@ def test_commits_with_news_flush_together_and_all_news_are_heard(postgres: Postg
         closing(PostgresKV(clock, address, news_of=lambda keys: [key.decode() for key in keys])) as kv,
         slow_disk(postgres) as flush_seconds,
     ):
-        presence = kv.presence()
-        presence.news()
+        liveness = kv.liveness()
+        liveness.news()
 
         def write(writer: int) -> None:
             for number in range(rounds):
@@ -234,9 +234,9 @@ def test_commits_with_news_flush_together_and_all_news_are_heard(postgres: Postg
         # Commits that flushed one after the other would take longer.
         assert time.monotonic() - began < writers * rounds * flush_seconds * 0.7
         expected = {f"k{writer}-{number}" for writer in range(writers) for number in range(rounds)}
-        heard: set[str] = set()
+        received: set[str] = set()
         deadline = time.monotonic() + 20
-        while heard != expected and time.monotonic() < deadline:
-            heard |= presence.news()
-        assert heard == expected
-        presence.hide()
+        while received != expected and time.monotonic() < deadline:
+            received |= liveness.news()
+        assert received == expected
+        liveness.close()

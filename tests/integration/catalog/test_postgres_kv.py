@@ -200,8 +200,8 @@ def test_a_schema_is_not_upgraded_under_a_server_that_lives(
     with closing(opened(postgres, "kept")) as old:
         catalog = Catalog(old, SystemClock(), "a", lambda: "0" * 32)
         record = catalog.servers.join(Joining(name="a", run="r", version="1.0.0", url="http://there"))
-        presence = old.presence()
-        presence.show(record.id)
+        liveness = old.liveness()
+        liveness.acquire(record.id)
         steps = (*postgres_schema.STEPS, "CREATE TABLE {schema}.later (id int)")
         with monkeypatch.context() as patch:
             patch.setattr(postgres_schema, "STEPS", steps)
@@ -211,7 +211,7 @@ def test_a_schema_is_not_upgraded_under_a_server_that_lives(
         # It goes on undisturbed.
         assert isinstance(old.commit([], {b"a": b"1"}, []), Landed)
         # As when its process is killed: its record says that it lives.
-        presence.hide()
+        liveness.close()
         with monkeypatch.context() as patch:
             patch.setattr(postgres_schema, "STEPS", steps)
             patch.setattr(postgres_schema, "FORMAT", len(steps))

@@ -410,8 +410,8 @@ def member_of(store: PostgresKV, name: str, given: str) -> Member:
         Catalog(store, SystemClock(), name, random_id),
         Joining(name=name, run=random_id(), version=given, url="http://10.1.1.1:7411"),
         bounds=Bounds(GONE_SECONDS),
-        presence=store.presence(),
-        changed=lambda: None,
+        liveness=store.liveness(),
+        on_change=lambda: None,
     )
 
 

@@ -39,7 +39,7 @@ def test_a_name_is_of_one_process_until_that_has_ended(world: World) -> None:
 
 
 def test_a_process_that_has_joined_anew_does_not_renew_what_it_was_before(world: World) -> None:
-    """A late proof of its former life must not undo the end of it."""
+    """A late heartbeat of its former life must not undo the end of it."""
     first = join(world.catalog, "a", "one")
     assert world.catalog.servers.end(first)
     second = join(world.catalog, "a", "one")

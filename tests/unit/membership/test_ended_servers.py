@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog_world import SCHEMA
-from tests.unit.membership.test_member import Cluster, Jumping, Sign
+from tests.unit.membership.test_member import Cluster, FakeLiveness, Jumping
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import Catalog, ClockSkewError, Conflicted, InsertPart, Joining, MemoryKV, ServerEndedError
 from tilth.catalog.commit.clock_check import ABSENCE_MS_MAX, QUARANTINE_SECONDS
@@ -36,8 +36,8 @@ class World:
                 self.catalogs[name],
                 Joining(name=name, run=name, version="1"),
                 bounds=Bounds(gone_seconds=3.0),
-                presence=Sign(self.cluster.signs, self.cluster.kv),
-                changed=lambda: None,
+                liveness=FakeLiveness(self.cluster.locks, self.cluster.kv),
+                on_change=lambda: None,
             )
         self.join("a", "b")
         self.table = (
@@ -53,7 +53,7 @@ class World:
             self.members[name].ready()
 
     def run(self, seconds: float, *names: str) -> None:
-        """Let time pass for all servers; these prove that they live and watch the others."""
+        """Let time pass for all servers; these send heartbeats and watch the others."""
         for _ in range(round(seconds / 0.25)):
             for clock in (*self.clocks.values(), self.store_clock):
                 clock.advance(0.25)
@@ -65,7 +65,7 @@ class World:
         clock = self.clocks[name]
         clock.set_now_ms(clock.now_ms() + round(days * DAY_MS))
         if is_compared:
-            self.cluster.signs.offsets[name] = (days * DAY_MS, 1.0)
+            self.cluster.locks.offsets[name] = (days * DAY_MS, 1.0)
 
     def part(self) -> InsertPart:
         self._files += 1
@@ -150,12 +150,12 @@ def test_a_clock_that_has_jumped_commits_nothing_not_even_before_it_is_compared(
             begun.commit([world.part()])
         with pytest.raises(ClockSkewError):
             world.insert("a")
-        world.cluster.signs.offsets["a"] = (4.0 * DAY_MS, 1.0)
+        world.cluster.locks.offsets["a"] = (4.0 * DAY_MS, 1.0)
         world.run(1, "a", "b")
     assert world.parts() == 0
     # Once its clock is right again, its commit times agree with those of the others.
     world.clocks["a"].set_now_ms(world.clocks["b"].now_ms())
-    del world.cluster.signs.offsets["a"]
+    del world.cluster.locks.offsets["a"]
     world.run(1, "a", "b")
     commit_ts = begun.commit([world.part()]).commit_ts
     for ts in (commit_ts, world.insert("b"), world.insert("a"), world.catalogs["b"].transactions.begin("x").id):

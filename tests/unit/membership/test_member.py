@@ -37,34 +37,34 @@ class Jumping(ManualClock):
         return event.is_set()
 
 
-class Signs:
+class ProcessLocks:
     """Locks of processes, as a database has them."""
 
     def __init__(self) -> None:
-        self.shown: set[str] = set()
+        self.held: set[str] = set()
         self.is_sure = True
         #: Milliseconds that the machine's clock is ahead, and how wrong that may be.
         self.offsets: dict[str, tuple[float, float]] = {}
-        #: Called with the id of a process when it shows itself.
-        self.on_show: Callable[[str], None] = lambda server: None
+        #: Called with the id of a process when it acquires its lock.
+        self.on_acquire: Callable[[str], None] = lambda server: None
 
 
-class Sign:
-    """The presence of one process."""
+class FakeLiveness:
+    """The liveness lock of one process."""
 
-    def __init__(self, signs: Signs, kv: KeyValue) -> None:
-        self._signs = signs
+    def __init__(self, locks: ProcessLocks, kv: KeyValue) -> None:
+        self._signs = locks
         self._own = ""
-        self.proving = self.watching = kv
+        self.heartbeat_store = self.watch_store = kv
 
-    def show(self, server: str) -> None:
-        self._signs.shown.discard(self._own)
+    def acquire(self, server: str) -> None:
+        self._signs.held.discard(self._own)
         self._own = server
-        self._signs.shown.add(server)
-        self._signs.on_show(server)
+        self._signs.held.add(server)
+        self._signs.on_acquire(server)
 
     def is_gone(self, server: str) -> bool:
-        return self._signs.is_sure and server not in self._signs.shown
+        return self._signs.is_sure and server not in self._signs.held
 
     def clock_offset(self) -> tuple[float, float] | None:
         return self._signs.offsets.get(self._own.partition("#")[0], (0.0, 1.0))
@@ -72,8 +72,8 @@ class Sign:
     def news(self) -> frozenset[str]:
         return frozenset()
 
-    def hide(self) -> None:
-        self._signs.shown.discard(self._own)
+    def close(self) -> None:
+        self._signs.held.discard(self._own)
 
 
 class Cluster:
@@ -82,7 +82,7 @@ class Cluster:
     def __init__(self, kv: KeyValue | None = None) -> None:
         self.kv = kv or MemoryKV()
         self.clock = Jumping()
-        self.signs = Signs()
+        self.locks = ProcessLocks()
         self._runs = count()
         self.changes: list[str] = []
 
@@ -94,8 +94,8 @@ class Cluster:
             catalog,
             Joining(name=name, run=f"run {next(self._runs)}", version=version),
             bounds=Bounds(gone_seconds=3.0),
-            presence=Sign(self.signs, self.kv),
-            changed=lambda: self.changes.append(name),
+            liveness=FakeLiveness(self.locks, self.kv),
+            on_change=lambda: self.changes.append(name),
         )
         return member, catalog
 
@@ -106,7 +106,7 @@ class Cluster:
         return member
 
     def run(self, seconds: float, *members: Member) -> None:
-        """Let these look and prove as their threads do."""
+        """Let these watch and send heartbeats as their threads do."""
         for _ in range(round(seconds / 0.25)):
             self.clock.advance(0.25)
             for member in members:
@@ -143,7 +143,7 @@ def test_a_killed_process_is_gone_soon_and_one_that_is_only_silent_later() -> No
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
     began = cluster.clock.monotonic()
-    cluster.signs.shown.discard("b#1")
+    cluster.locks.held.discard("b#1")
     cluster.run(1.5, a)
     assert all(a.hosts(thing) for thing in THINGS)
     assert cluster.clock.monotonic() - began < 2
@@ -181,7 +181,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
         catalog.leases.take("table/t", catalog.server)
 
 
-def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
+def test_who_was_ended_hosts_nothing_as_soon_as_it_knows() -> None:
     """Its services release their tables then, and `hosts` must already return `False` for them."""
     cluster = Cluster()
     a, (b, catalog) = cluster.server("a"), cluster.process("b")
@@ -190,23 +190,23 @@ def test_who_was_ended_hosts_nothing_at_the_moment_when_it_is_told() -> None:
     cluster.run(1, a, b)
     assert any(b.hosts(thing) for thing in THINGS)
     hosted: list[list[str]] = []
-    cluster.signs.on_show = lambda _: hosted.append([thing for thing in THINGS if b.hosts(thing)])
+    cluster.locks.on_acquire = lambda _: hosted.append([thing for thing in THINGS if b.hosts(thing)])
     assert catalog.servers.end(catalog.servers.live()[1])
-    # Its next proof is refused before it reads the other servers.
+    # Its next heartbeat is refused before it reads the other servers.
     cluster.clock.advance(1)
     b.step()
     assert hosted[0] == []
     assert any(b.hosts(thing) for thing in THINGS)
 
 
-def test_a_missing_sign_alone_ends_nobody() -> None:
-    """Its connection is lost, but its proofs still arrive."""
+def test_a_missing_lock_alone_ends_nobody() -> None:
+    """Its connection is lost, but its heartbeats still arrive."""
     cluster = Cluster()
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
     for _ in range(40):
         cluster.run(0.25, b)
-        cluster.signs.shown.discard("b#1")
+        cluster.locks.held.discard("b#1")
         a.step()
     assert [each.id for each in a.now().servers] == ["a#1", "b#1"]
 
@@ -215,7 +215,7 @@ def test_a_process_that_stood_still_ends_nobody_for_what_it_has_not_seen() -> No
     cluster = Cluster()
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
-    # Each has seen the other's last proof.
+    # Each has seen the other's last heartbeat.
     a.step()
     # Both stood still, as in a machine that was suspended.
     cluster.clock.advance(60)
@@ -225,12 +225,12 @@ def test_a_process_that_stood_still_ends_nobody_for_what_it_has_not_seen() -> No
     assert {each.name for each in b.now().servers} == {"a", "b"}
 
 
-def test_after_a_restart_of_the_database_missing_signs_say_nothing() -> None:
+def test_after_a_restart_of_the_database_missing_locks_prove_nothing() -> None:
     cluster = Cluster()
     a, b = cluster.server("a"), cluster.server("b")
     cluster.run(1, a, b)
-    cluster.signs.shown.clear()
-    cluster.signs.is_sure = False
+    cluster.locks.held.clear()
+    cluster.locks.is_sure = False
     cluster.run(2, a)
     assert len(a.now().servers) == 2
 
@@ -263,7 +263,7 @@ def test_a_process_takes_the_name_of_its_killed_forerunner() -> None:
     # It does not know better: the lock of the killed one is still there.
     assert again.join().id == "a#2"
     assert 3.0 <= cluster.clock.monotonic() - began < 4.0
-    cluster.signs.shown.clear()
+    cluster.locks.held.clear()
     began = cluster.clock.monotonic()
     once_more, _ = cluster.process("a")
     assert once_more.join().id == "a#3"
@@ -337,7 +337,7 @@ def test_a_store_of_one_process_is_joined_at_once_whoever_had_it() -> None:
         clock = ManualClock()
         catalog = Catalog(kv, clock, "s", lambda: "0" * 32)
         joining = Joining(name="s" if epoch < 3 else "other", run=f"r{epoch}", version="1")
-        member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=None, changed=lambda: None)
+        member = Member(clock, catalog, joining, bounds=Bounds(3.0), liveness=None, on_change=lambda: None)
         member.join()
         member.start()
         assert catalog.server == ("other#1" if epoch == 3 else f"s#{epoch}")
@@ -367,7 +367,7 @@ def test_a_server_whose_clock_is_wrong_hosts_and_commits_nothing_until_it_is_rig
     b.ready()
     cluster.run(1, a, b)
     for offset, words in ((7_300.0, "7.3 s ahead of"), (-1_900.0, "1.9 s behind")):
-        cluster.signs.offsets["b"] = (offset, 5.0)
+        cluster.locks.offsets["b"] = (offset, 5.0)
         cluster.run(1, b)
         a.step()
         assert all(a.hosts(thing) and not b.hosts(thing) for thing in THINGS)
@@ -375,7 +375,7 @@ def test_a_server_whose_clock_is_wrong_hosts_and_commits_nothing_until_it_is_rig
         with pytest.raises(ClockSkewError, match="server=b"):
             catalog.transactions.begin("insert")
     # It may be right: the answer took too long to say.
-    cluster.signs.offsets["b"] = (1_900.0, 1_500.0)
+    cluster.locks.offsets["b"] = (1_900.0, 1_500.0)
     cluster.run(1, b)
     a.step()
     assert any(b.hosts(thing) for thing in THINGS)
@@ -388,10 +388,10 @@ def test_one_that_drains_for_another_reason_goes_on_draining_when_its_clock_is_r
     a, catalog = cluster.process("a")
     a.join()
     catalog.servers.drain("a", "")
-    cluster.signs.offsets["a"] = (7_300.0, 5.0)
+    cluster.locks.offsets["a"] = (7_300.0, 5.0)
     cluster.run(1, a)
     assert "clock" in a.now().servers[0].draining
-    cluster.signs.offsets.clear()
+    cluster.locks.offsets.clear()
     cluster.run(1, a)
     assert a.now().servers[0].draining == "ALTER SERVER .. DRAIN"
 
@@ -475,7 +475,7 @@ def test_who_was_ended_while_a_newer_version_took_over_commits_nothing_until_tha
     with pytest.raises(ServerVersionError):
         catalog.transactions.begin("insert")
     # Nobody else is there to see that it was killed.
-    cluster.signs.shown.discard("newer#1")
+    cluster.locks.held.discard("newer#1")
     for _ in range(16):
         cluster.clock.advance(0.25)
         try:
@@ -487,28 +487,30 @@ def test_who_was_ended_while_a_newer_version_took_over_commits_nothing_until_tha
     catalog.transactions.begin("insert")
 
 
-def test_news_that_could_not_be_taken_in_comes_again() -> None:
-    """Its taker asks the catalog, which may be away at that moment: a change would be missed for good."""
+def test_news_that_could_not_be_processed_comes_again() -> None:
+    """Its receiver reads the catalog, which may be away at that time: a change would be missed for good."""
     cluster = Cluster()
-    heard: list[frozenset[str]] = []
+    received: list[frozenset[str]] = []
 
-    class Telling(Sign):
+    class WithNews(FakeLiveness):
         def news(self) -> frozenset[str]:
-            return frozenset({f"table {len(heard)}"}) if len(heard) < 2 else frozenset()
+            return frozenset({f"table {len(received)}"}) if len(received) < 2 else frozenset()
 
-    def take(tables: frozenset[str]) -> None:
-        heard.append(tables)
-        if len(heard) == 1:
+    def process(tables: frozenset[str]) -> None:
+        received.append(tables)
+        if len(received) == 1:
             raise CatalogAwayError(catalog="c")
 
     _, catalog = cluster.process("a")
     joining = Joining(name="a", run="r", version="1")
-    presence, bounds = Telling(cluster.signs, cluster.kv), Bounds(gone_seconds=3.0)
-    member = Member(cluster.clock, catalog, joining, bounds=bounds, presence=presence, changed=lambda: None, heard=take)
+    liveness, bounds = WithNews(cluster.locks, cluster.kv), Bounds(gone_seconds=3.0)
+    member = Member(
+        cluster.clock, catalog, joining, bounds=bounds, liveness=liveness, on_change=lambda: None, on_news=process
+    )
     member.join()
     with pytest.raises(CatalogAwayError):
         member.step()
     member.step()
     member.step()
     # `*` is among them, because the member has just seen the servers for the first time.
-    assert heard == [frozenset({"*", "table 0"}), frozenset({"*", "table 0", "table 1"})]
+    assert received == [frozenset({"*", "table 0"}), frozenset({"*", "table 0", "table 1"})]

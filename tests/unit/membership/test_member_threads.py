@@ -1,4 +1,4 @@
-"""Proofs of life, the watch on others and the delivery of news do not wait for each other. Threads run as in a server,
+"""Heartbeats, the watch on others and the delivery of news do not wait for each other. Threads run as in a server,
 over a clock that each of their waits moves on.
 """
 
@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.unit.membership.test_member import THINGS, Cluster, Sign, Signs
+from tests.unit.membership.test_member import THINGS, Cluster, FakeLiveness, ProcessLocks
 from tilth.catalog import Catalog, CatalogAwayError, Joining, KeyValue, MemoryKV, Servers
 from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned, ViewUse
 from tilth.membership import Bounds, Member
@@ -69,32 +69,32 @@ class GatedKV(MemoryKV):
         return self._inner.commit(preconditions, puts, deletes)
 
 
-class Counting(Sign):
-    """Presence that counts proofs and always has news."""
+class Counting(FakeLiveness):
+    """Liveness that counts heartbeats and always has news."""
 
-    def __init__(self, signs: Signs, kv: KeyValue) -> None:
-        super().__init__(signs, kv)
-        self.proofs = threading.Semaphore(0)
+    def __init__(self, locks: ProcessLocks, kv: KeyValue) -> None:
+        super().__init__(locks, kv)
+        self.heartbeats = threading.Semaphore(0)
 
     def clock_offset(self) -> tuple[float, float] | None:
-        self.proofs.release()
+        self.heartbeats.release()
         return super().clock_offset()
 
     def news(self) -> frozenset[str]:
         return frozenset({"table"})
 
 
-@pytest.mark.parametrize("slow", ["heard", "changed", "watch", "store"])
-def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
-    """Proofs go on while rooms call hung workers, or while readers hold all connections."""
-    gates = {each: Gate() for each in ("heard", "changed", "watch", "store")}
+@pytest.mark.parametrize("slow", ["news", "changed", "watch", "store"])
+def test_nothing_that_is_slow_delays_a_heartbeat(slow: str) -> None:
+    """Heartbeats go on while rooms call hung workers, or while readers hold all connections."""
+    gates = {each: Gate() for each in ("news", "changed", "watch", "store")}
     kv, clock = MemoryKV(), Ticking()
     catalog = Catalog(GatedKV(kv, gates["store"]), clock, "a", lambda: "0" * 32)
-    presence = Counting(Signs(), kv)
-    presence.watching = GatedKV(kv, gates["watch"])
+    liveness = Counting(ProcessLocks(), kv)
+    liveness.watch_store = GatedKV(kv, gates["watch"])
 
-    def heard(_: frozenset[str]) -> None:
-        gates["heard"].pass_through()
+    def received(_: frozenset[str]) -> None:
+        gates["news"].pass_through()
         # Rooms read the catalog when they get news.
         catalog.servers.all()
 
@@ -103,9 +103,9 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
         catalog,
         Joining(name="a", run="r", version="1"),
         bounds=Bounds(gone_seconds=3.0),
-        presence=presence,
-        changed=gates["changed"].pass_through,
-        heard=heard,
+        liveness=liveness,
+        on_change=gates["changed"].pass_through,
+        on_news=received,
     )
     member.join()
     gates[slow].is_open.clear()
@@ -116,7 +116,7 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
             Servers(clock, kv).join(Joining(name="b", run="b", version="1"))
         assert gates[slow].has_waited.wait(30)
         for _ in range(20):
-            assert presence.proofs.acquire(timeout=30)
+            assert liveness.heartbeats.acquire(timeout=30)
         assert member.trouble == ""
         assert catalog.server == "a#1"
     finally:
@@ -126,7 +126,7 @@ def test_nothing_that_is_slow_delays_a_proof_of_life(slow: str) -> None:
 
 def test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go() -> None:
     class Used(Gate):
-        """Presence without a free connection while a test holds them all."""
+        """Liveness without a free connection while a test holds them all."""
 
         def pass_through(self) -> None:
             if not self.is_open.is_set():
@@ -135,8 +135,8 @@ def test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go()
     kv, clock = MemoryKV(), ManualClock()
     pool = Used()
     catalog = Catalog(GatedKV(kv, pool), clock, "a", lambda: "0" * 32)
-    joining, presence = Joining(name="a", run="r", version="1"), Sign(Signs(), kv)
-    member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=presence, changed=lambda: None)
+    joining, liveness = Joining(name="a", run="r", version="1"), FakeLiveness(ProcessLocks(), kv)
+    member = Member(clock, catalog, joining, bounds=Bounds(3.0), liveness=liveness, on_change=lambda: None)
     member.join()
     pool.is_open.clear()
     Servers(clock, kv).join(Joining(name="b", run="b", version="1"))
@@ -144,29 +144,29 @@ def test_a_server_whose_connections_are_all_in_use_sees_the_others_come_and_go()
     assert {each.name for each in member.now().servers} == {"a", "b"}
     for _ in range(20):
         clock.advance(0.25)
-        member.prove()
+        member.send_heartbeat()
         member.watch()
     assert {each.name for each in member.now().servers} == {"a"}
 
 
-def test_who_is_ended_before_its_first_proof_joins_again() -> None:
+def test_who_is_ended_before_its_first_heartbeat_joins_again() -> None:
     cluster = Cluster()
     other = cluster.server("other")
 
-    class Late(Sign):
-        """Presence whose first connection takes so long that others end the server."""
+    class Late(FakeLiveness):
+        """Liveness whose first connection takes so long that others end the server."""
 
         is_late = True
 
-        def show(self, server: str) -> None:
-            super().show(server)
+        def acquire(self, server: str) -> None:
+            super().acquire(server)
             if self.is_late:
                 self.is_late = False
                 cluster.run(4, other)
 
     _, catalog = cluster.process("a")
-    joining, presence = Joining(name="a", run="r", version="1"), Late(cluster.signs, cluster.kv)
-    member = Member(cluster.clock, catalog, joining, bounds=Bounds(3.0), presence=presence, changed=lambda: None)
+    joining, liveness = Joining(name="a", run="r", version="1"), Late(cluster.locks, cluster.kv)
+    member = Member(cluster.clock, catalog, joining, bounds=Bounds(3.0), liveness=liveness, on_change=lambda: None)
     member.join()
     member.ready()
     cluster.run(1, member, other)
@@ -175,11 +175,11 @@ def test_who_is_ended_before_its_first_proof_joins_again() -> None:
     assert any(member.hosts(thing) for thing in THINGS)
 
 
-def test_who_cannot_hear_the_others_reads_everything_again_and_says_so() -> None:
+def test_who_cannot_receive_news_reads_everything_again_and_reports_it() -> None:
     cluster = Cluster()
-    heard: list[frozenset[str]] = []
+    received: list[frozenset[str]] = []
 
-    class Deaf(Sign):
+    class Deaf(FakeLiveness):
         is_deaf = True
 
         def news(self) -> frozenset[str]:
@@ -188,15 +188,15 @@ def test_who_cannot_hear_the_others_reads_everything_again_and_says_so() -> None
             return frozenset()
 
     _, catalog = cluster.process("a")
-    joining, presence = Joining(name="a", run="r", version="1"), Deaf(cluster.signs, cluster.kv)
+    joining, liveness = Joining(name="a", run="r", version="1"), Deaf(cluster.locks, cluster.kv)
     member = Member(
         cluster.clock,
         catalog,
         joining,
         bounds=Bounds(3.0),
-        presence=presence,
-        changed=lambda: None,
-        heard=heard.append,
+        liveness=liveness,
+        on_change=lambda: None,
+        on_news=received.append,
     )
     member.join()
     for _ in range(40):
@@ -205,9 +205,9 @@ def test_who_cannot_hear_the_others_reads_everything_again_and_says_so() -> None
             member.step()
     # It is still the same server: it has proved that it lives.
     assert catalog.server == "a#1"
-    assert 4 <= heard.count(frozenset({"*"})) <= 7
-    presence.is_deaf = False
-    heard.clear()
+    assert 4 <= received.count(frozenset({"*"})) <= 7
+    liveness.is_deaf = False
+    received.clear()
     # News are hints that may be lost.
     cluster.run(70, member)
-    assert heard == [frozenset({"*"})] * 2
+    assert received == [frozenset({"*"})] * 2

@@ -25,13 +25,13 @@ from tilth.warehouse.remote.wire import MEDIA_TYPE
 OTHERS_VERSION = version("tilth") + ".999"
 
 
-class Present:
-    """Sign of a process that is always there."""
+class AlwaysAlive:
+    """Liveness of a process that never ends."""
 
     def __init__(self, kv: KeyValue) -> None:
-        self.proving = self.watching = kv
+        self.heartbeat_store = self.watch_store = kv
 
-    def show(self, server: str) -> None:
+    def acquire(self, server: str) -> None:
         """It is seen anyway."""
 
     def is_gone(self, server: str) -> bool:
@@ -43,8 +43,8 @@ class Present:
     def news(self) -> frozenset[str]:
         return frozenset()
 
-    def hide(self) -> None:
-        """It goes with the test."""
+    def close(self) -> None:
+        """Do nothing."""
 
 
 def peers_of(answer: httpx.Response) -> HttpPeers:
@@ -53,7 +53,7 @@ def peers_of(answer: httpx.Response) -> HttpPeers:
     for name, given in (("b", OTHERS_VERSION), ("a", version("tilth"))):
         catalog = Catalog(kv, clock, name, lambda: f"{next(numbers):032x}")
         joining = Joining(name=name, run=name, version=given, url=f"http://{name}:7411")
-        member = Member(clock, catalog, joining, bounds=Bounds(3.0), presence=Present(kv), changed=lambda: None)
+        member = Member(clock, catalog, joining, bounds=Bounds(3.0), liveness=AlwaysAlive(kv), on_change=lambda: None)
         member.join()
     transport = httpx.MockTransport(lambda request: answer)
     return HttpPeers(clock, lambda: f"{next(numbers):032x}", member, token="t" * 16, transport=transport)

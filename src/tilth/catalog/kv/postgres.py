@@ -47,13 +47,13 @@ from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, 
 from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
 from tilth.catalog.kv.postgres_listings import CatalogBusyError, Listings
+from tilth.catalog.kv.postgres_liveness import (
+    PostgresLiveness,
+    ReservedStore,
+    is_lock_free,
+)
 from tilth.catalog.kv.postgres_moves import Moves
 from tilth.catalog.kv.postgres_news import NewsSender
-from tilth.catalog.kv.postgres_presence import (
-    PostgresPresence,
-    ReservedStore,
-    is_shown_by_none,
-)
 from tilth.catalog.kv.postgres_reserved import ReservedConnection
 from tilth.catalog.kv.postgres_view import FIRST_CHUNK_ROWS, PostgresView, versioned
 from tilth.catalog.kv.postgres_watch import PostgresWatch
@@ -253,11 +253,11 @@ class PostgresKV:
     def _confirm(self, connection: Connection[TupleRow], writer: UUID) -> None:
         confirm(self._clock, connection, writer, self._text, seconds=min(CONFIRM_SECONDS, self._limits.statement))
 
-    def presence(self, gone_seconds: float = GONE_SECONDS) -> PostgresPresence:
-        """Return the presence of this process; other servers take it for gone after `gone_seconds` of silence."""
-        limits = SessionLimits.of_proof(gone_seconds)
-        proving, watching = self._reserved(limits), self._reserved(limits)
-        return PostgresPresence(self._clock, self._address.schema, proving=proving, watching=watching)
+    def liveness(self, gone_seconds: float = GONE_SECONDS) -> PostgresLiveness:
+        """Return the liveness of this process; others count it as gone after `gone_seconds` without a heartbeat."""
+        limits = SessionLimits.of_heartbeat(gone_seconds)
+        heartbeat, watch = self._reserved(limits), self._reserved(limits)
+        return PostgresLiveness(self._clock, self._address.schema, heartbeat=heartbeat, watch=watch)
 
     def _reserved(self, limits: SessionLimits) -> ReservedStore:
         """Return this store over a connection of its own."""
@@ -482,7 +482,7 @@ class PostgresKV:
                 if 0 < found < text.FORMAT:
                     # Servers of the older version would commit nothing any more.
                     self._check_upgrade(
-                        partial(self._pairs, connection), partial(is_shown_by_none, connection, self._address.schema)
+                        partial(self._pairs, connection), partial(is_lock_free, connection, self._address.schema)
                     )
                 for number in range(found, text.FORMAT):
                     connection.execute(self._sql(text.STEPS[number]))

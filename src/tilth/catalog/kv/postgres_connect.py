@@ -31,8 +31,8 @@ C = TypeVar("C", bound=Connection[TupleRow])
 
 #: Least time limit for a try of one host; a slow handshake needs it.
 TRY_SECONDS_MIN = 0.5
-#: Greatest time limit for each step of a proof of life, for any `server.gone-bound`.
-PROOF_SECONDS_MAX = 5.0
+#: Greatest time limit for each step of a heartbeat, for any `server.gone-bound`.
+HEARTBEAT_SECONDS_MAX = 5.0
 _INTERVAL_SECONDS = 0.05
 _DEFAULT_PORT = "5432"
 #: All queries are by key and in its order: a plan from when the table was small must not go on without the index.
@@ -68,9 +68,9 @@ class SessionLimits:
     silence: float = 10.0
 
     @classmethod
-    def of_proof(cls, gone_seconds: float) -> Self:
-        """Limits of a proof of life: after a try of a host that is off, time is left for one that answers."""
-        share = min(gone_seconds * 0.4, PROOF_SECONDS_MAX)
+    def of_heartbeat(cls, gone_seconds: float) -> Self:
+        """Limits of a heartbeat: after a try of a host that is off, time is left for one that answers."""
+        share = min(gone_seconds * 0.4, HEARTBEAT_SECONDS_MAX)
         return cls(connect=share, statement=share, wait=share, decide=share, silence=share)
 
 
@@ -142,7 +142,7 @@ class Connector:
 
     def check_direct(self, connection: Connection[TupleRow]) -> None:
         """Raises PoolerError when the session is not the one that this connection opened: finding lost commits, locks
-        of presence and notifications depend on the session.
+        of liveness and notifications depend on the session.
         """
         row = connection.execute(_WHO).fetchone()
         assert row is not None

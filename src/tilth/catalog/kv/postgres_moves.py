@@ -1,6 +1,6 @@
 """Moves of a catalog in PostgreSQL to another database or folder: once one begins, every commit is refused.
 
-Covers: beginning, ending and giving up a move, whether a server shows its presence there. Does not cover: copying
+Covers: beginning, ending and giving up a move, whether a server is alive there. Does not cover: copying
 (tilth.recovery). Always holds: reads after the beginning of a move see all commits that were applied before it, and no
 later commit is applied, whichever process sends it; a move that was not finished can be begun again.
 """
@@ -15,7 +15,7 @@ from psycopg.rows import TupleRow
 
 from tilth.catalog.errors import CatalogMovedError
 from tilth.catalog.kv import postgres_schema as text
-from tilth.catalog.kv.postgres_presence import is_shown_by_none
+from tilth.catalog.kv.postgres_liveness import is_lock_free
 
 _HINT = "start servers with catalog.url where it was moved to, or copy it from there"
 _UNFINISHED_HINT = "a copy was begun and has not ended: run `tilth catalog copy` again, to a location without a catalog"
@@ -60,9 +60,9 @@ class Moves:
         self._set(to, is_copied=True)
 
     def is_shown(self, server: str) -> bool:
-        """Return whether the process with this id shows its presence in this database."""
+        """Return whether the process with this id holds its liveness lock in this database."""
         with self._connected() as connection:
-            return not is_shown_by_none(connection, self._schema, server)
+            return not is_lock_free(connection, self._schema, server)
 
     def _set(self, to: str, *, is_copied: bool) -> None:
         with self._connected() as connection:

@@ -1,7 +1,7 @@
 """Notifications of commits to other servers, sent apart from the commits.
 
 Covers: collecting news, sending all that are pending in one notification. Does not cover: listening
-(postgres_presence.py), which commits are news (records/keys.py).
+(postgres_liveness.py), which commits are news (records/keys.py).
 Always holds: a commit never waits for its notification. PostgreSQL sends one under a lock of the whole cluster, which a
 transaction holds until its WAL is on the disk: NOTIFY within commits would let only one of them flush at a time; here
 it is a transaction that flushes nothing. News are hints: other servers find those of a process that has died by

@@ -2,7 +2,7 @@
 with which it can lose commits.
 
 Covers: a thread with a connection of its own that only reads, the facts that it read last. Does not cover: refusing
-servers (postgres.py), the proof of life (tilth.membership).
+servers (postgres.py), the heartbeat (tilth.membership).
 Always holds: no commit and no other connection can delay it; its facts are a few seconds old at most, or `trouble`
 says that the database does not answer.
 """

@@ -2,7 +2,7 @@
 
 Always holds: no epoch of a lease is assigned twice, even after a failover that has lost the end of the log
 (kv/incarnation.py); no lease is acquired while another server that lives holds it (servers.py); holding leases costs
-nothing, because a server's proof of life covers all of them.
+nothing, because a server's heartbeat covers all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Servers of a catalog: each proves that it lives by one small commit now and then, whatever it hosts.
+"""Servers of a catalog: each sends a heartbeat, one small commit now and then, whatever it hosts.
 
 Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
 is whose (tilth.membership), what a server's leases guard (leases.py).
@@ -98,7 +98,7 @@ class Servers:
         return change(self._kv, self._clock, plan)
 
     def renew(self, record: ServerRecord) -> ServerRecord:
-        """Prove that it lives, and say of it what the record says. Raises FencedError when it was ended: it joins
+        """Renew the record, which is the server's heartbeat. Raises FencedError when it was ended: it joins
         anew.
         """
         renewed = msgspec.structs.replace(record, renewed_ms=max(self._clock.now_ms(), record.renewed_ms + 1))

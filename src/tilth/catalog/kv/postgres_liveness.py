@@ -1,8 +1,8 @@
-"""Presence of a server: an advisory lock that the database releases as soon as the server's process has died; and news
+"""Liveness of a server: an advisory lock that the database releases as soon as the server's process has died; and news
 of the commits of other servers.
 
 Covers: one lock for each process of a server, listening, the stores over its two connections. Does not cover: which
-servers count as gone (tilth.membership). Always holds: proofs of life share a connection with the lock and with nothing
+servers count as gone (tilth.membership). Always holds: heartbeats share a connection with the lock and with nothing
 else; records of others are read by the connection that receives their news, so that a server that can read also
 receives news. A lock is a hint: shortly after a new connection, as after a restart of the database, a lock that is free
 proves nothing, because its server may not be back yet. After each new connection, everything may have changed.
@@ -46,48 +46,48 @@ class ReservedStore:
     connection: ReservedConnection
 
 
-class PostgresPresence:
-    """See `tilth.membership.Presence`. One thread proves, another one watches."""
+class PostgresLiveness:
+    """Implements `tilth.membership.Liveness`. One thread sends heartbeats, another one watches."""
 
-    def __init__(self, clock: Clock, schema: str, *, proving: ReservedStore, watching: ReservedStore) -> None:
+    def __init__(self, clock: Clock, schema: str, *, heartbeat: ReservedStore, watch: ReservedStore) -> None:
         self._clock = clock
         self._schema = schema
-        self._proving = proving
-        self._watching = watching
-        self._shown = ""
-        self._shown_by: Connection[TupleRow] | None = None
-        self._heard_by: Connection[TupleRow] | None = None
-        self._heard_since = 0.0
-        self._heard: list[str] = []
+        self._heartbeat = heartbeat
+        self._watch = watch
+        self._locked = ""
+        self._locked_by: Connection[TupleRow] | None = None
+        self._listener: Connection[TupleRow] | None = None
+        self._listening_since = 0.0
+        self._received: list[str] = []
 
     @property
-    def proving(self) -> KeyValue:
-        return self._proving.store
+    def heartbeat_store(self) -> KeyValue:
+        return self._heartbeat.store
 
     @property
-    def watching(self) -> KeyValue:
-        return self._watching.store
+    def watch_store(self) -> KeyValue:
+        return self._watch.store
 
-    def show(self, server: str) -> None:
-        with self._tolerated("presence_not_shown"), self._proving.connection.used() as connection:
-            if connection is not self._shown_by:
-                self._shown, self._shown_by = "", connection
-            if self._shown == server:
+    def acquire(self, server: str) -> None:
+        with self._tolerated("liveness_lock_not_acquired"), self._heartbeat.connection.used() as connection:
+            if connection is not self._locked_by:
+                self._locked, self._locked_by = "", connection
+            if self._locked == server:
                 return
-            if self._shown:
+            if self._locked:
                 # The server has joined anew, under another id.
-                connection.execute(_UNLOCK, (self._name(self._shown),))
-                self._shown = ""
+                connection.execute(_UNLOCK, (self._name(self._locked),))
+                self._locked = ""
             # A former connection of this process may hold it until the database has noticed that connection's end.
             row = connection.execute(_LOCK, (self._name(server),)).fetchone()
             if row is not None and row[0]:
-                self._shown = server
+                self._locked = server
 
     def is_gone(self, server: str) -> bool:
         is_gone = False
-        with self._tolerated("presence_not_asked"), self._listening() as connection:
-            if self._clock.monotonic() - self._heard_since >= SETTLED_SECONDS:
-                is_gone = is_shown_by_none(connection, self._schema, server)
+        with self._tolerated("liveness_not_checked"), self._listening() as connection:
+            if self._clock.monotonic() - self._listening_since >= SETTLED_SECONDS:
+                is_gone = is_lock_free(connection, self._schema, server)
         return is_gone
 
     def clock_offset(self) -> tuple[float, float] | None:
@@ -95,13 +95,13 @@ class PostgresPresence:
         that; None: the database does not answer.
         """
         row, began, began_ms = None, 0.0, 0
-        with self._tolerated("clock_not_compared"), self._proving.connection.used() as connection:
+        with self._tolerated("clock_not_compared"), self._heartbeat.connection.used() as connection:
             began, began_ms = self._clock.monotonic(), self._clock.now_ms()
             row = connection.execute(_CLOCK).fetchone()
         if row is None:
             return None
         took_ms = (self._clock.monotonic() - began) * 1000
-        # The database has read its clock between the two moments; their middle has the smallest error.
+        # The database has read its clock between the two readings; their middle has the smallest error.
         return began_ms + took_ms / 2 - float(row[0]), took_ms / 2 + 1
 
     def news(self) -> frozenset[str]:
@@ -114,32 +114,34 @@ class PostgresPresence:
                 # The handler has received those that came with a query's answer; later ones are read here.
                 connection.pgconn.consume_input()
                 while (found := connection.pgconn.notifies()) is not None:
-                    self._heard.append(found.extra.decode())
+                    self._received.append(found.extra.decode())
         except psycopg.Error as error:
-            raise CatalogAwayError("the changes of other servers cannot be heard", reason=first_line(error)) from None
-        heard, self._heard = self._heard, []
-        return frozenset(text for each in heard for text in each.split(SEPARATOR))
+            raise CatalogAwayError(
+                "the changes of other servers cannot be received", reason=first_line(error)
+            ) from None
+        received, self._received = self._received, []
+        return frozenset(text for each in received for text in each.split(SEPARATOR))
 
-    def hide(self) -> None:
-        self._shown, self._shown_by = "", None
-        self._proving.connection.close()
-        self._watching.connection.close()
+    def close(self) -> None:
+        self._locked, self._locked_by = "", None
+        self._heartbeat.connection.close()
+        self._watch.connection.close()
 
     @contextmanager
     def _listening(self) -> Generator[Connection[TupleRow]]:
         """The watching connection, on which LISTEN has been executed."""
-        with self._watching.connection.used() as connection:
-            if connection is not self._heard_by:
+        with self._watch.connection.used() as connection:
+            if connection is not self._listener:
                 connection.execute(f'LISTEN "{self._schema}"'.encode())
-                connection.add_notify_handler(lambda found: self._heard.append(found.payload))
-                self._heard_by, self._heard_since = connection, self._clock.monotonic()
+                connection.add_notify_handler(lambda found: self._received.append(found.payload))
+                self._listener, self._listening_since = connection, self._clock.monotonic()
                 # Notifications from before LISTEN were not received.
-                self._heard.append(ALL_NEWS)
+                self._received.append(ALL_NEWS)
             yield connection
 
     @contextmanager
     def _tolerated(self, action: str) -> Generator[None]:
-        """Ignore errors: presence is a hint, and the stores report what is wrong when they read or write."""
+        """Ignore errors: liveness is a hint, and the stores report what is wrong when they read or write."""
         try:
             yield
         except (psycopg.Error, TilthError) as error:
@@ -149,7 +151,7 @@ class PostgresPresence:
         return _lock_name(self._schema, server)
 
 
-def is_shown_by_none(connection: Connection[TupleRow], schema: str, server: str) -> bool:
+def is_lock_free(connection: Connection[TupleRow], schema: str, server: str) -> bool:
     """Return whether no process holds the lock of this server id."""
     row = connection.execute(_TRY, (_lock_name(schema, server),)).fetchone()
     return row is not None and bool(row[0])
