@@ -89,9 +89,9 @@ def _build(folder: str, *, partitions: int) -> float:
     table = catalog.tables.create(TableDef(uuid=random_id(), database="default", name="t", schema=schema)).uuid
     kafka = catalog.tables.create(KafkaDef(uuid=random_id(), database="default", name="k", schema=schema)).uuid
     first = {TopicPartition("x", 0): StoredOffset(0)}
-    catalog.transactions.work("offsets").commit([SetOffsets(kafka_table=kafka, offsets=first, before={})])
+    catalog.transactions.open("offsets").commit([SetOffsets(kafka_table=kafka, offsets=first, before={})])
     for partition in range(partitions):
-        txn = catalog.transactions.work("insert")
+        txn = catalog.transactions.open("insert")
         updates = [_insert(table, _partition_name(partition), txn.id, part) for part in range(PARTS_OF_PARTITION)]
         txn.commit(updates)
     kv.close()
@@ -137,7 +137,7 @@ def _commit_ms(catalog: Catalog, uuids: dict[str, str], rng: random.Random) -> f
     start = catalog.offsets.of(kafka)[TopicPartition("x", 0)]
     moved = OffsetRange(topic="x", partition=0, start=start, end=start + 1000)
     line = LedgerRange(topic="x", partition=0, start=start, end=start + 1000, messages=1000, rows=1000, dead=0)
-    txn = catalog.transactions.work("consume")
+    txn = catalog.transactions.open("consume")
     entry = LedgerEntry(txn=txn.id, kafka_table=kafka, consumer=0, ranges=(line,), stored={uuids["t"]: 1000})
     updates: list[Update] = [
         _insert(uuids["t"], _partition_name(rng.randrange(100)), txn.id, part) for part in range(PARTS_OF_COMMIT)

@@ -139,7 +139,7 @@ def _build(folder: str, *, tables: int) -> float:
             uuid=random_id(), database="default", name=f"t{number:05d}", schema=Schema(columns=columns)
         )
         table = catalog.tables.create(definition).uuid
-        txn = catalog.transactions.work("insert")
+        txn = catalog.transactions.open("insert")
         updates: list[Update] = [
             InsertPart(table=table, written=_written(partition, part))
             for partition in range(PARTITIONS)

@@ -67,7 +67,7 @@ def build(place: str, *, partitions: int) -> str:
         catalog = Catalog(kv, SystemClock(), "bench", random_id)
         table = new_table(catalog, "t")
         for partition in range(partitions):
-            with catalog.transactions.work("insert") as work:
+            with catalog.transactions.open("insert") as work:
                 work.commit([insert(table, f"p{partition:05d}", work.id, part) for part in range(PARTS_OF_PARTITION)])
         return table
 
@@ -111,7 +111,7 @@ def commit_times(catalog: Catalog, table: str, seconds: float) -> list[float]:
     times: list[float] = []
     over = time.perf_counter() + seconds
     while time.perf_counter() < over:
-        with catalog.transactions.work("insert") as work:
+        with catalog.transactions.open("insert") as work:
             update = insert(table, f"w{len(times) % 10}", work.id, 0)
             began = time.perf_counter()
             work.commit([update])

@@ -126,7 +126,7 @@ class World:
     def alter(self, schema: Schema | None = None, *, table: str | None = None) -> Mutation:
         """New columns, or an UPDATE where none are given."""
         uuid = table or self.t
-        txn = self.catalog.transactions.work("alter")
+        txn = self.catalog.transactions.open("alter")
         txn.commit([self.start(schema, table=table)])
         return self.catalog.mutations.get(uuid, txn.id)
 
@@ -182,8 +182,8 @@ class World:
 
     def commit(self, *updates: Update) -> list[Part]:
         """In a transaction of its own; raises what refuses it."""
-        with self.catalog.transactions.work("test") as work:
-            return [part for _, part in work.commit(updates).parts]
+        with self.catalog.transactions.open("test") as handle:
+            return [part for _, part in handle.commit(updates).parts]
 
     def names(self, at: int | None = None, *, table: str | None = None) -> list[PartName]:
         """What is visible, without asking the catalog for its opinion on a snapshot."""

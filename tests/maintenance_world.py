@@ -358,7 +358,7 @@ class MaintenanceWorld(World):
             schema=schema,
             next_column_id=1 + max(column.id for column in columns.columns) if schema is not None else 0,
         )
-        txn = self.catalog.transactions.work("alter")
+        txn = self.catalog.transactions.open("alter")
         txn.commit([start])
         self.manager.wake(definition.uuid)
         return txn.id

@@ -38,8 +38,8 @@ from tilth.catalog import (
     NoRowsSince,
     RestorePartition,
     RocksKV,
+    TxnHandle,
     Update,
-    Work,
     rebase,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings, sweep_transaction
@@ -242,7 +242,12 @@ class SequenceWorld:
         model.note(committed.commit_ts)
 
     def _commit_upserts(
-        self, work: Work, table: TableDef, written: Sequence[WrittenPart], updates: Sequence[InsertPart], number: int
+        self,
+        work: TxnHandle,
+        table: TableDef,
+        written: Sequence[WrittenPart],
+        updates: Sequence[InsertPart],
+        number: int,
     ) -> Committed:
         """With the older rows of these keys, looked for again when others were faster."""
         self.counts["upsert again"] += number > 0
@@ -303,11 +308,11 @@ class SequenceWorld:
         self.model.note(ts)
 
     def _commit(self, update: Update) -> int:
-        with self.catalog.transactions.work("drop") as work:
+        with self.catalog.transactions.open("drop") as work:
             return work.commit([update]).commit_ts
 
-    def _work(self, actor: str, *, tasks: int) -> Work:
-        return self.catalog.transactions.work(actor, outputs=[TxnOutput(table=self.uuid, tasks=tasks)])
+    def _work(self, actor: str, *, tasks: int) -> TxnHandle:
+        return self.catalog.transactions.open(actor, outputs=[TxnOutput(table=self.uuid, tasks=tasks)])
 
     def _changes(
         self, txn: Txn, task: int, deleted: Meant, updated: Meant, changed: Changed, columns: Collection[str]
@@ -498,7 +503,7 @@ class SequenceWorld:
         assert wanted <= there, f"missing: {sorted(wanted - there)}"
         assert there <= wanted | allowed, f"left: {sorted(there - wanted - allowed)}"
         assert not self.catalog.transactions.unfinished()
-        assert not self.catalog.transactions.unswept()
+        assert not self.catalog.transactions.leftover_notes()
 
 
 def _change_table(lines: Sequence[_Line], columns: Collection[str]) -> pa.Table:

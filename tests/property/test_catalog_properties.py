@@ -184,7 +184,7 @@ def test_readers_of_the_past_see_it_before_and_after_merges(steps: list[tuple[in
 def test_inserts_never_share_a_name(milliseconds: list[int], start_ms: int) -> None:
     """Begun together, committed in any order, whatever the clock does."""
     world = World(clock=ManualClock(start_ms))
-    begun = [world.catalog.transactions.work("insert") for _ in milliseconds]
+    begun = [world.catalog.transactions.open("insert") for _ in milliseconds]
     names = []
     for txn, step in zip(reversed(begun), milliseconds, strict=True):
         world.clock.set_now_ms(start_ms + step)

@@ -155,7 +155,7 @@ def test_files_of_refused_tries_are_found_after_a_death(folder: Path) -> None:
         world.model.delete(lambda row: row.k == 0)
         world.model.note(world.catalog.parts.version(world.uuid).last_commit_ts)
         world.check(past=0)
-        [note] = world.catalog.transactions.unswept()
+        [note] = world.catalog.transactions.leftover_notes()
         # The start has removed them; the note goes with the next round.
         refused = {name for name in before if name.startswith(f"{note.txn.id}-")}
         assert refused

@@ -190,7 +190,7 @@ def _definition(home: Path, name: str) -> ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def test_there_is_one_road_for_writes() -> None:
-    """A transaction under way is an object (catalog/commit/work.py), which knows what each outcome leaves behind."""
+    """A transaction under way is an object (catalog/commit/txn_handle.py), which knows what each outcome leaves."""
     by_hand = re.compile(r"transactions\.(begin|commit)\(")
     faults = [
         f"{place(path)}: {found[0]}"

@@ -91,71 +91,79 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="unknown-aborted",
         breaks="work whose outcome is not known is aborted",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="            if not self._is_kept:\n                self._end()\n        elif not",
         new="            pass\n        if not",
-        tests=("tests/unit/catalog/test_work.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",),
+        tests=(
+            "tests/unit/catalog/test_txn_handle.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",
+        ),
     ),
     Mutant(
         name="landed-swept",
         breaks="files of work are removed whose commit succeeded without an answer",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="        elif is_aborted and is_settled:",
         new="        elif is_settled:",
-        tests=("tests/unit/catalog/test_work.py::test_settling_finds_out_what_became_of_it",),
+        tests=("tests/unit/catalog/test_txn_handle.py::test_settling_finds_out_what_became_of_it",),
     ),
     Mutant(
         name="answer-waits-for-removal",
         breaks="answers of UPDATE and DELETE wait until a slow store has removed the files of failed attempts",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="        if not self._later(sweep):",
         new="        sweep()\n        if not self._later(sweep):",
         tests=(
-            "tests/unit/catalog/test_work_removal.py::test_a_commit_is_answered_before_its_leftover_files_are_removed",
+            "tests/unit/catalog/test_txn_handle_removal.py::test_a_commit_is_answered_before_its_leftover_files_are_removed",
         ),
     ),
     Mutant(
         name="refused-tries-left",
         breaks="files of tries that were refused stay after the commit that succeeds",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="(self._may_write_on or self._may_leave_files or is_retried)",
         new="(self._may_write_on or is_retried)",
-        tests=("tests/unit/catalog/test_work.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",),
+        tests=(
+            "tests/unit/catalog/test_txn_handle.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",
+        ),
     ),
     Mutant(
         name="earlier-attempts-left",
         breaks="files of an attempt that was lost on a cluster stay where a later attempt is committed",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="(self._may_write_on or self._may_leave_files or is_retried)",
         new="(self._may_write_on or self._may_leave_files)",
-        tests=("tests/unit/catalog/test_work.py::test_a_later_attempt_says_that_an_earlier_one_may_have_left_files",),
+        tests=(
+            "tests/unit/catalog/test_txn_handle.py::test_a_later_attempt_says_that_an_earlier_one_may_have_left_files",
+        ),
     ),
     Mutant(
         name="former-try-left",
         breaks="files of a try that others made useless before its commit stay for ever",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="        self._may_leave_files |= number > 0\n",
         new="",
-        tests=("tests/unit/catalog/test_work_removal.py::test_a_later_try_may_have_left_files_of_the_former_one",),
+        tests=(
+            "tests/unit/catalog/test_txn_handle_removal.py::test_a_later_try_may_have_left_files_of_the_former_one",
+        ),
     ),
     Mutant(
         name="forgotten-work-keeps-its-files",
         breaks="files of work stay for ever that another server has aborted and forgotten",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="            return not self._may_have_landed\n",
         new="            return False\n",
         tests=(
-            "tests/unit/catalog/test_work.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
+            "tests/unit/catalog/test_txn_handle.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
         ),
     ),
     Mutant(
         name="trimmed-commit-swept",
         breaks="files of a commit whose answer was lost are removed when its record was trimmed",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="            return not self._may_have_landed\n",
         new="            return True\n",
         tests=(
-            "tests/unit/catalog/test_work.py::"
+            "tests/unit/catalog/test_txn_handle.py::"
             "test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed",
         ),
     ),
@@ -173,8 +181,8 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="leftovers-without-a-note",
         breaks="files of failed tries stay for ever where the server dies between the commit and their removal",
-        path="src/tilth/catalog/commit/work.py",
-        old="updates, requirements, unswept)",
+        path="src/tilth/catalog/commit/txn_handle.py",
+        old="updates, requirements, leftovers)",
         new="updates, requirements, None)",
         tests=("tests/simulation/test_deaths.py::test_files_of_refused_tries_are_found_after_a_death",),
     ),
@@ -361,7 +369,7 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="unknown-work-ended",
         breaks="work whose outcome is unknown and whose owner asks again is ended",
-        path="src/tilth/catalog/commit/work.py",
+        path="src/tilth/catalog/commit/txn_handle.py",
         old="        self._is_kept = True\n",
         new="        pass\n",
         tests=(

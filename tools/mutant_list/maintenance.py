@@ -226,11 +226,11 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="late-files-of-what-landed",
         breaks="what an attempt writes after the commit of its transaction stays for ever",
-        path="src/tilth/catalog/commit/work.py",
-        old="        if unswept is not None and not unswept.may_write_on:",
-        new="        if unswept is not None:",
+        path="src/tilth/catalog/commit/txn_handle.py",
+        old="        if leftovers is not None and not leftovers.may_write_on:",
+        new="        if leftovers is not None:",
         tests=(
-            "tests/unit/catalog/test_work.py::"
+            "tests/unit/catalog/test_txn_handle.py::"
             "test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands",
         ),
     ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tilth.catalog.catalog import Catalog, KnownFiles
     from tilth.catalog.commit.commit import CommitOutcome, Committed, Conflicted
     from tilth.catalog.commit.tombstones import TxnTrace
-    from tilth.catalog.commit.work import Sweep, Work, rebase
+    from tilth.catalog.commit.txn_handle import Sweep, TxnHandle, rebase
     from tilth.catalog.errors import (
         BadMergeError,
         CatalogAwayError,
@@ -239,13 +239,13 @@ __all__ = [
     "TrashedPart",
     "TxnAbortedError",
     "TxnFinishedError",
+    "TxnHandle",
     "TxnNotFoundError",
     "TxnRunningError",
     "TxnTrace",
     "Unknown",
     "Unsubscribe",
     "Update",
-    "Work",
     "WrongEngineError",
     "check_upgrade",
     "insert_delay_ms",

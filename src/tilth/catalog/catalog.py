@@ -12,7 +12,7 @@ from tilth.catalog.commit.commit import CommitChecks, Committer
 from tilth.catalog.commit.part_log import PartLog
 from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
-from tilth.catalog.commit.work import Later, Sweep, keep_files
+from tilth.catalog.commit.txn_handle import Later, Sweep, keep_files
 from tilth.catalog.kv import Incarnation, KeyValue
 from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
@@ -72,7 +72,7 @@ class Catalog:
         is_checking: bool = False,
         sweep: Sweep = keep_files,
     ) -> None:
-        """`sweep` removes files of work that did not land; by default they stay, as where no storage is beside it.
+        """`sweep` removes files of transactions that did not commit; by default they stay, as without a storage.
         `is_checking` checks every commit's invariants, as tests do: it reads a little and doubles the folding."""
         self._kv = kv
         self._counters = Counters()
@@ -139,7 +139,7 @@ class Catalog:
         self._committer.when_storage_changed = changed
 
     def sweep_on(self, later: Later) -> None:
-        """Let `later` run each removal of files that ended work leaves; before this call the work waits for it."""
+        """Let `later` run each removal of leftover files; before this call the transaction waits for it."""
         self.transactions.later = later
 
     def is_unused(self) -> bool:

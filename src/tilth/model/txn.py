@@ -46,8 +46,8 @@ class Txn(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class UnsweptTxn(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction that landed, as long as files of its failed tries may be there."""
+class LeftoverNote(msgspec.Struct, frozen=True, kw_only=True):
+    """Note of a committed transaction, stored as long as files of its failed tries may exist."""
 
     #: Transaction as it was begun.
     txn: Txn

@@ -267,10 +267,10 @@ class Attach:
 
     def _write_deletes(self, table: TableDef, folder: Folder, deletes: Sequence[tuple[NotedFile, RowIndexes]]) -> None:
         outputs = [output_of(table, folder.root, tasks=1)]
-        with self._catalog.transactions.work("rebuild", outputs=outputs) as work:
-            with DeltaWriter(layout_of(table, folder.root), txn=work.id, task=0, attempt=0) as out:
+        with self._catalog.transactions.open("rebuild", outputs=outputs) as handle:
+            with DeltaWriter(layout_of(table, folder.root), txn=handle.id, task=0, attempt=0) as out:
                 written = [out.deletes(file.note.partition, file.name, rows) for file, rows in deletes]
-            work.commit([AddDelta(table=table.uuid, written=each) for each in written])
+            handle.commit([AddDelta(table=table.uuid, written=each) for each in written])
 
     def _created(self, noted: Sequence[NotedFile]) -> TableDef:
         """Create the table as its newest file says, with the columns that other files have."""

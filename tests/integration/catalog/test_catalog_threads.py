@@ -89,7 +89,7 @@ class Crowd:
     def attempt(self, *updates: Update) -> None:
         """Somebody else may have been faster."""
         transactions = self.world.catalog.transactions
-        txn = transactions.work("test")
+        txn = transactions.open("test")
         try:
             txn.commit(updates)
         except (PartsGoneError, BadMergeError, MutationEndedError, NothingToUndropError) as error:
@@ -164,7 +164,7 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
             rows = 1 + int(rng.random() * 5)
             moved = OffsetRange(topic="x", partition=0, start=start, end=start + rows)
             try:
-                txn = world.catalog.transactions.work("consume", fences=[lease.fence])
+                txn = world.catalog.transactions.open("consume", fences=[lease.fence])
                 txn.commit(
                     [
                         InsertPart(table=world.t, written=world.written(rows=rows)),

@@ -14,7 +14,7 @@ from tilth.catalog import CommitOutcome, Committed, Requirement, StartMutation, 
 from tilth.ingest import ConsumeEventKind
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema, TableDef
-from tilth.model.txn import TxnState, UnsweptTxn
+from tilth.model.txn import LeftoverNote, TxnState
 from tilth.model.types import Kind, Simple
 from tilth.storage import data_folder, read_part
 from tools.broker import Broker
@@ -45,14 +45,17 @@ def test_an_alter_in_the_middle_of_a_round(world: IngestWorld, broker: Broker, m
     altered: list[int] = []
 
     def alter_first(
-        txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = (), unswept: UnsweptTxn | None = None
+        txn: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
         """The ALTER lands between the files of a later round and its commit."""
         if not altered and world.count(target) >= 100:
             altered.append(txn)
             begun = transactions.begin("alter")
             assert isinstance(commit(begun.id, [alteration(world, target)]), Committed)
-        return commit(txn, updates, requirements, unswept)
+        return commit(txn, updates, requirements, leftovers)
 
     monkeypatch.setattr(transactions, "commit", alter_first)
     view = world.view("v", kafka, target, "SELECT id, name, price FROM k")

@@ -194,7 +194,7 @@ def test_a_view_finds_the_columns_of_its_target_by_id(world: IngestWorld, broker
     columns = [added, *target.schema.columns]
     columns[2] = Column(id=2, name="label", type=Simple(Kind.STRING))
     after = Schema(columns=tuple(columns))
-    txn = world.catalog.transactions.work("alter")
+    txn = world.catalog.transactions.open("alter")
     change = StartMutation(
         table=target.uuid,
         from_version=1,

@@ -132,7 +132,7 @@ def test_what_others_commit_between_is_looked_at_again(
         now = look(call)
         looks.append(call)
         if len(looks) == 1:
-            txn = world.catalog.transactions.work("other", outputs=[TxnOutput(table=table.uuid, tasks=1)])
+            txn = world.catalog.transactions.open("other", outputs=[TxnOutput(table=table.uuid, tasks=1)])
             rows = pa.table({"id": [1, 2], "name": ["other", "other"], "price": [0.0, 0.0]})
             [written] = write_segments(layout_of(table, world.root), rows, txn=txn.id, task=0, attempt=0)
             txn.commit([InsertPart(table=table.uuid, written=written)], [])

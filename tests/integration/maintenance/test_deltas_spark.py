@@ -94,7 +94,7 @@ class Node:
 
     def insert(self, first: int) -> Part:
         """A part with ROWS keys from the first one on."""
-        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.uuid, tasks=1)])
+        txn = self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.uuid, tasks=1)])
         keys = range(first, first + ROWS)
         rows = pa.table({"k": pa.array(keys, pa.int64()), "v": [f"v{key}" for key in keys]})
         [written] = write_parts(self.layout, rows, txn=txn.id, task=0, attempt=0)
@@ -103,7 +103,7 @@ class Node:
 
     def change(self, *changes: tuple[Part, int, str | None]) -> None:
         """Of each row of a part a new value, or None for a delete."""
-        txn = self.catalog.transactions.work("change", outputs=[TxnOutput(table=self.uuid, tasks=1)])
+        txn = self.catalog.transactions.open("change", outputs=[TxnOutput(table=self.uuid, tasks=1)])
         table = pa.table(
             {
                 "file": [part.file.name for part, _, _ in changes],

@@ -28,7 +28,7 @@ from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.work.task_spark import flush_runner
 from tilth.model.delta import seen_of
 from tilth.model.task import TaskKind
-from tilth.model.txn import TxnOutput, UnsweptTxn
+from tilth.model.txn import LeftoverNote, TxnOutput
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
@@ -62,7 +62,7 @@ class ChangingNode(Node):
         return layout_of(self.definition(), self.root)
 
     def insert_segment(self, keys: Sequence[int]) -> None:
-        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         data = pa.table({"day": ["monday"] * len(keys), "k": keys, "v": [f"v{key}" for key in keys]})
         written = write_segments(self.layout, data, txn=txn.id, task=0, attempt=0)
         updates = [InsertPart(table=self.table.uuid, written=each) for each in written]
@@ -70,7 +70,7 @@ class ChangingNode(Node):
 
     def change(self, news: Mapping[int, str | None]) -> None:
         """New values of `v` by key, None deletes; looks for the rows again as often as somebody comes between."""
-        txn = self.catalog.transactions.work("change", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.open("change", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         for n in range(100):
             snapshot = self.catalog.parts.snapshot(self.table.uuid)
             sources = sources_of(snapshot.table, snapshot.parts, snapshot.deltas)
@@ -134,11 +134,11 @@ def test_changes_that_come_before_the_commit_arrive(node: ChangingNode, monkeypa
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement] = (),
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
         if coming and any(isinstance(update, ReplaceParts) for update in updates):
             node.change(coming.pop(0))
-        return real(txn_id, updates, requirements, unswept)
+        return real(txn_id, updates, requirements, leftovers)
 
     monkeypatch.setattr(node.catalog.transactions, "commit", commit)
     node.worker.start()

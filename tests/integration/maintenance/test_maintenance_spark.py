@@ -93,7 +93,7 @@ class Node:
 
     def insert(self, day: str, rows: int = 50) -> list[Part]:
         """Rows with keys that no other insert has, in one part."""
-        txn = self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
+        txn = self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.table.uuid, tasks=1)])
         start = next(self._numbers) * 1000
         keys = [start + (i * 37) % rows for i in range(rows)]
         data = pa.table({"day": [day] * rows, "k": keys, "v": [f"v{key}" for key in keys]})

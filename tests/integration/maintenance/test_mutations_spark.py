@@ -46,7 +46,7 @@ class MutatingNode(Node):
             schema=schema,
             next_column_id=4 if schema else 0,
         )
-        txn = self.catalog.transactions.work("alter")
+        txn = self.catalog.transactions.open("alter")
         txn.commit([start])
         self.manager.wake(self.table.uuid)
         return txn.id

@@ -42,7 +42,7 @@ def merge(world: SparkWorld, name: str, parts: list[Part]) -> None:
     layout = layout_of(snapshot.table, world.engine._services.root)
     sources = sources_of(snapshot.table, parts, snapshot.deltas)
     tables = [read_source(layout.folder, source)[0] for source in sources]
-    txn = world.catalog.transactions.work("merge")
+    txn = world.catalog.transactions.open("merge")
     [written] = write_parts(layout, pa.concat_tables(tables), txn=txn.id, task=0, attempt=0)
     update = ReplaceParts(
         table=snapshot.table.uuid,

@@ -73,14 +73,14 @@ def test_a_table_has_a_limit_too(world: World) -> None:
     _commit(world, limit, "a", "b")
     with pytest.raises(TooManyPartsError, match="parts=3 max_parts_in_total=2"):
         _commit(world, limit, "c")
-    txn = world.catalog.transactions.work("overwrite")
+    txn = world.catalog.transactions.open("overwrite")
     updates: list[Update] = [HidePartition(table=world.t, partition="a"), *_inserts(world, "a")]
     txn.commit(updates, [limit])
 
 
 def test_limits_that_were_passed_stop_no_merge_and_no_drop(world: World) -> None:
     a, b, *_ = world.insert("a", "a", "a", "b")
-    txn = world.catalog.transactions.work("merge")
+    txn = world.catalog.transactions.open("merge")
     merge = ReplaceParts(table=world.t, sources=(a.name, b.name), written=world.written("a", rows=20))
     limit = PartsBelow(table=world.t, per_partition=1, total=0)
     txn.commit([merge], [limit])
@@ -113,5 +113,5 @@ def _inserts(world: World, *partitions: str) -> list[InsertPart]:
 
 
 def _commit(world: World, limit: PartsBelow, *partitions: str) -> None:
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     txn.commit(_inserts(world, *partitions), [limit])

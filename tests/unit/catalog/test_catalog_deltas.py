@@ -443,7 +443,7 @@ def test_an_insert_costs_the_same_however_large_the_table_is() -> None:
     [a] = world.insert()
     world.delete((a, 1))
     catalog = Catalog(kv, world.clock, "s2", world.new_id)
-    txn = catalog.transactions.work("insert")
+    txn = catalog.transactions.open("insert")
     kv.puts, kv.scanned = [], []
     txn.commit([InsertPart(table=world.t, written=world.segment())])
     assert kv.scanned == []

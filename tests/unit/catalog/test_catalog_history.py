@@ -150,7 +150,7 @@ def test_of_two_at_once_one_gets_the_label() -> None:
     kv = Racing()
     world = World(kv)
     label = InsertLabel(table=world.t, label="x", rows=1)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     kv.before = lambda: World(kv).commit(label)
     with pytest.raises(LabelTakenError):
         txn.commit([label])

@@ -96,7 +96,7 @@ def test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile() -> None:
 def test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile() -> None:
     taken = Taken()
     world = taken.world
-    txn = world.catalog.transactions.work("merge", fences=[taken.mine.fence])
+    txn = world.catalog.transactions.open("merge", fences=[taken.mine.fence])
     taken.when_read()
     with pytest.raises(FencedError):
         txn.commit([InsertPart(table=world.t, written=world.written())])

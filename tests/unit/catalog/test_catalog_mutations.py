@@ -229,7 +229,7 @@ def test_a_merge_goes_on_over_an_alter(world: World) -> None:
     """Its result has the columns of its sources, and still needs what they needed."""
     parts = [*world.insert(), *world.insert()]
     names = tuple(part.name for part in parts)
-    txn = world.catalog.transactions.work("merge")
+    txn = world.catalog.transactions.open("merge")
     columns, update = world.alter(WIDER), world.alter()
     merge = ReplaceParts(table=world.t, sources=names, written=world.written(rows=20))
     [(_, merged)] = txn.commit([merge]).parts
@@ -481,7 +481,7 @@ def test_a_finish_over_an_alter_keeps_the_new_columns() -> None:
 def test_an_insert_over_an_update_does_not_need_it() -> None:
     kv = Racing()
     world = World(kv)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     done: list[Mutation] = []
     kv.before = lambda: done.append(World(kv).alter())
     insert = InsertPart(table=world.t, written=world.written())
@@ -548,7 +548,7 @@ def test_an_alter_does_not_undo_a_description_that_came_between(is_first: bool) 
 def test_an_insert_that_was_written_before_a_new_default_is_taken(world: World) -> None:
     world.insert()
     for version, is_taken in ((1, True), (2, False)):
-        txn = world.catalog.transactions.work("insert")
+        txn = world.catalog.transactions.open("insert")
         updates = [InsertPart(table=world.t, written=world.written())]
         required = [SchemaIs(table=world.t, schema_version=version)]
         if is_taken:

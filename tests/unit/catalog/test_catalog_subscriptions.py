@@ -107,7 +107,7 @@ def test_a_drop_keeps_the_offsets_of_a_round_that_was_committed_at_the_last_mome
     entry = LedgerEntry(txn=0, kafka_table=kafka, consumer=0, ranges=(), stored={world.t: 3})
 
     def a_round() -> None:
-        txn = late.transactions.work("round")
+        txn = late.transactions.open("round")
         updates: list[Update] = [AdvanceOffsets(kafka_table=kafka, ranges=(moved,)), AddLedger(entry=entry)]
         txn.commit(updates)
 

@@ -392,7 +392,7 @@ def test_who_looked_through_the_partition_before_an_undrop_looks_again(world: Wo
     drop(world)
     looked_ts = world.catalog.parts.snapshot(world.t).ts
     undrop(world)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     upsert = InsertPart(table=world.t, written=world.written("a"))
     looked = NoRowsSince(table=world.t, ts=looked_ts, partitions=("a",))
     with pytest.raises(PartsChangedError):

@@ -11,7 +11,7 @@ from tests.catalog_world import Racing, World
 from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import RetryError
 from tilth.base.rand import new_rng
-from tilth.catalog import InsertPart, Joining, KeyValue, MemoryKV, NoRowsSince, Work, rebase
+from tilth.catalog import InsertPart, Joining, KeyValue, MemoryKV, NoRowsSince, TxnHandle, rebase
 from tilth.catalog.commit.commit_locks import LOCK_POLL_SECONDS, LOCK_SECONDS, TRIES_UNLOCKED, CommitLocks
 from tilth.model.txn import TxnOutput
 from tilth.testing import FaultyKV, ManualClock
@@ -104,13 +104,13 @@ def world() -> World:
     return World()
 
 
-def begin(world: World) -> Work:
-    return world.catalog.transactions.work("insert", outputs=[TxnOutput(table=world.t, tasks=1)])
+def begin(world: World) -> TxnHandle:
+    return world.catalog.transactions.open("insert", outputs=[TxnOutput(table=world.t, tasks=1)])
 
 
 def insert(world: World) -> None:
-    with begin(world) as work:
-        work.commit([InsertPart(table=world.t, written=world.written())])
+    with begin(world) as handle:
+        handle.commit([InsertPart(table=world.t, written=world.written())])
 
 
 def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
@@ -120,40 +120,40 @@ def test_a_slow_commit_lands_beside_one_that_never_rests(world: World) -> None:
 
     def attempt(number: int) -> None:
         tries.append(number)
-        work.begin_try(number, [world.t])
+        handle.begin_try(number, [world.t])
         ts = world.catalog.parts.snapshot(world.t).ts
         other = Beside(lambda: insert(world))
         if other.waits():
             waiting.append(other)
         inserted = InsertPart(table=world.t, written=world.written())
-        work.commit([inserted], [NoRowsSince(table=world.t, ts=ts, partitions=None)])
+        handle.commit([inserted], [NoRowsSince(table=world.t, ts=ts, partitions=None)])
 
-    with begin(world) as work:
-        rebase(work.id, attempt, tries=20, busy=RetryError("never"))
+    with begin(world) as handle:
+        rebase(handle.id, attempt, tries=20, busy=RetryError("never"))
     assert tries == list(range(TRIES_UNLOCKED + 1))
     assert len(waiting) == 1
     assert waiting[0].ends()
 
 
 def test_a_lock_ends_with_a_transaction_that_commits_nothing(world: World) -> None:
-    with begin(world) as work:
-        work.begin_try(TRIES_UNLOCKED, [world.t])
+    with begin(world) as handle:
+        handle.begin_try(TRIES_UNLOCKED, [world.t])
     assert Beside(lambda: insert(world)).ends()
 
 
 def test_a_lock_ends_with_a_transaction_that_cannot_be_aborted() -> None:
     kv = FaultyKV(MemoryKV(), new_rng(1))
     world = World(kv)
-    with begin(world) as work:
-        work.begin_try(TRIES_UNLOCKED, [world.t])
+    with begin(world) as handle:
+        handle.begin_try(TRIES_UNLOCKED, [world.t])
         kv.read_rate = 1.0
     kv.read_rate = 0.0
     assert Beside(lambda: insert(world)).ends()
 
 
 def test_who_tried_less_often_acquires_no_lock(world: World) -> None:
-    with begin(world) as work:
-        work.begin_try(TRIES_UNLOCKED - 1, [world.t])
+    with begin(world) as handle:
+        handle.begin_try(TRIES_UNLOCKED - 1, [world.t])
         assert Beside(lambda: insert(world)).ends()
 
 
@@ -167,9 +167,9 @@ def test_who_acquires_the_lock_waits_for_the_commits_under_way() -> None:
         locking.append(Beside(lambda: world.catalog.transactions.lock_commits(world.t, 1)))
         assert locking[0].waits()
 
-    with begin(world) as work:
+    with begin(world) as handle:
         kv.before = lock
-        work.commit([InsertPart(table=world.t, written=world.written())])
+        handle.commit([InsertPart(table=world.t, written=world.written())])
     assert locking[0].ends()
 
 
@@ -182,9 +182,9 @@ def test_commits_to_one_table_follow_one_another_and_none_is_folded_in_vain() ->
         others.append(Beside(lambda: insert(world)))
         assert others[0].waits()
 
-    with begin(world) as work:
+    with begin(world) as handle:
         kv.before = insert_beside
-        work.commit([InsertPart(table=world.t, written=world.written())])
+        handle.commit([InsertPart(table=world.t, written=world.written())])
     assert others[0].ends()
     assert len(world.names()) == 2
     assert world.catalog.stats().conflicts == 0
@@ -206,13 +206,13 @@ class Servers:
 
 def test_a_lock_holds_up_the_commits_of_other_servers_too() -> None:
     servers = Servers(SystemClock())
-    with begin(servers.first) as work:
-        work.begin_try(TRIES_UNLOCKED, [servers.first.t])
+    with begin(servers.first) as handle:
+        handle.begin_try(TRIES_UNLOCKED, [servers.first.t])
         other = Beside(lambda: insert_into(servers.second, servers.first.t))
         assert other.waits()
         second = Beside(lambda: servers.second.catalog.transactions.lock_commits(servers.first.t, 1))
         assert second.waits()
-        work.commit([InsertPart(table=servers.first.t, written=servers.first.written())])
+        handle.commit([InsertPart(table=servers.first.t, written=servers.first.written())])
     assert other.ends()
     assert second.ends()
     # Its record has been removed with the lock, and is not there for the next one.
@@ -222,14 +222,14 @@ def test_a_lock_holds_up_the_commits_of_other_servers_too() -> None:
 
 def test_the_lock_of_a_server_that_is_gone_holds_up_nobody() -> None:
     servers = Servers()
-    work = begin(servers.first)
-    work.begin_try(TRIES_UNLOCKED, [servers.first.t])
+    handle = begin(servers.first)
+    handle.begin_try(TRIES_UNLOCKED, [servers.first.t])
     servers.second.catalog.servers.end(servers.first.catalog.servers.live()[0])
     began = servers.second.clock.monotonic()
     insert_into(servers.second, servers.first.t)
     # A wait would have advanced the clock.
     assert servers.second.clock.monotonic() == began
-    assert work.id in servers.first.catalog.transactions.live()
+    assert handle.id in servers.first.catalog.transactions.live()
 
 
 def test_two_servers_that_acquire_a_lock_at_once_hold_it_one_after_the_other() -> None:
@@ -272,14 +272,14 @@ def test_a_lock_of_this_server_whose_record_could_not_be_removed_holds_up_none_o
 
 def test_the_lock_of_another_server_that_hangs_expires() -> None:
     servers = Servers()
-    work = begin(servers.first)
-    work.begin_try(TRIES_UNLOCKED, [servers.first.t])
+    handle = begin(servers.first)
+    handle.begin_try(TRIES_UNLOCKED, [servers.first.t])
     # Its clock moves on while it waits.
     insert_into(servers.second, servers.first.t)
     assert servers.second.clock.monotonic() >= LOCK_SECONDS - 1
-    assert work.id in servers.first.catalog.transactions.live()
+    assert handle.id in servers.first.catalog.transactions.live()
 
 
 def insert_into(world: World, table: str) -> None:
-    with world.catalog.transactions.work("insert", outputs=[TxnOutput(table=table, tasks=1)]) as work:
-        work.commit([InsertPart(table=table, written=world.written())])
+    with world.catalog.transactions.open("insert", outputs=[TxnOutput(table=table, tasks=1)]) as handle:
+        handle.commit([InsertPart(table=table, written=world.written())])

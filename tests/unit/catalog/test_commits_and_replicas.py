@@ -85,8 +85,8 @@ def test_what_was_written_to_replicas_of_before_is_refused() -> None:
     assert world.altered(world.now, ("r0", "r9"))
     heard: list[str] = []
     world.catalog.follow_storages(lambda: heard.append("changed"))
-    with pytest.raises(StorageChangedError, match="copies=1 quorum=2"), world.catalog.transactions.work("w") as work:
-        work.commit([update])
+    with pytest.raises(StorageChangedError, match="copies=1 quorum=2"), world.catalog.transactions.open("w") as handle:
+        handle.commit([update])
     assert (world.catalog.files_of(world.u).live, heard) == ({}, ["changed"])
     world.commit(world.part(world.now.replica_ids))
     world.check()
@@ -120,10 +120,10 @@ def test_a_replica_that_comes_back_is_another_one() -> None:
 def test_a_storage_that_changes_while_a_commit_is_on_its_way() -> None:
     world = Replicas(2, 2)
     update = world.part(world.now.replica_ids)
-    with world.catalog.transactions.work("w") as work:
+    with world.catalog.transactions.open("w") as handle:
         world.racing.before = lambda: world.altered(world.now, ("r0", "r9"))
         with pytest.raises(StorageChangedError):
-            work.commit([update])
+            handle.commit([update])
     world.check()
 
 
@@ -131,8 +131,8 @@ def test_a_commit_that_comes_while_a_storage_changes() -> None:
     """With a quorum of one its file is only in the replica that is replaced."""
     world = Replicas(2, 1)
     update = world.part(("r1",))
-    with world.catalog.transactions.work("w") as work:
-        world.racing.before = lambda: work.commit([update])
+    with world.catalog.transactions.open("w") as handle:
+        world.racing.before = lambda: handle.commit([update])
         with pytest.raises(ReplicaNeededError):
             world.altered(world.now, ("r0", "r9"), {world.u: (0,)})
     world.check()
@@ -199,8 +199,8 @@ def test_every_kind_of_work_that_names_files_is_refused(copies: str) -> None:
     for update in every_kind(world, stored):
         kinds.add(type(update))
         error = StorageChangedError if copies == "too few" else InvariantError
-        with pytest.raises(error), world.catalog.transactions.work("w") as work:
-            work.commit([update])
+        with pytest.raises(error), world.catalog.transactions.open("w") as handle:
+            handle.commit([update])
     assert len(kinds) == 5
     world.check()
 
@@ -247,8 +247,8 @@ class Writer:
     def commit(self) -> None:
         assert self.update is not None
         try:
-            with self.world.catalog.transactions.work("w") as work:
-                work.commit([self.update])
+            with self.world.catalog.transactions.open("w") as handle:
+                handle.commit([self.update])
         except StorageChangedError:
             self.begin()
             self.write()

@@ -77,7 +77,7 @@ def world() -> World:
 def insert(world: World, *partitions: str) -> None:
     """As a writer does: with the requirement."""
     table = world.definition()
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written(each)) for each in partitions]
     txn.commit(updates, [world.catalog.throttle.requirement(table)])
 

@@ -34,8 +34,8 @@ def test_what_is_kept_of_a_dropped_kafka_table_takes_no_subscription_that_anothe
 
     def taken_over() -> None:
         new = msgspec.structs.replace(subscription, kafka_table=heir, name="k2")
-        with late.transactions.work("heir") as work:
-            work.commit([Subscribe(subscription=new, before=free)])
+        with late.transactions.open("heir") as handle:
+            handle.commit([Subscribe(subscription=new, before=free)])
 
     # The first commit marks the table as removed, the second one keeps its ledger.
     def then() -> None:

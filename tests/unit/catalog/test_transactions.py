@@ -151,7 +151,7 @@ def test_a_merge_of_dropped_sources_is_refused(world: World) -> None:
 def test_a_slow_insert_survives_a_drop_that_was_decided_before(world: World) -> None:
     """Its block id is drawn inside its commit: docs/policies/visibility.md#why-so."""
     world.insert("a")
-    slow = world.catalog.transactions.work("insert")
+    slow = world.catalog.transactions.open("insert")
     world.commit(HidePartition(table=world.t, partition="a"))
     slow.commit([InsertPart(table=world.t, written=world.written("a"))])
     [name] = world.names()
@@ -240,7 +240,7 @@ def test_requirements(world: World) -> None:
 
 
 def test_a_dropped_table_takes_no_commit(world: World) -> None:
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     world.catalog.tables.drop(world.t)
     with pytest.raises(TableNotFoundError):
         txn.commit([InsertPart(table=world.t, written=world.written())])
@@ -248,7 +248,7 @@ def test_a_dropped_table_takes_no_commit(world: World) -> None:
 
 def test_aborting(world: World) -> None:
     transactions = world.catalog.transactions
-    txn = transactions.work("insert", outputs=[TxnOutput(table=world.t, tasks=2)])
+    txn = transactions.open("insert", outputs=[TxnOutput(table=world.t, tasks=2)])
     assert transactions.oldest_running() == txn.id
     with pytest.raises(TxnRunningError):
         transactions.forget(txn.id)
@@ -271,7 +271,7 @@ def test_aborting(world: World) -> None:
 
 
 def test_a_finished_transaction_cannot_be_aborted(world: World) -> None:
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     txn.commit([])
     with pytest.raises(TxnFinishedError):
         world.catalog.transactions.abort(txn.id, "too late")
@@ -282,7 +282,7 @@ def test_recent_and_trim(world: World) -> None:
     transactions = world.catalog.transactions
     ids = []
     for number in range(6):
-        txn = transactions.work(f"test {number}")
+        txn = transactions.open(f"test {number}")
         ids.append(txn.id)
         if number % 2:
             txn.commit([])
@@ -316,7 +316,7 @@ def test_a_commit_whose_request_is_lost_is_made_again(faulty: FaultyKV) -> None:
 def test_an_outcome_that_stays_unknown_is_told_as_such(faulty: FaultyKV) -> None:
     world = World(faulty)
     transactions = world.catalog.transactions
-    txn = transactions.work("insert")
+    txn = transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(*[Fault.REQUEST_LOST] * 5)
     assert isinstance(transactions.commit(txn.id, updates), Unknown)
@@ -334,7 +334,7 @@ def test_after_a_lost_answer_an_outage_is_no_refusal(faulty: FaultyKV) -> None:
     """
     world = World(faulty)
     transactions = world.catalog.transactions
-    txn = transactions.work("insert")
+    txn = transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.REQUEST_LOST, *[Fault.REFUSED] * 9)
     assert isinstance(transactions.commit(txn.id, updates), Unknown)
@@ -372,7 +372,7 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
     """The answer is lost and then the store cannot be read for as long as the commit tries."""
     world = World(faulty)
     transactions = world.catalog.transactions
-    txn = transactions.work("insert")
+    txn = transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.ANSWER_LOST)
     # Of the last try all but the question after the lost answer are heard.
@@ -386,7 +386,7 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
 
 def test_a_store_that_does_not_answer_applies_nothing(faulty: FaultyKV) -> None:
     world = World(faulty)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     faulty.plan_commits(*[Fault.REFUSED] * 5)
     with pytest.raises(UnavailableError):
         txn.commit([InsertPart(table=world.t, written=world.written())])
@@ -396,7 +396,7 @@ def test_a_store_that_does_not_answer_applies_nothing(faulty: FaultyKV) -> None:
 def test_nothing_is_claimed_when_the_record_cannot_be_read(faulty: FaultyKV) -> None:
     """An earlier call may have landed."""
     world = World(faulty)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     txn.commit([])
     faulty.plan_reads(*[Fault.REFUSED] * 6)
     assert isinstance(world.catalog.transactions.commit(txn.id, []), Unknown)
@@ -422,7 +422,7 @@ def test_a_table_that_is_always_busy_is_told(world: World) -> None:
 
     kv = Busy()
     world = World(kv)
-    txn = world.catalog.transactions.work("insert")
+    txn = world.catalog.transactions.open("insert")
     kv.is_busy = True
     with pytest.raises(TooManyConflictsError):
         txn.commit([InsertPart(table=world.t, written=world.written())])
@@ -438,7 +438,7 @@ def test_every_commit_happens_once_whatever_is_lost(seed: int) -> None:
     rng = new_rng(seed + 1000)
     rows = 0
     for number in range(30):
-        txn = _until_known(lambda: world.catalog.transactions.work("test"))
+        txn = _until_known(lambda: world.catalog.transactions.open("test"))
         parts = _until_known(lambda: world.catalog.parts.visible(world.t, "all"))
         if len(parts) > 3 and rng.random() < 0.5:
             names = tuple(part.name for part in parts[:3])

@@ -135,7 +135,7 @@ def test_what_failed_attempts_of_a_round_left_goes_where_spark_tries_again(
     server.consumers.commit(call)
     named = {each.part.file.name for each in call.facts.parts}
     assert swept == ([(txn, named)] if may_have_retried else [])
-    assert catalog.transactions.unswept() == [] or catalog.transactions.swept() == {txn}
+    assert catalog.transactions.leftover_notes() == [] or catalog.transactions.swept() == {txn}
 
 
 # --- another server has replaced it, and this one does not know ---

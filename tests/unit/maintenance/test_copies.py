@@ -78,7 +78,7 @@ class CopiesWorld(World):
     def add(self, *rows: int) -> WrittenPart:
         """Insert rows as one part."""
         table = pa.table({SCHEMA.columns[0].name: pa.array(rows, pa.int64())})
-        with self.catalog.transactions.work("insert", outputs=[TxnOutput(table=self.t, tasks=1)]) as work:
+        with self.catalog.transactions.open("insert", outputs=[TxnOutput(table=self.t, tasks=1)]) as work:
             [part] = write_parts(layout_of(self.relation, self.root), table, txn=work.id, task=0, attempt=0)
             work.commit([InsertPart(table=self.t, written=part)])
         return part

@@ -78,7 +78,7 @@ def test_the_file_of_a_part_goes_from_the_replica_that_the_collecting_server_doe
 @pytest.mark.parametrize("sweep", [sweep_transaction, sweep_again])
 def test_what_a_transaction_left_goes_from_it_too_however_many(storage: Storage, sweep: Callable[..., int]) -> None:
     outputs = [TxnOutput(table=storage.table.uuid, tasks=2, quorum=2)]
-    work = storage.catalog.transactions.work("merge", outputs=outputs, has_tasks=True)
+    work = storage.catalog.transactions.open("merge", outputs=outputs, has_tasks=True)
     txn = next(each for each in storage.catalog.transactions.unfinished() if each.id == work.id)
     for number in (0, 1, 3):
         for n in range(40):

@@ -185,7 +185,7 @@ class Files:
         (self.folder / name).write_bytes(data)
         file = DataFile(name=name, size=10, checksum=zlib.crc32(data))
         written = WrittenPart(partition="a", values=("a",), rows=5, file=file, ranges={})
-        txn = self.catalog.transactions.work("insert")
+        txn = self.catalog.transactions.open("insert")
         update = InsertPart(table=self.table, written=written)
         [(_, part)] = txn.commit([update]).parts
         return part
@@ -240,7 +240,7 @@ def test_files_of_parts_and_tables_that_are_gone_leave_the_book(files: Files) ->
     for each in (part, other):
         (files.folder / each.file.name).unlink()
         assert files.report(each)
-    txn = files.catalog.transactions.work("drop")
+    txn = files.catalog.transactions.open("drop")
     txn.commit([HidePartition(table=files.table, partition="a")])
     files.book.recheck_now()
     assert files.book.of(files.table) == {}

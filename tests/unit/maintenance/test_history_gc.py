@@ -98,7 +98,7 @@ def test_a_reader_holds_what_it_reads(world: DeltaWorld) -> None:
 def test_a_running_transaction_holds_what_it_may_read(world: DeltaWorld) -> None:
     [one] = world.insert(rows=1000)
     world.change((one, 1))
-    txn = world.catalog.transactions.work("merge default.t")
+    txn = world.catalog.transactions.open("merge default.t")
     flushed(world)
     world.work(HISTORY_SECONDS + 60)
     assert len(world.all_deltas()) == 2

@@ -1,6 +1,6 @@
 """Files that tasks write after their transaction has ended: they are removed too, and no file that a commit has named.
 
-The world is that of test_unswept.py: a real folder, a catalog in memory, a clock that the tests move.
+The world is that of test_leftover_files.py: a real folder, a catalog in memory, a clock that the tests move.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.maintenance.test_unswept import NoStorage, Server
+from tests.unit.maintenance.test_leftover_files import NoStorage, Server
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
-from tilth.catalog import Catalog, InsertPart, TxnAbortedError, TxnNotFoundError, Work
+from tilth.catalog import Catalog, InsertPart, TxnAbortedError, TxnHandle, TxnNotFoundError
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
 from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
@@ -43,17 +43,17 @@ def other(server: Server, tmp_path: Path) -> Server:
     return made
 
 
-def begin(server: Server, *, has_tasks: bool = True) -> Work:
-    return server.catalog.transactions.work("merge", outputs=[TxnOutput(table=server.t, tasks=2)], has_tasks=has_tasks)
+def begin(server: Server, *, has_tasks: bool = True) -> TxnHandle:
+    return server.catalog.transactions.open("merge", outputs=[TxnOutput(table=server.t, tasks=2)], has_tasks=has_tasks)
 
 
-def cancel(work: Work) -> None:
+def cancel(work: TxnHandle) -> None:
     """End the work as a cancelled one ends: its tasks may still write."""
     with pytest.raises(RuntimeError), work:
         raise RuntimeError("it was cancelled")
 
 
-def begin_and_cancel(server: Server) -> Work:
+def begin_and_cancel(server: Server) -> TxnHandle:
     work = begin(server)
     cancel(work)
     return work
@@ -290,7 +290,7 @@ def test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed(server: Ser
 
 def test_the_note_says_what_stays_whoever_removes(server: Server) -> None:
     txn = int(server.land("0.1-0.parquet", may_write_on=True))
-    [note] = server.catalog.transactions.unswept()
+    [note] = server.catalog.transactions.leftover_notes()
     assert sweep_transaction(server.catalog, local_root(server.root), note.txn) == 1
     assert server.files_of(str(txn)) == ["0.0-0.parquet"]
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from tests.bucket_roots import bucket_root, set_keys
 from tests.catalog_world import World
-from tilth.catalog import Catalog, InsertPart, Joining
-from tilth.catalog.commit.work import Work
+from tilth.catalog import Catalog, InsertPart, Joining, TxnHandle
 from tilth.maintenance import sweep_transaction
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
@@ -37,7 +36,7 @@ class Server(World):
         self.catalog.serve_as(self.catalog.servers.join(Joining(name="s1", run="1", version="1")))
         self.cleaner = Cleaner(self.clock, self.catalog, self.root, dropped_kept_ms=1)
 
-    def write(self, work: Work, name: str, *, is_listed: bool) -> str:
+    def write(self, work: TxnHandle, name: str, *, is_listed: bool) -> str:
         """Put a file of this transaction into the bucket; return its name."""
         file = f"{work.id}-{name}"
         path = f"p/{self.t}/data/{file}"
@@ -68,7 +67,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def test_what_was_given_up(server: Server) -> None:
-    work = server.catalog.transactions.work("insert", outputs=server.outputs)
+    work = server.catalog.transactions.open("insert", outputs=server.outputs)
     server.write(work, "0.0-0.parquet", is_listed=True)
     late = server.write(work, "0.0-1.parquet", is_listed=False)
     work.give_up("refused", is_settled=True)
@@ -79,7 +78,7 @@ def test_what_was_given_up(server: Server) -> None:
 
 
 def test_a_failed_attempt_of_what_landed(server: Server) -> None:
-    with server.catalog.transactions.work("insert", outputs=server.outputs, has_tasks=True) as work:
+    with server.catalog.transactions.open("insert", outputs=server.outputs, has_tasks=True) as work:
         server.write(work, "0.0-0.parquet", is_listed=True)
         late = server.write(work, "0.0-1.parquet", is_listed=False)
         landed = server.write(work, "1.0-0.parquet", is_listed=True)
@@ -89,4 +88,4 @@ def test_a_failed_attempt_of_what_landed(server: Server) -> None:
     assert server.there() == {late, landed}
     server.sweep_again()
     assert server.there() == {landed}
-    assert server.catalog.transactions.unswept() == []
+    assert server.catalog.transactions.leftover_notes() == []

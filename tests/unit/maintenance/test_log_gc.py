@@ -99,7 +99,7 @@ def test_a_reader_holds_what_it_reads(world: DeltaWorld) -> None:
 def test_a_running_transaction_holds_what_it_may_read(world: DeltaWorld) -> None:
     """A write that is still pending: nothing is removed."""
     sources = world.row_segment(), world.row_segment()
-    txn = world.catalog.transactions.work("long")
+    txn = world.catalog.transactions.open("long")
     world.merged(*sources)
     world.work(HISTORY_SECONDS + 60)
     assert (segments(world), removed(world)) == (2, 0)

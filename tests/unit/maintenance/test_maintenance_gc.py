@@ -178,7 +178,7 @@ def test_while_nothing_can_move_entries_are_not_read_again(
     world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round is skipped if gc_ts has not risen since: docs/policies/part-gc.md#phase-1-record-to-trash."""
-    txn = world.catalog.transactions.work("long")
+    txn = world.catalog.transactions.open("long")
     world.commit(HidePartition(table=world.t, partition="a"))
     looks: list[int] = []
 
@@ -287,7 +287,7 @@ def test_explain_shows_what_keeps_each_entry(world: MaintenanceWorld) -> None:
     assert [(row.held_by, row.until_ms) for row in rows if row.state == "hidden"] == [
         (f"reader {lease.id}", lease.expires_ms)
     ]
-    txn = world.catalog.transactions.work("long")
+    txn = world.catalog.transactions.open("long")
     world.catalog.readers.close(lease)
     world.manager.gc_now(world.t)
     rows = world.manager.explain_gc(world.t)

@@ -393,7 +393,7 @@ def test_optimize_gives_parts_back_when_they_cannot_be_read(
 
 
 def test_transactions_that_another_service_works_on_are_not_lost(world: MaintenanceWorld) -> None:
-    mine, lost = world.catalog.transactions.work("consume"), world.catalog.transactions.begin("consume")
+    mine, lost = world.catalog.transactions.open("consume"), world.catalog.transactions.begin("consume")
     world.work(700)
     assert world.catalog.transactions.resolve(mine.id) is TxnState.RUNNING
     assert world.catalog.transactions.resolve(lost.id) is TxnState.ABORTED
@@ -577,7 +577,7 @@ def test_the_most_crowded_partition_comes_first_where_it_is_asked_for(world: Mai
 
 def alter(world: MaintenanceWorld) -> None:
     """A new column."""
-    txn = world.catalog.transactions.work("alter")
+    txn = world.catalog.transactions.open("alter")
     txn.commit([world.start(WIDER)])
     world.manager.wake(world.t)
 

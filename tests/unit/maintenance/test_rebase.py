@@ -22,7 +22,7 @@ from tilth.model.delta import Delta, DeltaKind, PartSource, Target
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Schema
-from tilth.model.txn import UnsweptTxn
+from tilth.model.txn import LeftoverNote
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ class Watched:
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement] = (),
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
         if any(isinstance(update, ReplaceParts | RewritePart) for update in updates):
             self.asked.append(list(updates))
@@ -54,7 +54,7 @@ class Watched:
                 found = self._before.pop(0)()
                 if found is not None:
                     return found
-        return self._real(txn_id, updates, requirements, unswept)
+        return self._real(txn_id, updates, requirements, leftovers)
 
     @property
     def deltas(self) -> list[int]:

@@ -24,7 +24,7 @@ from tilth.maintenance.op import OpKind, Prepared
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.op import PartWorkOp
 from tilth.model.service import ServiceKind, SwitchState
-from tilth.model.txn import UnsweptTxn
+from tilth.model.txn import LeftoverNote
 
 KINDS = (
     OpKind.MERGE,
@@ -90,14 +90,14 @@ def losing(world: DeltaWorld, kind: OpKind, *, has_landed: bool = True) -> Itera
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement] = (),
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
         nonlocal lost
         if not any(kind_of(update) == EVENTS[kind] for update in updates):
-            return real(txn_id, updates, requirements, unswept)
+            return real(txn_id, updates, requirements, leftovers)
         lost += 1
         if has_landed and lost == 1:
-            real(txn_id, updates, requirements, unswept)
+            real(txn_id, updates, requirements, leftovers)
         return Unknown("the answer was lost")
 
     with pytest.MonkeyPatch.context() as patch:

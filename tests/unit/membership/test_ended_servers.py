@@ -75,7 +75,7 @@ class World:
 
     def insert(self, name: str) -> int:
         """Return the time of the commit."""
-        with self.catalogs[name].transactions.work("insert") as work:
+        with self.catalogs[name].transactions.open("insert") as work:
             return work.commit([self.part()]).commit_ts
 
     def parts(self) -> int:
@@ -106,7 +106,7 @@ def test_an_ended_server_that_does_not_know_it_begins_nothing(world: World) -> N
 
 
 def test_an_ended_server_commits_nothing_of_what_it_had_begun(world: World) -> None:
-    work = world.catalogs["a"].transactions.work("insert")
+    work = world.catalogs["a"].transactions.open("insert")
     world.run(4, "b")
     with pytest.raises(ServerEndedError):
         work.commit([world.part()])
@@ -120,7 +120,7 @@ def test_an_ended_server_commits_nothing_of_what_it_had_begun(world: World) -> N
 
 
 def test_what_has_landed_before_the_end_stays_landed(world: World) -> None:
-    work = world.catalogs["a"].transactions.work("insert")
+    work = world.catalogs["a"].transactions.open("insert")
     updates = [world.part()]
     first = work.commit(updates)
     world.run(4, "b")
@@ -142,7 +142,7 @@ def test_an_id_that_is_in_use_is_drawn_anew_and_one_that_has_finished_too(world:
 
 
 def test_a_clock_that_has_jumped_commits_nothing_not_even_before_it_is_compared(world: World) -> None:
-    begun = world.catalogs["a"].transactions.work("consume k 0")
+    begun = world.catalogs["a"].transactions.open("consume k 0")
     world.run(1, "a", "b")
     world.jump("a", 4, is_compared=False)
     for _ in range(2):

@@ -48,7 +48,7 @@ class World(Cluster):
 
     def insert(self, name: str) -> int:
         transactions = self.catalogs[name].transactions
-        with transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)]) as work:
+        with transactions.open("insert", outputs=[TxnOutput(table=TABLE, tasks=1)]) as work:
             work.commit([part_of(work.id)])
         return work.id
 
@@ -101,7 +101,7 @@ def test_a_holder_of_an_epoch_that_was_lost_is_fenced_by_the_next_holder_of_the_
     world = World()
     a, b = world.catalogs["a"], world.catalogs["b"]
     zombie = a.leases.take(f"table/{TABLE}", a.server)
-    work = a.transactions.work("merge", fences=[zombie.fence])
+    work = a.transactions.open("merge", fences=[zombie.fence])
     world.store.fail_over()
     # `a` stands still, and the store has lost the record of its lease.
     world.run(4, world.members["b"])
@@ -118,11 +118,11 @@ def test_a_holder_of_an_epoch_that_was_lost_is_fenced_by_the_next_holder_of_the_
 
 def test_what_was_lost_is_recorded_with_its_files_and_nothing_removes_them() -> None:
     world = World()
-    begun_before = world.catalogs["a"].transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
+    begun_before = world.catalogs["a"].transactions.open("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
     world.store.replicate()
     lost = [world.insert("a"), world.insert("b"), begun_before.id]
     begun_before.commit([part_of(begun_before.id)])
-    under_way = world.catalogs["a"].transactions.work("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
+    under_way = world.catalogs["a"].transactions.open("insert", outputs=[TxnOutput(table=TABLE, tasks=1)])
     assert len(world.files("b")) == 3
     world.fail_over()
     a = world.catalogs["a"].transactions
@@ -151,7 +151,7 @@ def test_a_process_waits_for_what_others_may_know_and_not_for_itself(tmp_path: P
     (tmp_path / TABLE / "data").mkdir(parents=True)
     catalog = world.catalogs["a"]
     outputs = [TxnOutput(table=TABLE, tasks=1)]
-    own = catalog.transactions.work("merge", outputs=outputs)
+    own = catalog.transactions.open("merge", outputs=outputs)
     own.tasks_began()
     begun = catalog.transactions.begin("insert", outputs=outputs)
     others = world.catalogs["b"].transactions.begin("insert", outputs=outputs)

@@ -26,8 +26,8 @@ from tilth.catalog import (
     MemoryKV,
     ReplaceParts,
     RocksKV,
+    TxnHandle,
     Unknown,
-    Work,
     is_journaled,
 )
 from tilth.joining import check_not_lost
@@ -214,21 +214,21 @@ def test_notes_of_files_that_failed_tries_may_have_left_come_along(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     transactions = world.sql.catalog.transactions
-    begin = transactions.work
+    begin = transactions.open
 
-    def on_a_cluster(actor: str, **given: Any) -> Work:
-        work = begin(actor, **given)
-        work.tasks_ended(may_have_retried=True)
-        return work
+    def on_a_cluster(actor: str, **given: Any) -> TxnHandle:
+        handle = begin(actor, **given)
+        handle.tasks_ended(may_have_retried=True)
+        return handle
 
-    monkeypatch.setattr(transactions, "work", on_a_cluster)
+    monkeypatch.setattr(transactions, "open", on_a_cluster)
     world.fill()
-    noted = transactions.unswept()
+    noted = transactions.leftover_notes()
     assert len(noted) >= 4
     world.journal.write()
     world.rebuild()
     with opened(world) as catalog:
-        assert catalog.transactions.unswept() == noted
+        assert catalog.transactions.leftover_notes() == noted
 
 
 @pytest.mark.parametrize("harm", ["gone", "short", "other bytes"])

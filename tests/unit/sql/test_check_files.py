@@ -17,7 +17,7 @@ from tests.removals import watch_removals
 from tests.sql_world import SqlWorld, table_of
 from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
-from tilth.catalog import MemoryKV, Work
+from tilth.catalog import MemoryKV, TxnHandle
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space
 from tilth.catalog.records.keys import pack as key_of
@@ -69,9 +69,9 @@ class Stored:
         path.write_bytes(content)
         os.utime(path, (self.now, self.now))
 
-    def begin(self, *, has_tasks: bool = True) -> Work:
+    def begin(self, *, has_tasks: bool = True) -> TxnHandle:
         outputs = [TxnOutput(table=self.uuid, tasks=2)]
-        return self.world.catalog.transactions.work("merge", outputs=outputs, has_tasks=has_tasks)
+        return self.world.catalog.transactions.open("merge", outputs=outputs, has_tasks=has_tasks)
 
     def check(self, text: str = "", **settings: str) -> list[dict[str, Any]]:
         """The rows without the summaries."""

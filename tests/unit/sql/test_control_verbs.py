@@ -16,7 +16,7 @@ from tilth.model.mutation import MutationKind
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema
 from tilth.model.task import TaskSpec
-from tilth.model.txn import UnsweptTxn
+from tilth.model.txn import LeftoverNote
 from tilth.model.types import Kind, Simple
 from tilth.sql.control.running import Origin
 from tilth.sql.query.protocol import InsertResult
@@ -208,7 +208,10 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
     done: list[int] = []
 
     def first_alter(
-        txn: int, updates: Sequence[Update], requirements: Sequence[Requirement] = (), unswept: UnsweptTxn | None = None
+        txn: int,
+        updates: Sequence[Update],
+        requirements: Sequence[Requirement] = (),
+        leftovers: LeftoverNote | None = None,
     ) -> object:
         if len(done) < len(schemas):
             schema = schemas[len(done)]
@@ -224,7 +227,7 @@ def altered(world: SqlWorld, monkeypatch: pytest.MonkeyPatch, *schemas: Schema) 
                 next_column_id=9,
             )
             assert isinstance(commit(begun.id, [start]), Committed)
-        return commit(txn, updates, requirements, unswept)
+        return commit(txn, updates, requirements, leftovers)
 
     monkeypatch.setattr(transactions, "commit", first_alter)
     return done

@@ -64,7 +64,7 @@ def test_the_trash_tells_what_can_come_back_and_when_files_go(world: SqlWorld) -
     world.run("ALTER TABLE t MODIFY SETTING ttl_for_trash_items = 100")
     world.run("INSERT INTO t (a) VALUES (1)")
     [part] = world.catalog.parts.snapshot(uuid(world)).parts
-    txn = world.catalog.transactions.work("test")
+    txn = world.catalog.transactions.open("test")
     update = HidePartition(table=uuid(world), partition=part.name.partition)
     end_ts = txn.commit([update]).commit_ts
     world.catalog.parts.move_to_trash(uuid(world), [(part, end_ts)], now_ms=world.clock.now_ms())

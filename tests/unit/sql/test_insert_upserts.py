@@ -15,7 +15,7 @@ from tests.sql_world import SqlWorld, refused, table_of
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import CommitOutcome, Requirement, Update
 from tilth.model.task import TaskSpec
-from tilth.model.txn import TxnState, UnsweptTxn
+from tilth.model.txn import LeftoverNote, TxnState
 from tilth.sql.inserts import upserts
 from tilth.sql.query.protocol import InsertResult, InsertTask, InsertWork, ResolveResult, ResolveTask
 from tilth.storage import data_folder, layout_of, local_root, read_source, resolve_all, sources_of, write_segments
@@ -166,7 +166,7 @@ class Rival:
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement] = (),
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
         self.commits += 1
         if self._left:
@@ -175,7 +175,7 @@ class Rival:
             self._world.run(self._text, settings={"async_insert": "0"})
             self._left = left
             self.commits -= 1
-        return self._commit(txn_id, updates, requirements, unswept)
+        return self._commit(txn_id, updates, requirements, leftovers)
 
 
 def rival(monkeypatch: pytest.MonkeyPatch, world: SqlWorld, text: str, times: int) -> Rival:

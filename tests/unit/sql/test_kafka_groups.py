@@ -47,7 +47,7 @@ def reads(world: SqlWorld, name: str, offset: int) -> None:
         since_ms=1,
     )
     offsets = {TopicPartition("t", 0): StoredOffset(offset, "x")}
-    txn = world.catalog.transactions.work("test")
+    txn = world.catalog.transactions.open("test")
     txn.commit(
         [
             Subscribe(subscription=subscription, before=None),

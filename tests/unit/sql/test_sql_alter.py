@@ -356,7 +356,7 @@ def running(entry: Mutation, *, parts_to_do: int = 1, parts_done: int = 0, **tol
 
 
 def commit(world: SqlWorld, update: Update) -> None:
-    txn = world.catalog.transactions.work("test")
+    txn = world.catalog.transactions.open("test")
     txn.commit([update])
 
 

@@ -121,7 +121,7 @@ def merge(world: SqlWorld, partition: str) -> None:
     parts = [part for part in snapshot.parts if part.name.partition == partition]
     sources = sources_of(snapshot.table, parts, snapshot.deltas)
     rows = pa.concat_tables([read_source(layout.folder, source)[0] for source in sources])
-    txn = world.catalog.transactions.work("merge")
+    txn = world.catalog.transactions.open("merge")
     [written] = write_parts(layout, rows, txn=txn.id, task=0, attempt=0)
     seen = tuple((source.file.name, source.change_ts) for source in sources)
     names = tuple(part.name for part in parts)
@@ -187,7 +187,7 @@ def test_only_a_part_that_changed_meanwhile_is_looked_into_again(world: SqlWorld
             table, snapshot = table_of(world), shown(world)
             [part] = [part for part in snapshot.parts if part.name.partition == "1" and part.rows == 2]
             layout = layout_of(table, world.engine._services.root)
-            txn = world.catalog.transactions.work("other")
+            txn = world.catalog.transactions.open("other")
             gone = pa.table({"file": [part.file.name], "row": [1], "op": pa.array([0], pa.int8())})
             written = DeltaWriter(layout, txn=txn.id, task=0, attempt=0).changes("1", gone)
             update = AddDelta(table=table.uuid, written=written)
@@ -222,7 +222,7 @@ def test_what_has_come_of_merged_parts_is_looked_into_and_new_rows_are_not(world
 
 def test_rows_that_are_dropped_meanwhile_need_nothing(world: SqlWorld, worker: Worker) -> None:
     def drop(look: int) -> None:
-        txn = world.catalog.transactions.work("drop")
+        txn = world.catalog.transactions.open("drop")
         update = HidePartition(table=table_of(world).uuid, partition="1")
         txn.commit([update])
 
@@ -369,7 +369,7 @@ def test_only_what_became_of_the_parts_is_looked_into(
 def test_no_task_writes_on_behind_a_change_whose_jobs_ended_well(world: SqlWorld, worker: Worker) -> None:
     """Otherwise the files of its names would be removed again and again for a day."""
     world.run("DELETE FROM t WHERE v >= 10")
-    assert [note.may_write_on for note in world.catalog.transactions.unswept()] == [False]
+    assert [note.may_write_on for note in world.catalog.transactions.leftover_notes()] == [False]
 
 
 def test_a_change_whose_job_was_lost_may_be_written_on(world: SqlWorld, worker: Worker) -> None:

@@ -151,7 +151,7 @@ def test_what_failed_attempts_left_goes_after_the_commit(world: SqlWorld, tmp_pa
     assert world.run("INSERT INTO t (a) SELECT 1").rows_written == 1
     assert [row["a"] for row in stored(world, tmp_path)] == [1]
     # Tasks of the first attempt may still write on an unreachable worker.
-    [note] = world.catalog.transactions.unswept()
+    [note] = world.catalog.transactions.leftover_notes()
     assert note.may_write_on
     cleaner = Cleaner(world.clock, world.catalog, local_root(tmp_path), dropped_kept_ms=86_400_000)
     cleaner.tick()
@@ -182,7 +182,7 @@ def test_tasks_that_ended_well_write_on_no_more_and_those_that_were_cut_off_may(
         refused(world, "INSERT INTO t (a) SELECT 1")
     else:
         world.run("INSERT INTO t (a) SELECT 1")
-    assert [note.may_write_on for note in world.catalog.transactions.unswept()] == ([] if fails else [False])
+    assert [note.may_write_on for note in world.catalog.transactions.leftover_notes()] == ([] if fails else [False])
     cleaner = Cleaner(world.clock, world.catalog, local_root(tmp_path), dropped_kept_ms=86_400_000)
     cleaner.tick()
     world.clock.advance(GRACE_MS / 1000)

@@ -33,7 +33,7 @@ def world(tmp_path: Path) -> SqlWorld:
     made.run("INSERT INTO buffered SETTINGS async_insert = 0 VALUES (1), (2)")
     made.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
     kafka = made.catalog.tables.get("default", "k").uuid
-    txn = made.catalog.transactions.work("consume")
+    txn = made.catalog.transactions.open("consume")
     entry = LedgerEntry(
         txn=txn.id,
         kafka_table=kafka,

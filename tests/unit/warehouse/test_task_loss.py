@@ -203,7 +203,7 @@ def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
     world = World()
     leases, transactions = world.catalog.leases, world.catalog.transactions
     older = leases.take("table/t", "s1")
-    late = transactions.work("merge", fences=[older.fence])
+    late = transactions.open("merge", fences=[older.fence])
     leases.take("table/t", "s2")
     with pytest.raises(FencedError):
         late.commit([InsertPart(table=world.t, written=world.written())])

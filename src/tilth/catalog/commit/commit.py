@@ -57,7 +57,7 @@ from tilth.catalog.rules.updates import (
 from tilth.catalog.rules.visibility import visible
 from tilth.catalog.stats import Counters
 from tilth.model.part import Part
-from tilth.model.txn import Txn, UnsweptTxn
+from tilth.model.txn import LeftoverNote, Txn
 
 #: Locks that serialize commits to the same table in this process, so that they do not fold in vain.
 _STRIPES = 256
@@ -142,14 +142,14 @@ class Committer:
         txn: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement],
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
-        """The same answer for the same transaction, however often it is asked. `unswept`: a note to write with it."""
+        """Return the same outcome for the same transaction, however often it is called. `leftovers`: its note."""
         tables = tables_of(updates)
         self.locks.await_others(sorted(tables), txn)
         started = self._clock.monotonic()
         with self._following(tables | kafka_tables_of(updates)):
-            outcome = self._commit(txn, updates, requirements, unswept)
+            outcome = self._commit(txn, updates, requirements, leftovers)
         self._counters.count_time(self._clock.monotonic() - started)
         match outcome:
             case Committed():
@@ -167,7 +167,7 @@ class Committer:
         return outcome
 
     def _commit(
-        self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement], unswept: UnsweptTxn | None
+        self, txn: int, updates: Sequence[Update], requirements: Sequence[Requirement], leftovers: LeftoverNote | None
     ) -> CommitOutcome:
         # Until the record has been read in this call, an earlier call may have landed; after a lost answer, this one.
         in_doubt: str | None = "the transaction's record could not be read"
@@ -183,8 +183,8 @@ class Committer:
                     # An earlier try whose answer was lost has committed it.
                     self._kv.confirm()
                     return ready
-                if unswept is not None:
-                    ready.batch.puts[pack(Space.UNSWEPT_TXN, txn)] = codec.UNSWEPT_TXNS.encode(unswept)
+                if leftovers is not None:
+                    ready.batch.puts[pack(Space.LEFTOVER_NOTE, txn)] = codec.LEFTOVER_NOTES.encode(leftovers)
                 in_doubt = in_doubt if is_lost else None
                 if refusal := self.refusal:
                     return Conflicted(refusal) if in_doubt is None else Unknown(f"{in_doubt}: {refusal}")
@@ -274,7 +274,7 @@ class Committer:
 
     @contextmanager
     def _following(self, tables: Iterable[str]) -> Iterator[None]:
-        """Let commits to a table follow one another. This only saves work: the preconditions keep the data right."""
+        """Serialize commits to a table. This only avoids folding in vain: the preconditions keep the data right."""
         with ExitStack() as stack:
             for stripe in sorted({hash(table) % _STRIPES for table in tables}):
                 stack.enter_context(self._stripes[stripe])

@@ -19,7 +19,7 @@ from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all
-from tilth.model.txn import LostTxn, Tombstone, Txn, TxnState, UnsweptTxn
+from tilth.model.txn import LeftoverNote, LostTxn, Tombstone, Txn, TxnState
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ class TxnTrace:
     finished: Txn | None
     #: Note of the files that its commit names while failed attempts of its tasks may have left others; None: there are
     #: no such attempts, or their files are removed.
-    note: UnsweptTxn | Tombstone | None
+    note: LeftoverNote | Tombstone | None
     #: Record of a committed transaction that a failover of the database has lost.
     lost: LostTxn | None = None
 
@@ -44,7 +44,7 @@ class TxnTrace:
 
     @property
     def is_committed(self) -> bool:
-        if isinstance(self.note, UnsweptTxn) or self.finished is not None:
+        if isinstance(self.note, LeftoverNote) or self.finished is not None:
             return True
         return self.note is not None and bool(self.note.keep)
 
@@ -74,14 +74,14 @@ class Tombstones:
 
     def trace(self, txn_id: int) -> TxnTrace:
         """Return all records of a transaction, read from one snapshot."""
-        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.UNSWEPT_TXN, Space.TOMBSTONE, Space.LOST_TXN)
-        running, finished, unswept, tombstone, lost = (pack(space, txn_id) for space in spaces)
-        with self._kv.view([running, finished, unswept, tombstone, lost]) as view:
+        spaces = (Space.OPEN_TXN, Space.FINISHED_TXN, Space.LEFTOVER_NOTE, Space.TOMBSTONE, Space.LOST_TXN)
+        running, finished, leftovers, tombstone, lost = (pack(space, txn_id) for space in spaces)
+        with self._kv.view([running, finished, leftovers, tombstone, lost]) as view:
             committed = read(view, finished, codec.FINISHED_TXNS)
             return TxnTrace(
                 read(view, running, codec.OPEN_TXNS),
                 None if committed is None else committed.txn,
-                read(view, unswept, codec.UNSWEPT_TXNS) or read(view, tombstone, codec.TOMBSTONES),
+                read(view, leftovers, codec.LEFTOVER_NOTES) or read(view, tombstone, codec.TOMBSTONES),
                 read(view, lost, codec.LOST_TXNS),
             )
 

@@ -1,7 +1,7 @@
 """Transactions: begin, commit, abort, and what became of them.
 
 Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
-outcome (work.py), removing files (storage).
+outcome (txn_handle.py), removing files (storage).
 Always holds: a transaction that is not finished has a record until its files are gone, and one that landed has a note
 until files that it may have left are gone, so nothing is ever found by listing. No id is given twice; a server that
 others have ended begins nothing and commits nothing of what it had begun.
@@ -22,7 +22,7 @@ from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitOutcome, Committed, Committer, committed_before
 from tilth.catalog.commit.lost import TRIMMED, LostTxns, RecentTxns
 from tilth.catalog.commit.tombstones import Tombstones
-from tilth.catalog.commit.work import Later, LiveWork, Sweep, Work, at_once
+from tilth.catalog.commit.txn_handle import Later, LiveTxns, Sweep, TxnHandle, at_once
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Absent, Incarnation, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
@@ -35,7 +35,7 @@ from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of, kafka_tables_of, tables_of
 from tilth.model.lease import Fence
 from tilth.model.server import server_of
-from tilth.model.txn import Tombstone, Txn, TxnOutput, TxnState, UnsweptTxn
+from tilth.model.txn import LeftoverNote, Tombstone, Txn, TxnOutput, TxnState
 
 #: The newest transaction that was ever cleaned up: ids are never used again, even when the machine's clock goes back.
 CLOCK_FLOOR = pack(Space.CLOCK)
@@ -87,9 +87,9 @@ class Transactions:
         #: Precondition that this server's life has not ended; None: this is no server, or the key has to be read.
         self._life: Pinned | None = None
         self._sweep = sweep
-        #: Runs the removal of files that ended work leaves.
+        #: Runs the removal of files that ended transactions leave.
         self.later: Later = at_once
-        self._live = LiveWork()
+        self._live = LiveTxns()
         self.tombstones = Tombstones(clock, kv)
         self._recent = RecentTxns()
         self.lost = LostTxns(clock, kv, self._recent)
@@ -97,24 +97,24 @@ class Transactions:
         self._time_floor = 0
         self._hybrid.observe(self.newest_time())
 
-    def work(
+    def open(
         self,
         actor: str,
         *,
         outputs: Sequence[TxnOutput] = (),
         fences: Sequence[Fence] = (),
         has_tasks: bool = False,
-    ) -> Work:
-        """Begin a transaction that ends by itself, whatever happens; see Work. Raises FencedError."""
+    ) -> TxnHandle:
+        """Begin a transaction that ends by itself, whatever happens; see TxnHandle. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
         self._recent.begun(txn)
-        return Work(self, self._live, self._sweep, txn, later=self.later, has_tasks=has_tasks)
+        return TxnHandle(self, self._live, self._sweep, txn, later=self.later, has_tasks=has_tasks)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
         """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""
-        with self.work(actor) as work:
-            work.commit(updates)
-        return work.id
+        with self.open(actor) as handle:
+            handle.commit(updates)
+        return handle.id
 
     @property
     def refusal(self) -> TilthError | None:
@@ -143,7 +143,7 @@ class Transactions:
         return self._live.ids()
 
     def unsettled(self) -> set[int]:
-        """Return those that nobody works on and that could not be aborted."""
+        """Return the failed transactions that could not be aborted yet."""
         return self._live.unsettled()
 
     def begin(self, actor: str, *, outputs: Sequence[TxnOutput] = (), fences: Sequence[Fence] = ()) -> Txn:
@@ -209,18 +209,18 @@ class Transactions:
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement] = (),
-        unswept: UnsweptTxn | None = None,
+        leftovers: LeftoverNote | None = None,
     ) -> CommitOutcome:
-        """Apply all updates at once, or nothing. Asked again it gives the same answer.
+        """Apply all updates at once, or nothing. Repeated, it returns the same outcome.
 
-        After `Unknown` keep the files and ask again (or `resolve`): it may have landed. `unswept`: the note to be
-        written with it, where it may leave files.
+        After `Unknown` keep the files and repeat the call (or `resolve`): it may have landed. `leftovers`: the note to
+        be written with it, where it may leave files.
         """
         hit("catalog.before_commit")
-        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), unswept)
+        outcome = self._committer.commit(txn_id, tuple(updates), tuple(requirements), leftovers)
         hit("catalog.after_commit")
         if isinstance(outcome, Unknown):
-            outcome = self._found_out(txn_id) or outcome
+            outcome = self._find_outcome(txn_id) or outcome
         if isinstance(outcome, Committed):
             tables = tables_of(updates) | kafka_tables_of(updates)
             self._recent.committed(txn_id, outcome.commit_ts, tables, files_of(updates))
@@ -276,9 +276,9 @@ class Transactions:
         try:
             change(self._kv, self._clock, plan)
         except (TxnFinishedError, TxnNotFoundError):
-            self._live.settled(txn_id)
+            self._live.mark_settled(txn_id)
             raise
-        self._live.settled(txn_id)
+        self._live.mark_settled(txn_id)
         _log.info("transaction_aborted", cause_id=str(txn_id), reason=reason)
 
     def unfinished(self) -> list[Txn]:
@@ -303,7 +303,7 @@ class Transactions:
             )
 
         change(self._kv, self._clock, plan)
-        self._live.forgotten(txn_id)
+        self._live.mark_forgotten(txn_id)
         self._recent.forget([txn_id])
 
     def is_cleaned(self, txn_id: int) -> bool:
@@ -316,25 +316,25 @@ class Transactions:
         if self.tombstones.get(txn.id) is None:
             self.tombstones.put([Tombstone(txn=txn, since_ms=now_ms, due_ms=now_ms)])
 
-    def unswept(self) -> list[UnsweptTxn]:
-        """Return those that landed and whose failed tries may have left files; oldest first."""
+    def leftover_notes(self) -> list[LeftoverNote]:
+        """Return the notes of committed transactions whose failed tries may have left files; oldest first."""
         with self._kv.view() as view:
-            return list(read_all(view, codec.UNSWEPT_TXNS, Space.UNSWEPT_TXN))
+            return list(read_all(view, codec.LEFTOVER_NOTES, Space.LEFTOVER_NOTE))
 
     def swept(self) -> set[int]:
-        """Return those that have left no file any more, and whose notes may be there still."""
+        """Return the transactions without leftover files whose notes may still be stored."""
         return self._live.swept()
 
-    def sweep_done(self, txn_id: int) -> None:
-        """Note that the transaction has left no file any more; `forget_swept` removes what the catalog notes of it."""
-        self._live.sweep_done(txn_id)
+    def mark_swept(self, txn_id: int) -> None:
+        """Record that the transaction has no leftover files any more; `forget_swept` removes its note."""
+        self._live.mark_swept(txn_id)
 
     def forget_swept(self, txns: Collection[int]) -> None:
-        """Remove the notes of transactions that have left no file: together, for a commit each would cost more."""
+        """Remove the notes of transactions without leftover files: together, as one commit each would cost more."""
         done = sorted(txns)
         for start in range(0, len(done), REMOVE_BATCH):
             batch = done[start : start + REMOVE_BATCH]
-            gone = Plan(result=None, deletes=[pack(Space.UNSWEPT_TXN, txn_id) for txn_id in batch])
+            gone = Plan(result=None, deletes=[pack(Space.LEFTOVER_NOTE, txn_id) for txn_id in batch])
 
             def plan(_: ReadView, gone: Plan[None] = gone) -> Plan[None]:
                 return gone
@@ -397,7 +397,7 @@ class Transactions:
             removed += batch
         return removed
 
-    def _found_out(self, txn_id: int) -> Committed | None:
+    def _find_outcome(self, txn_id: int) -> Committed | None:
         """Return the commit whose answer was lost, if its record can be read."""
         try:
             with self._kv.view() as view:

@@ -34,7 +34,7 @@ from tilth.model.server import Placement, ServerRecord
 from tilth.model.service import Switch
 from tilth.model.storage import Storage
 from tilth.model.table import Relation, Secrets
-from tilth.model.txn import LostTxn, Tombstone, Txn, UnsweptTxn
+from tilth.model.txn import LeftoverNote, LostTxn, Tombstone, Txn
 from tilth.model.warehouse import Drain, Warehouse
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ TRASH = Codec(msgspec.msgpack.Decoder(TrashItem))
 MUTATIONS = Codec(msgspec.msgpack.Decoder(Mutation))
 OPEN_TXNS = Codec(msgspec.msgpack.Decoder(Txn))
 FINISHED_TXNS = Codec(msgspec.msgpack.Decoder(FinishedTxn))
-UNSWEPT_TXNS = Codec(msgspec.msgpack.Decoder(UnsweptTxn))
+LEFTOVER_NOTES = Codec(msgspec.msgpack.Decoder(LeftoverNote))
 LOST_TXNS = Codec(msgspec.msgpack.Decoder(LostTxn))
 TOMBSTONES = Codec(msgspec.msgpack.Decoder(Tombstone))
 OFFSETS = Codec(msgspec.msgpack.Decoder(StoredOffset))

@@ -63,8 +63,8 @@ class Space(Enum):
     OPEN_TXN = b"X"
     #: id -> FinishedTxn
     FINISHED_TXN = b"Z"
-    #: id -> UnsweptTxn
-    UNSWEPT_TXN = b"x"
+    #: id -> LeftoverNote
+    LEFTOVER_NOTE = b"x"
     #: id -> Tombstone
     TOMBSTONE = b"z"
     #: id -> LostTxn

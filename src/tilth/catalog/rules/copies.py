@@ -18,7 +18,7 @@ from tilth.catalog.rules.updates import TableUpdate, Update, files_in, with_file
 from tilth.model.part import DataFile
 from tilth.model.storage import Storage
 
-_HINT = "the work is done again with the replicas of now; a statement that says so is sent again"
+_HINT = "background jobs repeat it with the current replicas; send a statement that failed with this again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

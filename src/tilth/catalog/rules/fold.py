@@ -40,10 +40,10 @@ def fold(state: CommitState, updates: Iterable[Update], times: CommitTimes) -> C
     """Apply the updates to the state, one after the other, and return the changes; raises the error that refuses the
     commit.
     """
-    work = _Fold(state, times)
+    folding = _Fold(state, times)
     for update in updates:
-        work.apply(update)
-    return work.changes()
+        folding.apply(update)
+    return folding.changes()
 
 
 class _Fold:

@@ -1,8 +1,8 @@
-"""The leases of tables: `table/UUID`, acquired by a server at its first work on the table, and kept.
+"""The leases of tables: `table/UUID`, acquired by a server before its first commit to the table, and kept.
 
 Covers: the leases of one server's process, for maintenance of tables and for the stored offsets of Kafka tables.
 Does not cover: which server hosts a table (tilth.membership).
-Always holds: every commit of that work and every move to the trash is fenced by the lease's epoch, so that a second
+Always holds: each of these commits and every move to the trash is fenced by the lease's epoch, so that a second
 server that takes itself for the host can compute, but not commit.
 """
 
@@ -41,7 +41,7 @@ class TableLeases:
             return lease.fence
 
     def lose(self, uuid: str) -> None:
-        """Drop a lease that another server has acquired; the next work acquires it again."""
+        """Drop a lease that another server has acquired; the next transaction acquires it again."""
         with self._lock:
             self._leases.pop(uuid, None)
 

@@ -209,7 +209,7 @@ class Positions:
         """
         assert self._fence is not None
         try:
-            with self._catalog.transactions.work(f"offsets {full_name(kafka)}", fences=[self._fence]) as work:
+            with self._catalog.transactions.open(f"offsets {full_name(kafka)}", fences=[self._fence]) as work:
                 work.commit(updates)
         except FencedError:
             self._leases.lose(self._uuid)

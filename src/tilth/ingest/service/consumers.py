@@ -28,9 +28,9 @@ from tilth.catalog import (
     Requirement,
     SchemaChangedError,
     SchemaIs,
+    TxnHandle,
     TxnNotFoundError,
     Update,
-    Work,
 )
 from tilth.ingest.consumer.calls import (
     ENCODER,
@@ -75,7 +75,7 @@ class _Known:
     server: str = ""
     handle: Handle | None = None
     #: Latest round that it began; None: none yet.
-    work: Work | None = None
+    work: TxnHandle | None = None
     #: Ranges of that round.
     ranges: tuple[OffsetRange, ...] = ()
     #: The Kafka table as the consumer knows it; None: it was never dispatched.
@@ -300,7 +300,7 @@ class Consumers:
         self.settle(call.consumer, "its round is done again in another way")
         found = {uuid: self._catalog.tables.by_id(uuid) for uuid in call.tables}
         tables = {uuid: table if isinstance(table, TableDef) else None for uuid, table in found.items()}
-        work = self._catalog.transactions.work(
+        work = self._catalog.transactions.open(
             f"consume {full_name(self._kafka)} {call.consumer}",
             outputs=[
                 TxnOutput(table=uuid, tasks=call.tasks)

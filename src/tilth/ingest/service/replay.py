@@ -35,8 +35,8 @@ from tilth.catalog import (
     SchemaIs,
     StorageChangedError,
     TooManyConflictsError,
+    TxnHandle,
     Update,
-    Work,
     rebase,
 )
 from tilth.ingest.consumer.calls import ViewOrder
@@ -178,7 +178,7 @@ class LetterReplay:
     def _count(self) -> dict[str, int]:
         dead = dead_letters_of(self._catalog, self._kafka, now_ms=self._context.clock.now_ms())
         # A transaction that runs has seen the files, so they stay until they were read.
-        with self._catalog.transactions.work(f"replay {self._name}") as work:
+        with self._catalog.transactions.open(f"replay {self._name}") as work:
             source = self.source(self._catalog.parts.snapshot(dead.uuid), [dead])
             if not source.snapshot.parts:
                 return {}
@@ -267,7 +267,7 @@ class LetterReplay:
                 raise NoDeadLettersError(message, table=full_name(dead), other=full_name(each), hint=hint)
         return mine if sharing else None
 
-    def ask(self, order: ReplayOrder, work: Work, size: int) -> bytes:
+    def ask(self, order: ReplayOrder, work: TxnHandle, size: int) -> bytes:
         work.tasks_began()
         result = self._run_order(msgspec.msgpack.encode(order), work.id, size)
         work.tasks_ended(may_have_retried=result.may_have_retried)
@@ -318,7 +318,7 @@ class _Batch:
         tasks = tasks_reserved(len(views))
         root = replay.context.root
         outputs = [output_of(table, root, tasks=tasks + UPSERT_TRIES_MAX) for table in self._tables.values()]
-        with self._catalog.transactions.work(f"replay {replay.name}", outputs=outputs) as work:
+        with self._catalog.transactions.open(f"replay {replay.name}", outputs=outputs) as work:
             work.begin_try(number, [dead.uuid])
             source = replay.source(self._catalog.parts.snapshot(dead.uuid), self._tables.values())
             self._root = source.root
@@ -328,7 +328,9 @@ class _Batch:
             self._commit(work, source.snapshot, done, first_task=tasks)
         return done
 
-    def _asked(self, work: Work, source: LetterSource, seen: Definitions, views: tuple[ViewOrder, ...]) -> Replayed:
+    def _asked(
+        self, work: TxnHandle, source: LetterSource, seen: Definitions, views: tuple[ViewOrder, ...]
+    ) -> Replayed:
         if not source.snapshot.parts:
             return Replayed()
         order = ReplayLetters(
@@ -344,7 +346,7 @@ class _Batch:
         )
         return msgspec.msgpack.decode(self._replay.ask(order, work, source.snapshot.bytes), type=Replayed)
 
-    def _commit(self, work: Work, snapshot: Snapshot, done: Replayed, *, first_task: int) -> None:
+    def _commit(self, work: TxnHandle, snapshot: Snapshot, done: Replayed, *, first_task: int) -> None:
         """Make the batch true; of targets with unique keys with what its rows replace, found anew as often as others
         change them between.
         """
@@ -369,7 +371,7 @@ class _Batch:
         self._failing.committed(refusing=done.facts.refusing)
         self._replay.committed(done, rows=rows)
 
-    def _resolved(self, work: Work, lookups: Lookups) -> tuple[TableChanges, ...]:
+    def _resolved(self, work: TxnHandle, lookups: Lookups) -> tuple[TableChanges, ...]:
         """Right here where there is little to read, else on a worker."""
         size = sum(each.bytes for each in lookups.values())
         if size <= UPSERT_HERE_BYTES_MAX:
@@ -384,7 +386,7 @@ class _Batch:
         files = (target.file for each in deletions for target in each.targets)
         return all(now.get(file) == before[file] for file in files)
 
-    def _updates(self, work: Work, snapshot: Snapshot, done: Replayed) -> list[Update]:
+    def _updates(self, work: TxnHandle, snapshot: Snapshot, done: Replayed) -> list[Update]:
         stored: dict[str, int] = {}
         for written in done.facts.parts:
             stored[written.table] = stored.get(written.table, 0) + written.part.rows

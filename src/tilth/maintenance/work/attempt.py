@@ -2,7 +2,7 @@
 
 Covers: commits that are asked for again, changes that came to the sources meanwhile, failed and cancelled tasks, for
 every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done (op.py), what
-an outcome leaves behind (catalog/commit/work.py), bringing changes over (tilth.storage).
+an outcome leaves behind (catalog/commit/txn_handle.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
@@ -28,7 +28,7 @@ from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
 from tilth.base.full import full_error
 from tilth.base.logs import Log
-from tilth.catalog import AddDelta, PartsChangedError, Update, Work, rebase
+from tilth.catalog import AddDelta, PartsChangedError, TxnHandle, Update, rebase
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.procedure import FactsT, Input, Job, Output, Procedure, Rebaser, WorkT
 from tilth.maintenance.work.sources import newer
@@ -70,7 +70,7 @@ class _Written(Generic[WorkT, FactsT]):
 
     #: Work as it was chosen, and its transaction.
     work: WorkT
-    txn: Work
+    txn: TxnHandle
     facts: FactsT
     duration_ms: int
     #: Newest change that is in the files, or was rebased, by the name of the source's file.
@@ -197,7 +197,7 @@ class Attempts(Generic[WorkT, FactsT]):
         hit(f"{verb}.after_commit")
         return report
 
-    def _write(self, live: _Live[WorkT], txn: Work, job: Job) -> FactsT:
+    def _write(self, live: _Live[WorkT], txn: TxnHandle, job: Job) -> FactsT:
         task_kind = self._procedure.kind.traits.task
         assert task_kind is not None
         try:
@@ -287,7 +287,7 @@ class Attempts(Generic[WorkT, FactsT]):
         _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
         hit("rebase.before_commit")
 
-    def _brought_over(self, txn: Work, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
+    def _brought_over(self, txn: TxnHandle, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
         output = arrived.output
         if output.written is None or not any(source.deltas for source in sources):
             return arrived

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.rand import Rng
-from tilth.catalog import Catalog, TableLeases, Work
+from tilth.catalog import Catalog, TableLeases, TxnHandle
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
@@ -50,12 +50,12 @@ class TableContext:
     server: ServerContext
     watch: TableWatch
 
-    def begin(self, verb: str, *, tasks: int = 0) -> Work:
+    def begin(self, verb: str, *, tasks: int = 0) -> TxnHandle:
         """Begin a transaction that carries the table's fence; its tasks may write files of the table.
 
         Raises FencedError when another server has taken the table over.
         """
-        return self.server.catalog.transactions.work(
+        return self.server.catalog.transactions.open(
             f"{verb} {self.watch.name}",
             outputs=(output_of(self.watch.definition, self.server.root, tasks=tasks),) if tasks else (),
             fences=(self.server.table_leases.fence(self.watch.uuid),),

@@ -3,8 +3,8 @@
 Covers: aborting lost transactions, removing files of aborted transactions and of failed attempts, tombstones. Does not
 cover: how files are found (storage/store/files/removal.py), tables and old records (cleaner.py).
 Always holds: a transaction's files are removed only after its record says that it can never commit, or that it has
-committed without them, as the note that came with its commit says (`transactions.unswept`). A server does not touch the
-transactions of another live server; one of them, the steward, cleans up after servers that are gone.
+committed without them, as its note says (`transactions.leftover_notes`). A server does not touch the transactions
+of another live server; one of them, the steward, cleans up after servers that are gone.
 
 A task may outlive its transaction: on a worker that was suspended or cut off, on an executor of an unreachable cluster.
 The names of the files that it writes then follow from the transaction, so they are removed again, at growing intervals,
@@ -31,7 +31,7 @@ from tilth.base.logs import Log
 from tilth.catalog import Catalog, TxnFinishedError, TxnNotFoundError
 from tilth.maintenance.work.left_files import sweep_again
 from tilth.model.server import STEWARD, server_of
-from tilth.model.txn import FileRun, Tombstone, Txn, TxnState, UnsweptTxn
+from tilth.model.txn import FileRun, LeftoverNote, Tombstone, Txn, TxnState
 from tilth.storage import Roots, away_reason, may_list_late
 
 #: Time after which a running transaction that nobody works on is aborted.
@@ -88,7 +88,7 @@ class EndedTxns:
         #: Ids of aborted transactions whose wait after a failover is logged.
         self._logged_waits: set[int] = set()
         #: Monotonic times at which committed transactions with files that nobody removes were first seen.
-        self._unswept_seconds: dict[int, float] = {}
+        self._leftover_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
         self._looked_seconds: float | None = None
         #: Id of the last tombstone that the current round over them has reached; 0: the next tick begins a round.
@@ -99,7 +99,7 @@ class EndedTxns:
         """Abort the transactions that an earlier process left; return how many."""
         # Read before the live servers: a transaction that begins meanwhile belongs to a live one.
         unfinished = self._catalog.transactions.unfinished()
-        unswept = self._catalog.transactions.unswept()
+        notes = self._catalog.transactions.leftover_notes()
         living = self._others()
         left = [txn for txn in unfinished if txn.id < self._began and txn.server not in living]
         for txn in left:
@@ -111,7 +111,7 @@ class EndedTxns:
             # If its storage is away, `tick` removes the files later. `_remove` keeps a tombstone, because a worker may
             # not know yet that the server has ended.
             self._guarded("clean_transaction", txn.id, partial(self._remove, txn))
-        for each in unswept:
+        for each in notes:
             is_former = each.txn.id < self._began and each.txn.server not in living
             if is_former and not each.may_write_on and not self._is_over():
                 self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
@@ -207,37 +207,37 @@ class EndedTxns:
         transactions = self._catalog.transactions
         # Read in this order: a committed transaction has its note before it is swept, and is live until then.
         swept_once = transactions.swept()
-        unswept, live, swept = transactions.unswept(), transactions.live(), transactions.swept()
-        for each in unswept:
+        notes, live, swept = transactions.leftover_notes(), transactions.live(), transactions.swept()
+        for each in notes:
             if each.txn.id in swept_once and self._may_list_late(each.txn):
                 self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
         transactions.forget_swept(swept_once)
-        ids = {each.txn.id for each in unswept}
-        self._unswept_seconds = {txn: seen for txn, seen in self._unswept_seconds.items() if txn in ids}
-        left = [each for each in unswept if each.txn.id not in live | swept]
+        ids = {each.txn.id for each in notes}
+        self._leftover_seconds = {txn: seen for txn, seen in self._leftover_seconds.items() if txn in ids}
+        left = [each for each in notes if each.txn.id not in live | swept]
         others = self._others() if left else set()
         waiting: dict[str, str] = {}
-        over: dict[int, UnsweptTxn] = {}
+        over: dict[int, LeftoverNote] = {}
         for each in left:
             is_own = self._catalog.is_own(each.txn.server)
             if self._away(each.txn, waiting):
                 continue
             if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
                 continue
-            since = self._unswept_seconds.setdefault(each.txn.id, self._clock.monotonic())
+            since = self._leftover_seconds.setdefault(each.txn.id, self._clock.monotonic())
             if not each.may_write_on or self._have_passed(since, self._grace_ms):
                 over[each.txn.id] = each
         for each in self._rotated(TxnState.FINISHED, over):
             self._guarded("sweep_transaction", each.txn.id, partial(self._sweep, each))
 
-    def _sweep(self, unswept: UnsweptTxn) -> None:
-        txn = unswept.txn
+    def _sweep(self, note: LeftoverNote) -> None:
+        txn = note.txn
         with self._lock:
-            if unswept.may_write_on:
-                files = self._sweep_with_tombstone(txn, unswept.keep)
+            if note.may_write_on:
+                files = self._sweep_with_tombstone(txn, note.keep)
             else:
-                files = sweep_again(self._catalog, self._root, txn, keep=unswept.keep)
-            self._catalog.transactions.sweep_done(txn.id)
+                files = sweep_again(self._catalog, self._root, txn, keep=note.keep)
+            self._catalog.transactions.mark_swept(txn.id)
         _log.info("transaction_swept", cause_id=str(txn.id), actor=txn.actor, files=files)
 
     # --- files that tasks write late ---

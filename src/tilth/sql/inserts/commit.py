@@ -2,7 +2,7 @@
 
 Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
 who shares a transaction (control/insert_groups.py), finding the older rows of unique keys (upserts.py).
-Always holds: files, then one commit; what each outcome leaves is settled by the transaction (catalog/commit/work.py).
+Always holds: files, then one commit; the transaction settles what each outcome leaves (catalog/commit/txn_handle.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tilth.base.cancel import raise_if_cancelled
-from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, Update, Work
+from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, TxnHandle, Update
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
@@ -53,7 +53,7 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     )
     layout = layout_of(table, services.root, quorum=quorum)
 
-    def write(work: Work) -> Sequence[WrittenPart]:
+    def write(work: TxnHandle) -> Sequence[WrittenPart]:
         if inserts[0].is_large and not table.unique_key:
             # It needs no neighbours to make a part that is worth its file: it is sorted at once.
             return write_parts(layout, rows, txn=work.id, task=0, attempt=0)
@@ -62,13 +62,13 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     committed(services, writing, write)
 
 
-def committed(services: Services, writing: Writing, write: Callable[[Work], Sequence[WrittenPart]]) -> int:
+def committed(services: Services, writing: Writing, write: Callable[[TxnHandle], Sequence[WrittenPart]]) -> int:
     """Begin a transaction, write, commit; return the number of rows."""
     table, transactions = writing.table, services.catalog.transactions
     has_key = bool(table.unique_key)
     tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
     outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
-    with transactions.work(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as work:
+    with transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as work:
         written = write(work)
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()

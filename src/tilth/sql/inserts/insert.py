@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
-from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, Work
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
@@ -268,7 +268,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             target.missing_value(column)
     tasks_max = call.settings.max_insert_tasks
 
-    def write(work: Work) -> Sequence[WrittenPart]:
+    def write(work: TxnHandle) -> Sequence[WrittenPart]:
         task = InsertTask(
             query_id=call.query_id,
             text=query_text,

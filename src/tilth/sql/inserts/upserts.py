@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from tilth.catalog import AddDelta, NoRowsSince, Requirement, TooManyConflictsError, Update, Work, rebase
+from tilth.catalog import AddDelta, NoRowsSince, Requirement, TooManyConflictsError, TxnHandle, Update, rebase
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
@@ -26,7 +26,7 @@ from tilth.warehouse import QUERY_WAREHOUSE
 
 def commit_upserts(
     services: Services,
-    work: Work,
+    work: TxnHandle,
     table: TableDef,
     written: Sequence[WrittenPart],
     updates: Sequence[Update],
@@ -55,7 +55,7 @@ def commit_upserts(
     rebase(work.id, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
 
 
-def _resolved(services: Services, table: TableDef, work: Work, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
+def _resolved(services: Services, table: TableDef, work: TxnHandle, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
     """Resolve here where there is little to read, else on a worker."""
     if lookup.bytes <= UPSERT_HERE_BYTES_MAX:
         return resolve_all(lookup.requests, attempt=0)

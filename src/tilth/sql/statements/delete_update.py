@@ -32,7 +32,7 @@ from tilth.catalog import (
     SchemaChangedError,
     SchemaIs,
     StorageChangedError,
-    Work,
+    TxnHandle,
     rebase,
 )
 from tilth.model.delta import WrittenDelta, by_file
@@ -188,14 +188,14 @@ class _Change:
         verb = "update" if self._checked.assignments else "delete"
         outputs = [output_of(table, self._services.root, tasks=TRIES_MAX * _TASKS_OF_TRY)]
         transactions = self._services.catalog.transactions
-        with transactions.work(f"{verb} {self._call.query_id}", outputs=outputs) as work:
+        with transactions.open(f"{verb} {self._call.query_id}", outputs=outputs) as work:
             busy = RowsBusyError(table=full_name(table), tries=TRIES_MAX, hint="nothing was changed: try again")
             rebase(work.id, partial(self._attempt, work, snapshot), tries=TRIES_MAX, busy=busy)
         if self._written:
             self._services.maintenance.wake(table.uuid)
         return sum(target.deleted + target.updated for each in self._written for target in each.targets)
 
-    def _attempt(self, work: Work, snapshot: Snapshot, number: int) -> None:
+    def _attempt(self, work: TxnHandle, snapshot: Snapshot, number: int) -> None:
         """Commit the changes of all matching rows; nothing where no row matches. `snapshot`: of the first try."""
         work.begin_try(number, [self._table.uuid])
         first_task = number * _TASKS_OF_TRY
@@ -229,7 +229,7 @@ class _Change:
         check_no_ranges(snapshot, [name for name, _ in self._checked.assignments])
         return snapshot
 
-    def _found(self, work: Work, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
+    def _found(self, work: TxnHandle, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
         """Write the changes of the rows in the snapshot's parts, to files that nobody knows yet."""
         self._known |= {part.file.name: part.name for part in snapshot.parts}
         self._seen |= newest_changes(snapshot)

@@ -64,7 +64,7 @@ class Server(World):
         """A transaction lands with one file, and leaves these: their names without the transaction; returns its id."""
         self.folder.mkdir(parents=True, exist_ok=True)
         outputs = [TxnOutput(table=self.t, tasks=2)]
-        with self.catalog.transactions.work("merge", outputs=outputs, has_tasks=True) as work:
+        with self.catalog.transactions.open("merge", outputs=outputs, has_tasks=True) as work:
             if not may_write_on:
                 work.tasks_ended()
             written = self.written()
@@ -80,7 +80,7 @@ class Server(World):
         return sorted(names)
 
     def notes(self) -> list[str]:
-        return [str(each.txn.id) for each in self.catalog.transactions.unswept()]
+        return [str(each.txn.id) for each in self.catalog.transactions.leftover_notes()]
 
     def tick(self, seconds: float = 0.0) -> None:
         self.clock.advance(seconds)
@@ -181,7 +181,7 @@ def test_files_that_are_being_removed_after_an_abort_are_left_alone(server: Serv
     server.is_away = False
     server.folder.mkdir(parents=True, exist_ok=True)
     outputs = [TxnOutput(table=server.t, tasks=1)]
-    with server.catalog.transactions.work("merge", outputs=outputs) as work:
+    with server.catalog.transactions.open("merge", outputs=outputs) as work:
         (server.folder / f"{work.id}-0.0-0.parquet").touch()
     server.tick()
     server.tick(2 * GRACE_MS)
@@ -202,7 +202,7 @@ def test_work_that_is_live_is_left_alone(server: Server, monkeypatch: pytest.Mon
 
     server.folder.mkdir(parents=True, exist_ok=True)
     outputs = [TxnOutput(table=server.t, tasks=1)]
-    work = server.catalog.transactions.work("merge", outputs=outputs, has_tasks=True)
+    work = server.catalog.transactions.open("merge", outputs=outputs, has_tasks=True)
     work.tasks_ended()
     (server.folder / f"{work.id}-0.1-0.parquet").touch()
     updates = [InsertPart(table=server.t, written=server.written())]

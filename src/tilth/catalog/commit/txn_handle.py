@@ -1,13 +1,13 @@
-"""A transaction under way, from its record to what is left of it, and the loop that brings concurrent changes over.
+"""Handle of a transaction under way: its outcomes and leftover files; and the loop that rebases concurrent changes.
 
 Covers: what follows from each outcome, leftover files, trying again on what others have changed. Does not cover: the
 commit (commit.py), the records (transactions.py), removing files (tilth.storage, passed to the catalog as `sweep`).
 Always holds: files go only after the record says that the transaction landed without them or can never land; after an
-unknown outcome nothing is aborted or swept, until the same commit is asked for again or the work is settled; a
-commit that may leave files lands with a note that says so until they are gone.
+unknown outcome nothing is aborted or swept, until the same commit is repeated or the transaction is settled; a
+commit that may leave files writes a note of them, which stays until they are gone.
 
     running --commit landed---> landed: files that it did not name are swept, by the cleaner where that fails
-     ^   |----commit unknown--> unknown: asked for again by its owner, or left to the cleaner
+     ^   |----commit unknown--> unknown: repeated by its owner, or left to the cleaner
      |   |----commit refused--.
      '---+----- rebase -------'
          '----left, settled---> aborted: files are swept now, or by the cleaner where a task may still write
@@ -38,7 +38,7 @@ from tilth.catalog.errors import (
 from tilth.catalog.kv import Unknown
 from tilth.catalog.rules.requirements import Requirement
 from tilth.catalog.rules.updates import Update, files_of
-from tilth.model.txn import Txn, UnsweptTxn, read_file_name
+from tilth.model.txn import LeftoverNote, Txn, read_file_name
 
 #: Characters of the reason that an aborted transaction's record keeps.
 REASON_MAX = 1000
@@ -73,14 +73,14 @@ def at_once(step: Callable[[], None], /) -> bool:
 
 
 class Committing(Protocol):
-    """Methods of `Transactions` that work needs."""
+    """Methods of `Transactions` that a handle needs."""
 
     def commit(
         self,
         txn_id: int,
         updates: Sequence[Update],
         requirements: Sequence[Requirement],
-        unswept: UnsweptTxn | None,
+        leftovers: LeftoverNote | None,
     ) -> CommitOutcome: ...
 
     def abort(self, txn_id: int, reason: str) -> None: ...
@@ -92,38 +92,38 @@ class Committing(Protocol):
     def bury(self, txn: Txn) -> None: ...
 
 
-class LiveWork:
-    """The work of this process: the cleaner leaves its transactions alone, however long they take.
+class LiveTxns:
+    """Transactions under way in this process: the cleaner leaves them alone, however long they take.
 
-    Work that its owner has forgotten is not among it, nor what failed and could not be aborted: that is unsettled,
-    and the cleaner aborts it.
+    A transaction whose handle its owner has dropped is not live, nor one that failed and could not be aborted: that is
+    unsettled, and the cleaner aborts it.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._works: WeakSet[Work] = WeakSet()
+        self._handles: WeakSet[TxnHandle] = WeakSet()
         self._unsettled: set[int] = set()
         self._swept: set[int] = set()
         self._cleaned: set[int] = set()
 
-    def add(self, work: Work) -> None:
+    def add(self, handle: TxnHandle) -> None:
         with self._lock:
-            self._works.add(work)
+            self._handles.add(handle)
 
-    def discard(self, work: Work) -> None:
+    def discard(self, handle: TxnHandle) -> None:
         with self._lock:
-            self._works.discard(work)
+            self._handles.discard(handle)
 
     def ids(self) -> set[int]:
         with self._lock:
-            return {work.id for work in self._works}
+            return {handle.id for handle in self._handles}
 
-    def leave(self, txn: int) -> None:
-        """Note that the transaction has to be aborted, which could not be done."""
+    def mark_unsettled(self, txn: int) -> None:
+        """Record that the transaction has to be aborted, which has failed so far."""
         with self._lock:
             self._unsettled.add(txn)
 
-    def settled(self, txn: int) -> None:
+    def mark_settled(self, txn: int) -> None:
         with self._lock:
             self._unsettled.discard(txn)
 
@@ -131,13 +131,13 @@ class LiveWork:
         with self._lock:
             return set(self._unsettled)
 
-    def sweep_done(self, txn: int) -> None:
-        """Note that the transaction has left no file, and that its note may go."""
+    def mark_swept(self, txn: int) -> None:
+        """Record that the transaction has no leftover files any more, and that its note may be removed."""
         with self._lock:
             if len(self._swept) < SWEPT_MAX:
                 self._swept.add(txn)
 
-    def cleaned(self, txn: int) -> None:
+    def mark_cleaned(self, txn: int) -> None:
         """Record that the transaction was aborted after all its tasks had ended, and that its files are removed."""
         with self._lock:
             if len(self._cleaned) < SWEPT_MAX:
@@ -147,7 +147,7 @@ class LiveWork:
         with self._lock:
             return txn in self._cleaned
 
-    def forgotten(self, txn: int) -> None:
+    def mark_forgotten(self, txn: int) -> None:
         """Record that the catalog has no record of an aborted transaction any more."""
         with self._lock:
             self._cleaned.discard(txn)
@@ -161,13 +161,13 @@ class LiveWork:
             self._swept.difference_update(txns)
 
 
-class Work:
-    """One transaction under way; made by `transactions.work`. A context, which ends it; or its owner settles it."""
+class TxnHandle:
+    """One transaction under way; made by `transactions.open`. A context, which ends it; or its owner settles it."""
 
     def __init__(
         self,
         transactions: Committing,
-        live: LiveWork,
+        live: LiveTxns,
         sweep: Sweep,
         txn: Txn,
         *,
@@ -199,15 +199,15 @@ class Work:
         """Apply all updates at once; the files that they do not name are removed soon.
 
         Raises what refused it, after which it may be tried with other updates, or UnknownOutcomeError, after which the
-        same commit may be asked for again.
+        same commit may be repeated.
         """
-        unswept = self._unswept(updates)
+        leftovers = self._leftover_note(updates)
         was_in_doubt, self._may_have_landed = self._may_have_landed, True
-        outcome = self._transactions.commit(self.id, updates, requirements, unswept)
+        outcome = self._transactions.commit(self.id, updates, requirements, leftovers)
         match outcome:
             case Committed():
                 self._is_unknown = False
-                self._landed(unswept)
+                self._end_committed(leftovers)
                 return outcome
             case Conflicted(error=error):
                 # A refusal settles an earlier commit whose answer was lost, too, unless the record is gone.
@@ -220,7 +220,7 @@ class Work:
                 raise error
             case Unknown(reason=reason):
                 self._is_unknown = True
-                hint = "ask transactions.resolve before anything is deleted"
+                hint = "call transactions.resolve before anything is deleted"
                 raise UnknownOutcomeError(txn=self.id, reason=reason, hint=hint)
             case _:
                 assert_never(outcome)
@@ -251,26 +251,26 @@ class Work:
         self._has_written = self._may_leave_files
 
     def keep(self) -> None:
-        """After an unknown outcome its owner asks for the same commit again: it stays live when the context ends."""
+        """Keep it live when the context ends: after an unknown outcome its owner repeats the same commit."""
         self._is_kept = True
 
     def settle(self, reason: str) -> bool:
         """Make sure that it can never commit any more; False: it had landed, or was settled before.
 
-        Raises UnavailableError when the catalog cannot be asked; it is settled by a later call then.
+        Raises UnavailableError when the catalog does not answer; a later call settles it then.
         """
         if self._is_over:
             return False
         try:
             self._transactions.abort(self.id, reason[:REASON_MAX])
         except TxnFinishedError as error:
-            _log.debug("work_settled", cause_id=str(self.id), why=error)
+            _log.debug("transaction_settled", cause_id=str(self.id), why=error)
             self._end()
             return False
         except TxnNotFoundError as error:
             # Others have aborted it and cleaned up. Or it is committed, by a commit whose outcome was never known, for
             # so long that its record was trimmed.
-            _log.info("work_settled", cause_id=str(self.id), may_have_landed=self._may_have_landed, why=error)
+            _log.info("transaction_settled", cause_id=str(self.id), may_have_landed=self._may_have_landed, why=error)
             if not self._may_have_landed:
                 self._bury()
             self._end()
@@ -283,22 +283,22 @@ class Work:
         try:
             is_aborted = self.settle(reason)
         except TilthError as error:
-            # Why the work failed says more. Until the cleaner has aborted it, it holds collection back.
+            # The error of the caller says more. Until the cleaner has aborted it, it holds collection back.
             _log.warning("abort_left_to_cleaner", cause_id=str(self.id), reason=error)
-            self._live.leave(self.id)
+            self._live.mark_unsettled(self.id)
             self._end()
             return
         if is_aborted and is_settled and not self._has_written:
-            self._live.cleaned(self.id)
+            self._live.mark_cleaned(self.id)
         elif is_aborted and is_settled:
-            self._sweep_soon(frozenset(), self._live.cleaned)
+            self._sweep_soon(frozenset(), self._live.mark_cleaned)
 
     def _bury(self) -> None:
         """Let the cleaner remove its files, also those that are written later: there is no other record of them."""
         if self.txn.outputs:
             self._transactions.bury(self.txn)
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> TxnHandle:
         return self
 
     def __exit__(
@@ -311,7 +311,7 @@ class Work:
             reason = "nothing was committed" if error is None else f"{type(error).__name__}: {error}"
             self.give_up(reason, is_settled=not self._may_write_on)
 
-    def _unswept(self, updates: Sequence[Update]) -> UnsweptTxn | None:
+    def _leftover_note(self, updates: Sequence[Update]) -> LeftoverNote | None:
         """Return the note that its commit leaves; None: whatever it has written is in these updates."""
         if not self.txn.outputs:
             return None
@@ -320,20 +320,20 @@ class Work:
         is_retried = any(name is not None and name.attempt > 0 for name in map(read_file_name, keep))
         if not (self._may_write_on or self._may_leave_files or is_retried):
             return None
-        return UnsweptTxn(txn=self.txn, keep=keep, may_write_on=self._may_write_on or is_retried)
+        return LeftoverNote(txn=self.txn, keep=keep, may_write_on=self._may_write_on or is_retried)
 
-    def _landed(self, unswept: UnsweptTxn | None) -> None:
+    def _end_committed(self, leftovers: LeftoverNote | None) -> None:
         self._is_over = True
         self._transactions.unlock_commits(self.id)
-        # Where a task may go on writing, only the cleaner sweeps: it records the files that it finds, and then looks
-        # behind them.
-        if unswept is not None and not unswept.may_write_on:
-            self._sweep_soon(frozenset(unswept.keep), self._live.sweep_done)
+        # Where a task may go on writing, only the cleaner sweeps: it records the files that it finds, and later lists
+        # the names behind them.
+        if leftovers is not None and not leftovers.may_write_on:
+            self._sweep_soon(frozenset(leftovers.keep), self._live.mark_swept)
         else:
             self._live.discard(self)
 
     def _sweep_soon(self, keep: Collection[str], done: Callable[[int], None]) -> None:
-        # The work is live until then, so that the cleaner does not look for the same files.
+        # The transaction is live until then, so that the cleaner does not list the same files.
         self._live.add(self)
 
         def sweep() -> None:
@@ -373,9 +373,9 @@ def rebase(
 ) -> T:
     """Return the answer of the first attempt that commits.
 
-    `attempt` gets its number, from 0; it looks at what is there now, brings its changes onto that, and commits. It is
-    called again while others change the same parts in between, as the errors `moved` say. Raises `busy` after so many
-    tries.
+    `attempt` gets its number, from 0; it reads the current state, rebases its changes onto it, and commits. It is
+    called again while others change the same parts in between, which raises the errors `moved`. Raises `busy` after so
+    many tries.
     """
     why: TilthError | None = None
     for number in range(tries):

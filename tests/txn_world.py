@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from tests.catalog_world import World
 from tilth.base.rand import new_rng
-from tilth.catalog import Catalog, InsertPart, MemoryKV, Update, Work
+from tilth.catalog import Catalog, InsertPart, MemoryKV, TxnHandle, Update
 from tilth.model.lease import Fence
 from tilth.model.part import WrittenPart
 from tilth.model.txn import Txn, TxnOutput, TxnState
@@ -26,7 +26,7 @@ class Files:
             raise self.error
 
 
-class WorkWorld(World):
+class TxnWorld(World):
     """A catalog whose store fails by plan, beside a storage that remembers what it is asked."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class WorkWorld(World):
         self.disk = Files()
         self.catalog = Catalog(self.faulty, self.clock, "s1", self.new_id, is_checking=True, sweep=self.disk.sweep)
 
-    def work(self, *, has_tasks: bool = False, fences: Collection[Fence] = ()) -> Work:
+    def open(self, *, has_tasks: bool = False, fences: Collection[Fence] = ()) -> TxnHandle:
         outputs = [TxnOutput(table=self.t, tasks=2)]
-        return self.catalog.transactions.work("test", outputs=outputs, fences=tuple(fences), has_tasks=has_tasks)
+        return self.catalog.transactions.open("test", outputs=outputs, fences=tuple(fences), has_tasks=has_tasks)
 
     def one_part(self) -> tuple[WrittenPart, list[Update]]:
         written = self.written()
         return written, [InsertPart(table=self.t, written=written)]
 
-    def state(self, work: Work) -> TxnState | None:
-        return self.catalog.transactions.resolve(work.id)
+    def state(self, handle: TxnHandle) -> TxnState | None:
+        return self.catalog.transactions.resolve(handle.id)
 
     def live(self) -> set[int]:
         return self.catalog.transactions.live()
@@ -53,14 +53,14 @@ class WorkWorld(World):
         return len(self.catalog.parts.snapshot(self.t).parts)
 
 
-def fail_in(work: Work, error: BaseException, updates: Sequence[Update] = ()) -> None:
+def fail_in(handle: TxnHandle, error: BaseException, updates: Sequence[Update] = ()) -> None:
     """Ends the context with the error, behind a commit where there are updates."""
-    with work:
+    with handle:
         if updates:
-            work.commit(updates)
+            handle.commit(updates)
         raise error
 
 
-def noted(world: WorkWorld) -> list[int]:
+def noted(world: TxnWorld) -> list[int]:
     """Transactions that have a note in the store, as another process finds them."""
-    return [each.txn.id for each in world.reopened().transactions.unswept()]
+    return [each.txn.id for each in world.reopened().transactions.leftover_notes()]
