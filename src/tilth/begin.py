@@ -46,7 +46,7 @@ _log = Log("node")
 
 def begin_spark(folder: Path, given: Mapping[str, str]) -> WorkerSession:
     """Begin to start the Spark of the node over the folder, and return at once. Raises FolderError."""
-    folder = prepared(folder)
+    folder = prepare_folder(folder)
     settings = warehouse_settings(NODE_SETTINGS.canonical(given))
     session = WorkerSession(
         settings,
@@ -58,7 +58,7 @@ def begin_spark(folder: Path, given: Mapping[str, str]) -> WorkerSession:
     return session
 
 
-def prepared(folder: Path) -> Path:
+def prepare_folder(folder: Path) -> Path:
     """Make what a node needs in the folder, and return its whole path. Raises FolderError."""
     try:
         new = [each for each in (folder, *folder.parents) if not each.exists()]

@@ -55,9 +55,9 @@ def known_states(
     return found
 
 
-def state_of(look: Callable[[], object]) -> str:
+def state_of(check: Callable[[], object]) -> str:
     try:
-        look()
+        check()
     except TilthError as error:
         return str(error)
     return "ok"

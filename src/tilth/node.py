@@ -29,7 +29,7 @@ from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
-from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepared
+from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepare_folder
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
 from tilth.health import HEALTH_SECONDS_MAX, check_room, failures_of, known_states, notes_of, state_of
 from tilth.ingest import (
@@ -110,7 +110,7 @@ class Node:
         self._given = given
         self._token = service_token(read_settings(ServerSettings, given).token_file, os.environ)
         self._clock = SystemClock()
-        self._folder = prepared(folder)
+        self._folder = prepare_folder(folder)
         membership = read_settings(MembershipSettings, given)
         #: Its name among the servers of the catalog.
         self._server = membership.name or socket.gethostname()
@@ -314,7 +314,7 @@ class Node:
             bounds=membership.bounds,
             liveness=opened.liveness,
             on_change=self._servers_changed,
-            on_news=self._heard,
+            on_news=self._on_news,
         )
         self._member.join()
         self._member.start()
@@ -343,8 +343,8 @@ class Node:
     def _follow_storages(self) -> None:
         self._roots.follow(self.catalog.storages.all)
 
-    def _heard(self, tables: frozenset[str]) -> None:
-        """Look at once at what servers have committed about tables, storages and warehouses."""
+    def _on_news(self, tables: frozenset[str]) -> None:
+        """Follow at once the commits of servers about tables, storages and warehouses."""
         if not self._is_wired:
             return
         if ALL_NEWS in tables:
@@ -563,10 +563,10 @@ def backup_root(settings: CatalogSettings, folder: Path) -> StoreRoot:
         raise
 
 
-def _known(ask: Callable[[], list[T]]) -> list[T]:
-    """Return what services say of themselves; nothing while the catalog is away, which health says."""
+def _known(call: Callable[[], list[T]]) -> list[T]:
+    """Return the stats of services; none while the catalog is away, which health reports."""
     try:
-        return ask()
+        return call()
     except UnavailableError as error:
-        _log.debug("services_not_asked", reason=error)
+        _log.debug("services_not_read", reason=error)
         return []

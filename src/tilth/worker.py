@@ -80,7 +80,7 @@ class WorkerNode:
         self._over = over
         self._clock = SystemClock()
         self._settings = warehouse_settings(given)
-        self._folder = _prepared(options.folder)
+        self._folder = _prepare_folder(options.folder)
         self._parts = ExitStack()
         self._channel = Channel(self._clock, random_id, options.server, token=options.token)
         self._session = WorkerSession(
@@ -205,7 +205,7 @@ def worker_token(file: Path | None, given: Mapping[str, str]) -> str:
     return token
 
 
-def _prepared(folder: Path) -> Path:
+def _prepare_folder(folder: Path) -> Path:
     """Make the worker's folders. Raises FolderError."""
     try:
         folder.mkdir(mode=PRIVATE, parents=True, exist_ok=True)

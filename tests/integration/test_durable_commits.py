@@ -157,10 +157,10 @@ def test_a_folder_that_somebody_else_made_is_waited_for_once(disk: Disk, tmp_pat
 
 def test_a_node_waits_for_the_names_of_its_folders(disk: Disk, tmp_path: Path) -> None:
     data = tmp_path / "new" / "data"
-    begin.prepared(data)
+    begin.prepare_folder(data)
     assert {path for path, _ in disk.requests} == {str(data), str(tmp_path / "new"), str(tmp_path)}
     disk.requests.clear()
-    begin.prepared(data)
+    begin.prepare_folder(data)
     assert [path for path, _ in disk.requests] == [str(data)]
 
 

@@ -453,7 +453,7 @@ CATALOG: tuple[Mutant, ...] = (
         name="commit-ahead-of-the-database",
         breaks="a commit has a time far ahead of the database's clock",
         path="src/tilth/catalog/commit/commit.py",
-        old="        batch.preconditions += self._clock_check.reached(commit_ts)\n",
+        old="        batch.preconditions += self._clock_check.preconditions(commit_ts)\n",
         new="",
         tests=(
             "tests/unit/membership/test_ended_servers.py::"

@@ -18,7 +18,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, as_exception
 
 #: Seconds after which a wait checks again whether it was cancelled.
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -135,7 +135,7 @@ def pause(clock: Clock, seconds: float) -> None:
     deadline = clock.monotonic() + seconds
     raise_if_cancelled()
     while (left := deadline - clock.monotonic()) > 0:
-        clock.sleep(min(left, LOOK_SECONDS))
+        clock.sleep(min(left, POLL_SECONDS))
         raise_if_cancelled()
 
 
@@ -153,8 +153,8 @@ def reaching(work: Stoppable) -> Iterator[None]:
         cancellation.let_go(work)
 
 
-def carried(act: Callable[[S], T]) -> Callable[[S], T]:
-    """Let the function work for this thread's statement on other threads."""
+def carry(act: Callable[[S], T]) -> Callable[[S], T]:
+    """Return the function so that it runs for this thread's statement on other threads."""
     cancellation = current.get()
 
     def acting(given: S) -> T:
@@ -173,7 +173,7 @@ def apart(act: Callable[[], T], *, name: str, hint: str) -> T:
     if cancellation is None:
         return act()
     cancellation.raise_if_cancelled()
-    work = _Apart(carried(lambda _: act()))
+    work = _Apart(carry(lambda _: act()))
     try:
         with cancellation.waiting_for(work):
             threading.Thread(target=work.run, name=f"tilth-{name}", daemon=True).start()

@@ -27,13 +27,13 @@ def door(package: str) -> Callable[[str], object]:
     # By its loader: on executors of a cluster the package is in a zip.
     offered = _offered(get_data(package, "__init__.py") or b"")
 
-    def take(name: str) -> object:
+    def load(name: str) -> object:
         if name not in offered:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
         return getattr(import_module(offered[name]), name)
 
     sys.modules[package].__dict__["__dir__"] = lambda: sorted(offered)
-    return take
+    return load
 
 
 def _offered(source: bytes) -> dict[str, str]:

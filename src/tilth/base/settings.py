@@ -254,7 +254,7 @@ class SettingGroup:
             checked[setting.name] = text
         return checked
 
-    def parted(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def split_secrets(self, given: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Return the texts without their secrets, and the full texts of those that contain any; both by name."""
         shown: dict[str, str] = {}
         secrets: dict[str, str] = {}

@@ -80,7 +80,7 @@ def gather(
     Raises UnknownSettingError, BadSettingError and ConfigFileError.
     """
     found = (
-        (SettingSource.FILE, _checked(group, _of_file(group, file), file=str(file)) if file is not None else {}),
+        (SettingSource.FILE, _check(group, _of_file(group, file), file=str(file)) if file is not None else {}),
         (SettingSource.ENVIRONMENT, _of_environment(group, environment)),
         (SettingSource.FLAG, group.canonical(flags)),
     )
@@ -97,8 +97,8 @@ def variable_of(name: str) -> str:
     return PREFIX + name.upper().replace(".", "__").replace("-", "_")
 
 
-def _checked(group: SettingGroup, given: Mapping[str, str], **where: str) -> dict[str, str]:
-    """The texts by canonical name; errors say where."""
+def _check(group: SettingGroup, given: Mapping[str, str], **where: str) -> dict[str, str]:
+    """Return the texts by canonical name; errors name the source."""
     found: dict[str, str] = {}
     for name, text in given.items():
         try:
@@ -127,7 +127,7 @@ def _of_environment(group: SettingGroup, environment: Mapping[str, str]) -> dict
                 else f"no setting has this variable; names of Tilth's variables begin with {PREFIX}"
             )
             raise UnknownSettingError(variable=variable, hint=hint)
-        found |= _checked(group, {known[variable]: text}, variable=variable)
+        found |= _check(group, {known[variable]: text}, variable=variable)
     return found
 
 

@@ -354,7 +354,7 @@ class Member:
             return record
         offset, doubt = measured
         check = self._catalog.clock_check
-        if check.compared(offset, doubt_ms=doubt, bound_ms=self._skew_ms_max) is not None:
+        if check.compare(offset, doubt_ms=doubt, bound_ms=self._skew_ms_max) is not None:
             where = "ahead of" if offset > 0 else "behind"
             self._clock_fault = f"its clock is wrong: {abs(offset) / 1000:.1f} s {where} the catalog's database"
             _log.warning("clock_is_wrong", server=record.id, offset_ms=round(offset))

@@ -189,22 +189,22 @@ class Attach:
             self._report.note(FindingKind.NOT_IN_FILES, text)
 
     def _read(self, uuid: str, files: TableFiles) -> _TableFound:
-        """Return the files of a table that say what they are; report the others."""
+        """Return the files of a table that have notes; report the others."""
         names = without_sidecars(files.sizes)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
-            looks = list(pool.map(partial(_look, files.folder), names))
+            notes = list(pool.map(partial(_read_own_note, files.folder), names))
         found = _TableFound(files, [], {})
         others: list[tuple[FindingKind, str, str]] = []
-        for name, look in zip(names, looks, strict=True):
+        for name, note in zip(names, notes, strict=True):
             by = written_by(name)
-            if isinstance(look, FoundChanges):
-                found.changes[name] = look
-            elif not isinstance(look, PartNote):
-                others.append((look[0], name, look[1]))
-            elif by is None or look.table.uuid != uuid:
-                others.append((FindingKind.FOREIGN, name, "it says that it is of another table: it is left alone"))
+            if isinstance(note, FoundChanges):
+                found.changes[name] = note
+            elif not isinstance(note, PartNote):
+                others.append((note[0], name, note[1]))
+            elif by is None or note.table.uuid != uuid:
+                others.append((FindingKind.FOREIGN, name, "its note names another table: it is not touched"))
             else:
-                found.noted.append(NotedFile(name=name, size=files.sizes[name], by=by, note=look))
+                found.noted.append(NotedFile(name=name, size=files.sizes[name], by=by, note=note))
         table = full_name(_newest(found.noted).note.table) if found.noted else ""
         for kind, name, text in others:
             self._report.note(kind, text, table=table, file=files.folder.uri(name))
@@ -218,9 +218,9 @@ class Attach:
             target for name, each in found.changes.items() for target in each.deletes if txn_of(target) != txn_of(name)
         }
         choice = choose(noted, verdict=self._verdict, changed=changed, keeps_uncommitted=keeps)
-        table = self._created(noted)
+        table = self._create_table(noted)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
-            written = list(pool.map(partial(_written, files.folder), choice.taken))
+            written = list(pool.map(partial(_checked_part, files.folder), choice.taken))
         parts = [
             InsertPart(table=table.uuid, written=each, schema_version=file.note.shape.version)
             for file, each in zip(choice.taken, written, strict=True)
@@ -237,7 +237,7 @@ class Attach:
         self._report.tables.append(RebuiltTable(name=full_name(table), rows=left, parts=len(snapshot.parts)))
 
     def _delete(self, table: TableDef, found: _TableFound, choice: FileChoice) -> int:
-        """Delete again what files with changes say of the parts that are there; return how many rows.
+        """Apply the deletes of files with changes to the parts that exist; return how many rows.
 
         A row that is deleted stays so: however many files say it, together they say which rows are gone.
         """
@@ -272,7 +272,7 @@ class Attach:
                 written = [out.deletes(file.note.partition, file.name, rows) for file, rows in deletes]
             handle.commit([AddDelta(table=table.uuid, written=each) for each in written])
 
-    def _created(self, noted: Sequence[NotedFile]) -> TableDef:
+    def _create_table(self, noted: Sequence[NotedFile]) -> TableDef:
         """Create the table as its newest file says, with the columns that other files have."""
         newest = _newest(noted).note.table
         shapes: dict[int, SchemaVersion] = {file.note.shape.version: file.note.shape for file in noted}
@@ -293,8 +293,8 @@ def _newest(noted: Collection[NotedFile]) -> NotedFile:
     return max(noted, key=lambda file: (file.note.table.schema_version, file.by))
 
 
-def _look(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingKind, str]:
-    """Read what a file says of itself; else return the kind of the file and a text for the report."""
+def _read_own_note(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingKind, str]:
+    """Read the note in a file; without one, return the kind of the file and a text for the report."""
     if name.endswith(SIDECAR_EXTENSIONS):
         return FindingKind.LEFTOVER, "the part that it lay beside is not there: it can be removed"
     try:
@@ -304,11 +304,11 @@ def _look(folder: Folder, name: str) -> PartNote | FoundChanges | tuple[FindingK
         return FindingKind.LEFT_OUT, "it was removed meanwhile"
     except CorruptError as error:
         return FindingKind.LEFT_OUT, f"it is damaged, or was never ended: {error.message}"
-    text = "it does not say what it is; its rows are left out"
+    text = "it has no note of its table; its rows are left out"
     return note or changes or (FindingKind.LEFT_OUT, text)
 
 
-def _written(folder: Folder, file: NotedFile) -> WrittenPart:
+def _checked_part(folder: Folder, file: NotedFile) -> WrittenPart:
     size, checksum = whole_checksum(folder, file.name)
     note = file.note
     return WrittenPart(

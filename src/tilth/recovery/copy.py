@@ -60,14 +60,14 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
     clock = SystemClock()
     if not _is_address(target):
         check_no_catalog(Path(target))
-    with closing(_opened(clock, source)) as store:
+    with closing(_open_store(clock, source)) as store:
         catalog = Catalog(store, clock, "copy", random_id)
         _check_free(clock, store, catalog, source)
         with nullcontext() if keeps_source else _moving(store, catalog, _shown(target)):
             with store.view(use=ViewUse.EXPORT) as view, _target(clock, target) as written:
-                expected = _written(view, written)
+                expected = _write_records(view, written)
                 with written.view(use=ViewUse.EXPORT) as copied:
-                    found = _summed(copied)
+                    found = _checksum_records(copied)
             if found != expected:
                 raise CorruptError(
                     "the copy differs from its source", source=source, records=expected[0], copied=found[0]
@@ -84,7 +84,7 @@ def _shown(location: str) -> str:
     return parse_postgres(location).shown if _is_address(location) else str(Path(location).absolute())
 
 
-def _opened(clock: Clock, location: str) -> PostgresKV | RocksKV:
+def _open_store(clock: Clock, location: str) -> PostgresKV | RocksKV:
     """Raises CatalogNotFoundError."""
     if _is_address(location):
         return PostgresKV(clock, parse_postgres(location))
@@ -116,7 +116,7 @@ def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, loc
         return
     store.moves().check(may_begin=True)
     before = {each.id: each.renewed_ms for each in catalog.servers.live()}
-    shown = {each for each in before if store.moves().is_shown(each)}
+    shown = {each for each in before if store.moves().is_locked(each)}
     if before and not shown:
         clock.sleep(IN_USE_SECONDS)
     proved = [each for each in catalog.servers.live() if each.id in shown or before.get(each.id) != each.renewed_ms]
@@ -163,14 +163,14 @@ def _target(clock: Clock, location: str) -> Iterator[_Target]:
         yield _Target(store)
 
 
-def _written(view: ReadView, target: _Target) -> tuple[int, int, bytes]:
+def _write_records(view: ReadView, target: _Target) -> tuple[int, int, bytes]:
     """Copy all records; return what `_summed` gives of them."""
     summed = _Sum()
     target.fill(summed.over((key, found.value) for key, found in view.scan(FIRST_KEY, None)))
     return summed.result()
 
 
-def _summed(view: ReadView) -> tuple[int, int, bytes]:
+def _checksum_records(view: ReadView) -> tuple[int, int, bytes]:
     """Return number, bytes and checksum of all records."""
     summed = _Sum()
     for _ in summed.over((key, found.value) for key, found in view.scan(FIRST_KEY, None)):

@@ -32,7 +32,7 @@ PAUSE_SECONDS_MAX = 60.0
 #: A store that is away keeps no node from its end.
 STOP_SECONDS_MAX = 8.0
 #: Names that are looked for at a time.
-_LOOK_NAMES = 100
+_PROBE_NAMES = 100
 _GENERATIONS = "recovery/generations"
 _NAME = re.compile(r"(\d{13,20})-(\d{1,9})")
 
@@ -150,9 +150,9 @@ class Journal:
         """Remove the files of a generation, the first one last: without it the others are nothing."""
         count = 0
         while True:
-            names = [journal_name(generation, count + number) for number in range(_LOOK_NAMES)]
+            names = [journal_name(generation, count + number) for number in range(_PROBE_NAMES)]
             found = are_there(self._folder, names)
-            count += found.index(False) if False in found else _LOOK_NAMES
+            count += found.index(False) if False in found else _PROBE_NAMES
             if False in found:
                 break
         remove_files(self._folder, [journal_name(generation, number) for number in reversed(range(count))])

@@ -65,7 +65,7 @@ def usable_journal(journals: Sequence[FoundJournal]) -> tuple[FoundJournal | Non
     for journal in journals:
         name = journal_name(journal.generation, 0)
         try:
-            with _opened(journal.folder, name) as source:
+            with _open(journal.folder, name) as source:
                 for _ in read_dump(source)[1]:
                     pass
         except BadDumpError:
@@ -77,7 +77,7 @@ def usable_journal(journals: Sequence[FoundJournal]) -> tuple[FoundJournal | Non
 
 def load_journal(journal: FoundJournal, store: KeyValue) -> LoadedJournal:
     """Bring all that the journal knows into an empty store."""
-    with _opened(journal.folder, journal_name(journal.generation, 0)) as source:
+    with _open(journal.folder, journal_name(journal.generation, 0)) as source:
         header, _ = load_dump(source, store)
     known_until_ms = header.created_ms
     for expected, number in enumerate(journal.numbers[1:], 1):
@@ -86,7 +86,7 @@ def load_journal(journal: FoundJournal, store: KeyValue) -> LoadedJournal:
             missing = journal.folder.uri(journal_name(journal.generation, expected))
             return LoadedJournal(known_until_ms=known_until_ms, trouble=f"{missing} is not there")
         try:
-            with _opened(journal.folder, name) as source:
+            with _open(journal.folder, name) as source:
                 header, changes = read_key_changes(source)
         except BadDumpError as error:
             trouble = f"{journal.folder.uri(name)}: {error.message}"
@@ -98,7 +98,7 @@ def load_journal(journal: FoundJournal, store: KeyValue) -> LoadedJournal:
 
 
 @contextmanager
-def _opened(folder: Folder, name: str) -> Iterator[ByteSource]:
+def _open(folder: Folder, name: str) -> Iterator[ByteSource]:
     try:
         source: ByteSource = open_file(folder, name)
     # An empty file cannot be mapped.

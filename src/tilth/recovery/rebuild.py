@@ -103,7 +103,7 @@ class _Rebuild:
         if self._loaded.trouble:
             text = f"what changed after {self._end} is not known: {self._loaded.trouble}"
             self._report.note(FindingKind.JOURNAL, text)
-        self._end_work()
+        self._end_transactions()
         relations = self._catalog.tables.all()
         dropped = [each.relation for each in self._catalog.tables.dropped()]
         for relation in relations:
@@ -113,7 +113,7 @@ class _Rebuild:
                 self._check_secrets(relation)
         for each in dropped:
             if isinstance(each, TableDef):
-                self._look_at_others(each, self._files_of(each), set())
+                self._check_others(each, self._files_of(each), set())
         known = {each.uuid for each in (*relations, *dropped)}
         for uuid, files in self._found.tables.items():
             if uuid not in known:
@@ -124,7 +124,7 @@ class _Rebuild:
     def _end(self) -> str:
         return f"{datetime.fromtimestamp(self._loaded.known_until_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
-    def _end_work(self) -> None:
+    def _end_transactions(self) -> None:
         """Forget transactions that may have landed after the journal's end: nobody may remove their files."""
         transactions = self._catalog.transactions
         transactions.pass_over(max(self._found.newest_txn, pack(self._loaded.known_until_ms)))
@@ -158,7 +158,7 @@ class _Rebuild:
                     table=full_name(table),
                     file=_address(files, delta.file.name),
                 )
-        self._look_at_others(table, files, wrong.keys())
+        self._check_others(table, files, wrong.keys())
         rebuilt = self._catalog.parts.snapshot(table.uuid)
         self._report.tables.append(RebuiltTable(name=full_name(table), rows=rebuilt.rows, parts=len(rebuilt.parts)))
 
@@ -203,7 +203,7 @@ class _Rebuild:
             rows=part.rows - deleted_rows(part.file.name, deltas),
         )
 
-    def _look_at_others(self, table: TableDef, files: TableFiles | None, reported: Collection[str]) -> None:
+    def _check_others(self, table: TableDef, files: TableFiles | None, reported: Collection[str]) -> None:
         """Report files that only the past needs and that are not there, and files that no record names."""
         known = _known_files(self._catalog, table)
         there = {} if files is None else files.sizes
@@ -214,10 +214,10 @@ class _Rebuild:
         for name in without_sidecars(there.keys() | known):
             txn = txn_of(name)
             if name not in known and txn is not None:
-                kind, text = self._judged(txn, is_landed=txn in landed)
+                kind, text = self._judge(txn, is_landed=txn in landed)
                 self._report.note(kind, text, table=full_name(table), file=_address(files, name))
 
-    def _judged(self, txn: int, *, is_landed: bool) -> tuple[FindingKind, str]:
+    def _judge(self, txn: int, *, is_landed: bool) -> tuple[FindingKind, str]:
         """Return what a file is that no record names."""
         if is_landed:
             return FindingKind.LEFTOVER, "a failed attempt of work that landed wrote it: it can be removed"

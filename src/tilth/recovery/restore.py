@@ -25,7 +25,7 @@ def restore_catalog(backup: str, folder: Path) -> tuple[DumpHeader, int]:
     Raises CatalogExistsError where the folder has a catalog, BadDumpError, UnavailableError, BadStoreError.
     """
     check_no_catalog(folder)
-    with _opened(backup) as source, new_catalog(folder) as store:
+    with _open(backup) as source, new_catalog(folder) as store:
         return load_dump(source, store)
 
 
@@ -65,7 +65,7 @@ def new_catalog(folder: Path) -> Iterator[RocksKV]:
 
 
 @contextmanager
-def _opened(backup: str) -> Iterator[ByteSource]:
+def _open(backup: str) -> Iterator[ByteSource]:
     """Open a backup. Raises BadDumpError, which does not repeat the options of an address."""
     try:
         source = _source(backup)

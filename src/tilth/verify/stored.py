@@ -249,7 +249,7 @@ class _Check:
         if named is None or name == found.path or named.extension not in (*EXTENSIONS, *SIDECAR_EXTENSIONS):
             self._report.add(replace(row, detail="no transaction gives such a name: it is never removed"))
             return
-        row, is_dead = _judged(replace(row, txn=named.txn), self._trace(named.txn), name, self._began_ts)
+        row, is_dead = _judge(replace(row, txn=named.txn), self._trace(named.txn), name, self._began_ts)
         if row.state is FileState.ORPHAN and named.extension in SIDECAR_EXTENSIONS:
             row = replace(row, state=FileState.SIDECAR)
         if is_dead and self._is_old(row) and len(self._orphans) < REMOVED_MAX:
@@ -333,11 +333,11 @@ class _Check:
                 self._report.add(row)
 
     def _may_go(self, txn: int, name: str) -> bool:
-        kept = self._catalog.transactions.tombstones.kept(txn, ())
+        kept = self._catalog.transactions.tombstones.protected_files(txn, ())
         return kept is not None and (part_of_sidecar(name) or name) not in kept
 
 
-def _judged(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[FileRow, bool]:
+def _judge(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[FileRow, bool]:
     """Return the row of an unnamed file with its state, and whether its transaction can never commit any more."""
     txn = row.txn
     if (lost := trace.lost) is not None:

@@ -156,10 +156,10 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
     world.commit(SetOffsets(kafka_table=kafka, offsets={position: StoredOffset(0, "")}, before={}))
 
     def work(number: int, rng: Rng) -> None:
-        lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
+        lease = world.catalog.leases.acquire("consumer/k/0", f"thread {number}")
         for _ in range(STEPS):
             if rng.random() < 0.2:
-                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
+                lease = world.catalog.leases.acquire("consumer/k/0", f"thread {number}")
             start = world.catalog.offsets.of(kafka)[position]
             rows = 1 + int(rng.random() * 5)
             moved = OffsetRange(topic="x", partition=0, start=start, end=start + rows)
@@ -172,7 +172,7 @@ def test_rounds_of_rival_consumers_are_exactly_once(world: World) -> None:
                     ],
                 )
             except (FencedError, OffsetsMovedError):
-                lease = world.catalog.leases.take("consumer/k/0", f"thread {number}")
+                lease = world.catalog.leases.acquire("consumer/k/0", f"thread {number}")
 
     in_threads(work)
     rows = world.catalog.parts.snapshot(world.t).rows

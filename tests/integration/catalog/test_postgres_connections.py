@@ -122,13 +122,13 @@ def test_one_connection_finds_out_for_all_why_there_is_none(
 ) -> None:
     with closing(opened(postgres.address(schema="why"))) as kv:
         asked: list[PoolTimeout] = []
-        found = kv._found_why
+        found = kv._find_why
 
         def noted(timeout: PoolTimeout) -> TilthError:
             asked.append(timeout)
             return found(timeout)
 
-        monkeypatch.setattr(kv, "_found_why", noted)
+        monkeypatch.setattr(kv, "_find_why", noted)
         with ThreadPoolExecutor(12) as pool:
             whys = list(pool.map(kv._why_none, [PoolTimeout("10 s")] * 12))
         assert len(asked) == 1

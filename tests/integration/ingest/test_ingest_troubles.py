@@ -215,7 +215,7 @@ def test_replaced_consumer_is_refused(world: IngestWorld, broker: Broker) -> Non
         world.catalog.transactions.begin("a zombie", fences=[old])
     assert world.ids(target) == list(range(20))
     # Somebody else takes the lease: the running consumer's next round is refused, and a new one goes on.
-    world.catalog.leases.take(name, "another")
+    world.catalog.leases.acquire(name, "another")
     world.send("fenced", events(20, 30))
     world.wait_rows(target, 30)
     assert world.ids(target) == list(range(30))

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tilth.base.cancel import Cancellation, apart, carried, current, pause, reaching, working_under
+from tilth.base.cancel import Cancellation, apart, carry, current, pause, reaching, working_under
 from tilth.base.clock import SystemClock
 from tilth.base.errors import ConflictError, InvalidInputError, TilthError
 
@@ -97,7 +97,7 @@ def test_threads_of_a_statement_see_its_end() -> None:
         seen.append(found.error if found is not None else None)
 
     with working_under(cancellation):
-        looking = carried(look)
+        looking = carry(look)
     cancellation.cancel(ConflictError("enough"))
     thread = threading.Thread(target=looking, args=(1,))
     thread.start()

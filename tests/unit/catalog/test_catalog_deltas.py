@@ -400,8 +400,8 @@ def test_what_comes_back_comes_back_with_its_changes(world: World, is_collected:
 def test_deltas_of_nothing_are_forgotten_by_their_file(world: World) -> None:
     [a] = world.insert()
     open_one = world.delete((a, 4))
-    lease = world.catalog.leases.take(f"table/{world.t}", "s1")
-    world.catalog.leases.take(f"table/{world.t}", "s2")
+    lease = world.catalog.leases.acquire(f"table/{world.t}", "s1")
+    world.catalog.leases.acquire(f"table/{world.t}", "s2")
     parts = world.catalog.parts
     with pytest.raises(FencedError):
         parts.remove_deltas(world.t, [open_one], fence=lease.fence)

@@ -20,9 +20,9 @@ def world() -> World:
 
 def test_a_lease_is_held_by_who_took_it_last(world: World) -> None:
     leases = world.catalog.leases
-    mine = leases.take("table/1", "a")
+    mine = leases.acquire("table/1", "a")
     leases.check(mine.fence)
-    theirs = leases.take("table/1", "b")
+    theirs = leases.acquire("table/1", "b")
     assert theirs.epoch == mine.epoch + 1
     with pytest.raises(FencedError) as caught:
         leases.check(mine.fence)
@@ -34,17 +34,17 @@ def test_a_lease_is_held_by_who_took_it_last(world: World) -> None:
 
 def test_an_epoch_never_comes_back(world: World) -> None:
     leases = world.catalog.leases
-    first = leases.take("a", "s1")
+    first = leases.acquire("a", "s1")
     leases.release(first.fence)
     assert leases.list() == []
     with pytest.raises(FencedError):
         leases.check(first.fence)
     with pytest.raises(FencedError):
         world.catalog.transactions.begin("x", fences=[first.fence])
-    second = leases.take("a", "s1")
+    second = leases.acquire("a", "s1")
     assert second.epoch == 2
-    assert leases.take("a", "s1").epoch == 3
-    assert leases.take("a", "s2").epoch == 4
+    assert leases.acquire("a", "s1").epoch == 3
+    assert leases.acquire("a", "s2").epoch == 4
 
 
 # --- taken over by another server after the first one has read the lease, and before its commit lands ---
@@ -57,11 +57,11 @@ class Taken:
         self.kv = Racing()
         self.world = World(self.kv)
         self.name = f"table/{self.world.t}"
-        self.mine = self.world.catalog.leases.take(self.name, "s1")
+        self.mine = self.world.catalog.leases.acquire(self.name, "s1")
 
     def when_read(self) -> None:
         self.world.clock.advance(1)
-        self.kv.before = lambda: self.world.catalog.leases.take(self.name, "s2")
+        self.kv.before = lambda: self.world.catalog.leases.acquire(self.name, "s2")
 
     def stays_theirs(self) -> None:
         """The second server has it, under an epoch of its own."""
@@ -80,7 +80,7 @@ def test_who_releases_too_late_does_not_take_it_from_the_other() -> None:
 def test_two_who_take_it_at_once_get_two_epochs() -> None:
     taken = Taken()
     taken.when_read()
-    assert taken.world.catalog.leases.take(taken.name, "s3").epoch == taken.mine.epoch + 2
+    assert taken.world.catalog.leases.acquire(taken.name, "s3").epoch == taken.mine.epoch + 2
 
 
 def test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile() -> None:
@@ -121,7 +121,7 @@ def test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile() -> None:
     for number, collect in enumerate(refused):
         if number == 2:
             world.collect()
-        taken.mine = world.catalog.leases.take(taken.name, "s1")
+        taken.mine = world.catalog.leases.acquire(taken.name, "s1")
         fence = taken.mine.fence
         taken.when_read()
         with pytest.raises(FencedError):

@@ -81,9 +81,9 @@ def test_the_trash_is_read_page_by_page(world: World) -> None:
 
 
 def test_a_fenced_collector_moves_nothing(world: World) -> None:
-    lease = world.catalog.leases.take("table/t", "s1")
+    lease = world.catalog.leases.acquire("table/t", "s1")
     parts = world.insert()
-    world.catalog.leases.take("table/t", "s2")
+    world.catalog.leases.acquire("table/t", "s2")
     with pytest.raises(FencedError):
         world.catalog.parts.move_to_trash(world.t, [(parts[0], 1)], fence=lease.fence, now_ms=1)
     assert world.names() == [parts[0].name]

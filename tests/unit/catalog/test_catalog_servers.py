@@ -70,17 +70,17 @@ def test_one_that_has_proved_meanwhile_that_it_lives_is_not_ended(world: World) 
 def test_a_lease_is_not_taken_from_a_server_that_lives(world: World) -> None:
     catalog = world.catalog
     a, b = join(catalog, "a"), join(catalog, "b")
-    held = catalog.leases.take("table/t", a.id)
+    held = catalog.leases.acquire("table/t", a.id)
     with pytest.raises(LeaseHeldError, match="url=http://a"):
-        catalog.leases.take("table/t", b.id)
+        catalog.leases.acquire("table/t", b.id)
     catalog.leases.release(held.fence)
-    assert catalog.leases.take("table/t", b.id).epoch == 2
+    assert catalog.leases.acquire("table/t", b.id).epoch == 2
     catalog.servers.end(b)
-    taken = catalog.leases.take("table/t", a.id)
+    taken = catalog.leases.acquire("table/t", a.id)
     assert taken.epoch == 3
     # Its next process goes on at once.
     catalog.servers.end(a)
-    assert catalog.leases.take("table/t", join(catalog, "a", "again").id).epoch == 4
+    assert catalog.leases.acquire("table/t", join(catalog, "a", "again").id).epoch == 4
 
 
 def test_each_process_that_joins_gets_the_next_number_and_so_many_may_live(world: World) -> None:
@@ -108,21 +108,21 @@ def test_a_number_is_given_again_after_all_others_and_never_while_it_is_used(wor
 def test_an_epoch_is_never_given_twice_also_where_the_record_was_forgotten(world: World) -> None:
     catalog = world.catalog
     old = join(catalog, "a")
-    lease = catalog.leases.take("table/t", old.id)
+    lease = catalog.leases.acquire("table/t", old.id)
     catalog.servers.end(old)
     world.clock.advance(100)
     assert catalog.servers.forget(world.clock.now_ms()) == 1
     again, other = join(catalog, "a", "again"), join(catalog, "b")
     assert again.id != old.id
     # A lease that an ended process held long ago is free.
-    assert catalog.leases.take("table/t", other.id).epoch == lease.epoch + 1
+    assert catalog.leases.acquire("table/t", other.id).epoch == lease.epoch + 1
 
 
 def test_who_was_ended_takes_no_lease(world: World) -> None:
     record = join(world.catalog, "a")
     world.catalog.servers.end(record)
     with pytest.raises(ServerEndedError, match="server=a#1"):
-        world.catalog.leases.take("table/t", record.id)
+        world.catalog.leases.acquire("table/t", record.id)
     assert world.catalog.leases.get("table/t") is None
 
 

@@ -38,15 +38,15 @@ def test_a_commit_carries_it_on() -> None:
     shown = ShownParts()
     shown.keep("t", "a", (part(1),), stored=5)
     shown.keep("t", "b", (part(2, "b"),), stored=5)
-    shown.landed("t", added(part(3), part(4, "c")), before=5, after=8)
+    shown.apply("t", added(part(3), part(4, "c")), before=5, after=8)
     assert shown.find("t", "a", stored=8) == (part(1), part(3))
     assert shown.find("t", "b", stored=8) == (part(2, "b"),)
     assert shown.find("t", "c", stored=8) is None
     # What changed nothing wrote no version.
-    shown.landed("t", added(), before=8, after=9)
+    shown.apply("t", added(), before=8, after=9)
     assert shown.find("t", "b", stored=8) == (part(2, "b"),)
     # Somebody else has committed in between.
-    shown.landed("t", added(part(5)), before=9, after=10)
+    shown.apply("t", added(part(5)), before=9, after=10)
     assert shown.find("t", "a", stored=10) is None
 
 
@@ -58,7 +58,7 @@ def test_it_is_bounded() -> None:
     shown.keep("v", "a", (part(4),), stored=3)
     assert shown.find("u", "a", stored=2) is None
     assert shown.find("t", "a", stored=1) is not None
-    shown.landed("v", added(part(5)), before=3, after=4)
+    shown.apply("v", added(part(5)), before=3, after=4)
     assert shown.find("v", "a", stored=4) is None
     assert shown.find("t", "a", stored=1) is not None
     shown.keep("w", "a", tuple(part(number) for number in range(4)), stored=5)

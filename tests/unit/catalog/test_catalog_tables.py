@@ -215,7 +215,7 @@ def test_a_lost_answer_changes_no_answer(fault: Fault) -> None:
     faulty.plan_commits(fault)
     assert tables.undrop("db", "y").uuid == made.uuid
     faulty.plan_commits(fault)
-    lease = world.catalog.leases.take("a", "s1")
+    lease = world.catalog.leases.acquire("a", "s1")
     assert world.catalog.leases.get("a") == lease
     assert lease.epoch == 1
 
@@ -250,7 +250,7 @@ def test_forgetting_takes_leases_and_saved_state_along(world: World) -> None:
     kafka = world.kafka()
     for uuid in (world.t, kafka):
         for name in (f"table/{uuid}", f"consumer/{uuid}/0", f"consumer/{uuid}/11"):
-            world.catalog.leases.take(name, "s1")
+            world.catalog.leases.acquire(name, "s1")
         for name in (f"maintenance/trash/{uuid}", f"ingest/{uuid}/topics"):
             world.catalog.state.put(name, b"x")
     world.catalog.tables.drop(kafka)

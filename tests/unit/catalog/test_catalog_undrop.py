@@ -217,7 +217,7 @@ def test_a_drop_comes_back_whole_or_not_at_all(world: World) -> None:
 
 
 def test_claiming(world: World) -> None:
-    lease = world.catalog.leases.take("table/t", "s1")
+    lease = world.catalog.leases.acquire("table/t", "s1")
     world.insert("a")
     world.merge([*world.insert("b"), *world.insert("b")])
     drop(world)
@@ -228,7 +228,7 @@ def test_claiming(world: World) -> None:
     assert world.catalog.trash.claim("other", items) == []
     world.catalog.trash.remove(world.t, items)
     assert world.catalog.trash.claim(world.t, items) == []
-    world.catalog.leases.take("table/t", "s2")
+    world.catalog.leases.acquire("table/t", "s2")
     with pytest.raises(FencedError):
         world.catalog.trash.claim(world.t, items, fence=lease.fence)
 

@@ -68,8 +68,8 @@ def test_versions_and_epochs_of_one_lie_above_all_of_the_one_before() -> None:
 def test_a_process_never_goes_back_and_forgets_the_versions_of_the_history_before() -> None:
     known = Incarnations()
     assert known.follow(FIRST) is None
-    assert known.landed(100, FIRST)
-    assert known.landed(99, FIRST)
+    assert known.record(100, FIRST)
+    assert known.record(99, FIRST)
     assert known.known == KnownHistory(incarnation=FIRST, version=100)
     assert known.follow(SECOND) == FIRST
     assert known.known == KnownHistory(incarnation=SECOND)
@@ -83,5 +83,5 @@ def test_a_commit_of_the_history_before_has_not_landed() -> None:
     known = Incarnations()
     known.follow(FIRST)
     known.follow(SECOND)
-    assert not known.landed(101, FIRST)
+    assert not known.record(101, FIRST)
     assert known.known == KnownHistory(incarnation=SECOND)

@@ -40,7 +40,7 @@ class Source:
         return self.now
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         yield
 
 

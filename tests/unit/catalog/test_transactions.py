@@ -201,10 +201,10 @@ def test_several_tables_commit_at_one_time(world: World) -> None:
 
 def test_fences(world: World) -> None:
     leases, transactions = world.catalog.leases, world.catalog.transactions
-    old = leases.take("table/x", "s1")
+    old = leases.acquire("table/x", "s1")
     txn = transactions.begin("merge", fences=[old.fence])
     updates = [InsertPart(table=world.t, written=world.written())]
-    new = leases.take("table/x", "s2")
+    new = leases.acquire("table/x", "s2")
     outcome = transactions.commit(txn.id, updates)
     assert isinstance(outcome, Conflicted)
     assert isinstance(outcome.error, FencedError)

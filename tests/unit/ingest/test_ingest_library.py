@@ -147,7 +147,7 @@ def test_secrets_in_pairs_are_hidden(text: str, shown: str) -> None:
 
 def test_what_is_shown_and_what_is_secret_make_the_whole() -> None:
     given = {"kafka_sasl_password": "hunter2", LIBRARY: "sasl.username=u;ssl.key.password=s3cret"}
-    shown, secrets = KAFKA_SETTINGS.parted(REQUIRED | given)
+    shown, secrets = KAFKA_SETTINGS.split_secrets(REQUIRED | given)
     assert shown == REQUIRED | {
         "kafka_sasl_password": "[HIDDEN]",
         LIBRARY: "sasl.username=u;ssl.key.password=[HIDDEN]",

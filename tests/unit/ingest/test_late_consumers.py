@@ -142,7 +142,7 @@ def test_what_failed_attempts_of_a_round_left_goes_where_spark_tries_again(
 
 
 def taken_over(server: Server) -> None:
-    server.world.catalog.leases.take(server.fence.name, "s2")
+    server.world.catalog.leases.acquire(server.fence.name, "s2")
 
 
 def test_no_round_begins_under_an_epoch_that_is_over(server: Server) -> None:

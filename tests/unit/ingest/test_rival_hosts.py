@@ -284,7 +284,7 @@ def test_a_service_waits_for_the_server_that_has_not_let_go(world: World, servic
     other = world.reopened()
     join(other, "old")
     uuid = world.catalog.tables.get("default", "k").uuid
-    lease = other.leases.take(f"table/{uuid}", other.server)
+    lease = other.leases.acquire(f"table/{uuid}", other.server)
     now_ms = world.clock.now_ms()
     service._suspects = {A0}
     service._looked(service._look(), 1)

@@ -126,7 +126,7 @@ def test_no_row_expires_while_the_clock_is_in_doubt(world: MaintenanceWorld) -> 
     aged = world.aging_table()
     tasks = merged(world)
     insert(world, aged, "a", -5, 100)
-    world.catalog.clock_check.compared(90_000, doubt_ms=0, bound_ms=500)
+    world.catalog.clock_check.compare(90_000, doubt_ms=0, bound_ms=500)
     work_until(world, TIMEOUT + 60)
     assert not tasks
 

@@ -80,7 +80,7 @@ def ended(world: DeltaWorld, kind: OpKind, *, read: Callable[[], object] = lambd
 def stolen(world: DeltaWorld) -> None:
     """Another server takes the table over, and this one does not know."""
     world.manager._table_leases.fence(world.t)
-    world.catalog.leases.take(f"table/{world.t}", "s2")
+    world.catalog.leases.acquire(f"table/{world.t}", "s2")
 
 
 # --- a server that has lost the table ---

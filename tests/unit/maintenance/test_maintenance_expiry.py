@@ -75,7 +75,7 @@ def test_a_server_that_has_lost_the_table_drops_no_partition(by_month: ExpiryWor
     assert by_month.manager._runs.wait_until_idle(10)
     by_month.clock.advance(60 * DAY)
     by_month.manager._table_leases.fence(by_month.e)
-    by_month.catalog.leases.take(f"table/{by_month.e}", "s2")
+    by_month.catalog.leases.acquire(f"table/{by_month.e}", "s2")
     with pytest.raises(FencedError):
         by_month.manager.gc_now(by_month.e)
     assert by_month.here() == {"202512"}

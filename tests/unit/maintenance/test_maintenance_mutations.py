@@ -536,7 +536,7 @@ def test_a_fenced_server_commits_nothing_and_takes_the_table_anew(world: Mainten
         lease = world.catalog.leases.get(name)
         assert lease is not None
         world.catalog.leases.release(lease.fence)
-        world.catalog.leases.take(name, "s2")
+        world.catalog.leases.acquire(name, "s2")
 
     world.worker.on_mutate = take
     world.alter_delete("a is odd")

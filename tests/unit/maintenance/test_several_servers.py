@@ -102,15 +102,15 @@ def test_a_start_ends_what_its_forerunner_left_and_nothing_of_others(servers: Se
 def test_a_dropped_table_stays_while_the_stewards_clock_is_in_doubt(servers: Servers) -> None:
     world, cleaner = servers.worlds[0], servers.cleaners[0]
     check = world.catalog.clock_check
-    check.compared(0.0, doubt_ms=1.0, bound_ms=500.0)
+    check.compare(0.0, doubt_ms=1.0, bound_ms=500.0)
     world.catalog.tables.drop(world.t)
     servers.clock.set_now_ms(servers.clock.now_ms() + 4 * 86_400_000)
     # One tick comes before the next comparison of the clock, one after it.
     cleaner.tick()
-    check.compared(4 * 86_400_000.0, doubt_ms=1.0, bound_ms=500.0)
+    check.compare(4 * 86_400_000.0, doubt_ms=1.0, bound_ms=500.0)
     cleaner.tick()
     assert [each.relation.uuid for each in world.catalog.tables.dropped()] == [world.t]
-    check.compared(0.0, doubt_ms=1.0, bound_ms=500.0)
+    check.compare(0.0, doubt_ms=1.0, bound_ms=500.0)
     cleaner.tick()
     assert world.catalog.tables.dropped() == []
 

@@ -136,7 +136,7 @@ def test_an_id_that_is_in_use_is_drawn_anew_and_one_that_has_finished_too(world:
     assert second.id != first.id
     world.insert("a")
     finished = max(txn.id for txn in a.transactions.recent(10) if txn.state is TxnState.FINISHED)
-    fence = b.leases.take("table/t", b.server).fence
+    fence = b.leases.acquire("table/t", b.server).fence
     b.clock.restart(after=finished - 1)
     assert b.transactions.begin("merge", fences=[fence]).id > finished
 
@@ -174,7 +174,7 @@ def test_a_time_ahead_of_the_databases_clock_is_refused_there(world: World) -> N
 
 def test_a_time_ahead_of_the_databases_clock_begins_nothing_and_commits_nothing_that_was_begun(world: World) -> None:
     catalog = world.catalogs["a"]
-    fence = catalog.leases.take("table/t", catalog.server).fence
+    fence = catalog.leases.acquire("table/t", catalog.server).fence
     begun = catalog.transactions.begin("insert")
     world.run(1, "a", "b")
     world.clocks["a"].advance(20)

@@ -100,12 +100,12 @@ def test_servers_join_anew_under_epochs_that_none_had_before() -> None:
 def test_a_holder_of_an_epoch_that_was_lost_is_fenced_by_the_next_holder_of_the_lease() -> None:
     world = World()
     a, b = world.catalogs["a"], world.catalogs["b"]
-    zombie = a.leases.take(f"table/{TABLE}", a.server)
+    zombie = a.leases.acquire(f"table/{TABLE}", a.server)
     work = a.transactions.open("merge", fences=[zombie.fence])
     world.store.fail_over()
     # `a` stands still, and the store has lost the record of its lease.
     world.run(4, world.members["b"])
-    taken = b.leases.take(f"table/{TABLE}", b.server)
+    taken = b.leases.acquire(f"table/{TABLE}", b.server)
     assert taken.epoch > zombie.epoch
     with pytest.raises(FencedError):
         a.leases.check(zombie.fence)
@@ -205,8 +205,8 @@ def test_a_sweep_leaves_what_a_lost_commit_had_named() -> None:
     lost = world.insert("a")
     world.fail_over()
     tombstones = world.catalogs["b"].transactions.tombstones
-    assert tombstones.kept(lost, ()) == frozenset([f"{lost}-0.0-0.parquet"])
-    assert tombstones.kept(lost, ("x",)) == frozenset([f"{lost}-0.0-0.parquet", "x"])
+    assert tombstones.protected_files(lost, ()) == frozenset([f"{lost}-0.0-0.parquet"])
+    assert tombstones.protected_files(lost, ("x",)) == frozenset([f"{lost}-0.0-0.parquet", "x"])
 
 
 def test_a_commit_that_is_read_after_a_lost_answer_is_confirmed_before_it_counts() -> None:

@@ -163,10 +163,10 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
     b.ready()
     b.announce("http://b")
     cluster.run(1, a, b)
-    lease = catalog.leases.take("table/t", catalog.server)
+    lease = catalog.leases.acquire("table/t", catalog.server)
     cluster.run(4, a)
     assert all(a.hosts(thing) for thing in THINGS)
-    assert catalog.leases.take("table/t", "a#1").epoch == lease.epoch + 1
+    assert catalog.leases.acquire("table/t", "a#1").epoch == lease.epoch + 1
     with pytest.raises(ServerEndedError):
         catalog.transactions.begin("merge", fences=[lease.fence])
     cluster.changes.clear()
@@ -178,7 +178,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
     cluster.run(0.5, a, b)
     assert any(b.hosts(thing) for thing in THINGS)
     with pytest.raises(LeaseHeldError, match="holder=a#1"):
-        catalog.leases.take("table/t", catalog.server)
+        catalog.leases.acquire("table/t", catalog.server)
 
 
 def test_who_was_ended_hosts_nothing_as_soon_as_it_knows() -> None:

@@ -52,7 +52,7 @@ def world(tmp_path: Path) -> SqlWorld:
             AddGap(gap=gap, stored=StoredOffset(7, "")),
         ]
     )
-    made.catalog.leases.take("table/x", "s1")
+    made.catalog.leases.acquire("table/x", "s1")
     made.catalog.readers.open(made.catalog.tables.get("default", "t").uuid, made.catalog.clock.now(), "s1", 1_000)
     return made
 

@@ -202,9 +202,9 @@ def test_oracle_of_two_owners_the_older_commits_nothing() -> None:
     """A late commit is refused; the older owner fails its epoch check."""
     world = World()
     leases, transactions = world.catalog.leases, world.catalog.transactions
-    older = leases.take("table/t", "s1")
+    older = leases.acquire("table/t", "s1")
     late = transactions.open("merge", fences=[older.fence])
-    leases.take("table/t", "s2")
+    leases.acquire("table/t", "s2")
     with pytest.raises(FencedError):
         late.commit([InsertPart(table=world.t, written=world.written())])
     with pytest.raises(FencedError):

@@ -29,7 +29,7 @@ _log = Log("catalog")
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """Both clocks at one moment."""
+    """Both clocks at one time."""
 
     now_ms: int
     monotonic: float
@@ -48,7 +48,7 @@ class ClockCheck:
         self._quarantine_until = 0.0
         self._quarantine_reason = ""
 
-    def reached(self, ts: int) -> list[TimeReached]:
+    def preconditions(self, ts: int) -> list[TimeReached]:
         """Return the precondition that a hybrid time is at most the bound ahead of the database's clock; none on a
         single node.
         """
@@ -56,7 +56,7 @@ class ClockCheck:
             return []
         return [TimeReached(milliseconds(ts) - round(self._bound_ms))]
 
-    def compared(self, offset_ms: float, *, doubt_ms: float, bound_ms: float) -> ClockSkewError | None:
+    def compare(self, offset_ms: float, *, doubt_ms: float, bound_ms: float) -> ClockSkewError | None:
         """Record by how many milliseconds the clock is ahead of the database's, known within `doubt_ms`; return the
         error where that exceeds `bound_ms`.
         """

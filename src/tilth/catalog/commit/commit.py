@@ -209,7 +209,7 @@ class Committer:
                 case Landed(version=version):
                     for table, change in ready.changes.tables.items():
                         before = ready.before.tables[table].stored
-                        self._shown.landed(table, change, before=before, after=version)
+                        self._shown.apply(table, change, before=before, after=version)
                     return ready.committed
                 case Conflict():
                     self._counters.count_conflict()
@@ -243,7 +243,7 @@ class Committer:
         last = max((version.last_commit_ts for version in versions), default=0)
         first = self._hybrid.reserve(inserts_of(updates) + 1, after=max(last, txn_id))
         commit_ts = first + inserts_of(updates)
-        batch.preconditions += self._clock_check.reached(commit_ts)
+        batch.preconditions += self._clock_check.preconditions(commit_ts)
         times = CommitTimes(txn=txn_id, first_block=first, commit_ts=commit_ts, now_ms=self._clock.now_ms())
         changes = fold(before, updates, times)
         _check_pressure(before, changes, updates, requirements)

@@ -35,7 +35,7 @@ from tilth.catalog.rules.updates import (
     TableUpdate,
     Update,
     kafka_tables_of,
-    partitions_looked_into,
+    partitions_read,
     partitions_written,
     tables_of,
 )
@@ -167,16 +167,16 @@ def _load_table(
     version, stored = _load_version(view, batch, table)
     changed = {update.written.partition for update in updates if isinstance(update, AddDelta)}
     others = [update for update in updates if not isinstance(update, AddDelta)]
-    needed: set[str] = set().union(*(partitions_looked_into(update) for update in others))
+    needed: set[str] = set().union(*(partitions_read(update) for update in others))
     if any(isinstance(update, HideEverything) for update in updates):
         needed.update(each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
     counted = needed.union(*(partitions_written(update) for update in updates))
-    # Whoever changes rows or requires something only asks what is visible.
-    asked = (changed | _asked(view, table, version, requirements)) - needed
+    # Changes of rows and requirements only need what is visible.
+    required = (changed | _partitions_required(view, table, version, requirements)) - needed
     undropped = {update.partition for update in updates if isinstance(update, RestorePartition)}
     compacted = {update.partition for update in updates if isinstance(update, ReplaceDeltas)}
     sources = {name for update in updates if isinstance(update, ReplaceDeltas) for name in update.sources}
-    everything = sorted(needed | counted | asked)
+    everything = sorted(needed | counted | required)
     return TableState(
         definition=definition,
         version=version,
@@ -185,7 +185,7 @@ def _load_table(
             partition: tuple(_load_entries(view, batch, table, partition, is_pinned=partition in undropped))
             for partition in (everything if is_checking else sorted(needed))
         },
-        shown={partition: load_shown(view, table, partition, shown, stored=stored) for partition in sorted(asked)},
+        shown={partition: load_shown(view, table, partition, shown, stored=stored) for partition in sorted(required)},
         deltas={
             partition: tuple(_load_deltas(view, batch, table, partition, sources))
             for partition in (everything if is_checking else sorted(needed | changed))
@@ -200,16 +200,18 @@ def _load_table(
     )
 
 
-def _asked(view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]) -> set[str]:
-    asked: set[str] = set()
+def _partitions_required(
+    view: ReadView, table: str, version: TableVersion, requirements: Iterable[Requirement]
+) -> set[str]:
+    required: set[str] = set()
     for requirement in requirements:
         if isinstance(requirement, NoRowsSince) and requirement.table == table:
-            # Nothing has come in where nothing was committed: then nobody has to look.
+            # Without a commit since then no rows can have been added: nothing is read.
             if version.last_commit_ts <= requirement.ts:
                 continue
             every = (each.partition for each in read_all(view, codec.PARTITIONS, Space.PARTITION, table))
-            asked.update(every if requirement.partitions is None else requirement.partitions)
-    return asked
+            required.update(every if requirement.partitions is None else requirement.partitions)
+    return required
 
 
 def _load_relation(view: ReadView, batch: Batch, uuid: str) -> Relation:

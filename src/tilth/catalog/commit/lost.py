@@ -57,13 +57,13 @@ class RecentTxns:
         self._lock = threading.Lock()
         self._known: OrderedDict[int, RecentTxn] = OrderedDict()
 
-    def begun(self, txn: Txn) -> None:
+    def record_begin(self, txn: Txn) -> None:
         with self._lock:
             self._known[txn.id] = RecentTxn(txn=txn)
             while len(self._known) > self._count_max:
                 self._known.popitem(last=False)
 
-    def committed(self, txn_id: int, commit_ts: int, tables: Iterable[str], files: Iterable[str]) -> None:
+    def record_commit(self, txn_id: int, commit_ts: int, tables: Iterable[str], files: Iterable[str]) -> None:
         with self._lock:
             known = self._known.get(txn_id)
             if known is not None and not known.commit_ts:

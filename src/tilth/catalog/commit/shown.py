@@ -17,7 +17,7 @@ from tilth.catalog.rules.changes import TableChange
 from tilth.catalog.rules.visibility import visible
 from tilth.model.part import Part
 
-#: Parts that are kept of all tables together; those of the table that was looked at longest ago go first.
+#: Parts cached for all tables together; those of the least recently read table are evicted first.
 SHOWN_MAX = 50_000
 
 Shown = tuple[Part, ...]
@@ -41,7 +41,7 @@ class ShownParts:
         self._history = history
         self._known_history = history()
         self._lock = threading.Lock()
-        #: The one that was looked at longest ago first.
+        #: Least recently read table first.
         self._tables: OrderedDict[str, _Table] = OrderedDict()
         self._count = 0
 
@@ -66,8 +66,8 @@ class ShownParts:
                 self._put(known, partition, parts)
             self._evict()
 
-    def landed(self, table: str, change: TableChange, *, before: int, after: int) -> None:
-        """A commit made the one stored version from the other."""
+    def apply(self, table: str, change: TableChange, *, before: int, after: int) -> None:
+        """Apply a commit that made the stored version `after` from `before`."""
         if change.is_empty:
             return
         with self._lock:

@@ -40,12 +40,12 @@ class PinnedStorages:
         """Return the updates with the replicas that lack each file. Raises StorageChangedError."""
         storages: dict[str, Storage] = {}
         for table in _tables(updates):
-            storage = self._pinned(view, batch, table, before.tables[table].definition.settings)
+            storage = self._pin(view, batch, table, before.tables[table].definition.settings)
             if storage is not None:
                 storages[table] = storage
         return check_copies(updates, storages)
 
-    def _pinned(self, view: ReadView, batch: Batch, table: str, settings: Mapping[str, str]) -> Storage | None:
+    def _pin(self, view: ReadView, batch: Batch, table: str, settings: Mapping[str, str]) -> Storage | None:
         if table in self._keys and self._keys[table] is None:
             return None
         name = settings.get(STORAGE_SETTING, DEFAULT_STORAGE)

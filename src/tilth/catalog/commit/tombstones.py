@@ -85,7 +85,7 @@ class Tombstones:
                 read(view, lost, codec.LOST_TXNS),
             )
 
-    def kept(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
+    def protected_files(self, txn_id: int, keep: Collection[str]) -> frozenset[str] | None:
         """Return the names of the transaction's files that must not be removed, `keep` among them; None: none of its
         files may be removed, because it runs, or is committed and has no note of the files that its commit names.
         """

@@ -107,7 +107,7 @@ class Transactions:
     ) -> TxnHandle:
         """Begin a transaction that ends by itself, whatever happens; see TxnHandle. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
-        self._recent.begun(txn)
+        self._recent.record_begin(txn)
         return TxnHandle(self, self._live, self._sweep, txn, later=self.later, has_tasks=has_tasks)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
@@ -172,7 +172,7 @@ class Transactions:
             server=self._server(),
         )
         key, value = pack(Space.OPEN_TXN, txn.id), codec.OPEN_TXNS.encode(txn)
-        time = self._clock_check.reached(txn.id)
+        time = self._clock_check.preconditions(txn.id)
         life, finished = self._known_life(txn.server), pack(Space.FINISHED_TXN, txn.id)
         # No read is needed: Absent proves that the id is new, and the pin that this server's life has not ended.
         if not fences and life is not None:
@@ -223,7 +223,7 @@ class Transactions:
             outcome = self._find_outcome(txn_id) or outcome
         if isinstance(outcome, Committed):
             tables = tables_of(updates) | kafka_tables_of(updates)
-            self._recent.committed(txn_id, outcome.commit_ts, tables, files_of(updates))
+            self._recent.record_commit(txn_id, outcome.commit_ts, tables, files_of(updates))
         return outcome
 
     def find_lost(self, before: Incarnation) -> None:

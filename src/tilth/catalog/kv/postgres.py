@@ -169,10 +169,10 @@ class PostgresKV:
         return found
 
     def get(self, key: bytes) -> Versioned | None:
-        def asked(connection: Writer) -> Versioned | None:
+        def fetch(connection: Writer) -> Versioned | None:
             return self.record(connection, key)
 
-        return self._read(asked)
+        return self._read(fetch)
 
     def scan(
         self, start: bytes, end: bytes | None, *, limit: int | None = None, reverse: bool = False
@@ -185,14 +185,14 @@ class PostgresKV:
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> Iterator[ReadView]:
         view: PostgresView | None = None
 
-        def opened(connection: Writer) -> Writer:
+        def open_view(connection: Writer) -> Writer:
             nonlocal view
             view = PostgresView(self, connection, keys, use)
             return connection
 
         is_brief = keys or use is ViewUse.BRIEF
         with nullcontext() if is_brief else self._listings.permit():
-            connection = self._read(opened)
+            connection = self._read(open_view)
             assert view is not None
             try:
                 yield view
@@ -224,8 +224,8 @@ class PostgresKV:
             b"\x01" if self._requires_sync else b"\x00",
         )
         for _ in range(COLLISIONS_MAX):
-            with self.translated():
-                connection = self._acquired()
+            with self.translate_errors():
+                connection = self._acquire()
                 try:
                     outcome = self._commit(connection, arguments)
                 finally:
@@ -239,7 +239,7 @@ class PostgresKV:
 
     def confirm(self) -> None:
         writer = UUID(random_id())
-        with self.translated(), closing(self._connector.connect(Connection, self._limits)) as connection:
+        with self.translate_errors(), closing(self._connector.connect(Connection, self._limits)) as connection:
             self._introduction.introduce(connection, writer)
             try:
                 self._confirm(connection, writer)
@@ -256,10 +256,10 @@ class PostgresKV:
     def liveness(self, gone_seconds: float = GONE_SECONDS) -> PostgresLiveness:
         """Return the liveness of this process; others count it as gone after `gone_seconds` without a heartbeat."""
         limits = SessionLimits.of_heartbeat(gone_seconds)
-        heartbeat, watch = self._reserved(limits), self._reserved(limits)
+        heartbeat, watch = self._reserve(limits), self._reserve(limits)
         return PostgresLiveness(self._clock, self._address.schema, heartbeat=heartbeat, watch=watch)
 
-    def _reserved(self, limits: SessionLimits) -> ReservedStore:
+    def _reserve(self, limits: SessionLimits) -> ReservedStore:
         """Return this store over a connection of its own."""
         other = copy(self)
 
@@ -274,15 +274,15 @@ class PostgresKV:
 
     def moves(self) -> Moves:
         """Return the moves of this catalog to other locations."""
-        return Moves(self._introduced, self._sql, self.translated, schema=self._address.schema)
+        return Moves(self._connect_apart, self._sql, self.translate_errors, schema=self._address.schema)
 
     def database_watch(self) -> PostgresWatch:
         """Return a watch on the database, with a connection of its own."""
-        return PostgresWatch(self._clock, self._introduced, self._address.schema)
+        return PostgresWatch(self._clock, self._connect_apart, self._address.schema)
 
     def fill(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
         """Write keys and values into a store without any, all or none. Raises CatalogExistsError."""
-        with self.translated(), closing(self._introduced()) as connection, connection.transaction():
+        with self.translate_errors(), closing(self._connect_apart()) as connection, connection.transaction():
             # The copy is one statement, which takes as long as its source.
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(self._sql(text.LOCK_KEYS))
@@ -306,10 +306,10 @@ class PostgresKV:
 
     def _notify(self, news: str) -> None:
         """Send news to the other servers, without waiting for a disk."""
-        with self.translated():
+        with self.translate_errors():
             connection = self._pool.getconn()
             try:
-                connection.statements.ask(text.NOTIFY, self._address.schema.encode(), news.encode())
+                connection.statements.execute(text.NOTIFY, self._address.schema.encode(), news.encode())
             finally:
                 self._pool.putconn(connection)
 
@@ -321,18 +321,18 @@ class PostgresKV:
         try:
             given = (int4(text.FORMAT), connection.id.bytes, commit.bytes, *arguments)
             connection.warnings.drain()
-            answer = connection.statements.ask(self._text(text.COMMIT), *given)
+            answer = connection.statements.execute(self._text(text.COMMIT), *given)
         except _COLLISIONS:
             return None
         except errors.ReadOnlySqlTransaction:
-            # The host is a former primary: the next connection looks for the current one.
+            # The host is a former primary: the next connection finds the current one.
             connection.close()
             raise
         except psycopg.OperationalError as error:
             if not connection.closed and not connection.broken:
                 # It was answered: nothing was applied.
                 raise
-            return self._decided(connection, commit, error)
+            return self._decide(connection, commit, error)
         outcome, conflict, version = (answer.get_value(0, column) for column in range(3))
         if outcome == b"moved":
             assert conflict is not None
@@ -348,11 +348,11 @@ class PostgresKV:
             raise self._newer(int_of(version))
         if outcome == b"early":
             raise ClockSkewError(catalog=self._address.shown, database_ms=int_of(version), hint=CLOCK_HINT)
-        return self._landed(connection, int_of(version))
+        return self._confirm_applied(connection, int_of(version))
 
-    def _landed(self, connection: Writer, version: int) -> KVOutcome:
-        """Return the outcome of a commit that the database has applied."""
-        if not self._incarnations.landed(version, connection.incarnation):
+    def _confirm_applied(self, connection: Writer, version: int) -> KVOutcome:
+        """Return the outcome of a commit that the database has applied, once it is known to be durable."""
+        if not self._incarnations.record(version, connection.incarnation):
             error = errors.OperationalError("another database has taken over meanwhile")
             raise self._away(error, "nothing was applied")
         warned = connection.warnings.drain()
@@ -365,15 +365,15 @@ class PostgresKV:
             return Unknown(f"the database has given up to wait for its standby ({warned}): {error}")
         return Landed(version)
 
-    def _decided(self, connection: Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
-        """Look what became of a commit whose answer was lost; its backend is ended first."""
+    def _decide(self, connection: Writer, commit: UUID, error: psycopg.Error) -> KVOutcome:
+        """Find out the outcome of a commit whose answer was lost; its backend is ended first."""
         _log.warning("commit_answer_lost", catalog=self._address.shown, reason=first_line(error))
         # Others that are idle may have broken with it.
         self._pool.check()
         deadline, why = self._clock.monotonic() + self._limits.decide, first_line(error)
         while self._clock.monotonic() < deadline:
             try:
-                with closing(self._introduced()) as other:
+                with closing(self._connect_apart()) as other:
                     # Until it is gone it may still commit what was sent to it.
                     left = other.execute(text.END_BACKEND, connection.backend).fetchone()
                     if left is None:
@@ -393,18 +393,18 @@ class PostgresKV:
 
     # --- reads ---
 
-    def _read(self, ask: Callable[[Writer], T]) -> T:
-        """Ask on a connection; again on another one where it broke, as after a restart of the database.
+    def _read(self, query: Callable[[Writer], T]) -> T:
+        """Run the query on a connection; again on another one where it broke, as after a restart of the database.
 
-        `ask` may keep the connection: then it returns it.
+        `query` may keep the connection: then it returns it.
         """
         deadline = self._clock.monotonic() + self._limits.wait
         while True:
-            with self.translated():
-                connection = self._acquired()
+            with self.translate_errors():
+                connection = self._acquire()
                 kept: object = None
                 try:
-                    kept = ask(connection)
+                    kept = query(connection)
                     return kept
                 except errors.InvalidSqlStatementName:
                     # The pool has reset the connection: it prepares its statements anew.
@@ -426,12 +426,12 @@ class PostgresKV:
 
     def record(self, connection: Writer, key: bytes) -> Versioned | None:
         """Return the value and version of one key."""
-        answer = connection.statements.ask(self._text(text.GET), key)
+        answer = connection.statements.execute(self._text(text.GET), key)
         return versioned(answer, 0, column=0) if answer.ntuples else None
 
     def records(self, connection: Writer, keys: Collection[bytes]) -> dict[bytes, Versioned | None]:
         """Return value and version of each of the keys."""
-        answer = connection.statements.ask(self._text(text.GET_ALL), bytes_list(list(keys)))
+        answer = connection.statements.execute(self._text(text.GET_ALL), bytes_list(list(keys)))
         found: dict[bytes, Versioned | None] = dict.fromkeys(keys)
         for row in range(answer.ntuples):
             key = answer.get_value(row, 0)
@@ -445,12 +445,12 @@ class PostgresKV:
 
     # --- connections ---
 
-    def _connected(self) -> Connection[TupleRow]:
+    def _connect(self) -> Connection[TupleRow]:
         connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
         self._connector.check_direct(connection)
         return connection
 
-    def _introduced(self) -> Connection[TupleRow]:
+    def _connect_apart(self) -> Connection[TupleRow]:
         """Return a new connection outside of the pool. Raises the errors of `introduce`, and psycopg's."""
         connection: Connection[TupleRow] = self._connector.connect(Connection, self._limits)
         try:
@@ -460,8 +460,8 @@ class PostgresKV:
             raise
         return connection
 
-    def _acquired(self) -> Writer:
-        """Return a connection of the pool that belongs to the incarnation of now; others are closed."""
+    def _acquire(self) -> Writer:
+        """Return a connection of the pool that belongs to the current incarnation; others are closed."""
         for _ in range(2 * CONNECTIONS_MAX):
             connection = self._pool.getconn()
             if connection.incarnation == self._incarnations.now:
@@ -472,7 +472,7 @@ class PostgresKV:
 
     def _open(self) -> None:
         """Make what is missing, and bring a schema of an older version up to this one's."""
-        with self.translated(), closing(self._connected()) as connection:
+        with self.translate_errors(), closing(self._connect()) as connection:
             # Two servers that make the same schema at once disturb each other.
             with connection.transaction():
                 connection.execute("SELECT pg_advisory_xact_lock(hashtext('tilth schema'))")
@@ -548,7 +548,7 @@ class PostgresKV:
         return found
 
     @contextmanager
-    def translated(self) -> Iterator[None]:
+    def translate_errors(self) -> Iterator[None]:
         """Convert errors of the database to ours."""
         try:
             yield
@@ -569,18 +569,18 @@ class PostgresKV:
         with self._why_lock:
             found_at, why = self._why
             if why is None or self.monotonic() - found_at > WHY_SECONDS:
-                why = self._found_why(timeout)
+                why = self._find_why(timeout)
                 self._why = (self.monotonic(), why)
             return why
 
-    def _found_why(self, timeout: PoolTimeout) -> TilthError:
+    def _find_why(self, timeout: PoolTimeout) -> TilthError:
         try:
-            self._introduced().close()
+            self._connect_apart().close()
         except TilthError as error:
             return error
         except psycopg.Error as error:
             return self._away(error, "")
-        hint = "try again; the database answers, but each connection of this server is at work"
+        hint = "try again; the database answers, but each connection of this server is in use"
         return CatalogBusyError(catalog=self._address.shown, reason=first_line(timeout), hint=hint)
 
     def _away(self, error: Exception, what: str) -> CatalogAwayError:

@@ -106,7 +106,7 @@ class Connector:
         failures: list[tuple[str, psycopg.Error]] = []
         for each in tries:
             try:
-                connection = _connected(kind, parameters | each, seconds)
+                connection = _connect(kind, parameters | each, seconds)
             except psycopg.Error as error:
                 failures.append((each["host"], error))
                 continue
@@ -164,7 +164,7 @@ def _pooler(address: PostgresAddress) -> PoolerError:
     return PoolerError(catalog=address.shown, hint=hint)
 
 
-def _connected(kind: type[C], parameters: Mapping[str, Any], seconds: float) -> C:
+def _connect(kind: type[C], parameters: Mapping[str, Any], seconds: float) -> C:
     text = make_conninfo("", **{name: value for name, value in parameters.items() if value})
     try:
         connection = kind(waiting.wait_conn(connecting(text), interval=_INTERVAL_SECONDS, timeout=seconds))

@@ -31,14 +31,14 @@ class DatabaseWarnings:
 
     def __init__(self, connection: Connection[TupleRow]) -> None:
         self._found = ""
-        connection.add_notice_handler(self._hear)
+        connection.add_notice_handler(self._on_notice)
 
     def drain(self) -> str:
         """Return the last warning since the last call; empty: there was none."""
         found, self._found = self._found, ""
         return found
 
-    def _hear(self, notice: Diagnostic) -> None:
+    def _on_notice(self, notice: Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
             self._found = notice.message_primary or "a warning without words"
 

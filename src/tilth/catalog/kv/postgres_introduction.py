@@ -56,7 +56,7 @@ class Incarnations:
     def known(self) -> KnownHistory:
         return self._known
 
-    def landed(self, version: int, incarnation: Incarnation) -> bool:
+    def record(self, version: int, incarnation: Incarnation) -> bool:
         """Record the version of a commit; return False where the process follows another incarnation by now."""
         with self._lock:
             known = self._known
@@ -108,13 +108,13 @@ class Introduction:
         found = _found(row)
         stored = found.stored
         if stored is None or judge(known, found) is not HistoryVerdict.FOLLOW:
-            stored = self._opened(connection)
+            stored = self._open_next(connection)
         before = self._incarnations.follow(stored)
         if before is not None:
             _log.warning("database_history_changed", catalog=self._catalog, before=before, now=stored)
         return Introduced(incarnation=stored, backend_start=row[2])
 
-    def _opened(self, connection: Connection[TupleRow]) -> Incarnation:
+    def _open_next(self, connection: Connection[TupleRow]) -> Incarnation:
         """Open the next incarnation and return it; where another process has opened it already, return that one.
         Raises FormerPrimaryError.
         """
@@ -130,16 +130,18 @@ class Introduction:
                     return found.stored
                 case HistoryVerdict.REFUSE:
                     hint = (
-                        "lead the address of the catalog to the primary of now; if the database was restored on "
+                        "lead the address of the catalog to the current primary; if the database was restored on "
                         "purpose, restart all servers"
                     )
                     raise FormerPrimaryError(
                         catalog=self._catalog, found=found.stored, known=known.incarnation, hint=hint
                     )
                 case HistoryVerdict.OPEN:
-                    return self._open(connection, known, found)
+                    return self._write_incarnation(connection, known, found)
 
-    def _open(self, connection: Connection[TupleRow], known: KnownHistory, found: FoundHistory) -> Incarnation:
+    def _write_incarnation(
+        self, connection: Connection[TupleRow], known: KnownHistory, found: FoundHistory
+    ) -> Incarnation:
         opened = Incarnation(
             number=next_number(known, found),
             token=random_id(),

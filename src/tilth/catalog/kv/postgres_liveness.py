@@ -69,7 +69,7 @@ class PostgresLiveness:
         return self._watch.store
 
     def acquire(self, server: str) -> None:
-        with self._tolerated("liveness_lock_not_acquired"), self._heartbeat.connection.used() as connection:
+        with self._tolerate_errors("liveness_lock_not_acquired"), self._heartbeat.connection.use() as connection:
             if connection is not self._locked_by:
                 self._locked, self._locked_by = "", connection
             if self._locked == server:
@@ -85,7 +85,7 @@ class PostgresLiveness:
 
     def is_gone(self, server: str) -> bool:
         is_gone = False
-        with self._tolerated("liveness_not_checked"), self._listening() as connection:
+        with self._tolerate_errors("liveness_not_checked"), self._listening() as connection:
             if self._clock.monotonic() - self._listening_since >= SETTLED_SECONDS:
                 is_gone = is_lock_free(connection, self._schema, server)
         return is_gone
@@ -95,7 +95,7 @@ class PostgresLiveness:
         that; None: the database does not answer.
         """
         row, began, began_ms = None, 0.0, 0
-        with self._tolerated("clock_not_compared"), self._heartbeat.connection.used() as connection:
+        with self._tolerate_errors("clock_not_compared"), self._heartbeat.connection.use() as connection:
             began, began_ms = self._clock.monotonic(), self._clock.now_ms()
             row = connection.execute(_CLOCK).fetchone()
         if row is None:
@@ -130,7 +130,7 @@ class PostgresLiveness:
     @contextmanager
     def _listening(self) -> Generator[Connection[TupleRow]]:
         """The watching connection, on which LISTEN has been executed."""
-        with self._watch.connection.used() as connection:
+        with self._watch.connection.use() as connection:
             if connection is not self._listener:
                 connection.execute(f'LISTEN "{self._schema}"'.encode())
                 connection.add_notify_handler(lambda found: self._received.append(found.payload))
@@ -140,7 +140,7 @@ class PostgresLiveness:
             yield connection
 
     @contextmanager
-    def _tolerated(self, action: str) -> Generator[None]:
+    def _tolerate_errors(self, action: str) -> Generator[None]:
         """Ignore errors: liveness is a hint, and the stores report what is wrong when they read or write."""
         try:
             yield

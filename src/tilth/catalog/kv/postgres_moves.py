@@ -34,12 +34,12 @@ class Moves:
     ) -> None:
         self._connect = connect
         self._statement = statement
-        self._translated = translated
+        self._translate_errors = translated
         self._schema = schema
 
     def check(self, *, may_begin: bool = False) -> None:
         """Raises CatalogMovedError where a move has begun; with `may_begin` only where one has ended."""
-        with self._connected() as connection:
+        with self._open() as connection:
             row = connection.execute(self._statement(text.FIND_MOVE)).fetchone()
         to, is_copied = ("", False) if row is None else (str(row[0]), bool(row[1]))
         if to and (is_copied or not may_begin):
@@ -48,7 +48,7 @@ class Moves:
     @contextmanager
     def moving(self, to: str) -> Iterator[None]:
         """Refuse commits while the block runs, and for ever if it succeeds; allow them again if it raises."""
-        with self._connected() as connection, connection.transaction():
+        with self._open() as connection, connection.transaction():
             # Each commit reads this table and so holds a lock on it until its end: the LOCK waits for all of them.
             connection.execute(self._statement(text.LOCK_MOVE))
             connection.execute(self._statement(text.SET_MOVE), (to, False))
@@ -59,16 +59,16 @@ class Moves:
             raise
         self._set(to, is_copied=True)
 
-    def is_shown(self, server: str) -> bool:
+    def is_locked(self, server: str) -> bool:
         """Return whether the process with this id holds its liveness lock in this database."""
-        with self._connected() as connection:
+        with self._open() as connection:
             return not is_lock_free(connection, self._schema, server)
 
     def _set(self, to: str, *, is_copied: bool) -> None:
-        with self._connected() as connection:
+        with self._open() as connection:
             connection.execute(self._statement(text.SET_MOVE), (to, is_copied))
 
     @contextmanager
-    def _connected(self) -> Iterator[Connection[TupleRow]]:
-        with self._translated(), closing(self._connect()) as connection:
+    def _open(self) -> Iterator[Connection[TupleRow]]:
+        with self._translate_errors(), closing(self._connect()) as connection:
             yield connection

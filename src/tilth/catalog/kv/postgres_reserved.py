@@ -41,15 +41,15 @@ class ReservedConnection:
             raise
 
     def putconn(self, connection: Writer) -> None:
-        """Give the connection back; a broken one is closed."""
+        """Return the connection to the store; a broken one is closed."""
         if connection.closed or connection.info.transaction_status != TransactionStatus.IDLE:
             connection.close()
             self._connection = None
         self._lock.release()
 
     @contextmanager
-    def used(self) -> Iterator[Writer]:
-        """Raises as `getconn`."""
+    def use(self) -> Iterator[Writer]:
+        """Lend the connection for a block of code. Raises as `getconn`."""
         connection = self.getconn()
         try:
             yield connection

@@ -45,7 +45,7 @@ class ViewSource(Protocol):
 
     def monotonic(self) -> float: ...
 
-    def translated(self) -> AbstractContextManager[None]: ...
+    def translate_errors(self) -> AbstractContextManager[None]: ...
 
 
 class PostgresView:
@@ -73,7 +73,7 @@ class PostgresView:
     def get(self, key: bytes) -> Versioned | None:
         if key in self._known:
             return self._known[key]
-        with self._asking():
+        with self._querying():
             return self._store.record(self._connection, key)
 
     def scan(
@@ -83,7 +83,7 @@ class PostgresView:
         left, wanted = limit, FIRST_CHUNK_ROWS
         while left is None or left > 0:
             count = wanted if left is None else min(wanted, left)
-            with self._asking():
+            with self._querying():
                 rows = self._chunk(start, end, count, reverse=reverse)
             for key, value, version in rows:
                 yield key, Versioned(value, version)
@@ -93,9 +93,9 @@ class PostgresView:
             left, wanted = None if left is None else left - count, _CHUNK_ROWS
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _querying(self) -> Iterator[None]:
         """Begin the transaction if it has not begun. Raises ViewTooLongError, and the database's errors."""
-        with self._store.translated():
+        with self._store.translate_errors():
             self._begin()
             if self._store.monotonic() - self._began > self._seconds_max:
                 # The database may have ended the transaction already.

@@ -35,21 +35,21 @@ class PreparedStatements:
         self._connection = connection
         self._names: dict[str, bytes] = {}
 
-    def ask(self, query: str, *parameters: bytes) -> PGresult:
+    def execute(self, query: str, *parameters: bytes) -> PGresult:
         """Return the answer to a query with parameters `$1`, `$2`, .. in binary form. Raises psycopg.Error."""
         name = self._names.get(query)
         if name is None:
             name = b"tilth_%d" % len(self._names)
-            self._checked(self._connection.pgconn.prepare(name, query.encode()))
+            self._check(self._connection.pgconn.prepare(name, query.encode()))
             self._names[query] = name
         formats = (_BINARY,) * len(parameters)
-        return self._checked(self._connection.pgconn.exec_prepared(name, parameters, formats, _BINARY))
+        return self._check(self._connection.pgconn.exec_prepared(name, parameters, formats, _BINARY))
 
     def do(self, command: bytes) -> None:
         """Send a command, or several, that need no parameters. Raises psycopg.Error."""
-        self._checked(self._connection.pgconn.exec_(command))
+        self._check(self._connection.pgconn.exec_(command))
 
-    def _checked(self, answer: PGresult) -> PGresult:
+    def _check(self, answer: PGresult) -> PGresult:
         if answer.status in _ANSWERED:
             return answer
         connection = self._connection.pgconn

@@ -55,7 +55,7 @@ def foldable(
     return chosen
 
 
-def folded(entries: Sequence[LedgerEntry]) -> LedgerEntry:
+def fold_entries(entries: Sequence[LedgerEntry]) -> LedgerEntry:
     """Return one entry that replaces these entries, given in commit order, with the transaction of the last one."""
     runs: dict[TopicPartition, list[LedgerRange]] = {}
     stored: dict[str, int] = {}

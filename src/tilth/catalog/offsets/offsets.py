@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tilth.base.clock import Clock
 from tilth.catalog.commit.load import load_offsets
 from tilth.catalog.kv import KeyValue, Precondition, ReadView, Versioned
-from tilth.catalog.offsets.ledger import foldable, folded
+from tilth.catalog.offsets.ledger import fold_entries, foldable
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span, unpack
 from tilth.catalog.records.nouns import FormerKafkaTable
@@ -92,7 +92,7 @@ class Offsets:
             for group in groups:
                 keys = [pack(Space.LEDGER, kafka_table, entry.txn) for entry in group]
                 preconditions += [unchanged(key, found[entry.txn]) for key, entry in zip(keys, group, strict=True)]
-                puts[keys[-1]] = codec.LEDGER.encode(folded(group))
+                puts[keys[-1]] = codec.LEDGER.encode(fold_entries(group))
                 deletes += keys[:-1]
             return Plan(result=len(deletes), preconditions=preconditions, puts=puts, deletes=deletes)
 

@@ -199,7 +199,7 @@ class Parts:
 
     def _remove_deltas(self, table: str, deltas: Sequence[Delta], fence: Fence | None) -> int:
         def plan(view: ReadView) -> Plan[int]:
-            preconditions = _fenced(view, fence)
+            preconditions = _check_fence(view, fence)
             deletes: list[bytes] = []
             for delta in deltas:
                 # It may have ended since it was read.
@@ -217,7 +217,7 @@ class Parts:
         batch = self._hybrid.new_id()
 
         def plan(view: ReadView) -> Plan[int]:
-            preconditions = _fenced(view, fence)
+            preconditions = _check_fence(view, fence)
             puts: dict[bytes, bytes] = {}
             deletes: list[bytes] = []
             events: list[PartEvent] = []
@@ -236,7 +236,7 @@ class Parts:
                     item = TrashItem(part=stored, end_ts=end_ts, moved_ms=now_ms)
                     if isinstance(hidden_by, DropRange):
                         # An UNDROP takes the range away: then the part is not moved.
-                        preconditions.append(drops.pinned(hidden_by))
+                        preconditions.append(drops.precondition(hidden_by))
                         # Not if it ended earlier: then it was below a rewritten part that went before it.
                         if hidden_by.commit_ts == end_ts:
                             item = msgspec.structs.replace(item, is_dropped=True, dropped_parts=hidden_by.parts)
@@ -250,7 +250,7 @@ class Parts:
         return change(self._kv, self._clock, plan)
 
 
-def _fenced(view: ReadView, fence: Fence | None) -> list[Precondition]:
+def _check_fence(view: ReadView, fence: Fence | None) -> list[Precondition]:
     """Return the precondition that the fence is held; raises FencedError."""
     if fence is None:
         return []
@@ -308,7 +308,7 @@ class _Drops:
             return ending
         return next((each for each in self._ranges_of(name.partition) if each.name.max_block >= name.max_block), None)
 
-    def pinned(self, each: DropRange) -> Precondition:
+    def precondition(self, each: DropRange) -> Precondition:
         return self._pinned[each.name]
 
     def _ranges_of(self, partition: str) -> list[DropRange]:

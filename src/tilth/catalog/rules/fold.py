@@ -98,7 +98,7 @@ class _Fold:
                 self._subscriptions[subscription.key] = None
             case AddLedger(entry=entry):
                 assert not self._kafka[entry.kafka_table].ledger, "a commit is one line of the ledger"
-                self._kafka[entry.kafka_table].ledger.append(self._stamped(entry))
+                self._kafka[entry.kafka_table].ledger.append(self._stamp(entry))
             case AddGap(gap=gap, stored=stored):
                 self._check_stored(gap.kafka_table, {TopicPartition(gap.topic, gap.partition): stored})
                 self._kafka[gap.kafka_table].gaps.append(gap)
@@ -162,7 +162,7 @@ class _Fold:
         if self._subscriptions[wanted.key] != before:
             raise SubscriptionMovedError(topic=wanted.topic, group=wanted.group, hint="read the subscription again")
 
-    def _stamped(self, entry: LedgerEntry) -> LedgerEntry:
+    def _stamp(self, entry: LedgerEntry) -> LedgerEntry:
         # Dead letters do not know which topic of that name they came from.
         is_read = entry.consumer != REPLAYED
         offsets = self._kafka[entry.kafka_table].offsets if is_read else {}

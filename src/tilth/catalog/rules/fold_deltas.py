@@ -129,8 +129,8 @@ def check_columns(definition: TableDef, written: WrittenDelta, parts: Iterable[P
         )
 
 
-def targeted(definition: TableDef, targets: Iterable[Target], shown: Mapping[str, Part]) -> list[Part]:
-    """The visible parts, by the names of their files, that these targets are; raises PartsGoneError."""
+def find_targets(definition: TableDef, targets: Iterable[Target], shown: Mapping[str, Part]) -> list[Part]:
+    """Return the visible parts that the targets name by their files; raises PartsGoneError."""
     files = [target.file for target in targets]
     gone = [file for file in files if file not in shown]
     if gone:
@@ -138,7 +138,7 @@ def targeted(definition: TableDef, targets: Iterable[Target], shown: Mapping[str
             table=full_name(definition),
             files=",".join(gone),
             count=len(gone),
-            hint="they were merged or dropped meanwhile: look for the rows again",
+            hint="they were merged or dropped meanwhile: find the rows again",
         )
     return [shown[file] for file in files]
 

@@ -76,7 +76,7 @@ class TableNow:
             self._shown[partition] = shown = {part.name: part for part in visible(entries)}
         return shown
 
-    def look_again(self, partition: str) -> dict[PartName, Part]:
+    def recompute_visible(self, partition: str) -> dict[PartName, Part]:
         """Return the parts that are visible after an entry was removed that hid parts."""
         self._shown.pop(partition, None)
         return self.visible(partition)

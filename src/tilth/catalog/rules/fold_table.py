@@ -32,7 +32,7 @@ from tilth.catalog.rules.fold_deltas import (
     check_seen,
     delta_of,
     ended,
-    targeted,
+    find_targets,
 )
 from tilth.catalog.rules.fold_state import LoggedCounts, TableNow
 from tilth.catalog.rules.requirements import check_planned, check_visible
@@ -282,7 +282,7 @@ class TableFold:
             )
         self.change.removed.extend(gone)
         self.change.restored.extend(item.part for item in items)
-        after = self._now.look_again(partition)
+        after = self._now.recompute_visible(partition)
         back = [part for name, part in after.items() if name not in before]
         hidden = max((*(each.parts for each in gone), *(item.dropped_parts for item in items)), default=0)
         if not back or len(back) < hidden:
@@ -294,7 +294,7 @@ class TableFold:
                 left=len(back),
                 hint=_UNDROP_HINT,
             )
-        self._ask_again(back)
+        self._reopen_mutations(back)
         self._now.count_parts(partition, added=back, values=back[0].values)
         rows = sum(self._now.deltas.live_rows(part) for part in back)
         self._now.count_rows(removed=-rows)
@@ -312,7 +312,7 @@ class TableFold:
     def _change(self, update: AddDelta) -> None:
         written = update.written
         delta = delta_of(written, commit_ts=self._times.commit_ts, txn=self._times.txn)
-        parts = targeted(self._now.definition, written.targets, self._now.shown_files(written.partition))
+        parts = find_targets(self._now.definition, written.targets, self._now.shown_files(written.partition))
         # Parts of this commit are as their writer made them.
         older = [part for part in parts if part.commit_ts < self._times.commit_ts]
         newest = {part.file.name: self._now.deltas.newest_before(written.partition, part.file.name) for part in older}
@@ -366,7 +366,7 @@ class TableFold:
                 hint = "it has the partition and time of its sources"
                 raise InvalidInputError("not a compacted delta", file=written.file.name, hint=hint)
             kept = [parts[target.file] for target in written.targets if target.file in parts]
-            changed += kept or targeted(self._now.definition, written.targets, parts)
+            changed += kept or find_targets(self._now.definition, written.targets, parts)
         return changed
 
     def _add_delta(self, delta: Delta) -> None:
@@ -399,7 +399,7 @@ class TableFold:
 
     # --- mutations ---
 
-    def _ask_again(self, back: Sequence[Part]) -> None:
+    def _reopen_mutations(self, back: Sequence[Part]) -> None:
         """Reopen mutations that ended while these parts were hidden, if the rows of the parts are older.
 
         Pending ones are written as they are: whoever is about to end one has not seen these parts.

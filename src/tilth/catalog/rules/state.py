@@ -50,8 +50,8 @@ def check_forgettable(txn: Txn) -> None:
         raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
 
 
-def taken(lease: Lease | None, *, name: str, holder: str, floor: int = 0) -> Lease:
-    """The lease with its new holder and an epoch above the old one and the floor."""
+def acquired(lease: Lease | None, *, name: str, holder: str, floor: int = 0) -> Lease:
+    """Return the lease with its new holder and an epoch above the old one and the floor."""
     return Lease(name=name, holder=holder, epoch=1 + max(floor, 0 if lease is None else lease.epoch))
 
 

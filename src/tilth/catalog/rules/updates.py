@@ -296,7 +296,7 @@ def kafka_tables_of(updates: Iterable[Update]) -> set[str]:
     return {kafka_of(update) for update in updates if not isinstance(update, TableUpdate)}
 
 
-def partitions_looked_into(update: TableUpdate) -> set[str]:
+def partitions_read(update: TableUpdate) -> set[str]:
     """Partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
     match update:
         case ReplaceParts(sources=sources):

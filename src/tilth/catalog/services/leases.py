@@ -27,8 +27,8 @@ class Leases:
         self._clock = clock
         self._kv = kv
 
-    def take(self, name: str, holder: str) -> Lease:
-        """Take the lease under a new epoch: the former holder's commits are refused from here on.
+    def acquire(self, name: str, holder: str) -> Lease:
+        """Acquire the lease under a new epoch: the former holder's commits are refused from here on.
 
         Raises LeaseHeldError while another server that lives holds it (that one releases leases that it does not need
         any more), and ServerEndedError where `holder` itself was ended.
@@ -42,7 +42,7 @@ class Leases:
                 living = live_server(view, old.holder)
                 if living is not None:
                     raise LeaseHeldError(lease=name, holder=old.holder, url=living.url or "none")
-            new = state.taken(old, name=name, holder=holder, floor=self._kv.incarnation.epoch_floor)
+            new = state.acquired(old, name=name, holder=holder, floor=self._kv.incarnation.epoch_floor)
             return Plan(
                 result=new,
                 preconditions=[unchanged(key, found), *pin_life(view, holder)],

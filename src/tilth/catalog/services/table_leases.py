@@ -3,7 +3,7 @@
 Covers: the leases of one server's process, for maintenance of tables and for the stored offsets of Kafka tables.
 Does not cover: which server hosts a table (tilth.membership).
 Always holds: each of these commits and every move to the trash is fenced by the lease's epoch, so that a second
-server that takes itself for the host can compute, but not commit.
+server that considers itself the host can compute, but not commit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TableLeases:
             lease = self._leases.get(uuid)
             if lease is None or lease.holder != self._server():
                 # This server has joined anew since it acquired the lease, which another one may hold by now.
-                lease = self._leases[uuid] = self._all.take(_name(uuid), self._server())
+                lease = self._leases[uuid] = self._all.acquire(_name(uuid), self._server())
                 _log.info("table_taken", cause_id=uuid, epoch=lease.epoch)
             return lease.fence
 

@@ -48,7 +48,7 @@ def end_of_reading(view: ReadView, uuid: str) -> tuple[Puts, list[Precondition]]
     for key, found in view.scan(*text_span(Space.LEASE, f"consumer/{uuid}/")):
         lease = codec.LEASES.decode(key, found.value)
         preconditions.append(unchanged(key, found))
-        fenced = state.taken(lease, name=lease.name, holder=state.NOBODY)
+        fenced = state.acquired(lease, name=lease.name, holder=state.NOBODY)
         puts[key] = codec.LEASES.encode(fenced)
     return puts, preconditions
 

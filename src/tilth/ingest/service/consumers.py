@@ -141,7 +141,7 @@ class Consumers:
         known = self._of(index)
         self.settle(index, "its consumer was replaced")
         server = self._catalog.server
-        lease = self._catalog.leases.take(f"consumer/{self._kafka.uuid}/{index}", server)
+        lease = self._catalog.leases.acquire(f"consumer/{self._kafka.uuid}/{index}", server)
         order = ConsumeOrder(
             kafka=definitions.kafka,
             views=definitions.views,

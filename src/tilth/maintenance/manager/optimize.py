@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tilth.base.cancel import carried
+from tilth.base.cancel import carry
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
 from tilth.maintenance.flush.commands import DamagedSegmentsError
@@ -45,7 +45,7 @@ def optimize_table(server: ServerContext, table: TableOps, partition: str | None
 
     if partitions:
         with ThreadPoolExecutor(min(OPTIMIZE_THREADS, len(partitions)), thread_name_prefix="tilth-optimize") as pool:
-            for done in pool.map(carried(merged), partitions):
+            for done in pool.map(carry(merged), partitions):
                 merges += done
     return OptimizeReport(
         partitions=len(partitions),

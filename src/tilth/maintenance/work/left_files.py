@@ -92,7 +92,7 @@ def _removed(
 
 
 def _kept(catalog: Catalog, txn: Txn, keep: Collection[str]) -> Collection[str] | None:
-    kept = catalog.transactions.tombstones.kept(txn.id, keep)
+    kept = catalog.transactions.tombstones.protected_files(txn.id, keep)
     if kept is None:
         _log.error("sweep_refused", cause_id=str(txn.id), actor=txn.actor, reason="it runs, or it has landed")
     return kept

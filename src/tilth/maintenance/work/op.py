@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Generic, cast
 
-from tilth.base.cancel import carried
+from tilth.base.cancel import carry
 from tilth.base.errors import FencedError, UnknownOutcomeError
 from tilth.base.logs import Log
 from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
@@ -241,7 +241,7 @@ class PartWorkOp(Generic[WorkT, FactsT]):
             if len(works) == 1:
                 return [self._run(works[0])]
             with ThreadPoolExecutor(min(RUN_THREADS, len(works)), thread_name_prefix="tilth-work") as pool:
-                return list(pool.map(carried(self._run), works))
+                return list(pool.map(carry(self._run), works))
 
     def resolve(self) -> None:
         """Ask for the commits whose outcome is unknown."""

@@ -124,7 +124,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
     given = KAFKA_TABLE_SETTINGS.canonical(dict(statement.settings))
     check_typed(given)
     check_named(services, given)
-    shown, secrets = KAFKA_TABLE_SETTINGS.parted(given)
+    shown, secrets = KAFKA_TABLE_SETTINGS.split_secrets(given)
     kafka = KafkaDef(
         uuid="",
         database=database,

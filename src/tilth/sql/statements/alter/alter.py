@@ -125,7 +125,7 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             typed = KAFKA_TABLE_SETTINGS.canonical(given)
             check_typed(typed)
             check_named(services, typed)
-            changes, secrets = KAFKA_TABLE_SETTINGS.parted(typed)
+            changes, secrets = KAFKA_TABLE_SETTINGS.split_secrets(typed)
             reset = [KAFKA_TABLE_SETTINGS.find(name).name for name in names]
             kept = {name: text for name, text in relation.settings.items() if name not in reset}
             changed = msgspec.structs.replace(relation, settings=kept | changes)
