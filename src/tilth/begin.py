@@ -25,7 +25,7 @@ from tilth.storage import sync_local_folder
 from tilth.warehouse import SETTINGS as WAREHOUSE_SETTINGS
 from tilth.warehouse import WorkerSession, class_data, warehouse_settings
 
-#: Every setting that `--set` takes.
+#: Every setting that `--set` accepts.
 NODE_SETTINGS = SettingGroup(
     (
         *CATALOG_SETTINGS.all,

@@ -2,7 +2,7 @@
 
 Spark starts it instead of `pyspark.daemon` (property spark.python.daemon.module). A worker ends after a quiet minute
 and with each task that fails; the next one costs milliseconds, where imports would take half a second. The process ends
-when Spark closes its standard input, and takes the workers with it.
+when Spark closes its standard input, and ends the workers too.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ pyarrow.set_cpu_count(1)
 pyarrow.set_io_thread_count(1)
 
 if __name__ == "__main__":
-    # A worker collects garbage after each task; what is imported is none, and looking at it takes tens of milliseconds.
+    # A worker collects garbage after each task; what is imported is none, and scanning it costs tens of milliseconds.
     gc.freeze()
     manager()

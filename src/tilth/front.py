@@ -86,7 +86,7 @@ def read(
 
     `url`: address of the server; none: that of TILTH_URL, as `connect`. The session's executors must see the files
     under the same path as the server does. The server keeps the snapshot's files for `hold_seconds`, or until this
-    process ends. `as_of`: a time (a datetime, or a text as in `2026-01-31 12:00:00`; UTC where no zone is said) or the
+    process ends. `as_of`: a time (a datetime, or a text as in `2026-01-31 12:00:00`; UTC without a zone) or the
     number of a version; none: the newest. Raises ServerError when there is no such table, or when it cannot be read as
     of then, and InvalidInputError for what is no time.
     """
@@ -125,7 +125,7 @@ def _hold(connection: Connection, lease_id: str, seconds: float) -> None:
     """Renew the lease for that long. Derived frames need it too, so nobody knows when it is unused."""
     clock = SystemClock()
     deadline = clock.monotonic() + seconds
-    # A process that ends keeps no files; the thread itself would not live to say so.
+    # A process that ends keeps no files; the thread itself would not live long enough.
     release = partial(_release, connection.url, lease_id)
     atexit.register(release)
     try:

@@ -57,7 +57,7 @@ def open_store(
 ) -> OpenStore:
     """Open the catalog's store for a server of this version.
 
-    `gone_seconds`: time after which the other servers take a silent one for gone. Raises UnavailableError and its kind.
+    `gone_seconds`: time after which the other servers count a silent one as gone. Raises UnavailableError and its kind.
     """
     if settings.url:
         upgrade = partial(check_upgrade, version)
@@ -109,7 +109,7 @@ def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
 
 def check_location(catalog: Catalog, root: StoreRoot) -> None:
     """Make sure that this server sees the files which the other servers of the catalog see. Raises StoreLocationError,
-    CatalogLostError, and what the store says.
+    CatalogLostError, and the store's errors.
     """
     check_not_lost(root, is_empty=catalog.is_unused())
     own = location_text(root)

@@ -144,7 +144,7 @@ class Node:
         _log.info("node_started", folder=self._folder, server=self._server)
 
     def listen(self, host: str, port: int, door: socket.socket | None = None) -> HttpServer:
-        """Opens the HTTP door, at an address that `bind` may have taken before; it closes with the node.
+        """Opens the HTTP door, at an address that `bind` may have reserved before; it closes with the node.
 
         Raises PortTakenError.
         """
@@ -254,7 +254,7 @@ class Node:
             self._member.leave()
         try:
             self.engine.cancel_all()
-            # The door closes first: nobody would hear of the ends of their tasks.
+            # The door closes first: nobody would receive the ends of their tasks.
             self._remote.stop()
             self._parts.close()
         finally:
@@ -262,7 +262,7 @@ class Node:
 
     def kill_spark(self) -> None:
         """End Java at once, for a stop that takes too long."""
-        _log.warning("stop_takes_long", seconds=CLOSE_SECONDS_MAX, then="Java is killed")
+        _log.warning("stop_is_slow", seconds=CLOSE_SECONDS_MAX, then="Java is killed")
         self._session.keep_ended()
         self._session.kill_if_alive()
 
@@ -329,13 +329,13 @@ class Node:
             _log.info("reader_leases_closed", leases=left, reason="their queries ended with a former process")
 
     def _servers_changed(self) -> None:
-        """Look at once at what this server hosts now."""
+        """Follow at once the change of what this server hosts."""
         if self._is_wired:
             self._consume.wake()
             self._maintenance.wake()
 
     def _follow_catalog(self) -> None:
-        """Take in storages and warehouses as the catalog has them: other servers make and drop them too."""
+        """Follow the storages and warehouses of the catalog: other servers make and drop them too."""
         self._follow_storages()
         if self._is_wired:
             self._follow_warehouses()
@@ -509,7 +509,7 @@ class Node:
         self._start(self._maintenance.start, self._maintenance.stop)
         self._start(self._consume.start, self._consume.stop)
         self._is_wired = True
-        # Not waited for: `ready` says when a first query has run; whoever comes first finds the Python workers cold.
+        # Not waited for: `ready` is set when a first query has run; whoever comes first finds the Python workers cold.
         threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
 
     def _start(self, start: Callable[[], None], stop: Callable[[], None]) -> None:
@@ -517,7 +517,7 @@ class Node:
         self._parts.callback(stop)
 
     def _warm_workers(self) -> None:
-        """Start Python's workers, and take tables then: a consumer that moves here must not wait for them."""
+        """Start Python's workers, and host tables then: a consumer that moves here must not wait for them."""
         try:
             self._session.warm_if_possible()
         finally:
@@ -528,7 +528,7 @@ class Node:
     def _warm(self) -> None:
         while not self._is_closing.is_set():
             if self._session.outage is not None:
-                # The heartbeat is at it, and says why.
+                # The heartbeat retries, and reports why.
                 self._clock.wait(self._is_closing, WARM_AGAIN_SECONDS)
                 continue
             try:

@@ -2,7 +2,7 @@
 
 Covers: building a worker from its options and settings, starting and stopping it in order. Does not cover: what any of
 the rooms does, the server (node.py).
-Always holds: nothing of the catalog is opened here; Spark starts only after a server has said that it would take this
+Always holds: nothing of the catalog is opened here; Spark starts only after a server has accepted this
 worker, and stays when the worker goes on with another server; a worker that could not be started leaves nothing
 running. See also: docs/operate/workers.md.
 """
@@ -46,7 +46,7 @@ from tilth.warehouse.remote.token import VARIABLE, service_token
 from tilth.warehouse.remote.wire import WIRE_VERSION, Registration, StorageProbe
 from tilth.warehouse.remote.workers import Handler
 
-#: Grace period for running work when the worker is asked to stop.
+#: Grace period for running tasks when the worker is stopped.
 DRAIN_SECONDS_MAX = 10.0
 _FOLDERS = ("spark", "log")
 
@@ -102,7 +102,7 @@ class WorkerNode:
         return None if self._link is None else self._link.refusal
 
     def start(self) -> None:
-        """Return when the server has taken the worker. Raises what prevents it, with nothing left running."""
+        """Return when the server has registered the worker. Raises what prevents it, with nothing left running."""
         try:
             self._start()
         except BaseException:
@@ -111,7 +111,7 @@ class WorkerNode:
 
     def _start(self) -> None:
         settings, options = self._settings, self._options
-        # Filled below: the door's address is a part of what the tie says.
+        # Filled below: the door's address is a part of the registration.
         handlers: dict[str, Handler] = {}
         app = build_calls_app(Calls(token=options.token, handlers=handlers))
         server = HttpServer(self._clock, app, host=options.listen_host, port=options.listen_port)
@@ -140,13 +140,13 @@ class WorkerNode:
             worker.register(kind, runner)
         worker.start()
         self._parts.callback(worker.stop)
-        # Before the first task: a consumer that takes over must not wait for Python and for classes.
+        # Before the first task: a consumer that moves here must not wait for Python and for classes.
         self._session.warm_if_possible(with_query=True)
         self._link.join(worker)
         _log.info("worker_started", worker=options.name, server=self.server, warehouse=options.warehouse)
 
     def stop(self, reason: str) -> None:
-        """Let what runs end, for a while, say farewell, and end Spark."""
+        """Wait a while for running tasks, unregister, and end Spark."""
         if self._link is not None:
             self._link.leave(reason, drain_seconds=DRAIN_SECONDS_MAX)
         self.close()

@@ -239,7 +239,7 @@ class Life:
         """All that nobody needs is gone for good."""
         self.world.collect()
         items, _ = self.world.catalog.trash.items(self.world.t, limit=1000)
-        self.world.catalog.trash.remove(self.world.t, self.world.catalog.trash.claim(self.world.t, items))
+        self.world.catalog.trash.remove(self.world.t, self.world.catalog.trash.mark_for_removal(self.world.t, items))
         self.dropped = {partition: [] for partition in PARTITIONS}
         self.past.clear()
 

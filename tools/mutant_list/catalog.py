@@ -6,16 +6,16 @@ from tools.mutant_list.mutant import Mutant
 
 CATALOG: tuple[Mutant, ...] = (
     Mutant(
-        name="claim-over-an-undrop",
-        breaks="a claim writes an item back that an UNDROP has taken out of the trash",
+        name="mark-over-an-undrop",
+        breaks="a mark writes an item back that an UNDROP has removed from the trash",
         path="src/tilth/catalog/parts/trash.py",
         old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
         new="                    puts[each.key]",
         tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
     ),
     Mutant(
-        name="claim-of-another-drop",
-        breaks="what was brought back and dropped anew is claimed as if it had been judged",
+        name="mark-of-another-drop",
+        breaks="what was brought back and dropped anew is marked although it was not judged",
         path="src/tilth/catalog/parts/trash.py",
         old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
         new="",
@@ -71,8 +71,8 @@ CATALOG: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="claim-under-a-lost-lease",
-        breaks="trash is claimed under a lease that is lost meanwhile",
+        name="mark-under-a-lost-lease",
+        breaks="trash is marked under a lease that is lost meanwhile",
         path="src/tilth/catalog/parts/trash.py",
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",

@@ -14,8 +14,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         tests=("tests/unit/sql/test_after_commit.py::test_parts_of_another_servers_table_are_hidden_once",),
     ),
     Mutant(
-        name="trash-without-claim",
-        breaks="files of the trash go without being claimed",
+        name="trash-without-mark",
+        breaks="files of the trash are removed without being marked",
         path="src/tilth/maintenance/gc/trash.py",
         old="self._remove(done, self._claimed(over))",
         new="self._remove(done, over)",
@@ -24,8 +24,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="segments-without-claim",
-        breaks="files of flushed segments go without being claimed",
+        name="segments-without-mark",
+        breaks="files of flushed segments are removed without being marked",
         path="src/tilth/maintenance/gc/trash.py",
         old="self._remove(done, self._claimed(going))",
         new="self._remove(done, going)",
@@ -113,7 +113,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         ),
     ),
     Mutant(
-        name="claims-without-a-fence",
+        name="marks-without-a-fence",
         breaks="a server that has lost the table removes files of its trash",
         path="src/tilth/maintenance/gc/trash.py",
         old="items, fence=table.table_leases.fence(table.uuid))",

@@ -1,6 +1,6 @@
 """Ending work that somebody waits for, from another thread.
 
-Covers: the request to end, its reason, who is asked to end. Does not cover: who decides (sql/control/running.py), how a
+Covers: the request to end, its reason, what is stopped. Does not cover: who decides (sql/control/running.py), how a
 Spark job ends (warehouse/worker/worker.py). Always holds: the first reason stays; work that begins after the request is
 asked to end at once; nobody is called under the lock.
 """
@@ -31,7 +31,7 @@ class Stoppable(Protocol):
     def id(self) -> str: ...
 
     def cancel(self) -> None:
-        """Ask it to end; whoever waits for it goes on when it has ended."""
+        """Request the end; whoever waits for it goes on when it has ended."""
 
     def abandon(self) -> None:
         """Let whoever waits for it go on now, though it has not ended."""
@@ -58,7 +58,7 @@ class Cancellation:
             return next((work.id for work in reversed(self._works) if work.id), "")
 
     def cancel(self, error: TilthError) -> bool:
-        """Ask for the end; the statement raises `error`. False if somebody has asked before."""
+        """Request the end; the statement raises `error`. Return False if it was requested before."""
         with self._lock:
             if self._error is not None:
                 return False
@@ -166,7 +166,7 @@ def carry(act: Callable[[S], T]) -> Callable[[S], T]:
 
 def apart(act: Callable[[], T], *, name: str, hint: str) -> T:
     """Run `act` on a thread of its own and return or raise what it does, so that a cancelled statement need not wait
-    for an end that does not come. Work without a statement runs on this thread. `hint` says what a cancelled run
+    for an end that does not come. Work without a statement runs on this thread. `hint` describes what a cancelled run
     leaves.
     """
     cancellation = current.get()

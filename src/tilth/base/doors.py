@@ -1,7 +1,7 @@
-"""Front doors of packages that import what is asked for, when it is asked for.
+"""Front doors of packages that import each name when it is first used.
 
-A package's `__init__.py` says under `if TYPE_CHECKING:` what its front door offers and from where, which is what type
-checkers, import rules and readers see. At run time only the modules of the names that somebody takes are imported: a
+A package's `__init__.py` lists under `if TYPE_CHECKING:` the names of its front door and their modules, which is what
+type checkers, import rules and readers see. At run time only the modules of the names that are used are imported: a
 Python worker of Spark needs a kernel and not the server's half of the room, and starts in half the time.
 
     if TYPE_CHECKING:

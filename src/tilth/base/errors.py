@@ -1,7 +1,8 @@
 """Errors, worded so that the caller knows what to do next.
 
 Covers: the error type of every room, its kinds, its wire form. Does not cover: mapping to HTTP (server/errors.py).
-Always holds: the kind says what to do; the code is stable and may be matched by programs; the message names the thing.
+Always holds: the kind determines what to do; the code is stable and may be matched by programs; the message names the
+thing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import ClassVar
 
 
 class ErrorKind(StrEnum):
-    """Action that an error asks of the caller."""
+    """Action that an error requires of the caller."""
 
     #: The statement or the input is wrong: change it.
     INVALID = "invalid"
@@ -41,7 +42,7 @@ class TilthError(Exception):
     code: ClassVar[str] = "INTERNAL_ERROR"
 
     def __init__(self, message: str | None = None, *, hint: str = "", **facts: object) -> None:
-        """`facts` are appended to the message as key=value, in the order given; the hint says what to do."""
+        """`facts` are appended to the message as key=value, in the order given; the hint is what to do."""
         text = message or _first_line(type(self).__doc__)
         self.facts = {name: str(value) for name, value in facts.items()}
         listed = " ".join(f"{name}={value}" for name, value in self.facts.items())
@@ -108,7 +109,7 @@ class FolderError(UnavailableError):
 
 
 class FencedError(TilthError):
-    """another actor has taken over"""
+    """another actor is the holder now"""
 
     kind = ErrorKind.FENCED
     code = "FENCED"

@@ -1,6 +1,6 @@
 """A full disk, however it shows: as an error of the operating system, of RocksDB, of Arrow or of Spark.
 
-Covers: recognising it, the error that says so. Does not cover: noticing it beforehand, making room.
+Covers: recognising it, its error. Does not cover: noticing it beforehand, making room.
 Always holds: the error names a folder on the full disk and how many bytes are free there; nothing was applied.
 """
 
@@ -22,7 +22,7 @@ _PATH = re.compile(r"(?<![\w/.:])(/[^\s:'\",()\[\]]+)")
 #: Maximum depth of causes that are examined.
 _DEPTH_MAX = 20
 _HINT = "make room on that disk; services go on by themselves, a statement has to be sent again"
-#: Only these may stand for a full disk: the others say what to do, whatever the reason.
+#: Only these may stand for a full disk: the others have hints of their own, whatever the reason.
 _KINDS = frozenset({ErrorKind.INTERNAL, ErrorKind.UNAVAILABLE, ErrorKind.RETRY})
 
 

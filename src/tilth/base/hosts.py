@@ -1,8 +1,8 @@
 """Hosts that a statement may name: which ones an operator's list allows. Pure.
 
 Covers: the list, addresses however they are written, what is refused without a list: link-local addresses and those of
-the metadata services of clouds, which give the machine's own credentials to whoever asks. Does not cover: names that
-resolve to such addresses (nothing is looked up), what a host then answers.
+the metadata services of clouds, which give the machine's own credentials to any client. Does not cover: names that
+resolve to such addresses (nothing is resolved), what a host then answers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _matches(name: str, address: IPv4Address | IPv6Address | None, pattern: str)
 
 
 def _address(name: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that the system takes the text for, as in 0x7f000001 and 127.1; None: a name."""
+    """Return the address that the system parses from the text, as from 0x7f000001 and 127.1; None: a name."""
     with suppress(ValueError):
         found = ip_address(name)
         if isinstance(found, IPv6Address):

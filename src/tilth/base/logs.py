@@ -29,7 +29,7 @@ _hidden_lock = threading.Lock()
 
 
 class Log:
-    """A room's logger. The action says what happened; facts are fields, never part of a sentence."""
+    """A room's logger. The action is the event; facts are fields, never part of a sentence."""
 
     def __init__(self, room: str) -> None:
         self._logger = logging.getLogger(f"{_ROOT}.{room}")

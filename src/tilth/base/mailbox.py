@@ -44,7 +44,7 @@ class Letter:
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """A folder to which tasks send answers and from which their driver takes them; goes to the tasks by value."""
+    """A folder to which tasks send answers and from which their driver reads them; goes to the tasks by value."""
 
     folder: str
 

@@ -1,6 +1,6 @@
 """Memory against its limits: how likely a write is refused, and the refusal (docs/policies/throttling.md#memory).
 
-Covers: the formula, the gate that writers ask, a budget of bytes that requests share. Does not cover: measuring memory
+Covers: the formula, the gate that writers pass, a budget of bytes that requests share. Does not cover: measuring memory
 (maintenance/memory.py), freeing it. Always holds: below the soft limit nothing is refused, above the hard one
 everything; a refusal applies nothing and may be tried again.
 """
@@ -70,7 +70,7 @@ class MemoryGate:
     """Gate that writers pass before they write; from any thread."""
 
     def __init__(self, read: Callable[[], MemoryReading], rng: Rng) -> None:
-        """`read` takes a sample, or gives one that is young enough."""
+        """`read` samples, or returns a sample that is recent enough."""
         self._read = read
         self._rng = rng
         self._lock = threading.Lock()
@@ -78,7 +78,7 @@ class MemoryGate:
 
     @property
     def rejections(self) -> int:
-        """Writes that were refused so far: `leader_memory_pressure_rejections`."""
+        """Writes that were refused until now: `leader_memory_pressure_rejections`."""
         return self._rejections
 
     def read(self) -> MemoryReading:

@@ -22,12 +22,12 @@ class Retry(StrEnum):
 
     #: The same again, after a wait that doubles.
     BACK_OFF = "back_off"
-    #: Look around and choose anew, at once: what was planned is out of date.
+    #: Read the state and plan again, at once: the plan is out of date.
     CHOOSE_ANEW = "choose_anew"
-    #: Drop everything; whoever took over goes on.
+    #: Drop everything; the new holder goes on.
     STOP = "stop"
-    #: Ask what became of it before anything else is done.
-    ASK = "ask"
+    #: Find out its outcome before anything else is done.
+    RESOLVE = "resolve"
     #: The same would fail again: wait long, and show it to the people who can help.
     WAIT_LONG = "wait_long"
 
@@ -41,8 +41,8 @@ def retry_rule(kind: ErrorKind) -> Retry:
     | UNAVAILABLE     | something does not answer          | the same again with back-off                       |
     | CONFLICT        | the state has changed meanwhile    | chosen anew at once, no failure is counted         |
     | NOT_FOUND       | the table or part is gone          | chosen anew at once, no failure is counted         |
-    | FENCED          | another actor has taken over       | everything is dropped                              |
-    | UNKNOWN_OUTCOME | the commit may have landed         | the catalog is asked, no file is removed           |
+    | FENCED          | another actor is the holder now    | everything is dropped                              |
+    | UNKNOWN_OUTCOME | the commit may have landed         | the catalog is read, no file is removed            |
     | INVALID         | a definition or a setting is wrong | a long wait, shown in `system.bg_threads`          |
     | CORRUPT         | stored bytes are damaged           | a long wait, shown in `system.bg_threads`          |
     | INTERNAL        | a defect                           | a long wait, shown in `system.bg_threads`          |
@@ -55,7 +55,7 @@ def retry_rule(kind: ErrorKind) -> Retry:
         case ErrorKind.FENCED:
             return Retry.STOP
         case ErrorKind.UNKNOWN_OUTCOME:
-            return Retry.ASK
+            return Retry.RESOLVE
         case ErrorKind.INVALID | ErrorKind.CORRUPT | ErrorKind.INTERNAL:
             return Retry.WAIT_LONG
     assert_never(kind)

@@ -1,7 +1,7 @@
-"""Secrets in messages: replaced by a sign, whole or quoted in part. Pure.
+"""Secrets in messages: replaced by a placeholder, whole or quoted in part. Pure.
 
-Covers: the sign, and replacing known secrets in a text. Does not cover: log lines (logs.py), which settings are secrets
-(each room's `settings.py`), where they are stored (tilth.catalog).
+Covers: the placeholder, and replacing known secrets in a text. Does not cover: log lines (logs.py), which settings are
+secrets (each room's `settings.py`), where they are stored (tilth.catalog).
 Always holds: a quote of the beginning of a secret is replaced as far as it matches, so that a message that cuts a
 secret off shows no part of it.
 """
@@ -20,7 +20,7 @@ _ALONE_BELOW = 4
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return the text with each secret, or each quote of its beginning, replaced by the sign."""
+    """Return the text with each secret, or each quote of its beginning, replaced by the placeholder."""
     for secret in sorted(set(secrets), key=len, reverse=True):
         if not secret or secret == HIDDEN:
             continue

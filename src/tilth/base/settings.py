@@ -267,7 +267,7 @@ class SettingGroup:
 
 
 def hidden(text: str) -> str:
-    """Return the sign for a secret; an empty text stays empty."""
+    """Return the placeholder for a secret; an empty text stays empty."""
     return HIDDEN if text else ""
 
 

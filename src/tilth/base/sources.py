@@ -75,7 +75,7 @@ class GivenSettings:
 def gather(
     group: SettingGroup, *, flags: Mapping[str, str], environment: Mapping[str, str], file: Path | None
 ) -> GivenSettings:
-    """Return what flags, environment and config file say of these settings, each text checked.
+    """Return the texts of these settings in flags, environment and config file, each text checked.
 
     Raises UnknownSettingError, BadSettingError and ConfigFileError.
     """

@@ -24,7 +24,7 @@ _BYTES = {
 }
 _SECONDS = {"ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "m": 60.0, "min": 60.0, "minute": 60.0}
 _SECONDS |= {"h": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "": 1.0}
-#: The last moment that a date can say.
+#: The last time that a date can express.
 _LAST_MS = 253_402_300_799_000
 _MILLION, _BILLION = 1_000_000, 1_000_000_000
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
@@ -60,8 +60,8 @@ def show_count(count: int) -> str:
 
 def show_time(at_ms: int) -> str:
     """Milliseconds since 1970 as `2026-01-31 12:00:00 UTC`."""
-    moment = datetime.datetime.fromtimestamp(min(at_ms, _LAST_MS) // 1000, datetime.UTC)
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    time = datetime.datetime.fromtimestamp(min(at_ms, _LAST_MS) // 1000, datetime.UTC)
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _split(text: str) -> tuple[float, str]:

@@ -58,7 +58,7 @@ class KnownFiles:
 
 class Catalog:
     """Repositories of the catalog over one store. Opening it reads a handful of keys, however many parts there are;
-    memory holds no more than what was asked for lately (commit/shown.py).
+    memory holds no more than what was read lately (commit/shown.py).
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Catalog:
         self._counters = Counters()
         #: Id of the server's process that has it open: its transactions, leases and holds are known by it.
         self.server = server
-        #: All ids that this process has had: it takes another when it joins anew.
+        #: All ids that this process has had: it gets another when it joins anew.
         self._own_ids = {server}
         #: Source of transaction ids, block ids and commit timestamps.
         self.clock = HybridClock(clock)
@@ -125,7 +125,7 @@ class Catalog:
         return self._kv.incarnation
 
     def serve_as(self, record: ServerRecord) -> None:
-        """Take another id from now on: this process has joined the servers of the catalog, or joined them anew."""
+        """Use another id from now on: this process has joined the servers of the catalog, or joined them anew."""
         self.server, self.clock.number = record.id, record.number
         self._own_ids.add(record.id)
         self.transactions.serve_as(record.id)
@@ -150,7 +150,7 @@ class Catalog:
         return self._counters.stats()
 
     def dump(self, header: DumpHeader, sink: ByteSink, *, between: Callable[[], None]) -> int:
-        """Write all records of one moment; return how many. `between` is called now and then, and may raise."""
+        """Write all records of one snapshot; return how many. `between` is called now and then, and may raise."""
         return write_dump(self._kv, header, sink, between=between)
 
     def close(self) -> None:
@@ -180,7 +180,7 @@ class Catalog:
 
     def files_of(self, table: str) -> KnownFiles:
         """Return all files of a table that somebody may need."""
-        # Of one moment: a part that is brought back from the trash meanwhile would be in neither.
+        # Of one snapshot: a part that is brought back from the trash meanwhile would be in neither.
         with self._kv.view() as view:
             entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
             live = {entry.file.name: entry.file for entry in entries if isinstance(entry, Part)}

@@ -114,7 +114,7 @@ class ClockSkewError(UnavailableError):
 
 
 class ServerEndedError(RetryError):
-    """the other servers have taken this one to be gone: nothing that it had begun is applied"""
+    """the other servers have ended this one: nothing that it had begun is applied"""
 
     code = "SERVER_ENDED"
 

@@ -59,7 +59,7 @@ class CatalogSettings:
         "Between two writes of what has changed in the catalog to a journal beside the tables' files, from which "
         "`tilth catalog rebuild` makes a lost catalog again. Longer: fewer small files, and more of the last changes "
         "is not known then. Nothing is written while nothing changes. 0: no journal; a lost catalog is made of the "
-        "files alone, which say less.",
+        "files alone, which contain less.",
         unit="s",
     )
     commit_attempts_max: int = node_setting(
@@ -67,7 +67,7 @@ class CatalogSettings:
         64,
         within(int, 1, 10_000),
         "Times that one commit is folded anew because another came first. More: fewer tasks have to start again. "
-        "Fewer: a task hears sooner that its table is busy.",
+        "Fewer: a task fails sooner when its table is busy.",
     )
 
 

@@ -14,7 +14,7 @@ from tilth.catalog.errors import TooManyPartsError
 class CatalogStats:
     """Counters of this process, from zero at its start."""
 
-    #: One that is asked for twice counts twice.
+    #: A repeated one counts twice.
     commits: int = counter("tilth_transactions_committed_total", "Transactions that landed.")
     refused: int = counter("tilth_transactions_refused_total", "Transactions that were refused, fenced ones too.")
     fenced: int = counter("tilth_transactions_fenced_total", "Refused because another actor had taken over.")

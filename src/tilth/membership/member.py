@@ -51,7 +51,7 @@ REREAD_SECONDS = 30.0
 #: The same interval while news cannot be received.
 DEAF_REREAD_SECONDS = 2.0
 
-#: Reason why a server that has just joined takes no tables.
+#: Reason why a server that has just joined hosts no tables.
 STARTING = "it starts"
 LEAVING = "it stops"
 

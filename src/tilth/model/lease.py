@@ -6,7 +6,7 @@ import msgspec
 
 
 class Fence(msgspec.Struct, frozen=True):
-    """Proof that a commit carries: its actor still holds the right to act."""
+    """Name and epoch of a lease in a commit, which prove that its actor still holds the right to act."""
 
     #: `table/UUID`, `consumer/UUID/INDEX`: what the right is for.
     name: str
@@ -22,7 +22,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     #: The id of a server's process.
     holder: str
-    #: Raised by each taking over.
+    #: Raised by each new holder.
     epoch: int
 
     @property

@@ -1,4 +1,4 @@
-"""Mutations: what ALTER asks of the parts that are there (docs/policies/mutations.md).
+"""Mutations: changes that ALTER requires of existing parts (docs/policies/mutations.md).
 
 Covers: the persisted entry and which parts need it. Does not cover: doing it (maintenance), its syntax (sql).
 Always holds: entries of one table are done one after the other, in the order of their commits; what an entry writes has

@@ -27,7 +27,7 @@ class StoredOffset(msgspec.Struct, frozen=True):
     offset: int
     #: Id of the topic that it belongs to.
     topic_id: str
-    #: A leader epoch in which the log reached this offset; -1: not known. Where a later leader says that this epoch
+    #: A leader epoch in which the log reached this offset; -1: not known. Where a later leader reports that this epoch
     #: ended before the offset, the log was truncated.
     epoch: int = -1
 

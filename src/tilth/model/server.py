@@ -13,15 +13,15 @@ SERVERS_MAX = 64
 #: Bound of the numbers of servers: each process that joins a catalog gets the next free one, and after the last the
 #: first again.
 NUMBERS = 1024
-#: Hosted like a table by one of the servers: what is to be done once for all of them.
-STEWARD = "steward"
+#: Name by which one server is chosen, like the host of a table, for jobs that run once for all servers.
+COORDINATOR = "steward"
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, as it has last said of itself. It lives until it, or another that has watched it, says otherwise."""
+    """A server, by its own last record. It lives until it, or another that has watched it, records its end."""
 
     name: str
-    #: Raised by each process that takes the name.
+    #: Raised by each process that joins under the name.
     epoch: int
     #: Drawn by the process.
     run: str
@@ -64,7 +64,7 @@ def host_of(thing: str, servers: Iterable[str]) -> str | None:
 
     Rendezvous hashing (Thaler and Ravishankar, 1998): each server gets a number from its name and the thing's, the
     highest hosts it. All who see the same servers agree, without asking; when a server goes only what it hosted moves,
-    when one comes only what it takes.
+    when one joins only what it will host.
     """
     return max(servers, key=lambda name: (_weight(name, thing), name), default=None)
 
@@ -75,7 +75,7 @@ def _weight(server: str, thing: str) -> bytes:
 
 def serve_together(one: str, other: str) -> bool:
     """Return whether servers of these two versions of Tilth may live in one catalog: those that differ by their patch
-    only, for these change neither what is stored nor what servers say to one another.
+    only, because these change neither stored data nor messages between servers.
     """
     return _release(one) == _release(other)
 

@@ -43,7 +43,7 @@ class ServiceState(StrEnum):
 
 
 class SwitchState(StrEnum):
-    """State of a service that the user has asked for (docs/policies/tasks.md#switches)."""
+    """State of a service that the user wants (docs/policies/tasks.md#switches)."""
 
     RUNNING = "running"
     STOPPED = "stopped"
@@ -64,7 +64,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
     #: Expiry time, after which the previous switch applies again; 0: never.
     until_ms: int = 0
     because: str = ""
-    #: The query that asked for it.
+    #: The query that set it.
     query_id: str = ""
     #: Address of whoever sent it, with the client's name; empty: this process.
     client: str = ""

@@ -219,7 +219,7 @@ Relation = TableDef | KafkaDef | ViewDef
 
 
 def full_name(relation: Relation) -> str:
-    """`database.name`, as messages and logs say it."""
+    """`database.name`, as in messages and logs."""
     return f"{relation.database}.{relation.name}"
 
 
@@ -252,7 +252,7 @@ def is_op_name(name: str) -> bool:
 
 
 def op_of(value: object) -> int:
-    """OP_UPSERT or OP_DELETE; raises ValueError that says what was expected."""
+    """OP_UPSERT or OP_DELETE; raises ValueError with what was expected."""
     found = _OPS.get(str(value).lower())
     if found is None:
         raise ValueError("expected 0, c, r, u, i, insert, update or upsert; or 1, d or delete")

@@ -12,7 +12,7 @@ from tilth.base.units import GIB, MIB
 
 
 class WorkKind(StrEnum):
-    """A kind of work that a warehouse takes."""
+    """A kind of task that a warehouse runs."""
 
     QUERIES = "queries"
     IMPORTS = "imports"
@@ -40,7 +40,7 @@ class TaskTraits:
     work: tuple[WorkKind, ...]
     #: It stays until it is stopped.
     is_resident: bool = False
-    #: It leaves slots to others: long work that nobody waits for takes half of them at most, all together.
+    #: It leaves slots to others: long tasks that nobody waits for use half of the slots at most, all together.
     is_yielding: bool = False
     #: Somebody waits for it, who cannot be kept waiting until Spark is back.
     is_statement: bool = False

@@ -1,9 +1,9 @@
 """TTL: after how long a row has expired, by one column of dates or times. Pure.
 
-Covers: reading the clause, and what it means at a time. Does not cover: its syntax in SQL (sql), taking rows away
+Covers: reading the clause, and what it means at a time. Does not cover: its syntax in SQL (sql), removing rows
 (storage's merges, garbage collection of partitions).
 Always holds: a value that is below `expired_below` has expired; where months have different lengths a row stays rather
-a day too long. Times are taken in UTC.
+a day too long. Times are in UTC.
 """
 
 from __future__ import annotations

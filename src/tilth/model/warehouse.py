@@ -10,7 +10,7 @@ WRITE_WAREHOUSE = "write"
 
 
 class Warehouse(msgspec.Struct, frozen=True, kw_only=True):
-    """A named group of workers; what its settings mean is said in tilth.warehouse."""
+    """A named group of workers; tilth.warehouse defines its settings."""
 
     name: str
     #: Texts by name, as in the definition of a table.
@@ -19,10 +19,10 @@ class Warehouse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker that is to take no tasks, whichever process has its name, until somebody says otherwise."""
+    """A worker that gets no tasks, whichever process has its name, until somebody resumes it."""
 
     worker: str
     since_ms: int
     because: str = ""
-    #: The query that asked for it.
+    #: The query that made it.
     query_id: str = ""

@@ -22,7 +22,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     #: Parts of the statement that were accepted and have no effect, or were read as something else.
     notices: tuple[str, ...] = ()
-    #: Settings that the connection keeps for the statements that follow, as SET says.
+    #: Settings that the connection keeps for the statements that follow, changed by SET.
     connection_settings: dict[str, str] = {}
 
 

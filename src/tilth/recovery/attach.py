@@ -1,7 +1,7 @@
-"""Tables made of their files alone, where no journal says what was true.
+"""Tables made of their files alone, without a journal.
 
-Covers: which files count, the tables and parts that are made of them, what no file says. Does not cover: notes in files
-(tilth.storage), listing (found.py), catalogs of a journal (rebuild.py).
+Covers: which files count, the tables and parts that are made of them, what no file records. Does not cover: notes in
+files (tilth.storage), listing (found.py), catalogs of a journal (rebuild.py).
 Always holds: where the files record it, a part and the part that replaced it are never both in a table; no file is
 removed or changed, new ones record which rows are deleted; each file that is not in a table, and each kind of thing
 that no file records, is a line of the report.
@@ -50,10 +50,10 @@ COMMIT_PARTS_MAX = 1000
 SETTLED_MS = 15 * 60_000
 #: Extensions of files beside parts.
 SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
-#: Characters of the uuid in a table's name, if its own is taken.
+#: Characters of the uuid in a table's name, if its own is in use.
 _UUID_CHARS = 8
 
-_NOT_SURE = "whether it was committed is not known: it was written just before the end; --uncommitted keep takes it"
+_NOT_SURE = "whether it was committed is not known: it was written just before the end; --uncommitted keep includes it"
 _NOT_IN_FILES = (
     "Kafka tables, views and offsets are not in files: create them again, and set positions with SYSTEM RESET CONSUME "
     "OFFSET before rounds begin, or rows come twice",
@@ -69,7 +69,7 @@ _NOT_IN_FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedFile:
-    """A part's file that says what it is."""
+    """A part's file with a note."""
 
     name: str
     size: int
@@ -81,7 +81,7 @@ class NotedFile:
 class FileChoice:
     """Files that make a table, and why the others are not among them."""
 
-    taken: tuple[NotedFile, ...]
+    chosen: tuple[NotedFile, ...]
     #: Reasons by file name.
     left: Mapping[str, tuple[FindingKind, str]]
     #: Transactions whose files count.
@@ -140,7 +140,7 @@ def choose(
             text = f"its rows are in {hidden[file.name]}, which replaced it: it can be removed"
             left[file.name] = FindingKind.LEFTOVER, text
     return FileChoice(
-        taken=tuple(sorted((file for file in counting if file.name not in hidden), key=lambda file: file.by)),
+        chosen=tuple(sorted((file for file in counting if file.name not in hidden), key=lambda file: file.by)),
         left=left,
         landed=frozenset(file.by.txn for file in counting),
     )
@@ -158,7 +158,7 @@ def _attempts(files: Sequence[NotedFile], shown: Iterable[WrittenBy]) -> dict[tu
 
 @dataclass(frozen=True, slots=True)
 class _TableFound:
-    """Files of one table that say what they are."""
+    """Files of one table that have notes."""
 
     files: TableFiles
     noted: list[NotedFile]
@@ -220,10 +220,10 @@ class Attach:
         choice = choose(noted, verdict=self._verdict, changed=changed, keeps_uncommitted=keeps)
         table = self._create_table(noted)
         with ThreadPoolExecutor(READING_MAX, thread_name_prefix="rebuild") as pool:
-            written = list(pool.map(partial(_checked_part, files.folder), choice.taken))
+            written = list(pool.map(partial(_checked_part, files.folder), choice.chosen))
         parts = [
             InsertPart(table=table.uuid, written=each, schema_version=file.note.shape.version)
-            for file, each in zip(choice.taken, written, strict=True)
+            for file, each in zip(choice.chosen, written, strict=True)
         ]
         for first in range(0, len(parts), COMMIT_PARTS_MAX):
             self._catalog.transactions.apply("rebuild", parts[first : first + COMMIT_PARTS_MAX])
@@ -239,7 +239,7 @@ class Attach:
     def _delete(self, table: TableDef, found: _TableFound, choice: FileChoice) -> int:
         """Apply the deletes of files with changes to the parts that exist; return how many rows.
 
-        A row that is deleted stays so: however many files say it, together they say which rows are gone.
+        A deleted row stays deleted, however many files delete it; together they show which rows are gone.
         """
         gone: dict[str, list[RowIndexes]] = {}
         for name, changes in sorted(found.changes.items()):
@@ -260,7 +260,7 @@ class Attach:
                     "its new values are not applied: rows that it updates are as they were when their part was written"
                 )
                 self._report.note(FindingKind.CHANGES, text, table=full_name(table), file=uri)
-        deletes = [(file, np.unique(np.concatenate(gone[file.name]))) for file in choice.taken if file.name in gone]
+        deletes = [(file, np.unique(np.concatenate(gone[file.name]))) for file in choice.chosen if file.name in gone]
         if deletes and not self._options.is_dry_run:
             self._write_deletes(table, found.files.folder, deletes)
         return sum(len(rows) for _, rows in deletes)
@@ -273,7 +273,7 @@ class Attach:
             handle.commit([AddDelta(table=table.uuid, written=each) for each in written])
 
     def _create_table(self, noted: Sequence[NotedFile]) -> TableDef:
-        """Create the table as its newest file says, with the columns that other files have."""
+        """Create the table from the note of its newest file, with the columns that other files have."""
         newest = _newest(noted).note.table
         shapes: dict[int, SchemaVersion] = {file.note.shape.version: file.note.shape for file in noted}
         older = tuple(shapes[version] for version in sorted(shapes) if version != newest.schema_version)

@@ -55,7 +55,7 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
 
     A location is a node's folder or the address of a database. `keeps_source`: no mark, for a copy that is only read.
     Raises CatalogNotFoundError, CatalogInUseError, CatalogMovedError, CatalogExistsError, BadCatalogAddressError, and
-    what a store says that does not answer: then nothing was made.
+    the errors of a store that does not answer: then nothing was made.
     """
     clock = SystemClock()
     if not _is_address(target):

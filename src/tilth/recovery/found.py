@@ -1,7 +1,7 @@
 """Files below the roots of a node, as a listing shows them.
 
-Covers: listing, which table a file is of, what its name says. Does not cover: what is in it. Always holds: while a
-node works, only SYSTEM CHECK FILES (tilth.verify) lists.
+Covers: listing, which table a file belongs to, the facts in its name. Does not cover: what is in it. Always holds:
+while a node works, only SYSTEM CHECK FILES (tilth.verify) lists.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FoundFiles:
 
     @property
     def newest_txn(self) -> int:
-        """Return the greatest id of a transaction that a name says."""
+        """Return the greatest id of a transaction in a name."""
         return max((txn_of(name) or 0 for each in self.tables.values() for name in each.sizes), default=0)
 
 
@@ -79,7 +79,7 @@ def has_tables(root: StoreRoot) -> bool:
 
 
 def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
-    """List all that is below the roots. Raises what a store says that does not answer.
+    """List all files below the roots. Raises the errors of a store that does not answer.
 
     A name with an id that no transaction can have by now is none of ours: ids are drawn above all that were found.
     """
@@ -99,7 +99,7 @@ def find_files(roots: Sequence[StoreRoot], *, now_ms: int) -> FoundFiles:
 
 
 class WrittenBy(NamedTuple):
-    """The work that wrote a file, as its name says it; sorts as the work began."""
+    """The attempt that wrote a file, parsed from its name; sorts in the order of their starts."""
 
     txn: int
     task: int

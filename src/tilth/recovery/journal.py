@@ -31,7 +31,7 @@ CHANGES_FILES_MAX = 10_000
 PAUSE_SECONDS_MAX = 60.0
 #: A store that is away keeps no node from its end.
 STOP_SECONDS_MAX = 8.0
-#: Names that are looked for at a time.
+#: Names that are probed at a time.
 _PROBE_NAMES = 100
 _GENERATIONS = "recovery/generations"
 _NAME = re.compile(r"(\d{13,20})-(\d{1,9})")
@@ -66,7 +66,7 @@ class Journal:
         header: Callable[[], DumpHeader],
         seconds: float,
     ) -> None:
-        """`kv`: the store of the catalog; `seconds`: between two looks for changes."""
+        """`kv`: the store of the catalog; `seconds`: between two polls for changes."""
         self._clock = clock
         self._catalog = catalog
         self._kv = kv

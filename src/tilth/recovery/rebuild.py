@@ -1,10 +1,10 @@
 """A catalog that was lost, made again of what lies beside the files of tables, and compared with these files.
 
-Covers: the steps, and with a journal what is left out, what the report says of other files. Does not cover: reading a
+Covers: the steps, and with a journal what is left out, the report on other files. Does not cover: reading a
 journal (journals.py), listing (found.py), tables of files alone (attach.py).
 Always holds: with a journal no row is there twice, for what no record of a commit names is not in the catalog; no file
 is removed or changed; each thing that is not known is a line of the report. What rounds of consumers wrote after the
-journal's end is read from the topics again, for the offsets are those of the same moment.
+journal's end is read from the topics again, because the offsets are of the same time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def rebuild_catalog(locations: Sequence[str], folder: Path, options: RebuildOpti
     there is no journal; report what is not known.
 
     `locations`: the roots, folders or addresses with options. Raises BadStoreError, CatalogExistsError where the folder
-    has a catalog, NothingToRebuildError, FolderError, and what a store says that does not answer: then nothing was
+    has a catalog, NothingToRebuildError, FolderError, and the errors of a store that does not answer: then nothing was
     made.
     """
     check_no_catalog(folder)

@@ -1,4 +1,4 @@
-"""The nouns of a rebuild: what whoever asks for it chooses, and its report. Pure."""
+"""The nouns of a rebuild: the options of the caller, and its report. Pure."""
 
 from __future__ import annotations
 

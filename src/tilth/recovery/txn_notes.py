@@ -2,8 +2,8 @@
 
     ROOT/catalog-transactions/SERVER-0, SERVER-1       the last two notes of a server, the newer one over the older one
 
-Covers: writing them while a node works, finding and reading them, what they say of a transaction. Does not cover: which
-files make a table (attach.py).
+Covers: writing them while a node works, finding and reading them, the states of transactions in them. Does not cover:
+which files make a table (attach.py).
 Always holds: no commit waits for a note; nothing is written while no transaction begins or ends; a note that is damaged
 says nothing.
 """
@@ -81,7 +81,7 @@ def notes_folder(root: StoreRoot) -> Folder:
 
 
 def find_txn_notes(roots: Sequence[StoreRoot]) -> NotedTxns:
-    """Read all notes below the roots. Raises what a store says that does not answer."""
+    """Read all notes below the roots. Raises the errors of a store that does not answer."""
     notes = []
     for root in roots:
         folder = notes_folder(root)

@@ -2,7 +2,7 @@
 
 Covers: parts, segments and deltas of one snapshot. Does not cover: mending, damage that queries meet
 (tilth.maintenance).
-Always holds: reads only; a file that merges or garbage collection took away meanwhile is no fault.
+Always holds: reads only; a file that merges or garbage collection removed meanwhile is no fault.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _check_dead_letters(catalog: Catalog, kafka: KafkaDef, entries: Sequence[Led
     )
     replays = [each for each in entries if each.consumer == REPLAYED and table.uuid in each.tables]
     if replays:
-        # Read after the ledger: what the entries say had been removed by then.
+        # Read after the ledger: what the entries name had been removed by then.
         removed = catalog.parts.version(table.uuid).removed_rows
         letters = sum(each.messages for entry in replays for each in entry.ranges)
         yield CheckResult(

@@ -7,7 +7,7 @@ any more, older than the given age, which the catalog does not name at the time 
 no record. Memory holds some twenty bytes for each file that the catalog names, and one batch of the listing.
 
 The catalog is read before the store is listed: a listed file that the catalog did not name belongs to a transaction
-that runs or has committed since, which its record says, or it is an orphan.
+that runs or has committed since, as its record shows, or it is an orphan.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tilth.storage import (
 ROWS_MAX = 2_000
 #: Number of orphans that one statement removes.
 REMOVED_MAX = 100_000
-#: Files of a listing that are looked up together.
+#: Files of a listing that are searched together.
 BATCH = 10_000
 #: Names in one request.
 NAMES_AT_ONCE = 1_000
@@ -66,7 +66,7 @@ class FileState(StrEnum):
 
     #: Summary of the files that match the catalog.
     KNOWN = "known"
-    #: Its transaction runs, or has committed a moment ago.
+    #: Its transaction runs, or has just committed.
     RUNNING = "running"
     #: Garbage collection is going to remove it; UNDROP may bring it back.
     TRASH = "in trash"
@@ -87,7 +87,7 @@ class FileState(StrEnum):
     AWAY = "away"
 
 
-#: States that an operator has to look at.
+#: States that need an operator.
 TROUBLES = (
     FileState.ORPHAN,
     FileState.SIDECAR,
@@ -352,13 +352,13 @@ def _judge(row: FileRow, trace: TxnTrace, name: str, began_ts: int) -> tuple[Fil
     finished = trace.finished
     settled_ts = began_ts - pack(SETTLING_MS)
     if finished is not None and finished.commit_ts > settled_ts:
-        return replace(row, state=FileState.RUNNING, detail=f"transaction {txn} has landed a moment ago"), False
+        return replace(row, state=FileState.RUNNING, detail=f"transaction {txn} has just committed"), False
     row = replace(row, state=FileState.ORPHAN)
     since_ms = trace.note.since_ms if isinstance(trace.note, Tombstone) else row.modified_ms
     if trace.is_committed:
         is_noted = trace.note is not None and name not in trace.note.keep
         then = "it goes by itself" if is_noted else "it is no longer named"
-        return replace(row, since_ms=since_ms, detail=f"transaction {txn} has landed without it; {then}"), False
+        return replace(row, since_ms=since_ms, detail=f"transaction {txn} has committed without it; {then}"), False
     if isinstance(trace.note, Tombstone):
         detail = f"transaction {txn} was aborted; its files are removed again until a day after that"
         return replace(row, since_ms=since_ms, detail=detail), True

@@ -122,10 +122,10 @@ class Crowd:
 
     def remove(self) -> None:
         trash = self.world.catalog.trash
-        claimed = trash.claim(self.table, trash.items(self.table, limit=5)[0])
+        marked = trash.mark_for_removal(self.table, trash.items(self.table, limit=5)[0])
         with self._lock:
-            self.removed.update(each.item.part.file.name for each in claimed)
-        trash.remove(self.table, claimed)
+            self.removed.update(each.item.part.file.name for each in marked)
+        trash.remove(self.table, marked)
 
 
 def test_inserts_merges_drops_and_collection(world: World) -> None:

@@ -105,7 +105,7 @@ def test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile() -> None:
 
 
 def test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile() -> None:
-    """Moves to the trash, claims of what lies there, records of deltas: each alone."""
+    """Moves to the trash, marks of its items, records of deltas: each alone."""
     taken = Taken()
     world, fence = taken.world, taken.mine.fence
     [part] = world.insert()
@@ -116,7 +116,7 @@ def test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile() -> None:
     refused: list[Callable[[], object]] = [
         lambda: world.catalog.parts.move_to_trash(world.t, ended, fence=fence, now_ms=1),
         lambda: world.catalog.parts.remove_deltas(world.t, [delta], fence=fence),
-        lambda: world.catalog.trash.claim(world.t, world.catalog.trash.items(limit=9)[0], fence=fence),
+        lambda: world.catalog.trash.mark_for_removal(world.t, world.catalog.trash.items(limit=9)[0], fence=fence),
     ]
     for number, collect in enumerate(refused):
         if number == 2:

@@ -194,7 +194,7 @@ def test_nothing_to_undrop(world: World) -> None:
             undrop(world, partition)
     drop(world)
     world.collect()
-    world.catalog.trash.remove(world.t, world.catalog.trash.claim(world.t, trash(world)))
+    world.catalog.trash.remove(world.t, world.catalog.trash.mark_for_removal(world.t, trash(world)))
     with pytest.raises(NothingToUndropError):
         undrop(world)
 
@@ -205,12 +205,12 @@ def test_a_drop_comes_back_whole_or_not_at_all(world: World) -> None:
     drop(world)
     world.collect()
     items = trash(world)
-    [claimed] = world.catalog.trash.claim(world.t, items[:1])
-    assert claimed.item.is_going
+    [marked] = world.catalog.trash.mark_for_removal(world.t, items[:1])
+    assert marked.item.is_going
     with pytest.raises(NothingToUndropError, match="dropped=2 left=1"):
         undrop(world)
-    assert world.catalog.trash.claim(world.t, items[:1]) == [claimed]
-    assert world.catalog.trash.remove(world.t, [claimed]) == 1
+    assert world.catalog.trash.mark_for_removal(world.t, items[:1]) == [marked]
+    assert world.catalog.trash.remove(world.t, [marked]) == 1
     with pytest.raises(NothingToUndropError, match="being removed already"):
         undrop(world)
     assert world.names() == []
@@ -223,14 +223,14 @@ def test_claiming(world: World) -> None:
     drop(world)
     world.collect()
     items = trash(world)
-    claimed = world.catalog.trash.claim(world.t, items, fence=lease.fence)
-    assert [each.item.is_going for each in claimed] == [True, False, False], "merged parts never come back anyway"
-    assert world.catalog.trash.claim("other", items) == []
+    marked = world.catalog.trash.mark_for_removal(world.t, items, fence=lease.fence)
+    assert [each.item.is_going for each in marked] == [True, False, False], "merged parts never come back anyway"
+    assert world.catalog.trash.mark_for_removal("other", items) == []
     world.catalog.trash.remove(world.t, items)
-    assert world.catalog.trash.claim(world.t, items) == []
+    assert world.catalog.trash.mark_for_removal(world.t, items) == []
     world.catalog.leases.acquire("table/t", "s2")
     with pytest.raises(FencedError):
-        world.catalog.trash.claim(world.t, items, fence=lease.fence)
+        world.catalog.trash.mark_for_removal(world.t, items, fence=lease.fence)
 
 
 def test_a_mutation_that_ended_meanwhile_is_due_again(world: World) -> None:
@@ -330,7 +330,7 @@ def test_an_undrop_loses_against_the_removal_of_files() -> None:
     world.insert("a")
     drop(world)
     world.collect()
-    kv.before = lambda: setattr(kv, "before", lambda: World(kv).catalog.trash.claim(world.t, trash(world)))
+    kv.before = lambda: setattr(kv, "before", lambda: World(kv).catalog.trash.mark_for_removal(world.t, trash(world)))
     with pytest.raises(NothingToUndropError):
         undrop(world)
     assert len(trash(world)) == 1
@@ -345,13 +345,13 @@ def test_the_removal_of_files_loses_against_an_undrop() -> None:
     world.collect()
     items = trash(world)
     kv.before = lambda: undrop(World(kv))
-    assert world.catalog.trash.claim(world.t, items) == []
+    assert world.catalog.trash.mark_for_removal(world.t, items) == []
     assert world.catalog.trash.remove(world.t, items) == 0
     assert world.names() == names
 
 
 def test_a_claim_is_for_the_drop_that_was_judged() -> None:
-    """The part comes back and is dropped again while it is claimed: the new drop can still be undone."""
+    """The part comes back and is dropped again while it is marked: the new drop can still be undone."""
     kv = Racing()
     world = World(kv)
     world.insert("a")
@@ -367,7 +367,7 @@ def test_a_claim_is_for_the_drop_that_was_judged() -> None:
         other.collect()
 
     kv.before = drop_anew
-    assert world.catalog.trash.claim(world.t, items) == []
+    assert world.catalog.trash.mark_for_removal(world.t, items) == []
     [again] = trash(world)
     assert (again.key, again.item.is_going) == (items[0].key, False)
     assert again.item.end_ts > items[0].item.end_ts

@@ -14,24 +14,24 @@ from psycopg.rows import TupleRow
 from tilth.catalog import parse_postgres
 from tilth.catalog.kv.postgres import LIMITS
 from tilth.catalog.kv.postgres_connect import Connector, PoolerError
-from tilth.catalog.kv.postgres_watch import DatabaseLook, notes_of, trouble_of
+from tilth.catalog.kv.postgres_watch import DatabaseStats, notes_of, trouble_of
 
 ADDRESS = parse_postgres("postgresql://tilth@db:6432/tilth")
 
 
 def test_an_old_snapshot_is_a_note_and_many_dead_rows_are_trouble_that_names_it() -> None:
-    old = DatabaseLook(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", synchronous="s", rows=1000)
+    old = DatabaseStats(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", synchronous="s", rows=1000)
     assert [note for note in notes_of(old) if "process 71 of pg_dump" in note and "4000 s" in note]
     assert trouble_of(old) == ""
-    slow = DatabaseLook(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", dead_rows=300_000, rows=1000)
+    slow = DatabaseStats(snapshot_seconds=4000.0, snapshot_of="process 71 of pg_dump", dead_rows=300_000, rows=1000)
     assert "300000 dead rows" in trouble_of(slow)
     assert "process 71 of pg_dump" in trouble_of(slow)
 
 
 def test_what_a_large_catalog_leaves_behind_in_a_minute_is_no_trouble() -> None:
-    assert trouble_of(DatabaseLook(dead_rows=300_000, rows=1_000_000)) == ""
-    assert "autovacuum" in trouble_of(DatabaseLook(dead_rows=300_000, rows=100_000))
-    assert notes_of(DatabaseLook(snapshot_seconds=200.0, snapshot_of="process 7 of tilth")) == ()
+    assert trouble_of(DatabaseStats(dead_rows=300_000, rows=1_000_000)) == ""
+    assert "autovacuum" in trouble_of(DatabaseStats(dead_rows=300_000, rows=100_000))
+    assert notes_of(DatabaseStats(snapshot_seconds=200.0, snapshot_of="process 7 of tilth")) == ()
 
 
 @pytest.mark.parametrize(("pid", "seqscan"), [(8, "off"), (7, "on")])

@@ -194,15 +194,15 @@ def test_what_comes_back_before_its_file_is_claimed_keeps_it(
     """And is dropped again, so that it lies in the trash once more: the new drop can be undone as well."""
     part = in_trash(world)
     world.clock.advance(10 * HISTORY_SECONDS)
-    claim = world.catalog.trash.claim
+    mark_for_removal = world.catalog.trash.mark_for_removal
 
     def raced(*args: object, **kwargs: object) -> list[TrashedPart]:
         world.commit(RestorePartition(table=world.t, partition="all"))
         world.commit(HidePartition(table=world.t, partition="all"))
         world.collect()
-        return claim(*args, **kwargs)  # type: ignore[arg-type]  # as it was called
+        return mark_for_removal(*args, **kwargs)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr(world.catalog.trash, "claim", raced)
+    monkeypatch.setattr(world.catalog.trash, "mark_for_removal", raced)
     run(world, OpKind.PART_GC)
     assert gone == []
     world.commit(RestorePartition(table=world.t, partition="all"))

@@ -37,9 +37,9 @@ def server(tmp_path: Path) -> Server:
 
 @pytest.fixture
 def other(server: Server, tmp_path: Path) -> Server:
-    """Another server of the same catalog; it is not the steward."""
+    """Another server of the same catalog; it is not the coordinator."""
     made = Server(tmp_path, server)
-    made.is_steward = made.is_away = False
+    made.is_coordinator = made.is_away = False
     return made
 
 

@@ -16,7 +16,7 @@ from tilth.catalog import Catalog, InsertPart, Joining, Unknown
 from tilth.maintenance import sweep_transaction
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
-from tilth.model.server import STEWARD, ServerRecord
+from tilth.model.server import COORDINATOR, ServerRecord
 from tilth.model.txn import Txn, TxnOutput
 from tilth.storage import StorageNotFoundError, StoreRoot, local_root
 
@@ -31,7 +31,7 @@ class Server(World):
         if first is not None:
             self.clock = first.clock
         self.root = root
-        self.is_steward = True
+        self.is_coordinator = True
         self.is_away = True
         watch_removals(str(root), lambda: self.kv)
         self.open("s1" if first is None else "s2")
@@ -48,7 +48,7 @@ class Server(World):
             self.catalog,
             local_root(self.root),
             dropped_kept_ms=KEPT_MS,
-            hosts=lambda thing: thing == STEWARD and self.is_steward,
+            hosts=lambda thing: thing == COORDINATOR and self.is_coordinator,
         )
 
     def _sweep(self, txn: Txn, *, keep: object) -> None:
@@ -94,9 +94,9 @@ def server(tmp_path: Path) -> Server:
 
 @pytest.fixture
 def other(server: Server, tmp_path: Path) -> Server:
-    """Another server of the same catalog; it is not the steward."""
+    """Another server of the same catalog; it is not the coordinator."""
     made = Server(tmp_path, server)
-    made.is_steward = False
+    made.is_coordinator = False
     return made
 
 
@@ -221,7 +221,7 @@ def test_work_that_is_live_is_left_alone(server: Server, monkeypatch: pytest.Mon
     assert server.notes() == []
 
 
-def test_a_server_that_lives_removes_its_own_files_and_the_steward_those_of_one_that_is_gone(
+def test_a_server_that_lives_removes_its_own_files_and_the_coordinator_those_of_one_that_is_gone(
     server: Server, other: Server
 ) -> None:
     txn = other.land("0.1-0.parquet")
@@ -232,17 +232,17 @@ def test_a_server_that_lives_removes_its_own_files_and_the_steward_those_of_one_
     server.tick(3600)
     assert (server.files_of(txn), server.notes()) == (["0.0-0.parquet", "0.1-0.parquet"], [txn])
     server.catalog.servers.end(other.record)
-    server.is_steward = False
+    server.is_coordinator = False
     server.tick()
     assert server.files_of(txn) == ["0.0-0.parquet", "0.1-0.parquet"]
-    server.is_steward = True
+    server.is_coordinator = True
     server.tick()
     assert server.files_of(txn) == ["0.0-0.parquet"]
     server.tick()
     assert server.notes() == []
 
 
-def test_a_server_that_is_no_steward_cleans_up_after_itself(server: Server, other: Server) -> None:
+def test_a_server_that_is_no_coordinator_cleans_up_after_itself(server: Server, other: Server) -> None:
     mine, theirs = other.land("0.1-0.parquet"), server.land("0.1-0.parquet")
     other.tick()
     other.tick()

@@ -32,7 +32,7 @@ BROKEN = UnavailableError("r")
         (ConflictError(), Retry.CHOOSE_ANEW, [1, 1, 1]),
         (NotFoundError(), Retry.CHOOSE_ANEW, [1, 1, 1]),
         (FencedError(), Retry.STOP, [1, 1, 1]),
-        (UnknownOutcomeError(), Retry.ASK, [1, 1, 1]),
+        (UnknownOutcomeError(), Retry.RESOLVE, [1, 1, 1]),
         (InvalidInputError(), Retry.WAIT_LONG, [60, 60, 60]),
         (CorruptError(), Retry.WAIT_LONG, [60, 60, 60]),
         (ZeroDivisionError(), Retry.WAIT_LONG, [60, 60, 60]),

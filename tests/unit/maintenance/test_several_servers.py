@@ -13,7 +13,7 @@ from tilth.maintenance.manager.tables import TableOps
 from tilth.maintenance.work.cleaner import Cleaner
 from tilth.maintenance.work.ended import GRACE_MS
 from tilth.maintenance.work.watch import TableWatch
-from tilth.model.server import STEWARD
+from tilth.model.server import COORDINATOR
 from tilth.model.txn import Txn, TxnState
 from tilth.storage import local_root
 
@@ -25,7 +25,7 @@ class Servers:
         self.worlds = [World()]
         self.worlds.append(World(self.worlds[0].kv, clock=self.worlds[0].clock))
         self.records = []
-        self.hosted: list[set[str]] = [{STEWARD}, set()]
+        self.hosted: list[set[str]] = [{COORDINATOR}, set()]
         self.cleaners: list[Cleaner] = []
         for number, world in enumerate(self.worlds):
             record = world.catalog.servers.join(Joining(name=f"s{number}", run=str(number), version="1"))
@@ -70,13 +70,13 @@ def test_what_another_server_works_on_is_left_alone_however_long_it_takes(server
     assert servers.states() == [TxnState.RUNNING]
 
 
-def test_what_a_server_has_left_that_is_gone_is_aborted_at_once_and_by_the_steward_alone(servers: Servers) -> None:
+def test_what_a_server_has_left_that_is_gone_is_aborted_at_once_and_by_the_coordinator_alone(servers: Servers) -> None:
     txn = begin(servers.catalog(1))
     servers.catalog(0).servers.end(servers.records[1])
     servers.hosted[0].clear()
     servers.cleaners[0].tick()
     assert servers.states() == [TxnState.RUNNING]
-    servers.hosted[0].add(STEWARD)
+    servers.hosted[0].add(COORDINATOR)
     servers.cleaners[0].tick()
     assert servers.states() == [TxnState.ABORTED]
     [aborted] = servers.catalog(0).transactions.unfinished()
@@ -99,7 +99,7 @@ def test_a_start_ends_what_its_forerunner_left_and_nothing_of_others(servers: Se
     assert [txn.id for txn in again.transactions.unfinished() if txn.state is TxnState.RUNNING] == [other.id]
 
 
-def test_a_dropped_table_stays_while_the_stewards_clock_is_in_doubt(servers: Servers) -> None:
+def test_a_dropped_table_stays_while_the_coordinators_clock_is_in_doubt(servers: Servers) -> None:
     world, cleaner = servers.worlds[0], servers.cleaners[0]
     check = world.catalog.clock_check
     check.compare(0.0, doubt_ms=1.0, bound_ms=500.0)

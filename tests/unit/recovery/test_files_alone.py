@@ -380,7 +380,7 @@ def noted(name: str, *sources: str) -> NotedFile:
 )
 def test_which_files_make_a_table(names: Sequence[str], taken: set[str]) -> None:
     choice = choose([noted(name) for name in names], verdict=settled(5))
-    assert {file.name for file in choice.taken} == taken
+    assert {file.name for file in choice.chosen} == taken
     assert choice.left.keys() == set(names) - taken
 
 
@@ -392,10 +392,10 @@ def test_the_attempt_of_which_others_read_files_is_the_one_that_was_committed(ch
     merged = noted("2-0.0-0.parquet", "1-0.1-0.parquet", "1-0.1-1.parquet")
     files = [*lost, landed] if changed else [*lost, landed, merged]
     choice = choose(files, verdict=settled(5), changed=changed)
-    assert [file.name for file in choice.taken] == [file.name for file in files[3:]]
+    assert [file.name for file in choice.chosen] == [file.name for file in files[3:]]
     # A file that was read was committed, however late, and so was all of its transaction.
     choice = choose([*files, noted("1-1.0-0.parquet")], verdict=settled(0), changed=changed)
-    assert {"1-0.1-2.parquet", "1-1.0-0.parquet"} <= {file.name for file in choice.taken}
+    assert {"1-0.1-2.parquet", "1-1.0-0.parquet"} <= {file.name for file in choice.chosen}
 
 
 def test_rows_that_work_deletes_of_its_own_files_show_no_commit(world: World) -> None:
@@ -416,11 +416,11 @@ def test_rows_that_work_deletes_of_its_own_files_show_no_commit(world: World) ->
 def test_a_late_file_that_another_one_replaced_was_committed() -> None:
     files = [noted("8-0.0-0.parquet"), noted("9-0.0-0.parquet", "8-0.0-0.parquet", "1-0.0-0.parquet")]
     # One of its sources is gone: it was committed.
-    assert [file.name for file in choose(files, verdict=settled(5)).taken] == ["9-0.0-0.parquet"]
+    assert [file.name for file in choose(files, verdict=settled(5)).chosen] == ["9-0.0-0.parquet"]
     # All are there: they have the same rows, and were committed, or nobody would have read them.
     files.append(noted("1-0.0-0.parquet"))
     choice = choose(files, verdict=settled(5))
-    assert [file.name for file in choice.taken] == ["1-0.0-0.parquet", "8-0.0-0.parquet"]
+    assert [file.name for file in choice.chosen] == ["1-0.0-0.parquet", "8-0.0-0.parquet"]
     assert choice.left["9-0.0-0.parquet"][0] is FindingKind.LEFTOVER
 
 
@@ -429,9 +429,9 @@ def test_of_several_files_that_replace_one_only_one_counts(keeps: bool) -> None:
     sources = ("1-0.0-0.parquet", "2-0.0-0.parquet")
     files = [noted("3-0.0-0.parquet", *sources), noted("4-0.0-0.parquet", *sources), noted("1-0.0-0.parquet")]
     choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)
-    assert [file.name for file in choice.taken] == ["4-0.0-0.parquet"]
+    assert [file.name for file in choice.chosen] == ["4-0.0-0.parquet"]
     # Somebody read the earlier one: it was that which landed.
     files.append(noted("9-0.0-0.parquet", "3-0.0-0.parquet", "5-0.0-0.parquet"))
     choice = choose(files, verdict=settled(3), keeps_uncommitted=keeps)
-    assert [file.name for file in choice.taken] == ["9-0.0-0.parquet"]
+    assert [file.name for file in choice.chosen] == ["9-0.0-0.parquet"]
     assert choice.left.keys() == {"1-0.0-0.parquet", "3-0.0-0.parquet", "4-0.0-0.parquet"}

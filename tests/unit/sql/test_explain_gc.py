@@ -73,6 +73,6 @@ def test_the_trash_tells_what_can_come_back_and_when_files_go(world: SqlWorld) -
     assert told["removable_at"] - told["ended"] == datetime.timedelta(seconds=100)
     assert "UNDROP PARTITION" in told["reason"]
     items, _ = world.catalog.trash.items(limit=1)
-    world.catalog.trash.claim(uuid(world), items)
+    world.catalog.trash.mark_for_removal(uuid(world), items)
     [told] = world.run("SELECT * FROM system.trash").table.to_pylist()
     assert (told["is_dropped"], told["reason"]) == (False, "its file is being removed")

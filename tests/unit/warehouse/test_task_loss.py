@@ -292,7 +292,7 @@ def test_every_kind_of_error_has_a_rule(kind: ErrorKind) -> None:
 
 def test_what_was_fenced_is_never_tried_again_and_what_is_unknown_is_asked_for() -> None:
     assert retry_rule(ErrorKind.FENCED) is Retry.STOP
-    assert retry_rule(ErrorKind.UNKNOWN_OUTCOME) is Retry.ASK
+    assert retry_rule(ErrorKind.UNKNOWN_OUTCOME) is Retry.RESOLVE
     assert retry_rule(ErrorKind.CONFLICT) is Retry.CHOOSE_ANEW
     assert retry_rule(ErrorKind.CORRUPT) is Retry.WAIT_LONG
 

@@ -76,7 +76,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """Nothing was applied; the error says why."""
+    """Nothing was applied; the error is the reason."""
 
     error: TilthError
 
@@ -305,7 +305,7 @@ def _check_requirements(before: CommitState, requirements: Iterable[Requirement]
 
 
 def _shown(table: TableState, partitions: Iterable[str] | None = None) -> list[Part]:
-    """Return the parts that were visible before, in these partitions; None: in all that were looked into."""
+    """Return the parts that were visible before, in these partitions; None: in all that were read."""
     found: list[Part] = []
     for partition in {*table.entries, *table.shown} if partitions is None else partitions:
         known = table.shown.get(partition)

@@ -1,7 +1,7 @@
 """State that a commit needs, read from one view and pinned by preconditions.
 
 Covers: the state that updates are folded over. Does not cover: folding (rules/fold.py), writing (commit.py).
-Always holds: what a fold may look at is either unchanged when the batch lands, or the batch does not land. The table's
+Always holds: what a fold may read is either unchanged when the batch lands, or the batch does not land. The table's
 version pins all that only its commits change: entries, offsets, gaps.
 """
 
@@ -70,7 +70,7 @@ def pin_fences(view: ReadView, batch: Batch, txn: Txn) -> None:
 
 
 def keys_of(updates: Sequence[Update]) -> list[bytes]:
-    """Return the keys of single records that a commit of these updates asks for in any case."""
+    """Return the keys of single records that a commit of these updates reads in any case."""
     tables = tables_of(updates)
     spaces = (Space.RELATION, Space.VERSION, Space.COMMIT_LOCK)
     keys = [pack(space, table) for table in tables for space in spaces]
@@ -141,7 +141,7 @@ def _load_subscriptions(
 
 
 def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *, stored: int) -> tuple[Part, ...]:
-    """The visible parts of a partition, in the order of their names, and kept for who asks next. `stored`: the view's
+    """Return the visible parts of a partition, in the order of their names, and cache them. `stored`: the view's
     number of the table's version.
     """
     known = shown.find(table, partition, stored=stored)
@@ -234,7 +234,7 @@ def _load_version(view: ReadView, batch: Batch, uuid: str) -> tuple[TableVersion
 
 
 def _load_entries(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[Entry]:
-    """Only an UNDROP pins them one by one: GC takes away what is hidden without raising the version, and that is just
+    """Only an UNDROP pins them one by one: GC removes what is hidden without raising the version, and that is just
     what it brings back.
     """
     for key, found in view.scan(*span(Space.ENTRY, table, partition)):
@@ -254,15 +254,15 @@ def _load_deltas(view: ReadView, batch: Batch, table: str, partition: str, pinne
 
 def _load_labels(view: ReadView, batch: Batch, table: str, updates: Iterable[TableUpdate]) -> dict[str, LabelRecord]:
     """Load those of the updates' labels that are in use. Pinned, because the cleaner forgets old ones."""
-    taken: dict[str, LabelRecord] = {}
+    used: dict[str, LabelRecord] = {}
     for update in updates:
         if isinstance(update, InsertLabel):
             key = pack(Space.LABEL, table, update.label)
             found = view.get(key)
             batch.preconditions.append(unchanged(key, found))
             if found is not None:
-                taken[update.label] = codec.LABELS.decode(key, found.value)
-    return taken
+                used[update.label] = codec.LABELS.decode(key, found.value)
+    return used
 
 
 def _load_trash(view: ReadView, batch: Batch, table: str, partition: str, *, is_pinned: bool) -> Iterator[TrashItem]:

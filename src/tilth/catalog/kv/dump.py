@@ -1,4 +1,4 @@
-"""A whole store as one stream of bytes: all keys and values of one moment, in order; and what has changed since.
+"""A whole store as one stream of bytes: all keys and values of one snapshot, in order; and what has changed since.
 
     TILTH-CATALOG-1\\n | frame of the header | frames of keys and values | a frame without bytes, number of keys
     TILTH-CHANGES-1\\n | the same, where a value may be nil: the key is gone
@@ -201,4 +201,4 @@ def _read_frame(source: ByteSource) -> bytes:
 
 
 def _damaged(reason: str) -> BadDumpError:
-    return BadDumpError("the backup is damaged", reason=reason, hint="take another one")
+    return BadDumpError("the backup is damaged", reason=reason, hint="use another one")

@@ -25,12 +25,12 @@ from tilth.catalog.kv.protocol import (
     ViewUse,
 )
 
-#: Keys that a scan takes under the lock at a time.
+#: Keys that a scan reads under the lock at a time.
 _SCAN_BATCH = 256
 
 
 class MemoryKV:
-    """Each key has its history, as far back as a living view may look."""
+    """Each key has its history, back to the oldest open view."""
 
     def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
         """`now_ms` is the store's own clock, as a database has one."""

@@ -4,7 +4,7 @@ Covers: connections, commits by the function of postgres_schema.py, views, what 
 lost. Does not cover: what keys mean.
 Always holds: READ COMMITTED with row locks (SERIALIZABLE fails commits of neighbours); a view is one short transaction
 that only reads; a commit whose answer was lost is unknown only until the backend that had it is gone: then the
-connection's row in `writers` says. Several servers may have it open; one that knows an older form of the schema
+connection's row in `writers` shows. Several servers may have it open; one that knows an older form of the schema
 commits nothing any more once a newer one has upgraded it.
 """
 
@@ -86,7 +86,7 @@ LISTINGS_MAX = 10
 IDLE_SECONDS_MAX = 60.0
 #: Default of server.gone-bound.
 GONE_SECONDS = 3.0
-#: A commit or a read that takes longer is given up by the database.
+#: Time limit after which the database gives up a commit or a read.
 STATEMENT_SECONDS = 30
 LIMITS = SessionLimits(connect=5.0, statement=STATEMENT_SECONDS, wait=10.0, decide=10.0)
 #: Longest wait for the commit that proves that earlier ones are durable.
@@ -244,7 +244,7 @@ class PostgresKV:
             try:
                 self._confirm(connection, writer)
             except psycopg.OperationalError as error:
-                hint = "bring the synchronous standby of the database back, and ask again"
+                hint = "bring the synchronous standby of the database back, and try again"
                 message = "what the catalog's database shows may not be durable yet"
                 raise CatalogAwayError(
                     message, catalog=self._address.shown, reason=first_line(error), hint=hint
@@ -353,7 +353,7 @@ class PostgresKV:
     def _confirm_applied(self, connection: Writer, version: int) -> KVOutcome:
         """Return the outcome of a commit that the database has applied, once it is known to be durable."""
         if not self._incarnations.record(version, connection.incarnation):
-            error = errors.OperationalError("another database has taken over meanwhile")
+            error = errors.OperationalError("another database is the primary meanwhile")
             raise self._away(error, "nothing was applied")
         warned = connection.warnings.drain()
         if not warned:

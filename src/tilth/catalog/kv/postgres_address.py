@@ -20,7 +20,7 @@ from tilth.base.secret_source import REFERENCE, REFERENCE_FORM, read_secret
 _SCHEMES = ("postgresql", "postgres")
 _FORM = "write postgresql://user@host:5432/database?password=file:/path"
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,50}")
-#: Options of libpq that say how to reach the database, not who asks.
+#: Options of libpq that describe how to reach the database, not the user.
 _LIBPQ = ("host", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout", "target_session_attrs")
 _OPTIONS = ("password", "schema", *_LIBPQ)
 

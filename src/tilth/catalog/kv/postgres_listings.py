@@ -41,7 +41,7 @@ class Listings:
         with self._changed:
             is_free = self._changed.wait_for(lambda: self._is_free_for(thread), self._wait_seconds)
             if not is_free:
-                hint = "try again, or ask less at the same time: system tables and lists of parts read much"
+                hint = "try again, or run fewer queries at the same time: system tables and lists of parts read much"
                 raise CatalogBusyError(under_way=len(self._under_way), seconds=self._wait_seconds, hint=hint)
             self._under_way[thread] += 1
         try:

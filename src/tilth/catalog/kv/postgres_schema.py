@@ -1,8 +1,8 @@
 """Tables and the one function of a catalog in PostgreSQL, as text of SQL. Pure.
 
 Covers: what a schema has, and how a commit is done in one round trip. Does not cover: who calls it (postgres.py).
-Always holds: a commit locks the rows that it needs in the order of their keys before it looks at their versions, and
-takes its own version after that, so versions of a key rise; a key that must be absent is inserted, even if only to be
+Always holds: a commit locks the rows that it needs in the order of their keys before it reads their versions, and
+draws its own version after that, so versions of a key rise; a key that must be absent is inserted, even if only to be
 removed again, for there is no row that could be locked: of two such commits the second waits for the first, and fails.
 Keys that many commits pin at once are guarded by advisory locks, which those commits share: exclusive row locks would
 let them pass only one by one, and shared row locks are written to the row by each of them.
@@ -17,7 +17,7 @@ CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE {schema}.format (
     id int PRIMARY KEY, format int NOT NULL, moved text NOT NULL DEFAULT '', is_copied boolean NOT NULL DEFAULT false);
 CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT NULL);
--- The last commit of each connection: says what became of it when the answer was lost.
+-- The last commit of each connection: shows its outcome when the answer was lost.
 CREATE TABLE {schema}.writers (
     id uuid PRIMARY KEY, last_commit uuid, ver bigint, seen timestamptz NOT NULL DEFAULT now());
 CREATE SEQUENCE {schema}.version;

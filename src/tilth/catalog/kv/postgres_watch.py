@@ -4,7 +4,7 @@ with which it can lose commits.
 Covers: a thread with a connection of its own that only reads, the facts that it read last. Does not cover: refusing
 servers (postgres.py), the heartbeat (tilth.membership).
 Always holds: no commit and no other connection can delay it; its facts are a few seconds old at most, or `trouble`
-says that the database does not answer.
+reports that the database does not answer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SNAPSHOT_SECONDS_MAX = 300.0
 DEAD_ROWS_MAX = 200_000
 DEAD_ROWS_PER_ROW_MAX = 2.0
 _END_SECONDS = 2.0
-_LOOK = """
+_QUERY = """
 WITH oldest AS (
     SELECT extract(epoch FROM clock_timestamp() - xact_start)::float8 AS seconds,
         'process ' || pid || ' of ' || coalesce(nullif(application_name, ''), usename, 'unknown') AS who
@@ -53,8 +53,8 @@ _log = Log("catalog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseLook:
-    """Facts of the database at one moment."""
+class DatabaseStats:
+    """Facts of the database at one time."""
 
     #: Number of commits of all servers that wait for a synchronous standby, and the longest of their waits.
     waiting: int = 0
@@ -72,40 +72,40 @@ class DatabaseLook:
     rows: int = 0
 
 
-def trouble_of(look: DatabaseLook) -> str:
+def trouble_of(stats: DatabaseStats) -> str:
     """Return the trouble of the database; empty: there is none."""
-    if look.waiting and look.waiting_seconds > WAIT_SECONDS_MAX:
-        commits = "1 commit waits" if look.waiting == 1 else f"{look.waiting} commits wait"
+    if stats.waiting and stats.waiting_seconds > WAIT_SECONDS_MAX:
+        commits = "1 commit waits" if stats.waiting == 1 else f"{stats.waiting} commits wait"
         return (
-            f"{commits} for its synchronous standby, the first for {look.waiting_seconds:.0f} s: bring the standby "
-            f"back, or change synchronous_standby_names ('{look.synchronous}')"
+            f"{commits} for its synchronous standby, the first for {stats.waiting_seconds:.0f} s: bring the standby "
+            f"back, or change synchronous_standby_names ('{stats.synchronous}')"
         )
-    if look.dead_rows > max(DEAD_ROWS_MAX, look.rows * DEAD_ROWS_PER_ROW_MAX):
+    if stats.dead_rows > max(DEAD_ROWS_MAX, stats.rows * DEAD_ROWS_PER_ROW_MAX):
         return (
-            f"{look.dead_rows} dead rows of the catalog, beside {look.rows}, make commits slow: "
-            f"{_held_up(look) or 'see whether autovacuum keeps up, and what else holds it up'}"
+            f"{stats.dead_rows} dead rows of the catalog, beside {stats.rows}, make commits slow: "
+            f"{_held_up(stats) or 'see whether autovacuum keeps up, and what else holds it up'}"
         )
     return ""
 
 
-def _held_up(look: DatabaseLook) -> str:
+def _held_up(stats: DatabaseStats) -> str:
     """Return the transaction that holds up the vacuum, as a sentence; empty: there is none."""
-    if look.snapshot_seconds <= SNAPSHOT_SECONDS_MAX:
+    if stats.snapshot_seconds <= SNAPSHOT_SECONDS_MAX:
         return ""
     return (
-        f"a transaction has been open for {look.snapshot_seconds:.0f} s ({look.snapshot_of}) and holds up the clean-up "
-        "of the database: end it, or take reports and dumps from a standby"
+        f"a transaction has been open for {stats.snapshot_seconds:.0f} s ({stats.snapshot_of}) and holds up the "
+        "clean-up of the database: end it, or run reports and dumps on a standby"
     )
 
 
-def notes_of(look: DatabaseLook) -> tuple[str, ...]:
+def notes_of(stats: DatabaseStats) -> tuple[str, ...]:
     """Return notes for the operator about a database that works but can lose commits or become slow."""
     notes = []
-    if not look.is_synced:
+    if not stats.is_synced:
         notes.append("fsync is off: a crash of its machine may lose commits, or all")
-    if look.standbys and not look.synchronous:
+    if stats.standbys and not stats.synchronous:
         notes.append("it replicates asynchronously: a failover to a standby may lose the last commits")
-    held_up = _held_up(look)
+    held_up = _held_up(stats)
     if held_up:
         notes.append(held_up)
     return tuple(notes)
@@ -116,11 +116,11 @@ class PostgresWatch:
 
     def __init__(self, clock: Clock, connect: Callable[[], Connection[TupleRow]], schema: str) -> None:
         self._clock = clock
-        self._query = _LOOK.replace("{schema}", schema).encode()
+        self._query = _QUERY.replace("{schema}", schema).encode()
         self._connect = connect
         self._connection: Connection[TupleRow] | None = None
-        self._look = DatabaseLook()
-        self._looked_at = clock.monotonic()
+        self._stats = DatabaseStats()
+        self._polled_at = clock.monotonic()
         self._failure = "it has not answered yet"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tilth-database", daemon=True)
@@ -139,14 +139,14 @@ class PostgresWatch:
     @property
     def trouble(self) -> str:
         """The trouble that keeps commits waiting or makes them slow; empty: there is none."""
-        silent = self._clock.monotonic() - self._looked_at
+        silent = self._clock.monotonic() - self._polled_at
         if silent > SILENT_SECONDS_MAX:
             return f"it has not answered for {silent:.0f} s: {self._failure or 'a question is under way'}"
-        return trouble_of(self._look)
+        return trouble_of(self._stats)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return notes_of(self._look)
+        return notes_of(self._stats)
 
     def step(self) -> None:
         """Read the facts once. The thread calls it; tests may."""
@@ -159,8 +159,8 @@ class PostgresWatch:
             self._hang_up()
             return
         assert row is not None
-        before, self._failure = trouble_of(self._look), ""
-        self._look = DatabaseLook(
+        before, self._failure = trouble_of(self._stats), ""
+        self._stats = DatabaseStats(
             waiting=row[0],
             waiting_seconds=row[1],
             synchronous=row[2],
@@ -171,8 +171,8 @@ class PostgresWatch:
             dead_rows=row[7],
             rows=row[8],
         )
-        self._looked_at = self._clock.monotonic()
-        now = trouble_of(self._look)
+        self._polled_at = self._clock.monotonic()
+        now = trouble_of(self._stats)
         if bool(now) != bool(before):
             _log.warning("database_waits" if now else "database_goes_on", reason=now or before)
 

@@ -1,7 +1,7 @@
 """Prepared statements of the store, sent through libpq with binary parameters.
 
 Covers: preparing a statement once for a connection, the binary form of parameters, errors. Does not cover: texts
-(postgres_schema.py), who asks (postgres.py), long answers: there psycopg's cursors are as fast.
+(postgres_schema.py), the callers (postgres.py), long answers: there psycopg's cursors are as fast.
 Always holds: one question is one round trip; an error is psycopg's own class. A cursor spends as long on the lists of a
 commit as the database on the commit (docs/design/0006-measured.md).
 """

@@ -81,7 +81,7 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """The batch is not applied: this key is not as its precondition says."""
+    """The batch is not applied: this key does not meet its precondition."""
 
     key: bytes
 
@@ -114,7 +114,7 @@ class ViewUse(Enum):
 
 
 class ReadView(Protocol):
-    """Keys and values as of one moment."""
+    """Keys and values of one snapshot."""
 
     def get(self, key: bytes) -> Versioned | None:
         """The value; raises UnavailableError when the store does not answer."""
@@ -137,8 +137,8 @@ class KeyValue(ReadView, Protocol):
     def view(self, keys: Collection[bytes] = (), use: ViewUse = ViewUse.LISTING) -> AbstractContextManager[ReadView]:
         """A consistent view; what is committed after this call is not in it.
 
-        `keys`: what will be asked for, as far as is known. A store behind a network reads them at once; a further
-        question is answered as of a later moment then, and raises ViewMovedError if one of the keys has changed.
+        `keys`: those that will be read, if known. A store behind a network reads them at once; a further
+        read sees a later time then, and raises ViewMovedError if one of the keys has changed.
         In a store with a bounded number of connections, brief views and commits never wait for listings; a listing
         raises CatalogBusyError when there are too many, and a view that lasts too long raises ViewTooLongError.
         """

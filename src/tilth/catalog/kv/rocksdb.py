@@ -5,7 +5,7 @@ Always holds: one commit at a time; a value is its commit's sequence number (8 b
 given; the newest sequence number is written in each batch, so it survives a restart and shows whether a batch landed.
 
 After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
-reading, so that everything else can be looked up while the disk is full. Views that are open when it is opened anew end
+reading, so that everything else can be read while the disk is full. Views that are open when it is opened anew end
 with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
 """
 
@@ -356,7 +356,7 @@ def _reading(path: str) -> Iterator[None]:
         raise _store_error(path, error) from error
 
 
-# Any: what rocksdict returns in raw mode is bytes or None, but its types do not say so.
+# Any: what rocksdict returns in raw mode is bytes or None, but its types are wider.
 def _versioned(data: Any) -> Versioned | None:
     return None if data is None else Versioned(data[8:], _U64.unpack_from(data)[0])
 

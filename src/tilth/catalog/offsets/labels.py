@@ -1,6 +1,6 @@
 """Labels of inserts: the same insert sent twice is stored once.
 
-Always holds: a label is taken in the batch of its insert's commit (InsertLabel), so either both are true or neither.
+Always holds: a label is recorded in the batch of its insert's commit (InsertLabel), so either both are true or neither.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Labels:
         return read(self._kv, pack(Space.LABEL, table, label), codec.LABELS)
 
     def trim(self, before_ts: int) -> int:
-        """Forget the labels of all tables that were taken before a hybrid time; return how many."""
+        """Forget the labels of all tables that were recorded before a hybrid time; return how many."""
 
         def plan(view: ReadView) -> Plan[int]:
             old = (

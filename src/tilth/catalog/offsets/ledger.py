@@ -1,4 +1,4 @@
-"""Old rounds of a ledger become one entry that says the same in sum, so that the ledger does not grow for ever. Pure.
+"""Old rounds of a ledger are folded into one entry with their sums, so that the ledger does not grow for ever. Pure.
 
     0..5  5..9  [moved 9 -> 2]  2..4  4..8      becomes      0..9  [moved 9 -> 2]  2..8
 
@@ -46,10 +46,10 @@ def foldable(
     chosen: list[list[LedgerEntry]] = []
     left = limit
     for group in _rounds(old, sorted(borders)):
-        taken = group[: max(2, left)]
-        if len(taken) > 1:
-            chosen.append(taken)
-            left -= len(taken)
+        chunk = group[: max(2, left)]
+        if len(chunk) > 1:
+            chosen.append(chunk)
+            left -= len(chunk)
         if left <= 0:
             break
     return chosen

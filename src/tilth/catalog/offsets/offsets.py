@@ -1,5 +1,5 @@
 """Kafka positions, subscriptions, the ledger and gaps, as they were committed. They change by transactions only
-(rules/updates.py), but for old entries of the ledger, of which many become one that says the same (ledger.py), and for
+(rules/updates.py), but for old entries of the ledger, many of which are folded into one (ledger.py), and for
 the subscriptions of a Kafka table that is dropped (tables/dropped.py).
 """
 
@@ -66,7 +66,7 @@ class Offsets:
 
     def fold_ledger(self, kafka_table: str, *, before_ts: int, settled_ts: int, kept_max: int) -> int:
         """Fold many old entries into few, see `foldable`; return how many went. Readers of the ledger see it
-        before or after, and both say the same.
+        before or after, and both have the same sums.
         """
         start, end = span(Space.LEDGER, kafka_table)
 

@@ -44,7 +44,7 @@ class History:
     def version_at(self, table: str, ts: int) -> int | None:
         """The version that was the present one at a hybrid time; None where it is forgotten, or there was none yet.
 
-        Versions are numbered without holes and their times rise, so few are looked at, however many there are.
+        Versions are numbered without holes and their times rise, so few are read, however many there are.
         """
         start, end = span(Space.VERSION_COMMIT, table)
         with self._kv.view() as view:

@@ -2,7 +2,7 @@
 
 Covers: reading, and phase 1 of GC. Does not cover: making parts (rules/fold.py), which entries have ended
 (rules/visibility.py).
-Always holds: partitions are known from their records, never by looking through parts; a snapshot is read from one view.
+Always holds: partitions are known from their records, never by scanning parts; a snapshot is read from one view.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Parts:
 
         Repeatable: nothing can commit at or before the snapshot's `ts` later, unless `at` lies after the newest commit.
         Its `version` is the commit counter; of an older snapshot it is `-ts`, which names its content just as well.
-        Only the given partitions are read; `keep` says which parts are wanted. An older snapshot has the columns that
+        Only the given partitions are read; `keep` selects the parts. An older snapshot has the columns that
         the table had then. Raises TableNotFoundError.
         """
         with self._kv.view() as view:
@@ -101,7 +101,7 @@ class Parts:
             version_key = pack(Space.VERSION, table_uuid)
             found = view.get(version_key)
             version = TableVersion() if found is None else codec.VERSIONS.decode(version_key, found.value)
-            # None where the newest content is read, which needs no look at what has ended.
+            # None where the newest content is read, for which what has ended is not read.
             past = at if at is not None and at < version.last_commit_ts else None
             shown: list[Part] = []
             pruned = 0
@@ -150,7 +150,7 @@ class Parts:
     def move_to_trash(
         self, table: str, moves: Sequence[tuple[Entry, int]], *, fence: Fence | None = None, now_ms: int
     ) -> int:
-        """Take entries out of the table; parts become trash items with their end time. Returns how many went.
+        """Remove entries from the table; parts become trash items with their end time. Returns how many went.
 
         What is not hidden any more, because an UNDROP came between, stays. In batches of bounded size, each carrying
         the fence; raises FencedError, then earlier batches stay moved.
@@ -190,7 +190,7 @@ class Parts:
         if all(each is not None for each in known):
             yield from (each for each in known if each is not None)
             return
-        # One look at all entries costs less than one at each partition.
+        # One scan of all entries costs less than one of each partition.
         found = {group[0].name.partition: group for group in _groups(view, table, None)}
         for partition in names:
             parts = tuple(visibility.visible(found.get(partition, ())))
@@ -235,7 +235,7 @@ class Parts:
                         continue
                     item = TrashItem(part=stored, end_ts=end_ts, moved_ms=now_ms)
                     if isinstance(hidden_by, DropRange):
-                        # An UNDROP takes the range away: then the part is not moved.
+                        # An UNDROP removes the range: then the part is not moved.
                         preconditions.append(drops.precondition(hidden_by))
                         # Not if it ended earlier: then it was below a rewritten part that went before it.
                         if hidden_by.commit_ts == end_ts:

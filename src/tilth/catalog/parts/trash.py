@@ -1,6 +1,7 @@
 """The trash: parts that have left their table and whose files are still there (phase 2 of GC).
 
-Always holds: what was claimed never comes back, and what was not claimed has its file; UNDROP PARTITION relies on it.
+Always holds: an item marked for removal never comes back, and one that is not marked has its file; UNDROP PARTITION
+relies on it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tilth.model.part import PartEvent, PartName, TrashItem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrashedPart:
-    """A trash item and where it lies."""
+    """A trash item and its key."""
 
     key: bytes
     table: str
@@ -63,32 +64,34 @@ class Trash:
                     found.append(TrashedPart(key=key, table=table, item=item))
         return found
 
-    def claim(self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None) -> list[TrashedPart]:
-        """Claim items so that they cannot come back and their files may go; return those that are in the trash as they
-        were read. An item that came back and was dropped again is another item: it is left alone.
+    def mark_for_removal(
+        self, table: str, items: Sequence[TrashedPart], *, fence: Fence | None = None
+    ) -> list[TrashedPart]:
+        """Mark items so that they cannot come back and their files may be removed; return those that are in the trash
+        as they were read. An item that came back and was dropped again is another item: it is not marked.
 
-        Whoever removes files claims them first. Claiming again is harmless. Raises FencedError.
+        Whoever removes files marks their items first. Marking them again is harmless. Raises FencedError.
         """
-        claimed: list[TrashedPart] = []
+        marked: list[TrashedPart] = []
         for first in range(0, len(items), REMOVE_BATCH):
-            claimed += self._claim_batch(table, items[first : first + REMOVE_BATCH], fence)
-        return claimed
+            marked += self._mark_batch(table, items[first : first + REMOVE_BATCH], fence)
+        return marked
 
     def remove(self, table: str, items: Sequence[TrashedPart]) -> int:
-        """Forget items whose files are gone; return how many were there."""
+        """Delete the records of items whose files are removed; return how many there were."""
         removed = 0
         for first in range(0, len(items), REMOVE_BATCH):
             removed += self._remove_batch(table, items[first : first + REMOVE_BATCH])
         return removed
 
-    def _claim_batch(self, table: str, items: Sequence[TrashedPart], fence: Fence | None) -> list[TrashedPart]:
+    def _mark_batch(self, table: str, items: Sequence[TrashedPart], fence: Fence | None) -> list[TrashedPart]:
         def plan(view: ReadView) -> Plan[list[TrashedPart]]:
             preconditions: list[Precondition] = []
             if fence is not None:
                 lease_key = pack(Space.LEASE, fence.name)
                 preconditions.append(unchanged(lease_key, view.get(lease_key)))
                 check_fence(read(view, lease_key, codec.LEASES), fence)
-            claimed: list[TrashedPart] = []
+            marked: list[TrashedPart] = []
             puts: dict[bytes, bytes] = {}
             for each in items:
                 found = view.get(each.key) if each.table == table else None
@@ -102,8 +105,8 @@ class Trash:
                     item = msgspec.structs.replace(item, is_going=True)
                     preconditions.append(unchanged(each.key, found))
                     puts[each.key] = codec.TRASH.encode(item)
-                claimed.append(TrashedPart(key=each.key, table=table, item=item))
-            return Plan(result=claimed, preconditions=preconditions, puts=puts)
+                marked.append(TrashedPart(key=each.key, table=table, item=item))
+            return Plan(result=marked, preconditions=preconditions, puts=puts)
 
         return change(self._kv, self._clock, plan)
 

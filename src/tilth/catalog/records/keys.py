@@ -1,6 +1,6 @@
 """The layout of the catalog's keys. Pure.
 
-A key is one byte that says what it holds (`Space`) and its fields, so packed that keys sort as their fields do: texts
+A key is one byte for its kind of record (`Space`) and its fields, so packed that keys sort as their fields do: texts
 as UTF-8 with an end mark, integers as 8 bytes big-endian. Fields go from the general to the special: all entries of a
 partition, and all partitions of a table, are one range each.
 
@@ -147,7 +147,7 @@ _NEWS_FOR_ALL = frozenset(space.value for space in (Space.STORAGE, Space.WAREHOU
 
 
 def news_of(keys: Iterable[bytes]) -> frozenset[str]:
-    """Return the tables, by uuid, whose services other servers have to look at when these keys change."""
+    """Return the tables, by uuid, whose services other servers have to check when these keys change."""
     found = set()
     for key in keys:
         if key[:1] in _NEWS_OF_TABLES:

@@ -68,7 +68,7 @@ class VersionCommit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that a partition exists, so that nobody has to look through the parts for it."""
+    """Record that a partition exists, so that nobody has to scan the parts for it."""
 
     partition: str
     #: One for each element of PARTITION BY.
@@ -81,7 +81,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabelRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Says that the insert with a label is committed."""
+    """Record that the insert with a label is committed."""
 
     txn: int
     commit_ts: int

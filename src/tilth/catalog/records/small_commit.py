@@ -2,7 +2,7 @@
 
 Covers: everything that is not a transaction (definitions, leases, switches, trash). Does not cover: transactions
 (commit/commit.py). Always holds: a plan is made from one consistent view and pinned by preconditions; after an unknown
-outcome the change is looked up before it is tried again, so planning the same change twice must be harmless.
+outcome the change is searched before it is tried again, so planning the same change twice must be harmless.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """State before a commit and the changes that it makes: the nouns of load.py, fold.py and commit.py. Pure.
 
-Always holds: counts of parts are known in a state (commit/load.py counts where a record does not say), and a change
+Always holds: counts of parts are known in a state (commit/load.py counts where a record does not), and a change
 carries each record, entry and definition as it is after the commit.
 """
 
@@ -82,11 +82,11 @@ class TableChange:
     #: None: as it was.
     definition: TableDef | None = None
     added: list[Entry] = field(default_factory=list)
-    #: Parts that stay under their names, with a record that says more.
+    #: Parts that stay under their names, with a record of more facts.
     accepted: dict[PartName, Part] = field(default_factory=dict)
     #: Parts that leave the trash.
     restored: list[Part] = field(default_factory=list)
-    #: Drop ranges that are taken away.
+    #: Drop ranges that are removed.
     removed: list[DropRange] = field(default_factory=list)
     #: New ones, and those whose count changes.
     partitions: dict[str, PartitionRecord] = field(default_factory=dict)

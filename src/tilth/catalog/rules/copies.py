@@ -69,7 +69,7 @@ def _missing(file: DataFile, storage: Storage) -> list[int]:
     """Return the indexes of the replicas without a copy."""
     copies = file.copies
     if copies is None:
-        raise InvariantError("a file does not say which replicas have it", storage=storage.name, file=file.name)
+        raise InvariantError("a file has no list of the replicas that have it", storage=storage.name, file=file.name)
     missing = [number for number, replica in enumerate(storage.replica_ids) if replica not in copies.replicas]
     found = len(storage.replica_ids) - len(missing)
     if found < copies.quorum:

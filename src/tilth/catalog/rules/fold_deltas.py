@@ -1,6 +1,6 @@
 """The deltas of a table while a commit is folded: which are open, what they change, who knew of them. Pure.
 
-Covers: looking them up, adding and ending them. Does not cover: what updates mean (fold_table.py).
+Covers: finding, adding and ending them. Does not cover: what updates mean (fold_table.py).
 Always holds: what the commit itself adds is distinguished from what was there, as writers know of their own changes.
 """
 
@@ -93,7 +93,7 @@ def delta_of(written: WrittenDelta, *, commit_ts: int, txn: int) -> Delta:
 
 
 def check_written(written: WrittenDelta) -> None:
-    """Raises InvalidInputError for a delta that does not say what it changes."""
+    """Raises InvalidInputError for a delta without targets."""
     files = [target.file for target in written.targets]
     file = written.file.name
     if not files or len(set(files)) < len(files):

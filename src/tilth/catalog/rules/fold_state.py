@@ -1,6 +1,6 @@
 """A table half-way through the fold of a commit: what is visible so far, and what has been counted. Pure.
 
-Covers: looking at the state with the changes made so far, and noting parts, counts and events. Does not cover: what
+Covers: reading the state with the changes made so far, and noting parts, counts and events. Does not cover: what
 updates mean (fold_table.py). Always holds: what is added is counted by whoever adds it.
 """
 

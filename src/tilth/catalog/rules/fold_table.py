@@ -1,7 +1,7 @@
 """Effect of updates on one table's state. Pure; see fold.py.
 
 Covers: inserts, merges, changes of rows, drops and their undoing, mutations. Does not cover: who may commit
-(requirements.py), looking deltas up (fold_deltas.py).
+(requirements.py), finding deltas (fold_deltas.py).
 Always holds: a part is replaced only while it is visible; what is not visible any more is counted out of its partition;
 rows that a mutation found in the table get it once, in the order of the mutations.
 """
@@ -156,15 +156,15 @@ class TableFold:
         self._now.log("new", part.name, LoggedCounts(rows=part.rows, bytes=part.bytes), key=key)
 
     def _label(self, update: InsertLabel) -> None:
-        taken = self.change.labels.get(update.label) or self._state.labels.get(update.label)
-        if taken is not None:
+        known = self.change.labels.get(update.label) or self._state.labels.get(update.label)
+        if known is not None:
             hint = "the insert is stored already: leave it, or use another label for another insert"
             raise LabelTakenError(
                 table=self._now.name,
                 label=update.label,
-                rows=taken.rows,
-                txn=taken.txn,
-                commit_ts=taken.commit_ts,
+                rows=known.rows,
+                txn=known.txn,
+                commit_ts=known.commit_ts,
                 hint=hint,
             )
         record = LabelRecord(txn=self._times.txn, commit_ts=self._times.commit_ts, rows=update.rows)
@@ -233,7 +233,7 @@ class TableFold:
         shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
         last = max((part.name.max_block for part in parts), default=-1)
-        # What changes an older part and one that stays could not be taken apart if the drop is undone.
+        # What changes an older part and one that stays could not be separated if the drop is undone.
         is_linked = bool(self._state.deltas.get(update.partition))
         others = [name for name in shown.keys() - set(update.parts) if is_linked or name.max_block <= last]
         if others:
@@ -522,7 +522,7 @@ class TableFold:
             found += check_visible(self._now.definition, self._now.visible(name.partition), (name,))
         for part in found:
             if first_needed(part, pending) != mutation:
-                hint = "look at the part again: it has the mutation already, or an older one comes first"
+                hint = "read the part again: it has the mutation already, or an older one comes first"
                 raise PartsGoneError(
                     "a part does not wait for the mutation",
                     table=self._now.name,

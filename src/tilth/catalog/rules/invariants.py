@@ -102,7 +102,7 @@ def _check_deltas(uuid: str, before: TableState, everything: list[Entry], change
 
 
 def _check_counts(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
-    """The records of partitions say how many parts and segments are visible."""
+    """Check that the records of partitions have the counts of visible parts and segments."""
     shown = _counted(everything)
     shown_after = _counted(change.entries_after(everything))
     for partition, record in before.partitions.items():

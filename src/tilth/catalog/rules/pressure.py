@@ -75,7 +75,7 @@ def round_delay_ms(unmerged: int, *, rounds: int, max_delay_seconds: float) -> f
 
 
 def check_counts(counts: Mapping[str, int], partitions: Iterable[str], settings: PressureSettings) -> None:
-    """Raises TooManyPartsError for the first of the partitions, or the table, that takes no other part."""
+    """Raises TooManyPartsError for the first of the partitions, or the table, that has no room for another part."""
     total = sum(counts.values())
     if settings.total and total >= settings.total:
         raise TooManyPartsError(parts=total, max_parts_in_total=settings.total, hint=TOO_MANY_HINT)

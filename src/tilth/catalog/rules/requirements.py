@@ -41,10 +41,10 @@ class PartsBelow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoRowsSince:
-    """No rows have come in since: whoever looked for the rows of unique keys has seen them all."""
+    """No rows were added since: the search for the rows of unique keys has seen them all."""
 
     table: str
-    #: Hybrid time of the snapshot that was looked through.
+    #: Hybrid time of the snapshot that was searched.
     ts: int
     #: Partitions that were searched for keys; None: the whole table.
     partitions: tuple[str, ...] | None = None
@@ -123,7 +123,7 @@ def check_no_rows_since(
             table=full_name(definition),
             files=listed,
             count=len(files),
-            hint="look again",
+            hint="search again",
         )
 
 

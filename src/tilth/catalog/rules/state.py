@@ -7,7 +7,7 @@
 A lease's record stays after release, so that the epoch never goes back:
 
     (none) -> held(epoch 1) -> released(holder "") -> held(epoch 2)
-                            \\-> taken by another: held(epoch 2)
+                            \\-> acquired by another: held(epoch 2)
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class AddDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaceDeltas:
-    """A compaction: other deltas that say the same. Requires that every source is in use, that each written one has a
-    part, and that every part loses as many rows as before. Parts are those that are visible or may come back.
+    """A compaction: other deltas with the same changes. Requires that every source is in use, that each written one has
+    a part, and that every part loses as many rows as before. Parts are those that are visible or may come back.
     """
 
     table: str
@@ -297,7 +297,7 @@ def kafka_tables_of(updates: Iterable[Update]) -> set[str]:
 
 
 def partitions_read(update: TableUpdate) -> set[str]:
-    """Partitions whose entries the fold looks into. Inserts need none; a TRUNCATE needs all."""
+    """Return the partitions whose entries the fold reads. Inserts need none; a TRUNCATE needs all."""
     match update:
         case ReplaceParts(sources=sources):
             return {source.partition for source in sources}

@@ -1,6 +1,6 @@
 """Audit log: the verbs that users gave to the services, and their outcomes.
 
-Covers: one line for each verb, the newest kept. Does not cover: who may say what, and who writes the lines (sql).
+Covers: one line for each verb, the newest kept. Does not cover: who may run which verb, and who writes the lines (sql).
 Always holds: a line that was recorded survives a restart; lines are in the order in which they were recorded.
 """
 

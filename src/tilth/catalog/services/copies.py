@@ -70,7 +70,7 @@ class Copies:
     def settle(self, made: Iterable[CopyNote], *, storage: str, replica_ids: Sequence[str]) -> None:
         """Remove notes whose copies exist, or whose files nobody needs.
 
-        `replica_ids` are those of the replicas that were written to or looked at; a note of a replica that was
+        `replica_ids` are those of the replicas that were written to or checked; a note of a replica that was
         replaced meanwhile stays. Raises ServerEndedError.
         """
         storage_key = pack(Space.STORAGE, storage)
@@ -81,7 +81,7 @@ class Copies:
                 known = () if found is None else codec.STORAGES.decode(storage_key, found.value).replica_ids
                 pinned: list[Precondition] = [
                     Absent(storage_key) if found is None else Pinned(storage_key, found.version),
-                    # A server that was ended may have looked long ago.
+                    # A server that was ended may have checked long ago.
                     *pin_life(view, self._server()),
                 ]
                 keys: list[bytes] = []

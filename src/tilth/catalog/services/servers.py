@@ -3,9 +3,9 @@
 Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
 is whose (tilth.membership), what a server's leases guard (leases.py).
 Always holds: a name is of one process at a time; all that live are of versions that fit; a process that was ended
-never renews, but joins anew under the next epoch, so whatever it held may be taken without asking it; no name has an
-epoch twice, also where its record was forgotten; the key of a process's life (records/living.py) is there exactly while
-its record says that it lives. No clock of one server is compared with another's here.
+never renews, but joins anew under the next epoch, so others may acquire whatever it held without asking it; no name has
+an epoch twice, also where its record was forgotten; the key of a process's life (records/living.py) is there exactly
+while its record shows that it lives. No clock of one server is compared with another's here.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Servers:
         self._state = SavedState(clock, kv)
 
     def join(self, joining: Joining) -> ServerRecord:
-        """Take the name under a new epoch. Raises ServerNameTakenError while another process lives under it,
+        """Register the name under a new epoch. Raises ServerNameTakenError while another process lives under it,
         ServerVersionError while a server of a version that does not fit lives, and TooManyServersError.
         """
         now_ms, key = self._clock.now_ms(), server_key(joining.name)
@@ -98,14 +98,12 @@ class Servers:
         return change(self._kv, self._clock, plan)
 
     def renew(self, record: ServerRecord) -> ServerRecord:
-        """Renew the record, which is the server's heartbeat. Raises FencedError when it was ended: it joins
-        anew.
-        """
+        """Renew the record, which is the server's heartbeat. Raises FencedError when the server was ended."""
         renewed = msgspec.structs.replace(record, renewed_ms=max(self._clock.now_ms(), record.renewed_ms + 1))
 
         def step(old: ServerRecord) -> ServerRecord:
             if not old.lives or old.run != record.run or old.epoch != record.epoch:
-                raise FencedError("this server was taken to be gone", server=record.id, hint="it joins anew by itself")
+                raise FencedError("other servers have ended this one", server=record.id, hint="it joins anew by itself")
             return renewed
 
         if not self._change(record.name, step):
@@ -212,6 +210,6 @@ def _next_number(joinings: Joinings, living: Sequence[ServerRecord]) -> int:
     """Return the number of the next process. Raises TooManyServersError."""
     if len(living) >= SERVERS_MAX:
         raise TooManyServersError(servers=SERVERS_MAX, hint="stop one that is not needed")
-    taken = {each.number for each in living}
+    used = {each.number for each in living}
     following = ((joinings.number + step) % NUMBERS for step in range(1, NUMBERS + 1))
-    return next(number for number in following if number not in taken)
+    return next(number for number in following if number not in used)

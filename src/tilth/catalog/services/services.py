@@ -1,7 +1,7 @@
 """State of background services between runs: switches, and small values of their own.
 
 Covers: the two repositories. Does not cover: who obeys a switch (the services themselves), what the values mean.
-Always holds: a switch says what the user wants, whatever runs; no switch means running.
+Always holds: a switch is what the user wants, whatever runs; no switch means running.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch
 
-#: The value that says where the catalog was moved to; servers refuse a catalog that has one.
+#: Key of the location to which the catalog was moved; servers refuse a catalog that has one.
 MOVED = "catalog/moved"
 
 

@@ -36,7 +36,7 @@ class Throttle:
     def judge(self, table: TableDef) -> dict[str, str]:
         """Describe by partition why INSERTs into it wait or are refused; only partitions where they do.
 
-        Nothing is counted: this is for people who ask.
+        Nothing is counted: this is for queries of users.
         """
         settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
         found: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Warehouses and drained workers.
 
-Covers: what users have said of them. Does not cover: which workers are there (tilth.warehouse), what settings mean.
+Covers: their definitions by users. Does not cover: which workers are connected (tilth.warehouse), what settings mean.
 Always holds: `default` and `write` are there, defined or not.
 """
 
@@ -50,11 +50,11 @@ class Warehouses:
         remove(self._kv, self._clock, pack(Space.WAREHOUSE, name))
 
     def drains(self) -> list[Drain]:
-        """Workers that are to take no tasks."""
+        """Return the workers that must get no tasks."""
         return list(read_all(self._kv, codec.DRAINS, Space.DRAIN))
 
     def drain(self, drain: Drain) -> None:
-        """Remember that the worker takes no tasks; it is durable when the call returns."""
+        """Record that the worker gets no tasks; it is durable when the call returns."""
         key, value = pack(Space.DRAIN, drain.worker), codec.DRAINS.encode(drain)
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: value}))
 

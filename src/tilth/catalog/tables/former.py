@@ -1,9 +1,10 @@
 """Remains of a Kafka table that was dropped and is gone: the positions of its groups, and the offsets that it has read.
 
     there -> dropped (its subscriptions keep its offsets, its consumers are fenced) -> gone (its ledger is kept while
-    a table is there that its rows went to) -> forgotten (ledger and subscriptions that nobody took over are removed)
+    a table is there that its rows went to) -> forgotten (ledger and subscriptions without a new owner are removed)
 
-Covers: the pieces that dropped.py plans its batches from. Does not cover: who takes a subscription over (tilth.ingest).
+Covers: the pieces that dropped.py plans its batches from. Does not cover: who becomes the owner of a subscription
+(tilth.ingest).
 Always holds: as long as a table of rows can be read or brought back, the ledgers of all that has fed it are there; so a
 Kafka table that is made anew goes on where its group stood, and VERIFY can prove that no offset went in twice.
 """
@@ -34,7 +35,7 @@ _log = Log("catalog")
 def end_of_reading(view: ReadView, uuid: str) -> tuple[Puts, list[Precondition]]:
     """Return what a drop of a Kafka table writes beside: its subscriptions with its offsets, its consumers fenced.
 
-    The preconditions pin the offsets: a round that is committed at the same moment is seen, or refused.
+    The preconditions pin the offsets: a round that commits at the same time is seen, or refused.
     """
     version = pack(Space.VERSION, uuid)
     preconditions = [unchanged(version, view.get(version))]
@@ -117,7 +118,7 @@ def _is_kept(view: ReadView, table: str) -> bool:
 
 
 def _existence(tables: Iterable[str]) -> list[bytes]:
-    """Return the keys that say whether tables exist or can be brought back."""
+    """Return the keys that show whether tables exist or can be brought back."""
     return [pack(space, table) for table in tables for space in (Space.RELATION, Space.DROPPED)]
 
 

@@ -125,9 +125,9 @@ class Tables:
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
 
         def plan(view: ReadView) -> Plan[Relation]:
-            taken = uuid_of(view, new.database, new.name)
-            if taken is not None:
-                existing = relation_of(view, taken)
+            existing_uuid = uuid_of(view, new.database, new.name)
+            if existing_uuid is not None:
+                existing = relation_of(view, existing_uuid)
                 # The very same: an earlier try whose answer was lost.
                 if if_not_exists or existing == new:
                     return Plan(result=existing)
@@ -165,7 +165,7 @@ class Tables:
 
     def all(self) -> builtins.list[Relation]:
         """Return all relations, by uuid. Those that have not changed since the last call are the same objects, so it
-        costs next to nothing to ask for ten thousand of them again.
+        costs next to nothing to read ten thousand of them again.
         """
         before, found = self._decoded, {}
         with self._kv.view() as view:
@@ -193,7 +193,7 @@ class Tables:
         *,
         secrets: Mapping[str, str] = NO_SECRETS,
     ) -> Relation:
-        """The relation with its new settings. Names and values are taken as they are:
+        """The relation with its new settings. Names and values are stored as they are:
         the caller has checked them, and has redacted those whose full texts are in `secrets`.
         """
         key = pack(Space.RELATION, uuid)
@@ -216,7 +216,7 @@ class Tables:
         return change(self._kv, self._clock, plan)
 
     def modify_ttl(self, uuid: str, ttl: str | None) -> TableDef:
-        """The table with its new TTL; None: rows never expire. The text is taken as it is: whoever calls has checked
+        """The table with its new TTL; None: rows never expire. The text is stored as it is: the caller has checked
         it. Raises TableNotFoundError, WrongEngineError.
         """
         key = pack(Space.RELATION, uuid)
@@ -320,7 +320,7 @@ class Tables:
         return change(self._kv, self._clock, plan)
 
     def drop(self, uuid: str) -> None:
-        """Take the relation away from readers and writers; UNDROP brings it back until it is forgotten.
+        """Hide the relation from readers and writers; UNDROP brings it back until it is forgotten.
 
         Raises TableInUseError naming the views that still read or feed it.
         """

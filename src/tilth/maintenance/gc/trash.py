@@ -153,7 +153,7 @@ class TrashPhase:
         if not items:
             return []
         table = self._table
-        return table.catalog.trash.claim(table.uuid, items, fence=table.table_leases.fence(table.uuid))
+        return table.catalog.trash.mark_for_removal(table.uuid, items, fence=table.table_leases.fence(table.uuid))
 
     def _remove(self, done: Round, items: Sequence[TrashedPart]) -> list[TrashedPart]:
         """Return the items whose file is gone now. One that cannot be removed stays in the trash and is reported."""

@@ -21,7 +21,7 @@ from tilth.catalog import Catalog, TableNotFoundError
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.work.current_replicas import current_root
 from tilth.maintenance.work.ended import GRACE_MS, EndedTxns
-from tilth.model.server import STEWARD, hosts_all
+from tilth.model.server import COORDINATOR, hosts_all
 from tilth.model.table import KafkaDef, full_name
 from tilth.storage import Roots, drop_table_folder, parse_root
 
@@ -88,7 +88,7 @@ class Cleaner:
         """One round over transactions, dropped tables and old records. One that fails stops no other."""
         now_ms = self._clock.now_ms()
         self._ended.tick(now_ms)
-        if not self._hosts(STEWARD) or self._is_clock_in_doubt():
+        if not self._hosts(COORDINATOR) or self._is_clock_in_doubt():
             return
         over = [
             each

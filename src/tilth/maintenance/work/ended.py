@@ -4,7 +4,7 @@ Covers: aborting lost transactions, removing files of aborted transactions and o
 cover: how files are found (storage/store/files/removal.py), tables and old records (cleaner.py).
 Always holds: a transaction's files are removed only after its record says that it can never commit, or that it has
 committed without them, as its note says (`transactions.leftover_notes`). A server does not touch the transactions
-of another live server; one of them, the steward, cleans up after servers that are gone.
+of another live server; one of them, the coordinator, cleans up after servers that are gone.
 
 A task may outlive its transaction: on a worker that was suspended or cut off, on an executor of an unreachable cluster.
 The names of the files that it writes then follow from the transaction, so they are removed again, at growing intervals,
@@ -30,7 +30,7 @@ from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TxnFinishedError, TxnNotFoundError
 from tilth.maintenance.work.left_files import sweep_again
-from tilth.model.server import STEWARD, server_of
+from tilth.model.server import COORDINATOR, server_of
 from tilth.model.txn import FileRun, LeftoverNote, Tombstone, Txn, TxnState
 from tilth.storage import Roots, away_reason, may_list_late
 
@@ -122,7 +122,7 @@ class EndedTxns:
         self._deadline = self._clock.monotonic() + ROUND_SECONDS_MAX
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
-        is_due = self._hosts(STEWARD) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
+        is_due = self._hosts(COORDINATOR) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
         # With a clock that is wrongly ahead, all tombstones would expire at once.
         if is_due and self._catalog.clock_check.removal_error() is None:
             self._guarded("sweep_late_files", 0, partial(self._check_tombstones, now_ms))
@@ -141,7 +141,7 @@ class EndedTxns:
             if txn.server in others:
                 continue
             is_own = self._catalog.is_own(txn.server) or txn.id in live
-            if not is_own and not self._hosts(STEWARD):
+            if not is_own and not self._hosts(COORDINATOR):
                 continue
             if txn.state is TxnState.RUNNING:
                 has_ended = txn.server != self._catalog.server and server_of(txn.server) is not None
@@ -222,7 +222,7 @@ class EndedTxns:
             is_own = self._catalog.is_own(each.txn.server)
             if self._away(each.txn, waiting):
                 continue
-            if each.txn.server in others or not (is_own or self._hosts(STEWARD)):
+            if each.txn.server in others or not (is_own or self._hosts(COORDINATOR)):
                 continue
             since = self._leftover_seconds.setdefault(each.txn.id, self._clock.monotonic())
             if not each.may_write_on or self._have_passed(since, self._grace_ms):
