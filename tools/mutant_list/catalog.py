@@ -292,7 +292,7 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="copies-of-before-count",
         breaks="a commit counts copies in replicas that have given way to others",
-        path="src/tilth/catalog/rules/copies.py",
+        path="src/tilth/catalog/rules/missing_copies.py",
         old="    if found < copies.quorum:\n",
         new="    if not copies.replicas:\n",
         tests=(
@@ -302,7 +302,7 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="storage-not-pinned",
         breaks="a storage changes between the read and the write of a commit",
-        path="src/tilth/catalog/commit/storages.py",
+        path="src/tilth/catalog/commit/pinned_storages.py",
         old="        batch.preconditions.append(Pinned(key, found.version))\n",
         new="",
         tests=(
@@ -312,7 +312,7 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="new-note-unseen-by-replace",
         breaks="REPLACE gives up the only replica with a file whose commit came between its look and its change",
-        path="src/tilth/catalog/commit/storages.py",
+        path="src/tilth/catalog/commit/pinned_storages.py",
         old="        batch.puts[lacking_key(each.table, each.replica)] = codec.INTEGERS.encode(commit_ts)\n",
         new="",
         tests=("tests/unit/catalog/test_commits_and_replicas.py::test_a_commit_that_comes_while_a_storage_changes",),
@@ -320,7 +320,7 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="note-settled-for-another-replica",
         breaks="a copy that was made in a replica which has given way to another ends the note of the new one",
-        path="src/tilth/catalog/services/copies.py",
+        path="src/tilth/catalog/services/copy_notes.py",
         old="                        continue\n",
         new="                        pass\n",
         tests=(

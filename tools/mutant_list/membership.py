@@ -9,7 +9,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         name="ends-others-after-a-pause",
         breaks="a process that stood still ends others for what it has not seen",
         path="src/tilth/membership/member.py",
-        old="            self._watch = Watch()\n        silent",
+        old="            self._watch = SilenceWatch()\n        silent",
         new="            pass\n        silent",
         tests=(
             "tests/unit/membership/test_member.py::"

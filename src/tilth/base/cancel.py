@@ -2,7 +2,7 @@
 
 Covers: the request to end, its reason, what is stopped. Does not cover: who decides (sql/control/running.py), how a
 Spark job ends (warehouse/worker/worker.py). Always holds: the first reason stays; work that begins after the request is
-asked to end at once; nobody is called under the lock.
+ended at once; nobody is called under the lock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Hybrid time: milliseconds << 18 | counter, in one integer that orders all transactions, blocks and commits.
 
-Pure. The clock that draws such times is `tilth.catalog.records.clock`.
+Pure. The clock that draws such times is `tilth.catalog.records.hybrid_clock`.
 """
 
 from __future__ import annotations

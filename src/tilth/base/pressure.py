@@ -16,7 +16,7 @@ from tilth.base.errors import RetryError
 from tilth.base.rand import Rng
 from tilth.base.units import show_bytes
 
-_HINT = "try again in a moment; system.bg_threads and /maintenance-manager show what frees memory"
+_HINT = "try again soon; system.bg_threads and /maintenance-manager show what frees memory"
 
 
 class MemoryPressureError(RetryError):
@@ -159,5 +159,5 @@ class MemoryBudget:
             used=show_bytes(self._used),
             asked=show_bytes(had + more),
             limit=show_bytes(self.limit),
-            hint=f"send it again in a moment, or in smaller pieces; the limit is the node's setting {self._setting}",
+            hint=f"send it again later, or in smaller pieces; the limit is the node's setting {self._setting}",
         )

@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from tilth.catalog.kv.protocol import ALL_NEWS
     from tilth.catalog.kv.rocksdb import RocksKV
     from tilth.catalog.parts.trash import TrashedPart
-    from tilth.catalog.records.clock import HybridClock
+    from tilth.catalog.records.hybrid_clock import HybridClock
     from tilth.catalog.records.keys import is_journaled, news_of
     from tilth.catalog.records.living import check_upgrade
     from tilth.catalog.records.nouns import DroppedTable, FormerKafkaTable, LabelRecord, TableVersion
@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     )
     from tilth.catalog.services.placements import Placements
     from tilth.catalog.services.servers import Joining, Servers
-    from tilth.catalog.services.services import MOVED
+    from tilth.catalog.services.switches import MOVED
     from tilth.catalog.services.table_leases import TableLeases
     from tilth.catalog.settings import (
         NODE_SETTINGS,

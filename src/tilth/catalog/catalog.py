@@ -21,17 +21,17 @@ from tilth.catalog.parts.history import History
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.parts.trash import Trash
 from tilth.catalog.records import codec
-from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space
 from tilth.catalog.records.small_commit import read_all
 from tilth.catalog.services.audit import AuditLog
-from tilth.catalog.services.copies import Copies
+from tilth.catalog.services.copy_notes import CopyNotes
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.placements import Placements
 from tilth.catalog.services.readers import Readers
 from tilth.catalog.services.servers import Servers
-from tilth.catalog.services.services import SavedState, ServiceSwitches
 from tilth.catalog.services.storages import Storages
+from tilth.catalog.services.switches import SavedState, ServiceSwitches
 from tilth.catalog.services.throttle import Throttle
 from tilth.catalog.services.warehouses import Warehouses
 from tilth.catalog.settings import CatalogSettings
@@ -112,7 +112,7 @@ class Catalog:
         self.servers = Servers(clock, kv)
         self.placements = Placements(clock, kv)
         self.storages = Storages(clock, kv)
-        self.copies = Copies(clock, kv, server=lambda: self.server)
+        self.copies = CopyNotes(clock, kv, server=lambda: self.server)
         self.warehouses = Warehouses(clock, kv)
         self.part_log = PartLog(clock, kv)
         self.state = SavedState(clock, kv)

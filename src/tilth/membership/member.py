@@ -35,7 +35,7 @@ from tilth.catalog import (
     ServerVersionError,
 )
 from tilth.membership.delivery import Delivery
-from tilth.membership.watch import Watch
+from tilth.membership.silence import SilenceWatch
 from tilth.model.server import ServerRecord, host_of
 
 #: Interval between polls of the others.
@@ -148,7 +148,7 @@ class Member:
         self._others = catalog.servers if liveness is None else Servers(clock, liveness.watch_store)
         self._placements = catalog.placements if liveness is None else Placements(clock, liveness.watch_store)
         self._delivery = Delivery(clock, on_change=on_change, on_news=on_news)
-        self._watch = Watch()
+        self._watch = SilenceWatch()
         #: Guards the own record, which the thread renews and others drain.
         self._lock = threading.Lock()
         self._record: ServerRecord | None = None
@@ -385,7 +385,7 @@ class Member:
         polled, self._polled_at = self._polled_at, self._clock.monotonic()
         if self._polled_at - polled > GONE_SECONDS:
             # This process stood still itself: what it has not seen proves nothing.
-            self._watch = Watch()
+            self._watch = SilenceWatch()
         silent = self._watch.silent_seconds(records, self._clock.monotonic())
         gone = [each for each in records if each.lives and self._is_gone(each, silent[each.id])]
         for record in gone:
@@ -434,7 +434,7 @@ class Member:
 
     def _observe(self, name: str) -> bool:
         """Observe the process that has the name: return True once it has sent a heartbeat, False once it has ended."""
-        watch, first = Watch(), self._servers.get(name)
+        watch, first = SilenceWatch(), self._servers.get(name)
         while first is not None and first.lives:
             record = self._servers.get(name)
             if record is None or not record.lives:

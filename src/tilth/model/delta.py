@@ -41,7 +41,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WrittenDelta(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a delta's file from the task that wrote it; the commit turns it into a Delta."""
+    """Facts about a delta's file from the task that wrote it; the commit makes it a Delta."""
 
     kind: DeltaKind
     partition: str

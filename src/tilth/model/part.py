@@ -83,7 +83,7 @@ class ColumnRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class WrittenPart(msgspec.Struct, frozen=True, kw_only=True):
-    """Facts about a part's file from the task that wrote it; the commit turns it into a Part."""
+    """Facts about a part's file from the task that wrote it; the commit makes it a Part."""
 
     partition: str
     #: The partition's values, one for each element of PARTITION BY.

@@ -63,8 +63,8 @@ def host_of(thing: str, servers: Iterable[str]) -> str | None:
     """Return the name of the server that hosts the thing, a relation's uuid for one; None: there is no server.
 
     Rendezvous hashing (Thaler and Ravishankar, 1998): each server gets a number from its name and the thing's, the
-    highest hosts it. All who see the same servers agree, without asking; when a server goes only what it hosted moves,
-    when one joins only what it will host.
+    highest hosts it. All who see the same servers agree, without messages; when a server
+    leaves only what it hosted moves, when one joins only what it will host.
     """
     return max(servers, key=lambda name: (_weight(name, thing), name), default=None)
 

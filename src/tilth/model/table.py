@@ -117,11 +117,11 @@ def _as_stored(column: Column) -> tuple[int, str, DataType, bool]:
 
 
 class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True):
-    """The columns that a table had from one commit to the next; parts written then still look so."""
+    """The columns that a table had from one commit to the next; parts written then still have them."""
 
     version: int
     schema: Schema
-    #: Hybrid time of the commit since which files look so; 0 for the first.
+    #: Hybrid time of the commit since which files have these columns; 0 for the first.
     columns_commit_ts: int = 0
 
 
@@ -135,8 +135,8 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
     schema: Schema
     #: Raised by each change of columns.
     schema_version: int = 1
-    #: Hybrid time of the commit since which new files look so; 0 before the first. New defaults and comments make a new
-    #: schema version, but do not raise it.
+    #: Hybrid time of the commit since which new files have these columns; 0 before the first. New defaults and
+    #: comments make a new schema version, but do not raise it.
     columns_commit_ts: int = 0
     partition_by: tuple[Transform, ...] = ()
     #: The sort key; may be empty.
@@ -174,7 +174,7 @@ class TableDef(msgspec.Struct, frozen=True, kw_only=True, tag="table"):
 
 
 class KafkaDef(msgspec.Struct, frozen=True, kw_only=True, tag="kafka"):
-    """A Kafka table: what a topic's messages look like and how they are read. Stores nothing itself."""
+    """A Kafka table: the format of a topic's messages and how they are read. Stores nothing itself."""
 
     uuid: str
     database: str
@@ -196,7 +196,7 @@ class KafkaDef(msgspec.Struct, frozen=True, kw_only=True, tag="kafka"):
 
 
 class ViewDef(msgspec.Struct, frozen=True, kw_only=True, tag="view"):
-    """A materialized view: turns rows of one Kafka table into rows of one table."""
+    """A materialized view: makes rows of one table from rows of one Kafka table."""
 
     uuid: str
     database: str

@@ -67,8 +67,8 @@ def _undecided(
         for each in entry.ranges:
             position = TopicPartition(each.topic, each.partition)
             if entry.consumer == MOVED:
-                far = max(reached.get(position, each.start), each.start)
-                decided[position] = 0 if each.end == GONE else max(decided.get(position, 0), far)
+                end = max(reached.get(position, each.start), each.start)
+                decided[position] = 0 if each.end == GONE else max(decided.get(position, 0), end)
                 continue
             reached[position] = each.end
             start = max(each.start, decided.get(position, 0))

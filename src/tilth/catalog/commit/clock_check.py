@@ -1,7 +1,8 @@
 """Checks that the clock of this machine is right, before anything is committed or removed by its time.
 
 Covers: the last comparison with the clock of the catalog's database, jumps since then, and jumps on a single node,
-which has no other clock to compare with. Does not cover: comparing (tilth.membership), hybrid times (records/clock.py).
+which has no other clock to compare with. Does not cover: comparing (tilth.membership), hybrid times
+(records/hybrid_clock.py).
 Always holds: a jump of the wall clock is detected at the next check, by the monotonic clock, without waiting for the
 next comparison with the database.
 """

@@ -24,12 +24,12 @@ from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit_locks import LOCK_POLL_SECONDS, CommitLockedError, CommitLocks, SharedCommitLocks
 from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
+from tilth.catalog.commit.pinned_storages import PinnedStorages, put_missing
 from tilth.catalog.commit.shown import ShownParts
-from tilth.catalog.commit.storages import PinnedStorages, put_missing
 from tilth.catalog.errors import StorageChangedError, TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
-from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack
 from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.nouns import FinishedTxn, VersionCommit

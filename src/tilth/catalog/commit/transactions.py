@@ -26,7 +26,7 @@ from tilth.catalog.commit.txn_handle import Later, LiveTxns, Sweep, TxnHandle, a
 from tilth.catalog.errors import TxnFinishedError, TxnNotFoundError
 from tilth.catalog.kv import Absent, Incarnation, KeyValue, Landed, Pinned, Precondition, ReadView, Unknown
 from tilth.catalog.records import codec
-from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.living import life_key, pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged

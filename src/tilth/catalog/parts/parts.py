@@ -19,7 +19,7 @@ from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
-from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged

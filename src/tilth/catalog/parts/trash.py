@@ -15,7 +15,7 @@ from tilth.base.clock import Clock
 from tilth.catalog.commit.part_log import part_event, put_events
 from tilth.catalog.kv import KeyValue, Precondition, ReadView, Versioned
 from tilth.catalog.records import codec
-from tilth.catalog.records.clock import HybridClock
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, entry_key, pack, span, unpack
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, unchanged
 from tilth.catalog.rules.state import check_fence

@@ -13,8 +13,8 @@ import msgspec
 
 from tilth.base.clock import Clock
 from tilth.catalog.kv import KeyValue, ReadView
-from tilth.catalog.records.clock import HybridClock
 from tilth.catalog.records.codec import Codec
+from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, rewrite_range
 from tilth.model.service import AuditEvent

@@ -3,9 +3,9 @@
 Covers: joining under a name, renewing, leaving, ending one that is gone. Does not cover: when one is gone, which table
 is whose (tilth.membership), what a server's leases guard (leases.py).
 Always holds: a name is of one process at a time; all that live are of versions that fit; a process that was ended
-never renews, but joins anew under the next epoch, so others may acquire whatever it held without asking it; no name has
-an epoch twice, also where its record was forgotten; the key of a process's life (records/living.py) is there exactly
-while its record shows that it lives. No clock of one server is compared with another's here.
+never renews, but joins anew under the next epoch, so others may acquire whatever it held without its consent; no name
+has an epoch twice, also where its record was forgotten; the key of a process's life (records/living.py) is there
+exactly while its record shows that it lives. No clock of one server is compared with another's here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.living import check_versions, life_key, server_key
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
-from tilth.catalog.services.services import SavedState
+from tilth.catalog.services.switches import SavedState
 from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord
 
 #: Key of the Joinings, which every joining process writes, so that no two of them are assigned the same number.

@@ -14,7 +14,7 @@ from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts.parts import Parts
 from tilth.catalog.rules.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.rules.requirements import PartsBelow
-from tilth.catalog.services.services import ServiceSwitches
+from tilth.catalog.services.switches import ServiceSwitches
 from tilth.catalog.settings import PressureSettings
 from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force

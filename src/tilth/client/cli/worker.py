@@ -68,7 +68,7 @@ def worker(
         every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
         given = gather(every, flags=flags, environment=os.environ, file=config)
         set_up_log(read_settings(ServeSettings, given.texts), read_settings(LogSettings, given.texts))
-        from tilth.worker import WorkerNode, WorkerOptions, worker_token
+        from tilth.worker_node import WorkerNode, WorkerOptions, worker_token
 
         host, port = address(listen)
         options = WorkerOptions(

@@ -56,15 +56,15 @@ def _simple(value: Stored, kind: Kind) -> str:
         case Kind.BINARY:
             return f"X'{value.hex()}'"
         case Kind.DATE:
-            return _moment(kind, date_text(value), value)
+            return _time_literal(kind, date_text(value), value)
         case Kind.TIMESTAMP:
-            return _moment(kind, f"{time_text(value, between=' ')}Z", value // DAY_US)
+            return _time_literal(kind, f"{time_text(value, between=' ')}Z", value // DAY_US)
         case Kind.TIMESTAMP_NTZ:
-            return _moment(kind, time_text(value, between=" "), value // DAY_US)
+            return _time_literal(kind, time_text(value, between=" "), value // DAY_US)
     assert_never(kind)
 
 
-def _moment(kind: Kind, text: str, days: int) -> str:
+def _time_literal(kind: Kind, text: str, days: int) -> str:
     """Return the literal that people write, if such literals can have the year; else a cast."""
     return f"{kind.name} '{text}'" if is_known_to_python(days) else f"CAST('{text}' AS {kind.value})"
 

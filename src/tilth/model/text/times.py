@@ -79,21 +79,21 @@ def read_time(text: str) -> tuple[int, int | None]:
     found = _WIDE_TIME.fullmatch(text)
     if found is not None:
         return _wide_time(found)
-    moment = datetime.fromisoformat(_ZEROS.sub(r"\1", text))
-    offset = moment.utcoffset()
-    return micros_of(moment.replace(tzinfo=UTC)), None if offset is None else offset // _MICROSECOND
+    time = datetime.fromisoformat(_ZEROS.sub(r"\1", text))
+    offset = time.utcoffset()
+    return micros_of(time.replace(tzinfo=UTC)), None if offset is None else offset // _MICROSECOND
 
 
-def micros_of(moment: datetime) -> int:
+def micros_of(time: datetime) -> int:
     """Microseconds since 1970 of a time with a zone."""
-    return (moment - _EPOCH) // _MICROSECOND
+    return (time - _EPOCH) // _MICROSECOND
 
 
 def in_zone(wall: int, zone: tzinfo) -> int:
     """The instant at which clocks of the zone show this; the earlier one where they show it twice."""
     if zone is UTC:
         return wall
-    # Far years are like those of the calendar's cycle that Python knows.
+    # Years out of Python's range are like those of the calendar's cycle that Python knows.
     cycles = min(0, (LAST_DAY - 366 - wall // DAY_US) // _CYCLE_DAYS)
     cycles = cycles or max(0, -((wall // DAY_US - FIRST_DAY - 366) // _CYCLE_DAYS))
     shown = _EPOCH.replace(tzinfo=None) + timedelta(microseconds=wall + cycles * _CYCLE_DAYS * DAY_US)

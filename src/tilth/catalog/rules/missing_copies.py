@@ -1,7 +1,7 @@
 """Check of the copies of a commit's files against the replicas that their storage has at the commit. Pure.
 
 Covers: counting copies, listing the replicas that lack one. Does not cover: making copies (tilth.storage), notes of
-missing copies (services/copies.py).
+missing copies (services/copy_notes.py).
 Always holds: a copy counts only in a replica that still has the id that it was written to; a file with fewer copies
 than its quorum is not committed.
 """

@@ -13,7 +13,7 @@ from tilth.model.server import ServerRecord
 
 
 @dataclass(slots=True)
-class Watch:
+class SilenceWatch:
     """One watcher's memory of the others."""
 
     #: Last renewal and when it was first seen, by id.

@@ -1,4 +1,4 @@
-"""Copies of files that replicas lack: the queue of what is to be copied.
+"""CopyNotes of files that replicas lack: the queue of what is to be copied.
 
 Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), what a replica is (tilth.storage).
 Always holds: a note is removed only while it is as it was when its copy was made, and while the replica has the id of
@@ -25,7 +25,7 @@ from tilth.model.copy_note import CopyNote
 _FRESH_SECONDS = 1.0
 
 
-class Copies:
+class CopyNotes:
     """`catalog.copies`. For any thread."""
 
     def __init__(self, clock: Clock, kv: KeyValue, *, server: Callable[[], str]) -> None:

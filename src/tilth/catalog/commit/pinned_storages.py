@@ -1,6 +1,6 @@
 """The definitions of the storages that a commit's files are in: read with the commit's other keys, and pinned.
 
-Covers: which definition counts for a commit. Does not cover: checking files against it (rules/copies.py).
+Covers: which definition counts for a commit. Does not cover: checking files against it (rules/missing_copies.py).
 Always holds: the definition that a commit checked its files against is still the storage's when it is applied. It
 costs no round trip of its own: a table never changes its storage, so its key is read with those of the commit.
 """
@@ -14,7 +14,7 @@ from tilth.catalog.kv import Pinned, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, copy_key, lacking_key, pack
 from tilth.catalog.rules.changes import CommitState
-from tilth.catalog.rules.copies import CheckedCopies, Missing, check_copies
+from tilth.catalog.rules.missing_copies import CheckedCopies, Missing, check_copies
 from tilth.catalog.rules.updates import TableUpdate, Update, files_in
 from tilth.model.copy_note import CopyNote
 from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING, Storage
