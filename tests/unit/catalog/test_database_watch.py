@@ -66,7 +66,7 @@ def test_the_host_that_answered_is_tried_first_the_next_time(monkeypatch: pytest
             raise psycopg.OperationalError("off")
         return asked[-1]
 
-    monkeypatch.setattr("tilth.catalog.kv.postgres_connect._connected", connected)
+    monkeypatch.setattr("tilth.catalog.kv.postgres_connect._connect", connected)
     connector = Connector(parse_postgres("postgresql://tilth@127.0.0.1,127.0.0.2,127.0.0.3/tilth"), {})
     for _ in range(2):
         assert cast("object", connector.connect(Connection, LIMITS)) == "127.0.0.2"

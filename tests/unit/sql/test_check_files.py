@@ -201,7 +201,7 @@ def test_files_of_a_transaction_that_has_landed_are_left_to_the_cleaner(files: S
     files.world.clock.advance(2 * DAY_SECONDS)
     [row] = files.check(" REPAIR")
     assert (row["state"], row["removed"]) == ("orphan", False)
-    assert "has landed without it" in row["detail"]
+    assert "has committed without it" in row["detail"]
 
 
 def record_loss(files: Stored, txn: int, *names: str) -> None:
