@@ -1,7 +1,7 @@
 """Beginning of a node, before its rooms are imported: its settings, its folder, and Spark, whose JVM starts meanwhile.
 
 Covers: the settings of a node, its folder, the beginning of its Spark. Does not cover: the rooms (node.py).
-Always holds: this module imports little; a Spark that was begun is ended by whoever began it or by the node.
+Always holds: this module imports little; a started Spark is ended by its starter or by the node.
 """
 
 from __future__ import annotations

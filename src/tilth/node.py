@@ -509,7 +509,7 @@ class Node:
         self._start(self._maintenance.start, self._maintenance.stop)
         self._start(self._consume.start, self._consume.stop)
         self._is_wired = True
-        # Not waited for: `ready` is set when a first query has run; whoever comes first finds the Python workers cold.
+        # Not waited for: `ready` is set when a first query has run; until then a query finds the Python workers cold.
         threading.Thread(target=self._warm, name="tilth-warm", daemon=True).start()
 
     def _start(self, start: Callable[[], None], stop: Callable[[], None]) -> None:

@@ -31,10 +31,10 @@ class Stoppable(Protocol):
     def id(self) -> str: ...
 
     def cancel(self) -> None:
-        """Request the end; whoever waits for it goes on when it has ended."""
+        """Request the end; callers that wait continue when it has ended."""
 
     def abandon(self) -> None:
-        """Let whoever waits for it go on now, though it has not ended."""
+        """Let callers that wait continue now, though it has not ended."""
 
 
 class Cancellation:
@@ -206,7 +206,7 @@ class _Apart(Generic[T]):
         self._ended.set()
 
     def cancel(self) -> None:
-        """Do nothing: whoever does the work sees it."""
+        """Do nothing: the work checks for it."""
 
     def abandon(self) -> None:
         self._ended.set()

@@ -73,7 +73,7 @@ def _is_full(error: BaseException) -> bool:
 
 
 def _folder_of(error: BaseException) -> str:
-    """Folder of the file that the error names; empty if it names none that is there."""
+    """Return the folder of the file that the error names; empty without an existing one."""
     if isinstance(error, OSError) and error.filename:
         named = [str(error.filename)]
     else:

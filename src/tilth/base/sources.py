@@ -61,7 +61,7 @@ class GivenSettings:
     sources: Mapping[str, SettingSource] = field(default_factory=dict)
 
     def source(self, name: str) -> SettingSource:
-        """Source of a text that names none: whoever made the node gave it, as flags do."""
+        """Source of a text that names none: the caller that made the node gave it, like a flag."""
         return self.sources.get(name, SettingSource.FLAG if name in self.texts else SettingSource.DEFAULT)
 
     def among(self, group: SettingGroup) -> GivenSettings:

@@ -120,7 +120,7 @@ class ServerEndedError(RetryError):
 
 
 class LeaseHeldError(RetryError):
-    """another server has not let go of it yet"""
+    """another server has not released it yet"""
 
     code = "LEASE_HELD"
 
@@ -252,7 +252,7 @@ class SchemaChangedError(ConflictError):
 
 
 class StorageChangedError(RetryError):
-    """replicas of the storage were replaced while files were written: too few of its replicas of now have them"""
+    """replicas of the storage were replaced while files were written: too few of its current replicas have them"""
 
     code = "STORAGE_CHANGED"
 

@@ -111,7 +111,7 @@ class IngestGap(msgspec.Struct, frozen=True, kw_only=True):
     kafka_table: str
     topic: str
     partition: int
-    #: The first offset that is missing, and the first that is there again (-1: not known).
+    #: The first missing offset, and the first available one after it (-1: not known).
     start: int
     end: int
     reason: str
@@ -140,7 +140,7 @@ class Subscription(msgspec.Struct, frozen=True, kw_only=True):
     since_ms: int
     #: Offsets by partition; None: the Kafka table has them.
     released: tuple[tuple[int, StoredOffset], ...] | None = None
-    #: Uuids of the tables that the group's messages went to before: as long as one is there, this is kept.
+    #: Uuids of the tables that the group's messages went to before: as long as one exists, this is kept.
     targets: tuple[str, ...] = ()
 
     @property

@@ -66,7 +66,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
     because: str = ""
     #: The query that set it.
     query_id: str = ""
-    #: Address of whoever sent it, with the client's name; empty: this process.
+    #: Address of the client that sent it, with the client's name; empty: this process.
     client: str = ""
 
 
@@ -123,7 +123,7 @@ class ServiceStats(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int = 0
     #: The query that switched it; empty: nobody did.
     asked_by: str = ""
-    #: Address of whoever sent that query, with the client's name; empty: not known.
+    #: Address of the client that sent that query, with the client's name; empty: not known.
     asked_from: str = ""
     #: Time of its next search for work, if nothing happens before; 0: not known, or not before somebody starts it.
     next_wakeup_ms: int = 0
@@ -145,7 +145,7 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int = 0
     because: str = ""
     query_id: str = ""
-    #: Address of whoever sent it, with the client's name; empty: this process.
+    #: Address of the client that sent it, with the client's name; empty: this process.
     client: str = ""
     #: Outcome, or the error that refused it.
     outcome: str = ""

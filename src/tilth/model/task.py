@@ -165,7 +165,7 @@ class ScheduleMode(StrEnum):
 
     #: The worker that has the fewest; they move when one has many more than others.
     LEAST_CONSUMERS = "least_consumers"
-    #: The same worker for the same key, as long as it is there.
+    #: The same worker for the same key, as long as it is connected.
     HASH = "hash"
     #: Any worker; none moves.
     RANDOM = "random"

@@ -45,8 +45,8 @@ from tilth.storage import (
 READING_MAX = 8
 #: Parts of one commit.
 COMMIT_PARTS_MAX = 1000
-#: Work that began so long before the newest file was over by then, and what failed of it was removed: lost work is
-#: given up after ten minutes.
+#: Age before the newest file at which a transaction had ended and its failed files were removed: lost transactions
+#: are aborted after ten minutes.
 SETTLED_MS = 15 * 60_000
 #: Extensions of files beside parts.
 SIDECAR_EXTENSIONS = (MAP_EXTENSION, FILTER_EXTENSION)
@@ -101,7 +101,7 @@ def choose(
     Transactions read committed files only. A file that another one names, as a source or in `changed`, was therefore
     committed, and so were its transaction and the attempt that wrote it. A file counts if its transaction is known to
     be committed, and not if it was aborted. Otherwise one that replaces others counts only if one of these is missing;
-    if all are there, they count, with the same rows. A file that counts hides those that it replaces. Of several that
+    if all exist, they count, with the same rows. A file that counts hides those that it replaces. Of several that
     replace the same file one counts.
     """
     left: dict[str, tuple[FindingKind, str]] = {}
@@ -167,7 +167,7 @@ class _TableFound:
 
 
 class Attach:
-    """A catalog without tables on its way to one with those whose files are there."""
+    """Steps that add the tables of existing files to an empty catalog."""
 
     def __init__(
         self, catalog: Catalog, found: FoundFiles, noted: NotedTxns, report: RebuildNotes, options: RebuildOptions

@@ -6,7 +6,7 @@
 Covers: writing it while a node works, its names. Does not cover: the format of the files (tilth.catalog), making a
 catalog of them (rebuild.py).
 Always holds: no commit waits for it; a generation is removed when a newer one is whole; what could not be written
-begins a new generation; nothing in it is a secret. Listing is left to whoever makes a catalog of it.
+begins a new generation; nothing in it is a secret. Only a rebuild lists the files.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class FoundJournal:
 
     folder: Folder
     generation: int
-    #: Numbers of the files that are there, in their order; the first is 0.
+    #: Numbers of the existing files, in order; the first is 0.
     numbers: tuple[int, ...]
 
 

@@ -2,9 +2,9 @@
 
 Covers: the steps, and with a journal what is left out, the report on other files. Does not cover: reading a
 journal (journals.py), listing (found.py), tables of files alone (attach.py).
-Always holds: with a journal no row is there twice, for what no record of a commit names is not in the catalog; no file
-is removed or changed; each thing that is not known is a line of the report. What rounds of consumers wrote after the
-journal's end is read from the topics again, because the offsets are of the same time.
+Always holds: with a journal no row exists twice, because what no record of a commit names is not in the catalog; no
+file is removed or changed; each thing that is not known is a line of the report. What rounds of consumers wrote after
+the journal's end is read from the topics again, because the offsets are of the same time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tilth.storage import Folder, check_file, local_root, parse_root
 READING_MAX = 8
 #: Maximum trash items read at a time.
 TRASH_ITEMS_MAX = 1000
-#: A transaction that had begun so long before the journal's end, and that the journal does not know, was over.
+#: A transaction that began earlier than this before the journal's end, and that the journal does not know, had ended.
 BEGUN_MS_MAX = 60_000
 
 
@@ -86,7 +86,7 @@ def rebuild_catalog(locations: Sequence[str], folder: Path, options: RebuildOpti
 
 
 class _Rebuild:
-    """A catalog on its way from the journal's end to the files that are there."""
+    """Steps that bring a catalog from the journal's end to the existing files."""
 
     def __init__(
         self, catalog: Catalog, found: FoundFiles, loaded: LoadedJournal, report: RebuildNotes, *, is_quick: bool

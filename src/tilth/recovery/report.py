@@ -10,7 +10,7 @@ import msgspec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildOptions:
-    """Choices of whoever rebuilds a catalog."""
+    """Options of a rebuild of a catalog."""
 
     #: Nothing is kept.
     is_dry_run: bool = False

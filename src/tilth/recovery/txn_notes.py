@@ -30,7 +30,7 @@ NOTE_SECONDS = 60.0
 PAUSE_SECONDS_MAX = 900.0
 #: A store that is away keeps no server from its end.
 STOP_SECONDS_MAX = 8.0
-#: A transaction is recorded so long after its id was drawn at most, unless its server was stopped in between.
+#: Maximum time between drawing a transaction's id and recording it, unless its server was stopped in between.
 BEGIN_MS_MAX = 60_000
 #: Maximum ids in a note, the newest ones: some 9 bytes each.
 IDS_MAX = 100_000

@@ -22,7 +22,7 @@ from tilth.catalog.records.living import live_server
 from tilth.catalog.records.nouns import CommitLockRecord
 from tilth.catalog.records.small_commit import Plan, change, read, unchanged
 
-#: A commit of rows that is refused so often acquires the commit locks of its tables.
+#: Number of refused tries after which a commit of rows acquires the commit locks of its tables.
 TRIES_UNLOCKED = 5
 #: A lock expires after this time without a commit of its holder.
 LOCK_SECONDS = 30.0

@@ -1,6 +1,6 @@
 """Transactions that a store has lost with the end of its log, found by the process that began them.
 
-Covers: the transactions that this process has begun and committed lately, those of them that a later incarnation of the
+Covers: the transactions that this process has begun and committed lately, those that a later incarnation of the
 store lacks, and their records. Does not cover: when the incarnation changes (tilth.membership), small commits that are
 no transactions.
 Always holds: the files of a committed transaction that was lost stay, and its record names them; a running transaction
@@ -110,7 +110,7 @@ class LostTxns:
         return len(over)
 
     def find(self, before: Incarnation, server: str) -> None:
-        """Record the transactions of this process that the incarnation of now lacks; `before` is the former one."""
+        """Record the transactions of this process that the current incarnation lacks; `before` is the former one."""
         committed, running = list[RecentTxn](), list[RecentTxn]()
         known = self._recent.all()
         for start in range(0, len(known), _BATCH):

@@ -1,4 +1,4 @@
-"""Transactions: begin, commit, abort, and what became of them.
+"""Transactions: begin, commit, abort, and their outcomes.
 
 Covers: the records and their repository. Does not cover: the commit itself (commit.py), what a writer does after each
 outcome (txn_handle.py), removing files (storage).

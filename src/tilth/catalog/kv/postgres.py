@@ -1,6 +1,6 @@
 """The catalog in PostgreSQL: a table of keys and values, a commit in one round trip.
 
-Covers: connections, commits by the function of postgres_schema.py, views, what became of a commit whose answer was
+Covers: connections, commits by the function of postgres_schema.py, views, the outcome of a commit whose answer was
 lost. Does not cover: what keys mean.
 Always holds: READ COMMITTED with row locks (SERIALIZABLE fails commits of neighbours); a view is one short transaction
 that only reads; a commit whose answer was lost is unknown only until the backend that had it is gone: then the
@@ -82,7 +82,7 @@ CONNECTIONS_MAX = 16
 WHY_SECONDS = 1.0
 #: Number of listings at the same time; the other connections are for commits and brief reads.
 LISTINGS_MAX = 10
-#: A connection that was idle for so long is one too many; of many one is closed after the other.
+#: Idle time after which a surplus connection is closed, one after the other.
 IDLE_SECONDS_MAX = 60.0
 #: Default of server.gone-bound.
 GONE_SECONDS = 3.0
@@ -389,7 +389,7 @@ class PostgresKV:
             except psycopg.Error as failure:
                 why = first_line(failure)
             self._clock.sleep(_DECIDE_AGAIN_SECONDS)
-        return Unknown(f"it could not be found out what became of a commit to the catalog's database: {why}")
+        return Unknown(f"the outcome of a commit to the catalog's database could not be found out: {why}")
 
     # --- reads ---
 

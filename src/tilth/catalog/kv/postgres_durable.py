@@ -40,7 +40,7 @@ class DatabaseWarnings:
 
     def _on_notice(self, notice: Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
-            self._found = notice.message_primary or "a warning without words"
+            self._found = notice.message_primary or "a warning without a text"
 
 
 def confirm(

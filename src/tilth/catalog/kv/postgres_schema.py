@@ -21,7 +21,7 @@ CREATE TABLE {schema}.kv (k bytea PRIMARY KEY, v bytea NOT NULL, ver bigint NOT 
 CREATE TABLE {schema}.writers (
     id uuid PRIMARY KEY, last_commit uuid, ver bigint, seen timestamptz NOT NULL DEFAULT now());
 CREATE SEQUENCE {schema}.version;
--- The incarnations of the catalog; the last one is the one of now.
+-- The incarnations of the catalog; the last one is the current one.
 CREATE TABLE {schema}.incarnation (
     number int PRIMARY KEY, token uuid NOT NULL, system bigint NOT NULL, timeline int NOT NULL,
     opened timestamptz NOT NULL DEFAULT clock_timestamp());

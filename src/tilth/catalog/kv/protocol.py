@@ -39,7 +39,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class AtVersion:
-    """Precondition: the key is there and was last written by that commit."""
+    """Precondition: the key exists and was last written by that commit."""
 
     key: bytes
     version: int

@@ -49,7 +49,7 @@ class Space(Enum):
     ENTRY = b"E"
     #: like ENTRY -> TrashItem
     TRASH = b"T"
-    #: table, partition, time of the newest change, file -> Delta, of those that readers of now see
+    #: table, partition, time of the newest change, file -> Delta, if current readers see it
     DELTA = b"e"
     #: like DELTA -> Delta, of those that have ended
     ENDED_DELTA = b"f"

@@ -128,7 +128,7 @@ def read_all(
 
 
 def put_new(kv: KeyValue, clock: Clock, key: bytes, value: bytes) -> bool:
-    """Store the value under a key that nobody has; False where somebody has it."""
+    """Store the value under a key that does not exist; return False if it exists."""
 
     def plan(view: ReadView) -> Plan[bool]:
         found = view.get(key)

@@ -60,7 +60,7 @@ SubscriptionKey = tuple[str, str, str]
 class CommitState:
     tables: Mapping[str, TableState]
     kafka: Mapping[str, KafkaState]
-    #: Subscriptions that the updates concern; None: nobody has subscribed.
+    #: Subscriptions that the updates concern; None: there is no subscription.
     subscriptions: Mapping[SubscriptionKey, Subscription | None] = field(default_factory=dict)
 
 

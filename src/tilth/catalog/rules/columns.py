@@ -19,7 +19,7 @@ from tilth.model.table import SchemaVersion, TableDef
 def without_unused(
     definition: TableDef, parts: Iterable[Part], pending: Iterable[Mutation], *, keep_ts: int | None = None
 ) -> TableDef:
-    """Remove the older columns that nobody needs; `parts`: all that are there, those in the trash too.
+    """Remove the older columns that no part needs; `parts`: all parts, those in the trash too.
 
     `keep_ts`: reads as of this hybrid time and later find the columns of their time; None: no such reads are promised.
     """

@@ -1,7 +1,7 @@
 """A table half-way through the fold of a commit: what is visible so far, and what has been counted. Pure.
 
 Covers: reading the state with the changes made so far, and noting parts, counts and events. Does not cover: what
-updates mean (fold_table.py). Always holds: what is added is counted by whoever adds it.
+updates mean (fold_table.py). Always holds: the caller counts what it adds.
 """
 
 from __future__ import annotations

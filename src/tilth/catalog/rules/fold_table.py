@@ -402,7 +402,7 @@ class TableFold:
     def _reopen_mutations(self, back: Sequence[Part]) -> None:
         """Reopen mutations that ended while these parts were hidden, if the rows of the parts are older.
 
-        Pending ones are written as they are: whoever is about to end one has not seen these parts.
+        Pending ones are written as they are: a commit that is about to end one has not seen these parts.
         """
         definition = self._now.definition
         for mutation in self._mutations.values():

@@ -80,7 +80,7 @@ def _live_rows(uuid: str, shown: list[Part], deltas: list[Delta]) -> int:
 
 
 def _check_deltas(uuid: str, before: TableState, everything: list[Entry], change: TableChange, commit_ts: int) -> None:
-    """Check that deltas change parts of their partition that are there, end once, and that no two have one file."""
+    """Check that deltas change existing parts of their partition, end once, and that no two have one file."""
     added, ended = change.deltas_added, change.deltas_ended
     _require(all(each.commit_ts == commit_ts and not each.end_ts for each in added), "deltas are new", uuid)
     _require(all(each.change_ts <= commit_ts for each in added), "deltas change the past", uuid)

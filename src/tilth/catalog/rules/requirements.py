@@ -70,7 +70,7 @@ def check_schema(definition: TableDef, requirement: SchemaIs) -> None:
 
 
 def check_planned(definition: TableDef, from_version: int) -> None:
-    """Raises SchemaChangedError for an ALTER that was checked against other columns than those of now."""
+    """Raise SchemaChangedError for an ALTER that was checked against other columns than the current ones."""
     if definition.schema_version != from_version:
         raise SchemaChangedError(
             table=full_name(definition),

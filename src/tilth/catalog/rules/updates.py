@@ -94,8 +94,8 @@ class HidePartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpirePartition:
-    """Hides these parts, all of whose rows the table's TTL lets go. Requires that the partition has no other visible
-    part up to their newest, and that the TTL is still the one they were judged by."""
+    """Hides these parts, all of whose rows have expired by the table's TTL. Requires that the partition has no other
+    visible part up to their newest, and that the TTL is still the one they were judged by."""
 
     table: str
     partition: str

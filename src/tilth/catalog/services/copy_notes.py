@@ -21,7 +21,7 @@ from tilth.catalog.records.living import pin_life
 from tilth.catalog.records.small_commit import REMOVE_BATCH, Plan, change, read, read_all, unchanged
 from tilth.model.copy_note import CopyNote
 
-#: Lifetime of a cached answer on missing copies; whoever reads a file that is not there finds another copy.
+#: Lifetime of a cached answer on missing copies; a reader that misses a file tries another copy.
 _FRESH_SECONDS = 1.0
 
 

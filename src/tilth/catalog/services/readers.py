@@ -96,7 +96,7 @@ class Readers:
         return min((each.snapshot_ts for each in leases if not _is_over(each, now_ms)), default=None)
 
     def list(self) -> builtins.list[ReaderLease]:
-        """Return the leases of readers by table, also ended ones that nobody has swept out yet."""
+        """Return the leases of readers by table, also expired ones that were not removed yet."""
         return builtins.list(read_all(self._kv, codec.READERS, Space.READER))
 
 

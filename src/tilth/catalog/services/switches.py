@@ -60,7 +60,7 @@ class SavedState:
         change(self._kv, self._clock, lambda _: Plan(result=None, puts={key: data}))
 
     def change(self, name: str, step: Callable[[bytes | None], bytes]) -> None:
-        """Put what `step` makes of what is there, whoever else does so at the same time."""
+        """Put what `step` returns for the stored value; repeated after a concurrent change."""
         key = pack(Space.STATE, name)
 
         def plan(view: ReadView) -> Plan[None]:

@@ -1,7 +1,7 @@
 """Warehouses and drained workers.
 
 Covers: their definitions by users. Does not cover: which workers are connected (tilth.warehouse), what settings mean.
-Always holds: `default` and `write` are there, defined or not.
+Always holds: `default` and `write` exist, defined or not.
 """
 
 from __future__ import annotations

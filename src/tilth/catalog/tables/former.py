@@ -5,8 +5,9 @@
 
 Covers: the pieces that dropped.py plans its batches from. Does not cover: who becomes the owner of a subscription
 (tilth.ingest).
-Always holds: as long as a table of rows can be read or brought back, the ledgers of all that has fed it are there; so a
-Kafka table that is made anew goes on where its group stood, and VERIFY can prove that no offset went in twice.
+Always holds: as long as a table of rows can be read or brought back, the ledgers of all Kafka tables that wrote to it
+are stored; so a Kafka table that is made anew goes on where its group stood, and VERIFY can prove that no offset went
+in twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def end_of_reading(view: ReadView, uuid: str) -> tuple[Puts, list[Precondition]]
 
 
 def keep_ledger(kv: KeyValue, clock: Clock, kafka: KafkaDef) -> bool:
-    """Keep the ledger of a Kafka table that is going, if rows that it brought are there; and only then what its groups
+    """Keep the ledger of a dropped Kafka table if rows that it wrote still exist; and only then what its groups
     stood at. Can be called again after it broke off.
     """
     uuid = kafka.uuid
@@ -94,7 +95,7 @@ def forget_target(kv: KeyValue, clock: Clock, table: str) -> None:
             if left:
                 kept = codec.FORMER.encode(msgspec.structs.replace(record, targets=left))
                 return Plan(result=False, preconditions=pinned, puts={key: kept})
-            # The record goes last: as long as it is there, all of this is done again.
+            # The record goes last: as long as it exists, all of this is repeated.
             return Plan(result=True)
 
         if change(kv, clock, plan):

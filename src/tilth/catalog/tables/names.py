@@ -68,7 +68,7 @@ def no_table(view: ReadView, database: str, name: str) -> TableNotFoundError | D
     if database not in (DEFAULT_DATABASE, SYSTEM_DATABASE) and view.get(pack(Space.DATABASE, database)) is None:
         return no_database(view, database)
     near = get_close_matches(name, names_in(view, database), n=_NEAR_NAMES_MAX)
-    hint = f"did you mean {', '.join(near)}?" if near else "SHOW TABLES lists those that are there"
+    hint = f"did you mean {', '.join(near)}?" if near else "SHOW TABLES lists the existing ones"
     return TableNotFoundError(table=f"{database}.{name}", hint=hint)
 
 

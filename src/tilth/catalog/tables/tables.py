@@ -1,7 +1,7 @@
 """Databases, tables, Kafka tables and views by name and by uuid.
 
 Covers: definitions and names. Does not cover: content (parts/parts.py, offsets/offsets.py). Always holds: a name leads
-to one relation; a view's source and target are there as long as it is. See also: names.py, dropped.py.
+to one relation; a view's source and target exist as long as the view. See also: names.py, dropped.py.
 """
 
 from __future__ import annotations
