@@ -12,7 +12,7 @@ from tilth.base.units import show_time
 from tilth.health import HEALTH_SECONDS_MAX, known_states
 from tilth.testing import ManualClock
 
-PLACES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
+ADDRESSES = {"catalog": "postgresql://db:5432/tilth", "disk": "/data"}
 
 
 class PanicError(BaseException):
@@ -84,7 +84,7 @@ def test_states_of_components_are_known_though_one_hangs() -> None:
     def defect() -> dict[str, str]:
         raise KeyError("x")
 
-    found = known_states(states, {"catalog": hangs, "disk": lambda: {"disk": "ok"}, "spark": defect}, PLACES)
+    found = known_states(states, {"catalog": hangs, "disk": lambda: {"disk": "ok"}, "spark": defect}, ADDRESSES)
     goes_on.set()
     assert found == {
         "catalog": f"it has not answered since {since}: postgresql://db:5432/tilth",

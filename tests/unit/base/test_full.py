@@ -33,7 +33,7 @@ def test_texts_of_others_name_the_folder(tmp_path: Path, text: str) -> None:
     assert error.facts["folder"] == str(tmp_path)
 
 
-def test_without_a_name_the_folder_given_is_told(tmp_path: Path) -> None:
+def test_without_a_name_the_given_folder_is_named(tmp_path: Path) -> None:
     error = full_error(RuntimeError(SPARK), folder=str(tmp_path))
     assert error is not None
     assert error.facts["folder"] == str(tmp_path)

@@ -1,4 +1,4 @@
-"""Settings of a node from flags, environment and config file: who wins, and what is refused, by name and place."""
+"""Settings of a node from flags, environment and config file: who wins, and what is refused, by name and source."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_every_value_of_toml_that_a_flag_could_have_is_taken(file: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "hint"),
     [
         ("[warehouse]\nquery-slotz = 3", "did you mean: warehouse.query-slots"),
         ("warehouse-query-slots = 3", "did you mean: warehouse.query-slots"),
@@ -91,10 +91,10 @@ def test_every_value_of_toml_that_a_flag_could_have_is_taken(file: Path) -> None
         ("[warehouse.query-slots]\na = 3", "did you mean: warehouse.query-slots"),
     ],
 )
-def test_a_name_that_is_not_known_is_refused_with_the_nearest_and_the_file(file: Path, text: str, told: str) -> None:
+def test_a_name_that_is_not_known_is_refused_with_the_nearest_and_the_file(file: Path, text: str, hint: str) -> None:
     with pytest.raises(UnknownSettingError) as refused:
         given(file, text)
-    assert told in refused.value.hint
+    assert hint in refused.value.hint
     assert refused.value.facts["file"] == str(file)
 
 
@@ -142,7 +142,7 @@ def test_a_setting_is_given_once_in_a_file(file: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "hint"),
     [
         (b"[warehouse\nquery-slots = 3", "line 1"),
         (b"a = 1\na = 2\n", "line 2"),
@@ -151,9 +151,9 @@ def test_a_setting_is_given_once_in_a_file(file: Path, text: str) -> None:
         (b"a = " + b"[" * 100_000, "reason="),
     ],
 )
-def test_a_file_that_is_no_toml_is_named_with_the_line(file: Path, content: bytes, told: str) -> None:
+def test_a_file_that_is_no_toml_is_named_with_the_line(file: Path, content: bytes, hint: str) -> None:
     file.write_bytes(content)
-    with pytest.raises(ConfigFileError, match=told) as refused:
+    with pytest.raises(ConfigFileError, match=hint) as refused:
         gather(NODE_SETTINGS, flags={}, environment={}, file=file)
     assert refused.value.facts["file"] == str(file)
 

@@ -20,7 +20,7 @@ def line(world: World, verb: str, **facts: str) -> AuditEvent:
     return AuditEvent(at_ms=world.clock.now_ms(), verb=verb, table="default.t", statement=verb, **facts)  # type: ignore[arg-type]  # texts only
 
 
-def test_lines_are_told_newest_first_and_survive_a_restart() -> None:
+def test_lines_are_listed_newest_first_and_survive_a_restart() -> None:
     world = World()
     for verb in ("one", "two", "three"):
         # The clock stands still: the order is kept all the same.

@@ -1,4 +1,4 @@
-"""Changes of rows: what a delta needs to be committed, who is told that a part has changed, what readers of each time
+"""Changes of rows: what a delta needs to be committed, who learns that a part has changed, what readers of each time
 see of it, and what becomes of it when its parts are merged, dropped and brought back.
 """
 
@@ -103,7 +103,7 @@ def test_deltas_of_parts_that_are_not_asked_for_are_left_out(world: World) -> No
     assert world.catalog.parts.deltas(world.t) == [of_a, of_b]
 
 
-def test_a_writer_who_did_not_see_the_newest_change_is_told_which_parts_changed(world: World) -> None:
+def test_a_writer_that_did_not_see_the_newest_change_gets_the_changed_parts(world: World) -> None:
     a, b, c = world.insert("all", "all", "all")
     first = world.delete((a, 1), (b, 1))
     written = world.delta((a, 1), (b, 1), (c, 1))
@@ -454,7 +454,7 @@ def test_an_insert_costs_the_same_however_large_the_table_is() -> None:
 
 
 class Recording(MemoryKV):
-    """Tells what was written, and where it was looked for."""
+    """Records what was written, and where it was searched."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -33,7 +33,7 @@ def add(world: World, kafka: str, *ranges: LedgerRange, consumer: int = 0) -> No
     )
 
 
-def told(catalog: Catalog, kafka: str) -> tuple[object, ...]:
+def described(catalog: Catalog, kafka: str) -> tuple[object, ...]:
     """What VERIFY takes from the ledger."""
     entries = sorted(catalog.offsets.ledger(kafka), key=lambda each: each.commit_ts)
     reached, wrong = follow_ledger(entries)
@@ -48,10 +48,10 @@ def test_replays_stay_and_stand_in_no_round_s_way(world: World) -> None:
     for start in range(0, 20, 5):
         add(world, kafka, ranged(0, start, start + 5))
         add(world, kafka, ranged(0, 1, start + 1), ranged(1, 7, 9), consumer=REPLAYED)
-    before = told(world.catalog, kafka)
+    before = described(world.catalog, kafka)
     assert before[:2] == ({P0: 20}, [])
     assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=100) == 3
-    assert told(world.catalog, kafka) == before
+    assert described(world.catalog, kafka) == before
     kinds = [each.consumer for each in world.catalog.offsets.ledger(kafka)]
     assert sorted(kinds) == [REPLAYED] * 4 + [FOLDED]
 
@@ -61,10 +61,10 @@ def test_contiguous_rounds_become_one_entry_that_says_the_same(world: World) -> 
     for start in range(0, 50, 5):
         add(world, kafka, ranged(0, start, start + 5), ranged(1, 2 * start, 2 * start + 10))
     add(world, other, ranged(0, 0, 1))
-    before = told(world.catalog, kafka)
+    before = described(world.catalog, kafka)
     last = list(world.catalog.offsets.ledger(kafka))[-1]
     assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=100) == 9
-    assert told(world.catalog, kafka) == before
+    assert described(world.catalog, kafka) == before
     [entry] = world.catalog.offsets.ledger(kafka)
     assert (entry.consumer, entry.txn, entry.commit_ts) == (FOLDED, last.txn, last.commit_ts)
     assert entry.ranges == (
@@ -139,10 +139,10 @@ def test_holes_and_moves_stay_where_they_are(world: World) -> None:
     add(world, kafka, LedgerRange(topic="x", partition=0, start=14, end=2, messages=0, rows=0, dead=0), consumer=-1)
     for start in (2, 4, 6):
         add(world, kafka, ranged(0, start, start + 2))
-    before = told(world.catalog, kafka)
+    before = described(world.catalog, kafka)
     assert before[:2] == ({P0: 8}, ["x/0: 9 to 11 missing"])
     assert world.catalog.offsets.fold_ledger(kafka, before_ts=LATER, settled_ts=LATER, kept_max=0) == 5
-    assert told(world.catalog, kafka) == before
+    assert described(world.catalog, kafka) == before
     spans = [[(r.start, r.end) for r in each.ranges] for each in world.catalog.offsets.ledger(kafka)]
     assert spans == [[(0, 9), (11, 14)], [(14, 2)], [(2, 8)]]
 

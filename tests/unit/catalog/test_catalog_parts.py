@@ -58,8 +58,8 @@ def test_collection_step_by_step(world: World) -> None:
     assert catalog.trash.remove(world.t, items) == 2
     assert catalog.trash.remove(world.t, items) == 0
     assert catalog.trash.items(limit=10) == ([], None)
-    told = [event.event for event in catalog.part_log.recent(limit=99)]
-    assert sorted(told) == sorted(["new", "new", "merge", "trash", "trash", "remove", "remove"])
+    events = [event.event for event in catalog.part_log.recent(limit=99)]
+    assert sorted(events) == sorted(["new", "new", "merge", "trash", "trash", "remove", "remove"])
 
 
 def test_the_trash_is_read_page_by_page(world: World) -> None:

@@ -95,7 +95,7 @@ def test_a_released_subscription_is_taken_with_its_offsets(world: World) -> None
     assert world.catalog.offsets.stored(second)[P0] == StoredOffset(5, "id", 3)
 
 
-def test_a_drop_keeps_the_offsets_of_a_round_that_was_committed_at_the_last_moment() -> None:
+def test_a_drop_keeps_the_offsets_of_a_round_that_was_committed_just_before() -> None:
     kv = Racing()
     world = World(kv)
     kafka = world.kafka()

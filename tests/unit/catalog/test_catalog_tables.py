@@ -221,7 +221,7 @@ def test_a_lost_answer_changes_no_answer(fault: Fault) -> None:
 
 
 def test_an_answer_that_is_lost_before_reading_fails_is_found_out_later() -> None:
-    """The change landed, nobody heard of it, and the first look after it failed: it is not done or refused twice."""
+    """The change landed, its answer was lost, and the first read after it failed: it is not done or refused twice."""
     faulty = FaultyKV(MemoryKV(), new_rng(1))
     world = World(faulty)
     tables = world.catalog.tables
@@ -234,7 +234,7 @@ def test_an_answer_that_is_lost_before_reading_fails_is_found_out_later() -> Non
     assert tables.databases() == ["default"]
 
 
-def test_a_change_that_stays_unknown_is_told_as_such() -> None:
+def test_a_change_that_stays_unknown_is_reported_as_such() -> None:
     faulty = FaultyKV(MemoryKV(), new_rng(1))
     world = World(faulty)
     faulty.plan_commits(Fault.REQUEST_LOST)

@@ -83,11 +83,11 @@ def test_what_was_written_to_replicas_of_before_is_refused() -> None:
     world = Replicas(2, 2)
     update = world.part(world.now.replica_ids)
     assert world.altered(world.now, ("r0", "r9"))
-    heard: list[str] = []
-    world.catalog.follow_storages(lambda: heard.append("changed"))
+    reported: list[str] = []
+    world.catalog.follow_storages(lambda: reported.append("changed"))
     with pytest.raises(StorageChangedError, match="copies=1 quorum=2"), world.catalog.transactions.open("w") as handle:
         handle.commit([update])
-    assert (world.catalog.files_of(world.u).live, heard) == ({}, ["changed"])
+    assert (world.catalog.files_of(world.u).live, reported) == ({}, ["changed"])
     world.commit(world.part(world.now.replica_ids))
     world.check()
 

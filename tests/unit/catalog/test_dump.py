@@ -59,7 +59,7 @@ def test_an_empty_store_has_an_empty_dump() -> None:
     assert pairs(kv) == []
 
 
-def test_a_dump_shows_one_moment(tmp_path: Path) -> None:
+def test_a_dump_shows_one_snapshot(tmp_path: Path) -> None:
     kv = filled(RocksKV(str(tmp_path / "a")))
     before = pairs(kv)
     sink = io.BytesIO()

@@ -93,8 +93,8 @@ def test_people_who_ask_learn_why_inserts_wait_and_nothing_is_counted(world: Wor
     world.catalog.services.set(stop)
     assert "merges of the table are stopped (a copy): SYSTEM START MERGES" in throttle.judge(world.definition())["a"]
     insert(world, "b")
-    told = throttle.judge(world.definition())
-    assert told["b"].startswith("refused: 6 parts, max_parts_in_total = 6")
+    judged = throttle.judge(world.definition())
+    assert judged["b"].startswith("refused: 6 parts, max_parts_in_total = 6")
     stats = world.catalog.stats()
     assert (stats.delayed, stats.crowded) == (0, 0)
 

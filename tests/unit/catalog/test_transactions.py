@@ -313,7 +313,7 @@ def test_a_commit_whose_request_is_lost_is_made_again(faulty: FaultyKV) -> None:
     assert len(world.names()) == 1
 
 
-def test_an_outcome_that_stays_unknown_is_told_as_such(faulty: FaultyKV) -> None:
+def test_an_outcome_that_stays_unknown_is_reported_as_such(faulty: FaultyKV) -> None:
     world = World(faulty)
     transactions = world.catalog.transactions
     txn = transactions.open("insert")
@@ -375,7 +375,7 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
     txn = transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.ANSWER_LOST)
-    # Of the last try all but the question after the lost answer are heard.
+    # Of the last try all but the query after the lost answer arrive.
     faulty.plan_reads(*[None] * 5, *[Fault.REFUSED] * 4, *[None] * 9, Fault.REFUSED)
     outcome = transactions.commit(txn.id, updates)
     assert isinstance(outcome, Unknown)
@@ -402,7 +402,7 @@ def test_nothing_is_claimed_when_the_record_cannot_be_read(faulty: FaultyKV) -> 
     assert isinstance(world.catalog.transactions.commit(txn.id, []), Unknown)
 
 
-def test_a_table_that_is_always_busy_is_told(world: World) -> None:
+def test_a_table_that_is_always_busy_is_reported(world: World) -> None:
     class Busy(MemoryKV):
         """Before each commit that has preconditions somebody else changes the first of these keys."""
 

@@ -301,7 +301,7 @@ def test_an_unknown_commit_that_is_refused_when_asked_again_is_known(world: TxnW
 
 @pytest.mark.parametrize("fault", [Fault.REQUEST_LOST, Fault.ANSWER_LOST])
 def test_settling_finds_out_what_became_of_it(world: TxnWorld, fault: Fault) -> None:
-    """The owner that did not hear the answer bars the commit; it deletes nothing where that comes too late."""
+    """The owner that did not receive the answer bars the commit; it deletes nothing where that comes too late."""
     handle, _ = unknown_commit(world, fault)
     has_landed = fault is Fault.ANSWER_LOST
     handle.give_up("nobody waits for it", is_settled=True)

@@ -30,17 +30,17 @@ def entries(text: str, partition: str = "a") -> list[Entry]:
     return found
 
 
-def told(entry: Entry) -> str:
+def shown_as(entry: Entry) -> str:
     level = "MAX" if entry.name.level == LEVEL_MAX else entry.name.level
     return f"{entry.name.min_block}_{entry.name.max_block}_{level}"
 
 
 def ends(text: str) -> dict[str, int]:
-    return {told(entry): end for entry, end in end_times(entries(text))}
+    return {shown_as(entry): end for entry, end in end_times(entries(text))}
 
 
 def chains(text: str, at: int | None = None) -> list[str]:
-    return [" <- ".join(told(each) for each in chain) for chain in visible_chains(entries(text), at)]
+    return [" <- ".join(shown_as(each) for each in chain) for chain in visible_chains(entries(text), at)]
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["case"]) for row in oracle("visibility", "Ends and chains")])
@@ -48,13 +48,13 @@ def test_oracle(row: Row) -> None:
     given, shown = row["entries"], names(row["visible chains"])
     assert ends(given) == {name: int(ts) for name, ts in (each.split() for each in names(row["ended at"]))}
     assert chains(given) == shown
-    assert [told(part) for part in visible(entries(given))] == [chain.split(" ")[0] for chain in shown]
+    assert [shown_as(part) for part in visible(entries(given))] == [chain.split(" ")[0] for chain in shown]
 
 
 def test_partitions_do_not_touch_each_other() -> None:
     """Oracle: partition a: P 5_5_0 @10, D 0_5_MAX @12; partition b: P 5_5_0 @11."""
     both = entries("P 5_5_0 @10, D 0_5_MAX @12", "a") + entries("P 5_5_0 @11", "b")
-    assert [(entry.name.partition, told(entry), end) for entry, end in end_times(both)] == [("a", "5_5_0", 12)]
+    assert [(entry.name.partition, shown_as(entry), end) for entry, end in end_times(both)] == [("a", "5_5_0", 12)]
     assert [part.name.partition for part in visible(both)] == ["b"]
 
 
@@ -70,7 +70,7 @@ def test_partitions_do_not_touch_each_other() -> None:
     ],
 )
 def test_the_past_stays_as_it_was(at: int, shown: list[str]) -> None:
-    assert [told(part) for part in visible(entries(V2), at)] == shown
+    assert [shown_as(part) for part in visible(entries(V2), at)] == shown
 
 
 def test_collection_takes_data_first_and_what_hides_it_later() -> None:
@@ -78,7 +78,7 @@ def test_collection_takes_data_first_and_what_hides_it_later() -> None:
     left = entries(V2)
     rounds: list[set[str]] = []
     while ended := [entry for entry, _ in end_times(left)]:
-        rounds.append({told(entry) for entry in ended})
+        rounds.append({shown_as(entry) for entry in ended})
         left = [entry for entry in left if entry not in ended]
         assert visible(left) == []
     assert rounds == [
@@ -115,7 +115,7 @@ def test_a_rewritten_part_ends_what_is_below_it(given: str, ended: dict[str, int
 
 
 def test_the_past_before_a_rewrite_stays_as_it_was() -> None:
-    assert [told(part) for at in (9, 10, 19, 20, 29, 30) for part in visible(entries(REWRITTEN), at)] == [
+    assert [shown_as(part) for at in (9, 10, 19, 20, 29, 30) for part in visible(entries(REWRITTEN), at)] == [
         "1_1_0",
         "1_1_0",
         "1_1_1",

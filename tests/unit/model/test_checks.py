@@ -50,7 +50,7 @@ def test_a_rule_holds_at_its_level_only() -> None:
     assert first_stricter([new], [new]) is None
 
 
-def test_rules_are_told() -> None:
+def test_rules_are_described() -> None:
     assert rule_text(OneOf(tuple("abcdefghijkl"))).endswith("'j', ..")
     assert "whole seconds" in rule_text(SecondDigits(0))
     assert "bytes" in rule_text(LengthMax(2, is_bytes=True))

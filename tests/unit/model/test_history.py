@@ -28,12 +28,12 @@ def test_a_read_at_the_mark_is_allowed_and_one_before_it_is_not() -> None:
     assert (refused.value.code, refused.value.kind) == ("INVALID_SNAPSHOT", ErrorKind.INVALID)
     with pytest.raises(SnapshotTooOldError) as refused:
         check_readable(pack(NOW_MS - 1_000_500), ahm=mark, now=NOW, table="default.t")
-    told = str(refused.value)
-    assert "snapshot scan end timestamp is earlier than the ancient history mark" in told
-    assert "2023-11-14T21:56:39.500Z" in told
-    assert "2023-11-14T21:58:20.000Z" in told
-    assert "difference=100.500 s" in told
-    assert "consider increasing tablet_history_max_age_sec" in told
+    message = str(refused.value)
+    assert "snapshot scan end timestamp is earlier than the ancient history mark" in message
+    assert "2023-11-14T21:56:39.500Z" in message
+    assert "2023-11-14T21:58:20.000Z" in message
+    assert "difference=100.500 s" in message
+    assert "consider increasing tablet_history_max_age_sec" in message
 
 
 def test_a_time_in_the_future_is_refused() -> None:

@@ -107,12 +107,12 @@ def test_times() -> None:
 
 
 #: Between 1960 and 2060.
-_MOMENTS = st.integers(-315_619_200_000, 2_840_140_800_000)
+_TIMES_MS = st.integers(-315_619_200_000, 2_840_140_800_000)
 
 
 @given(
-    value_ms=_MOMENTS,
-    now_ms=_MOMENTS,
+    value_ms=_TIMES_MS,
+    now_ms=_TIMES_MS,
     months=st.integers(0, 30),
     seconds=st.integers(0, 40 * DAY),
 )

@@ -1,4 +1,4 @@
-"""Dates and times as text, of every year that 64 bits of microseconds can tell."""
+"""Dates and times as text, of every year that 64 bits of microseconds can hold."""
 
 from __future__ import annotations
 

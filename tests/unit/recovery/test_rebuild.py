@@ -172,7 +172,7 @@ def test_the_same_tables_and_rows_come_back(world: World) -> None:
         assert catalog.parts.snapshot(table.uuid).rows == 0
 
 
-def test_labels_and_offsets_are_those_of_the_same_moment(world: World) -> None:
+def test_labels_and_offsets_are_of_the_same_time(world: World) -> None:
     world.fill()
     world.sql.run("INSERT INTO t SETTINGS insert_deduplication_token = 'l1' VALUES (1, 'x', '2026-01-01')")
     world.journal.write()
@@ -467,7 +467,7 @@ def test_a_drop_of_the_past_stays_hidden(world: World) -> None:
 
 def test_an_empty_catalog_beside_files_of_tables_is_refused(world: World, tmp_path: Path) -> None:
     root, empty = world.root, local_root(tmp_path / "empty")
-    # A location that was claimed, and that workers have probed, counts as new.
+    # A location that was reserved, and that workers have probed, counts as new.
     reserve_location(empty)
     write_probe(empty, b"probe", server="s")
     check_not_lost(empty, is_empty=True)
