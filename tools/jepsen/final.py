@@ -37,7 +37,7 @@ from tools.jepsen.tables import PARTITION_ROWS, STORED, UPDATED_IDS, VIEW_KEYS, 
 
 SETTLE_SECONDS_MAX = 120.0
 _OPEN_GAPS = "SELECT table FROM system.ingest_gaps WHERE table = 'ko' AND resolution IS NULL"
-_TAKEN = re.compile(r"action=table_taken cause_id=(\S+) epoch=(\d+)")
+_ACQUIRED = re.compile(r"action=table_lease_acquired cause_id=(\S+) epoch=(\d+)")
 _STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) epoch=(\d+)")
 #: It hosts tables under its new id before it logs that it has joined.
 _JOINED = re.compile(r"action=(?:server_joined .*server|servers_changed .*me)=(\S+)")
@@ -210,8 +210,8 @@ def _logged(logs: Mapping[str, Path]) -> Sequence[Hosting]:
             for line in path.read_text(errors="replace").splitlines():
                 if joined := _JOINED.search(line):
                     holder = joined[1]
-                elif taken := _TAKEN.search(line):
-                    found.append(Hosting(thing=f"table/{taken[1]}", epoch=int(taken[2]), holder=holder))
+                elif acquired := _ACQUIRED.search(line):
+                    found.append(Hosting(thing=f"table/{acquired[1]}", epoch=int(acquired[2]), holder=holder))
                 elif started := _STARTED.search(line):
                     thing = f"consumer {started[1]}/{started[2]}"
                     found.append(Hosting(thing=thing, epoch=int(started[3]), holder=holder))
