@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tilth.storage.parts.rowmap import remove_row_map
     from tilth.storage.parts.segments import (
         read_segment,
-        shaped_rows,
+        shape_rows,
         write_segments,
     )
     from tilth.storage.settings import (
@@ -329,7 +329,7 @@ __all__ = [
     "rewrite_target",
     "schema_from_arrow",
     "scratch_name",
-    "shaped_rows",
+    "shape_rows",
     "sidecar_name",
     "sources_of",
     "stamp_of",

@@ -17,7 +17,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Array, Kind, Simple
 from tilth.storage.read.masks import MASK_SCHEMA, blocks, blocks_at_most
-from tilth.storage.read.scan_paths import is_changed, needed_ids, read_columns, scan_paths_of, shared
+from tilth.storage.read.scan_paths import is_changed, needed_ids, read_columns, scan_paths_of, split_by_cost
 
 SCHEMA = Schema(
     columns=(
@@ -101,7 +101,7 @@ def test_columns_are_found_by_name_and_the_narrowest_counts_rows() -> None:
 
 @given(st.lists(st.integers(0, 300 << 20), max_size=40), st.integers(1, 8))
 def test_tasks_share_neighbours_evenly(costs: list[int], tasks: int) -> None:
-    found = shared(costs, tasks=tasks)
+    found = split_by_cost(costs, tasks=tasks)
     assert [index for chunk in found for index in chunk] == list(range(len(costs)))
     assert all(len(chunk) for chunk in found)
     total = sum(costs) + len(costs) * scan_paths.OPEN_BYTES
@@ -109,8 +109,8 @@ def test_tasks_share_neighbours_evenly(costs: list[int], tasks: int) -> None:
 
 
 def test_thousands_of_tiny_segments_are_few_tasks() -> None:
-    assert len(shared([2000] * 6000, tasks=2)) == 24
-    assert [len(chunk) for chunk in shared([2000] * 100, tasks=2)] == [50, 50]
+    assert len(split_by_cost([2000] * 6000, tasks=2)) == 24
+    assert [len(chunk) for chunk in split_by_cost([2000] * 100, tasks=2)] == [50, 50]
 
 
 @given(st.lists(st.sets(st.integers(0, 5000), min_size=1), min_size=1, max_size=3), st.integers(0, 1 << 20))

@@ -21,7 +21,7 @@ from tilth.ingest.messages.arrays import MISFITS
 from tilth.ingest.messages.decode import Owners
 from tilth.ingest.views.ops import are_deletes, bad_ops
 from tilth.model.table import OP_COLUMN, Schema
-from tilth.storage import TableLayout, conform, shaped_rows
+from tilth.storage import TableLayout, conform, shape_rows
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 #: Reasons by row, or by message.
@@ -76,7 +76,7 @@ def failed_checks(rows: pa.RecordBatch, checks: Sequence[RowCheck]) -> Refused:
 def check_rows(layout: TableLayout, rows: pa.Table) -> None:
     """Raises what `write_rows` would of these rows, and writes nothing."""
     if layout.is_buffered:
-        shaped_rows(layout, rows)
+        shape_rows(layout, rows)
     else:
         conform(rows, layout.schema)
 

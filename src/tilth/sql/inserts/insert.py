@@ -48,7 +48,7 @@ from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import InsertResult, InsertTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import AUTO, InsertSettings
-from tilth.storage import layout_of, partition_ids, shaped_rows
+from tilth.storage import layout_of, partition_ids, shape_rows
 
 _log = Log("sql")
 
@@ -212,7 +212,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
     """Write the rows and commit them, perhaps with those of others."""
     check_size(rows.nbytes, call.settings.max_insert_bytes)
     layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
-    shaped = shaped_rows(layout, rows, is_numbered=True)
+    shaped = shape_rows(layout, rows, is_numbered=True)
     if not shaped.num_rows:
         return _inserted(table, 0)
     if not services.catalog.throttle.is_calm(table):

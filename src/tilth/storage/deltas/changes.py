@@ -30,8 +30,8 @@ from tilth.storage.deltas.deltas import (
     read_updates,
     value_name,
 )
-from tilth.storage.parts.parts import damaged
-from tilth.storage.store.files.files import corrupt
+from tilth.storage.parts.parts import damaged_error
+from tilth.storage.store.files.files import corrupt_error
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import one_chunk
 
@@ -152,7 +152,7 @@ class _WholeColumn:
             try:
                 groups = self._parquet.read_row_groups(range(first, end), columns=[self._name], use_threads=False)
             except (pa.ArrowException, OSError) as error:
-                raise damaged(self._folder, self._delta.file, error, is_delta=True) from error
+                raise damaged_error(self._folder, self._delta.file, error, is_delta=True) from error
             self._held = (first, end), groups.column(0)
         return self._held[1].slice(first_row - int(self._starts[first]), count)
 
@@ -223,7 +223,9 @@ class _Loading:
 
     def _fail(self, delta: Delta, **facts: object) -> None:
         because = "it does not fit its part"
-        raise corrupt(self._folder, delta.file.name, is_delta=True, because=because, part=self._source.name, **facts)
+        raise corrupt_error(
+            self._folder, delta.file.name, is_delta=True, because=because, part=self._source.name, **facts
+        )
 
 
 def _all_of(deletes: Sequence[RowIndexes], rows: int) -> RowIndexes:

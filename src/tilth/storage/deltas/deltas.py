@@ -31,9 +31,9 @@ from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_deletes, encode_deletes
 from tilth.storage.errors import BadColumnError
-from tilth.storage.parts.parts import damaged
+from tilth.storage.parts.parts import damaged_error
 from tilth.storage.parts.segments import write_ipc
-from tilth.storage.store.files.files import Endings, corrupt, end_file, make_folder, new_file, read_verified
+from tilth.storage.store.files.files import FileFinisher, corrupt_error, end_file, make_folder, new_file, read_verified
 from tilth.storage.store.files.whole import open_whole, read_whole
 from tilth.storage.store.paths import DELETE_EXTENSION, PART_EXTENSION, SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.protocol import NewFile
@@ -79,10 +79,10 @@ class DeltaWriter:
         self._layout = layout
         self._name = partial(file_name, txn=txn, task=task, attempt=attempt)
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: count(first_n))
-        self._endings: Endings | None = None
+        self._endings: FileFinisher | None = None
 
     def __enter__(self) -> DeltaWriter:
-        self._endings = Endings(self._layout.folder, fsync=self._layout.fsync)
+        self._endings = FileFinisher(self._layout.folder, fsync=self._layout.fsync)
         return self
 
     def __exit__(
@@ -218,7 +218,7 @@ def read_changes(folder: Folder, file: DataFile) -> pa.Table:
     try:
         table = pa.ipc.open_file(buffer, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
     except (pa.ArrowException, OSError) as error:
-        raise damaged(folder, file, error, is_delta=True) from error
+        raise damaged_error(folder, file, error, is_delta=True) from error
     return table.replace_schema_metadata()
 
 
@@ -257,7 +257,7 @@ def read_unrecorded(folder: Folder, name: str) -> FoundChanges | None:
         raise
     # BadVectorError is a ValueError.
     except (pa.ArrowException, OSError, ValueError, KeyError) as error:
-        raise corrupt(folder, name, is_delta=True, because=(str(error).splitlines() or [""])[0]) from error
+        raise corrupt_error(folder, name, is_delta=True, because=(str(error).splitlines() or [""])[0]) from error
 
 
 def read_deletes(folder: Folder, delta: Delta, file: str) -> RowIndexes:
@@ -291,7 +291,7 @@ def read_target(folder: Folder, delta: Delta, file: str, columns: Collection[int
         number = (schema.metadata or {})[_FILES].split(_FILES_SEPARATOR).index(file.encode())
         return pa.Table.from_batches([reader.get_batch(number)]).select(wanted).replace_schema_metadata()
     except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-        raise damaged(folder, delta.file, error, is_delta=True) from error
+        raise damaged_error(folder, delta.file, error, is_delta=True) from error
 
 
 def read_updates(folder: Folder, delta: Delta, columns: Collection[int]) -> pa.Table:
@@ -300,7 +300,7 @@ def read_updates(folder: Folder, delta: Delta, columns: Collection[int]) -> pa.T
         try:
             return parquet.read(columns=["row", *_value_names(columns)], use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise damaged(folder, delta.file, error, is_delta=True) from error
+            raise damaged_error(folder, delta.file, error, is_delta=True) from error
 
 
 def open_values(folder: Folder, delta: Delta) -> pq.ParquetFile:
@@ -309,7 +309,7 @@ def open_values(folder: Folder, delta: Delta) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(pa.BufferReader(buffer), pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise damaged(folder, delta.file, error, is_delta=True) from error
+        raise damaged_error(folder, delta.file, error, is_delta=True) from error
 
 
 def _value_names(columns: Iterable[int]) -> list[str]:
@@ -321,9 +321,9 @@ def _vector(folder: Folder, delta: Delta, file: str) -> RowIndexes:
     try:
         target, rows = decode_deletes(memoryview(buffer))
     except BadVectorError as error:
-        raise corrupt(folder, delta.file.name, is_delta=True, because=error) from error
+        raise corrupt_error(folder, delta.file.name, is_delta=True, because=error) from error
     if target != file:
-        raise corrupt(folder, delta.file.name, is_delta=True, target=target, expected_target=file)
+        raise corrupt_error(folder, delta.file.name, is_delta=True, target=target, expected_target=file)
     return rows
 
 

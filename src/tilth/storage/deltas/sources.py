@@ -16,9 +16,9 @@ from tilth.model.part import Part
 from tilth.model.table import OP_COLUMN, TableDef
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.parts.parts import damaged, open_part, read_part
+from tilth.storage.parts.parts import damaged_error, open_part, read_part
 from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
-from tilth.storage.store.files.files import corrupt
+from tilth.storage.store.files.files import corrupt_error
 from tilth.storage.store.root import Folder
 from tilth.storage.values.shapes import stored_schema
 
@@ -85,7 +85,7 @@ def _blocks(
             try:
                 batch = next(batches, None)
             except (pa.ArrowException, OSError) as error:
-                raise damaged(folder, source.file, error) from error
+                raise damaged_error(folder, source.file, error) from error
             if batch is None:
                 return
             yield as_wanted(pa.Table.from_batches([batch]), wanted)
@@ -93,4 +93,4 @@ def _blocks(
 
 def _check_rows(folder: Folder, source: PartSource, rows: int) -> None:
     if rows != source.rows:
-        raise corrupt(folder, source.file.name, rows=rows, expected_rows=source.rows)
+        raise corrupt_error(folder, source.file.name, rows=rows, expected_rows=source.rows)

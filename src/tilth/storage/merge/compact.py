@@ -166,7 +166,7 @@ def _collect(folder: Folder, sources: Sequence[Delta], wanted: Collection[str]) 
             if (op == CHANGE_DELETE).any():
                 collected.deleted.append(_row_indexes(rows)[op == CHANGE_DELETE])
             if (op == CHANGE_UPDATE).any():
-                collected.updates.append(_given(rows.filter(pa.array(op == CHANGE_UPDATE))))
+                collected.updates.append(_select_given(rows.filter(pa.array(op == CHANGE_UPDATE))))
     return found
 
 
@@ -186,7 +186,7 @@ def _by_file(table: pa.Table, wanted: Collection[str]) -> Iterator[tuple[str, pa
         start = end
 
 
-def _given(rows: pa.Table) -> pa.Table:
+def _select_given(rows: pa.Table) -> pa.Table:
     """Drop the columns in which no row has a new value."""
     ids = [_id_of(name) for name in rows.column_names if name.startswith("c")]
     given = [column for column in ids if pc.any(rows.column(presence_name(column))).as_py()]

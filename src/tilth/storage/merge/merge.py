@@ -38,7 +38,7 @@ from tilth.model.types import Kind, Simple
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.errors import BadColumnError, PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import NewPart, PartWriter, damaged, open_part
+from tilth.storage.parts.parts import NewPart, PartWriter, damaged_error, open_part
 from tilth.storage.parts.rowmap import RowMapWriter, Rows, SourceNumbers
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape
@@ -235,7 +235,7 @@ class _Source:
             batch = self._next_batch()
             rows = np.arange(first, first + batch.num_rows, dtype=np.uint32)
             if self._changes is None:
-                return _Block(self._shaped(batch), rows)
+                return _Block(self._shape_block(batch), rows)
             table = pa.Table.from_batches([batch])
             if self._changes.has_updates:
                 table = self._changes.apply(table, first, self._stored)
@@ -244,7 +244,7 @@ class _Source:
                 table, rows = table.filter(pa.array(kept)), rows[kept]
                 self.rows_deleted += batch.num_rows - len(rows)
             if len(rows):
-                return _Block(self._shaped(table), rows)
+                return _Block(self._shape_block(table), rows)
         return None
 
     def _next_batch(self) -> pa.RecordBatch:
@@ -255,18 +255,18 @@ class _Source:
                 file=f"{self._folder}/{self._file.name}", rows=self._rows_read, expected_rows=self.rows
             ) from None
         except (pa.ArrowException, OSError) as error:
-            raise damaged(self._folder, self._file, error) from error
+            raise damaged_error(self._folder, self._file, error) from error
         self._rows_read += batch.num_rows
         return batch
 
-    def unsorted(self) -> PartFileCorruptError:
+    def unsorted_error(self) -> PartFileCorruptError:
         return PartFileCorruptError("a part file is not sorted", file=f"{self._folder}/{self._file.name}")
 
     def close(self) -> None:
         self._batches = iter(())
         self._parquet.close()
 
-    def _shaped(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
+    def _shape_block(self, batch: pa.RecordBatch | pa.Table) -> pa.Table:
         arrays = []
         for name, default in zip(self._columns, self._defaults, strict=True):
             arrays.append(pa.repeat(default, batch.num_rows) if name is None else batch.column(name))
@@ -307,7 +307,7 @@ class _Window:
         stretches = [ranks[start:end] for start, end in pairwise(bounds)]
         for number, stretch in zip(live, stretches, strict=True):
             if not is_sorted(stretch):
-                raise self._sources[number].unsorted()
+                raise self._sources[number].unsorted_error()
         cuts = self._cuts(live, stretches)
         taken = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
         order = stable_order(ranks[taken])

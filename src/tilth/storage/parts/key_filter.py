@@ -23,7 +23,7 @@ import pyarrow as pa
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
-from tilth.storage.parts.parts import damaged, open_part
+from tilth.storage.parts.parts import damaged_error, open_part
 from tilth.storage.store.files.files import put, read_file
 from tilth.storage.store.paths import FILTER_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.values.arrow import arrow_type
@@ -71,7 +71,7 @@ def write_filter(layout: TableLayout, file: DataFile) -> None:
                 indexes, bits = _words_and_bits(keys.hashes, len(words))
                 np.bitwise_or.at(words, indexes, bits)
         except (pa.ArrowException, OSError) as error:
-            raise damaged(layout.folder, file, error) from error
+            raise damaged_error(layout.folder, file, error) from error
     name = _name(file)
     header = _HEADER.pack(_MAGIC, _shape(types), count, len(words))
     content = words.astype("<u8").tobytes()

@@ -25,13 +25,13 @@ from tilth.model.part import Bound, ColumnRange, DataFile, WrittenPart
 from tilth.storage.errors import DeltaFileCorruptError, PartFileCorruptError
 from tilth.storage.parts.notes import new_note
 from tilth.storage.store.files.files import (
-    Endings,
+    FileFinisher,
+    call_good_copy,
     check_bytes,
-    corrupt,
+    corrupt_error,
     end_file,
     make_folder,
     new_file,
-    of_a_good_copy,
     open_sized,
 )
 from tilth.storage.store.paths import TableLayout, file_name
@@ -81,7 +81,7 @@ def write_parts(
     ends = np.cumsum(np.bincount(found.indices, minlength=len(found.ids)))
     written = []
     start = 0
-    with Endings(layout.folder, fsync=layout.fsync) as endings:
+    with FileFinisher(layout.folder, fsync=layout.fsync) as endings:
         for number, (partition, values, end) in enumerate(zip(found.ids, found.values, ends.tolist(), strict=True)):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number)
             with PartWriter(layout, name=name, partition=partition, values=values) as writer:
@@ -153,7 +153,7 @@ class PartWriter:
         if self._pending_rows >= self._group_rows:
             self._flush(keep_rows=self._pending_rows % self._group_rows)
 
-    def close(self, endings: Endings | None = None) -> WrittenPart | None:
+    def close(self, endings: FileFinisher | None = None) -> WrittenPart | None:
         """End the file; None, and no file, if no row was written. With `endings` these wait for it."""
         if self._pending_rows:
             self._flush(keep_rows=0)
@@ -253,7 +253,7 @@ def read_part(folder: Folder, file: DataFile, columns: Sequence[str] | None = No
         try:
             table = parquet.read(columns=None if columns is None else list(columns), use_threads=False)
         except (pa.ArrowException, OSError) as error:
-            raise damaged(folder, file, error) from error
+            raise damaged_error(folder, file, error) from error
     return table.replace_schema_metadata()
 
 
@@ -261,7 +261,7 @@ def check_file(folder: Folder, file: DataFile, *, is_delta: bool = False) -> Non
     """Read the whole file, of whatever kind; raises PartFileNotFoundError, or PartFileCorruptError where size or
     checksum of no copy are right; of a delta's file DeltaFileNotFoundError and DeltaFileCorruptError.
     """
-    of_a_good_copy(folder, lambda store: check_bytes(store, folder, file, is_delta=is_delta))
+    call_good_copy(folder, lambda store: check_bytes(store, folder, file, is_delta=is_delta))
 
 
 def footer_of(folder: Folder, file: DataFile) -> pq.FileMetaData:
@@ -285,14 +285,14 @@ def open_part(folder: Folder, file: DataFile, *, dictionaries: Sequence[str] = (
             page_checksum_verification=True,
         )
     except (pa.ArrowException, OSError) as error:
-        raise damaged(folder, file, error) from error
+        raise damaged_error(folder, file, error) from error
 
 
-def damaged(
+def damaged_error(
     folder: Folder, file: DataFile, error: Exception, *, is_delta: bool = False
 ) -> PartFileCorruptError | DeltaFileCorruptError:
     because = (str(error).splitlines() or [""])[0]
-    return corrupt(folder, file.name, is_delta=is_delta, because=because)
+    return corrupt_error(folder, file.name, is_delta=is_delta, because=because)
 
 
 def _order(layout: TableLayout, table: pa.Table, partitions: np.ndarray[Any, np.dtype[np.int64]]) -> Any:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tilth.base.errors import TilthError
 from tilth.storage.errors import PartFileCorruptError
-from tilth.storage.store.files.files import make_folder, missing, new_stream, remove
+from tilth.storage.store.files.files import make_folder, missing_error, new_stream, remove
 from tilth.storage.store.files.whole import open_whole
 from tilth.storage.store.paths import MAP_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.store.root import Folder
@@ -89,7 +89,7 @@ class RowMap:
                         pieces.setdefault(source_number, []).append(piece)
                     first += batch.num_rows
         except FileNotFoundError as error:
-            raise missing(folder, name) from error
+            raise missing_error(folder, name) from error
         except (pa.ArrowException, OSError) as error:
             raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
         self._by_source = {

@@ -19,8 +19,8 @@ from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.notes import new_note
-from tilth.storage.parts.parts import damaged, exact, ranged_columns
-from tilth.storage.store.files.files import Endings, make_folder, new_file, read_verified
+from tilth.storage.parts.parts import damaged_error, exact, ranged_columns
+from tilth.storage.store.files.files import FileFinisher, make_folder, new_file, read_verified
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.protocol import NewFile
 from tilth.storage.store.root import Folder
@@ -45,12 +45,12 @@ def write_segments(
     BadPartitionError and UniqueKeyNullError; a part of the files may then be there, under names that follow from the
     arguments.
     """
-    table = shaped_rows(layout, rows)
+    table = shape_rows(layout, rows)
     if not table.num_rows:
         return []
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
-    with Endings(layout.folder, fsync=layout.fsync) as endings:
+    with FileFinisher(layout.folder, fsync=layout.fsync) as endings:
         for number, (partition, values, group) in enumerate(_roll(layout, _by_partition(layout, table))):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
             ranges = {column: range_of(group.column(column)) for column in ranged_columns(layout)}
@@ -69,7 +69,7 @@ def write_segments(
     return written
 
 
-def shaped_rows(layout: TableLayout, rows: pa.Table, *, is_numbered: bool = False) -> pa.Table:
+def shape_rows(layout: TableLayout, rows: pa.Table, *, is_numbered: bool = False) -> pa.Table:
     """The rows in the table's columns, with `_op` behind them where it was given, as they are written to a segment.
 
     Raises BadColumnError, and UniqueKeyNullError for a row without its key. `is_numbered`: as in `conform`.
@@ -112,7 +112,7 @@ def read_segment(
         for number in range(reader.num_record_batches):
             yield as_wanted(pa.Table.from_batches([reader.get_batch(number)]), wanted)
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(folder, file, error) from error
+        raise damaged_error(folder, file, error) from error
 
 
 def wanted_schema(schema: Schema, columns: Sequence[str] | None) -> pa.Schema:

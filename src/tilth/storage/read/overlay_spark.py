@@ -28,7 +28,7 @@ from tilth.storage.deltas.deltas import read_deletes
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.merge.rewrite import ordered_source
 from tilth.storage.read.masks import MASK_DDL, blocks
-from tilth.storage.read.scan_paths import Masked, read_columns, shared
+from tilth.storage.read.scan_paths import Masked, read_columns, split_by_cost
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import arrow_schema, nullable
@@ -101,7 +101,7 @@ def spark_schema(schema: Schema, *, is_located: bool = False) -> StructType:
 
 def _chunks(session: SparkSession, items: Sequence[T], costs: Sequence[int]) -> tuple[bytes, ...]:
     """Share the items out to tasks and encode each task's items."""
-    chunks = shared(costs, tasks=session.sparkContext.defaultParallelism)
+    chunks = split_by_cost(costs, tasks=session.sparkContext.defaultParallelism)
     return tuple(msgspec.msgpack.encode(items[chunk.start : chunk.stop]) for chunk in chunks)
 
 

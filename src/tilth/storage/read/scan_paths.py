@@ -97,7 +97,7 @@ def scan_paths_of(snapshot: Snapshot, needed: Collection[int] | None = None) -> 
             masked.append(part)
         else:
             plain.append(part)
-    kept, rest = _bounded(masked, changes)
+    kept, rest = _limit_mask_blocks(masked, changes)
     return ScanPaths(plain=tuple(plain), masked=kept, overlaid=(*overlaid, *rest), changes=changes)
 
 
@@ -122,7 +122,7 @@ def read_columns(stored: Schema, needed: Collection[int] | None) -> Schema:
     return Schema(columns=columns or (min(stored.columns, key=lambda column: _width(column.type)),))
 
 
-def shared(costs: Sequence[int], *, tasks: int) -> list[range]:
+def split_by_cost(costs: Sequence[int], *, tasks: int) -> list[range]:
     """Ranges of neighbours that one task reads, by what each costs in bytes; at least so many tasks, if they last."""
     if not costs:
         return []
@@ -161,7 +161,9 @@ def _gives_values(delta: Delta, needed: Collection[int] | None) -> bool:
     return needed is None or any(column in needed for column in delta.columns)
 
 
-def _bounded(parts: list[Part], changes: Mapping[str, tuple[Delta, ...]]) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
+def _limit_mask_blocks(
+    parts: list[Part], changes: Mapping[str, tuple[Delta, ...]]
+) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """The parts whose masks together stay below the bound, those with the smallest first; and the rest."""
     sizes = {
         part.file.name: blocks_at_most(part.rows, deleted_rows(part.file.name, changes[part.file.name]))

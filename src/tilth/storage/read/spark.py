@@ -52,7 +52,7 @@ from tilth.storage.read.overlay_spark import (
     spark_schema,
 )
 from tilth.storage.read.scan_paths import Masked, is_changed, needed_ids, read_columns, scan_paths_of
-from tilth.storage.store.files.files import missing
+from tilth.storage.store.files.files import missing_error
 from tilth.storage.store.paths import data_folder
 from tilth.storage.store.replicas.source_choice import SourceFiles, choose_sources
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
@@ -161,7 +161,9 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
         return away
     if "FILE_NOT_EXIST" in text or "FileNotFoundException" in text:
         folder, _, name = path.rpartition("/")
-        return missing(local_folder(folder) if folder.startswith("/") else Folder(parse_root(folder)), name, because)
+        return missing_error(
+            local_folder(folder) if folder.startswith("/") else Folder(parse_root(folder)), name, because
+        )
     return PartFileCorruptError(file=path, because=because)
 
 

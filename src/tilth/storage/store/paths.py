@@ -107,7 +107,7 @@ def part_of_sidecar(name: str) -> str | None:
     return f"{stem}.{PART_EXTENSION}" if extension in SIDECAR_EXTENSIONS else None
 
 
-def beside(name: str) -> list[str]:
+def sidecars_of(name: str) -> list[str]:
     """Return the names of what may lie beside a file."""
     if not name.endswith(f".{PART_EXTENSION}"):
         return []

@@ -21,7 +21,7 @@ from tilth.storage.deltas.sources import iter_source
 from tilth.storage.parts.parts import ranged_columns
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
-from tilth.storage.upsert.nouns import Existing, Fresh, Groups, Judged, RowChanges
+from tilth.storage.upsert.rows import Existing, Fresh, Groups, Judged, RowChanges
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.unique_keys import Mask, Rows, are_among
 

@@ -26,7 +26,7 @@ from tilth.model.delta import PartSource
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.errors import PartShapeUnknownError
 from tilth.storage.parts.key_filter import key_names, key_types, read_filter
-from tilth.storage.parts.parts import damaged, open_part
+from tilth.storage.parts.parts import damaged_error, open_part
 from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD
@@ -244,7 +244,7 @@ class _Lookup:
                         versions = read.column(version).take(pa.array(rows))
                     found.append(FoundRows(source=self.number, rows=first + rows, keys=numbers, versions=versions))
             except (pa.ArrowException, OSError) as error:
-                raise damaged(self.layout.folder, self.source.file, error) from error
+                raise damaged_error(self.layout.folder, self.source.file, error) from error
         return found
 
     def _wanted_in(self, table: pa.Table, names: Sequence[str]) -> tuple[Rows, Rows]:

@@ -17,7 +17,7 @@ from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, OP_DELETE
 from tilth.storage.parts.key_filter import key_names, key_types
 from tilth.storage.parts.parts import write_parts
-from tilth.storage.parts.segments import shaped_rows, write_segments
+from tilth.storage.parts.segments import shape_rows, write_segments
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.upsert import key_codes, newest_rows
 from tilth.storage.values.partition import partition_ids
@@ -56,7 +56,7 @@ def _pieces(layout: TableLayout, rows: pa.Table) -> list[pa.Table]:
     there are as many as the busiest key has moves, and one more. Where one row of a key is all that counts, the others
     are left out instead.
     """
-    shaped = shaped_rows(layout, rows)
+    shaped = shape_rows(layout, rows)
     partitions = partition_ids(layout.schema, layout.partition_by, shaped)
     if len(partitions.ids) <= 1:
         return [shaped]

@@ -32,7 +32,7 @@ from tilth.storage.store.root import Folder
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows
 from tilth.storage.upsert.key_lookup import FoundRows, find_keys, in_threads, wanted_keys
-from tilth.storage.upsert.nouns import Existing, Fresh, Groups, Judged, change_tables
+from tilth.storage.upsert.rows import Existing, Fresh, Groups, Judged, change_tables
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.order import ranks_of
 from tilth.storage.values.unique_keys import Mask, Rows, are_among, keys_of
@@ -204,7 +204,7 @@ def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
 
 def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[FoundRows]) -> Existing:
     """Return the rows that were found, without deleted ones."""
-    deleted = _deleted(layout.folder, [sources[number] for number in sorted({each.source for each in found})])
+    deleted = _read_deleted(layout.folder, [sources[number] for number in sorted({each.source for each in found})])
     version = None if layout.version_column is None else layout.schema.find(layout.version_column)
     kind = None if version is None else arrow_type(version.type)
     none = np.zeros(0, np.int64)
@@ -226,7 +226,7 @@ def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[
     )
 
 
-def _deleted(folder: Folder, sources: Sequence[PartSource]) -> dict[str, Rows]:
+def _read_deleted(folder: Folder, sources: Sequence[PartSource]) -> dict[str, Rows]:
     """Return the deleted rows of each source by the name of its file, in order. A change segment is read once, however
     many files it changes.
     """

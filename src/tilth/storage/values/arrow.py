@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tilth.model.table import Column, Schema
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.storage.errors import BadColumnError, UnmappedTypeError
-from tilth.storage.values.checks import checked
+from tilth.storage.values.checks import check_values
 
 #: Key of a field's metadata under which Arrow keeps the Parquet field id.
 FIELD_ID = b"PARQUET:field_id"
@@ -130,7 +130,7 @@ def conform(rows: pa.Table | pa.RecordBatch, schema: Schema, *, is_numbered: boo
     if not any(column.checks for column in schema.columns):
         return shaped
     arrays = [
-        checked(values, column, is_numbered=is_numbered)
+        check_values(values, column, is_numbered=is_numbered)
         for values, column in zip(shaped.columns, schema.columns, strict=True)
     ]
     return pa.table(arrays, schema=shaped.schema)
@@ -156,7 +156,7 @@ def conform_column(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
     """Convert the values to what the column stores; raises BadColumnError naming the column."""
     shaped = _shape_column(values, column, arrow_field(column, has_field_id=False), len(values))
     _check_valid(shaped, column.name)
-    return checked(shaped, column)
+    return check_values(shaped, column)
 
 
 def _check_valid(values: pa.ChunkedArray, column: str) -> None:

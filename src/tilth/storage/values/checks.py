@@ -51,7 +51,7 @@ class Misfit:
     why: str
 
 
-def checked(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = False) -> pa.ChunkedArray:
+def check_values(values: pa.ChunkedArray, column: Column, *, is_numbered: bool = False) -> pa.ChunkedArray:
     """The values, of the column's type, as they are stored.
 
     Raises BadColumnError naming the first that breaks a check. `is_numbered`: with its row, counted from 1.

@@ -15,8 +15,8 @@ from functools import partial
 from tilth.base.errors import CorruptError, TilthError
 from tilth.model.part import DataFile
 from tilth.storage.errors import StoreAwayError
-from tilth.storage.store.files.files import check_bytes, corrupt
-from tilth.storage.store.paths import beside
+from tilth.storage.store.files.files import check_bytes, corrupt_error
+from tilth.storage.store.paths import sidecars_of
 from tilth.storage.store.protocol import FileSizeError
 from tilth.storage.store.replicas.failover import FailoverReader
 from tilth.storage.store.replicas.new_copies import NewCopies
@@ -57,7 +57,7 @@ def _check_one(found: CopyCheck, number: int, folder: Folder, file: DataFile, re
     except CorruptError as error:
         found.wrong[number] = str(error)
     except OSError as error:
-        found.wrong[number] = str(corrupt(folder, file.name, because=str(error)))
+        found.wrong[number] = str(corrupt_error(folder, file.name, because=str(error)))
     except TilthError as error:
         found.away[number] = str(error)
 
@@ -65,7 +65,8 @@ def _check_one(found: CopyCheck, number: int, folder: Folder, file: DataFile, re
 def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
     """Make the copy of a replica right, whatever is there; return the bytes that were copied, 0: it was right.
 
-    Raises what `missing` and `corrupt` return where no other replica has a right one, and the errors of the stores.
+    Raises what `missing_error` and `corrupt_error` return where no other replica has a right one, and the errors of
+    the stores.
     """
     replicas = replicas_of(folder.root)
     target = replicas[replica]
@@ -74,7 +75,7 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
         return 0
     except (CorruptError, OSError):
         pass
-    error: Exception = corrupt(folder, file.name, because="no replica has it")
+    error: Exception = corrupt_error(folder, file.name, because="no replica has it")
     for source in replicas:
         if source is target:
             continue
@@ -96,7 +97,7 @@ def make_copy(folder: Folder, file: DataFile, replica: int) -> int:
 def remove_copies(folder: Folder, replica: int, names: Sequence[str]) -> None:
     """Remove files and their sidecars from one replica. Raises the error of a file that may still exist."""
     one = replicas_of(folder.root)[replica]
-    paths = [folder.key(each) for name in names for each in (*beside(name), name)]
+    paths = [folder.key(each) for name in names for each in (*sidecars_of(name), name)]
     call_replica(one, lambda: one.store.remove(paths)).check()
 
 
@@ -127,12 +128,12 @@ def _copy(source: Replica, target: Replica, folder: Folder, file: DataFile) -> N
         raise
     if (written.size, written.checksum) != (file.size, file.checksum):
         call_replica(target, lambda: target.store.remove([key])).check()
-        raise corrupt(target_folder, file.name, because="its source changed while it was copied")
+        raise corrupt_error(target_folder, file.name, because="its source changed while it was copied")
 
 
 def _copy_beside(source: Replica, target: Replica, folder: Folder, file: DataFile) -> None:
     """Copy the sidecars of a file that exist; none of them is indispensable."""
-    for name in beside(file.name):
+    for name in sidecars_of(file.name):
         with suppress(TilthError, OSError, FileSizeError):
             content = call_replica(source, partial(source.store.read, folder.key(name)))
             call_replica(target, partial(target.store.put, folder.key(name), content.to_pybytes()))

@@ -56,7 +56,7 @@ def new_whole_file(folder: Folder, name: str, *, fsync: bool = True) -> Iterator
     end_file(folder, file, fsync=fsync)
 
 
-class Endings:
+class FileFinisher:
     """Ends new files of a folder, several at once where each takes its time; a context manager that waits for all."""
 
     def __init__(self, folder: Folder, *, fsync: bool) -> None:
@@ -77,7 +77,7 @@ class Endings:
         self._waiting.append(self._pool.submit(file.finish, fsync=self._fsync))
         return file.written
 
-    def __enter__(self) -> Endings:
+    def __enter__(self) -> FileFinisher:
         return self
 
     def __exit__(
@@ -166,64 +166,64 @@ def open_file(folder: Folder, name: str) -> pa.NativeFile:
 
 
 def open_sized(folder: Folder, file: DataFile) -> pa.NativeFile:
-    """Open a file for reading parts of it, its size checked; raises what `missing` and `corrupt` return."""
+    """Open a file for reading parts of it, its size checked; raises what `missing_error` and `corrupt_error` return."""
     try:
         return store_of(folder.root).open(folder.key(file.name), size=file.size)
     except FileNotFoundError as error:
-        raise missing(folder, file.name) from error
+        raise missing_error(folder, file.name) from error
     except FileSizeError as error:
-        raise corrupt(folder, file.name, size=error.size, expected_size=file.size) from error
+        raise corrupt_error(folder, file.name, size=error.size, expected_size=file.size) from error
 
 
 def read_verified(folder: Folder, file: DataFile, *, is_delta: bool = False) -> pa.Buffer:
     """The bytes of a file, size and checksum verified; of a local disk they stay the kernel's, nothing is copied.
 
-    Raises what `missing` and `corrupt` return.
+    Raises what `missing_error` and `corrupt_error` return.
     """
-    return of_a_good_copy(folder, lambda store: _read_verified(store, folder, file, is_delta))
+    return call_good_copy(folder, lambda store: _read_verified(store, folder, file, is_delta))
 
 
 def _read_verified(store: Store, folder: Folder, file: DataFile, is_delta: bool) -> pa.Buffer:
     try:
         buffer = store.read(folder.key(file.name), size=file.size)
     except FileNotFoundError as error:
-        raise missing(folder, file.name, is_delta=is_delta) from error
+        raise missing_error(folder, file.name, is_delta=is_delta) from error
     except FileSizeError as error:
-        raise corrupt(folder, file.name, is_delta=is_delta, size=error.size, expected_size=file.size) from error
+        raise corrupt_error(folder, file.name, is_delta=is_delta, size=error.size, expected_size=file.size) from error
     except OSError as error:
-        raise corrupt(folder, file.name, is_delta=is_delta, because=str(error)) from error
+        raise corrupt_error(folder, file.name, is_delta=is_delta, because=str(error)) from error
     checksum = zlib.crc32(buffer)
     if checksum != file.checksum:
-        raise corrupt(folder, file.name, is_delta=is_delta, checksum=checksum, expected_checksum=file.checksum)
+        raise corrupt_error(folder, file.name, is_delta=is_delta, checksum=checksum, expected_checksum=file.checksum)
     return buffer
 
 
 def check_size(folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
-    """Raises what `missing` and `corrupt` return where the file is not there, or not as long as it was."""
+    """Raises what `missing_error` and `corrupt_error` return where the file is not there, or not as long as it was."""
 
     def check(store: Store) -> None:
         try:
             size = store.size(folder.key(file.name))
         except FileNotFoundError as error:
-            raise missing(folder, file.name, is_delta=is_delta) from error
+            raise missing_error(folder, file.name, is_delta=is_delta) from error
         if size != file.size:
-            raise corrupt(folder, file.name, is_delta=is_delta, size=size, expected_size=file.size)
+            raise corrupt_error(folder, file.name, is_delta=is_delta, size=size, expected_size=file.size)
 
-    of_a_good_copy(folder, check)
+    call_good_copy(folder, check)
 
 
 def check_bytes(store: Store, folder: Folder, file: DataFile, *, is_delta: bool = False) -> None:
-    """Read all of one copy; raises what `missing` and `corrupt` return where it is not what was written."""
+    """Read all of one copy; raises what `missing_error` and `corrupt_error` return where it is not what was written."""
     try:
         size, checksum = store.checksum(folder.key(file.name))
     except FileNotFoundError as error:
-        raise missing(folder, file.name, is_delta=is_delta) from error
+        raise missing_error(folder, file.name, is_delta=is_delta) from error
     if (size, checksum) != (file.size, file.checksum):
         facts = {"size": size, "expected_size": file.size, "checksum": checksum, "expected_checksum": file.checksum}
-        raise corrupt(folder, file.name, is_delta=is_delta, **facts)
+        raise corrupt_error(folder, file.name, is_delta=is_delta, **facts)
 
 
-def of_a_good_copy(folder: Folder, call: Callable[[Store], T]) -> T:
+def call_good_copy(folder: Folder, call: Callable[[Store], T]) -> T:
     """Return the answer for the first copy of a file that is right; raises why none is: that one does not answer is
     no evidence about the file, and counts before the errors of others.
     """
@@ -236,7 +236,7 @@ def of_a_good_copy(folder: Folder, call: Callable[[Store], T]) -> T:
     raise next((error for error in errors if not isinstance(error, CorruptError | OSError)), errors[0])
 
 
-def corrupt(
+def corrupt_error(
     folder: Folder, name: str, *, is_delta: bool = False, **facts: object
 ) -> PartFileCorruptError | DeltaFileCorruptError:
     """Return the error for a file that is not what was written: a part's, or one with changes of rows."""
@@ -244,7 +244,7 @@ def corrupt(
     return DeltaFileCorruptError(file=uri, **texts) if is_delta else PartFileCorruptError(file=uri, **texts)
 
 
-def missing(
+def missing_error(
     folder: Folder, name: str, because: str = "", *, is_delta: bool = False
 ) -> PartFileNotFoundError | DeltaFileNotFoundError | StoreAwayError:
     """Return the error for a file that is not there: its bytes are lost, or the store is away with all its files."""

@@ -24,10 +24,10 @@ from tilth.storage.errors import FilesLeftError, StoreAwayError
 from tilth.storage.store.paths import (
     EXTENSIONS,
     SIDECAR_EXTENSIONS,
-    beside,
     data_folder,
     file_name,
     name_of,
+    sidecars_of,
     table_folder,
     table_of,
 )
@@ -172,7 +172,7 @@ def _list_left(folder: Folder, txn: int, keep: Collection[str]) -> list[_Paths]:
 
     Raises StoreAwayError if a bucket does not answer.
     """
-    kept = {name for each in keep for name in (*beside(each), each)}
+    kept = {name for each in keep for name in (*sidecars_of(each), each)}
 
     def left(paths: Sequence[str]) -> list[str]:
         return [path for path in paths if name_of(path) not in kept and read_file_name(name_of(path)) is not None]
@@ -207,7 +207,7 @@ def remove_data(
     """
     folder = data_folder(root, table)
     store = store_of(folder.root)
-    keys = [[folder.key(name) for name in (*beside(file.name), file.name)] for file in files]
+    keys = [[folder.key(name) for name in (*sidecars_of(file.name), file.name)] for file in files]
     per_request = store.names_per_removal // (1 + len(SIDECAR_EXTENSIONS))
     step = per_request or max(1, -(-len(keys) // deleters))
     runs = [list(chain.from_iterable(keys[at : at + step])) for at in range(0, len(keys), step)]
@@ -285,11 +285,11 @@ def _count_from(
 def _names(txn: int, run: _Run, count: int, keep: Collection[str]) -> Iterator[str]:
     """Yield what is to be removed from the last file to the first, so that a crash in between leaves no hole."""
     # A row map is begun before the part beside it.
-    yield from beside(_name(txn, run, count))
+    yield from sidecars_of(_name(txn, run, count))
     for n in reversed(range(count)):
         name = _name(txn, run, n)
         if name not in keep:
-            yield from (*beside(name), name)
+            yield from (*sidecars_of(name), name)
 
 
 def _attempt(path: str) -> str:

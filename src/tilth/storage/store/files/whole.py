@@ -13,7 +13,7 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tilth.storage.store.files.files import corrupt, of_a_good_copy
+from tilth.storage.store.files.files import call_good_copy, corrupt_error
 from tilth.storage.store.paths import PART_EXTENSION
 from tilth.storage.store.protocol import Store
 from tilth.storage.store.root import Folder
@@ -30,12 +30,12 @@ def open_whole(folder: Folder, name: str) -> pa.NativeFile:
     store, key = store_of(folder.root), folder.key(name)
     if len(store.copies) == 1:
         return store.open(key)
-    return store.open(key, size=_of_a_whole_copy(folder, name, lambda copy: _size_with_end(copy, folder, name)))
+    return store.open(key, size=_call_whole_copy(folder, name, lambda copy: _size_with_end(copy, folder, name)))
 
 
 def read_whole(folder: Folder, name: str, decode: Callable[[pa.Buffer], T]) -> T:
     """Return what a file means, by the first copy that `decode` understands; raises as `open_whole`."""
-    return _of_a_whole_copy(folder, name, lambda copy: decode(copy.read(folder.key(name))))
+    return _call_whole_copy(folder, name, lambda copy: decode(copy.read(folder.key(name))))
 
 
 def whole_checksum(folder: Folder, name: str) -> tuple[int, int]:
@@ -49,10 +49,10 @@ def whole_checksum(folder: Folder, name: str) -> tuple[int, int]:
         _size_with_end(copy, folder, name)
         return copy.checksum(key)
 
-    return _of_a_whole_copy(folder, name, checksum)
+    return _call_whole_copy(folder, name, checksum)
 
 
-def _of_a_whole_copy(folder: Folder, name: str, read: Callable[[Store], T]) -> T:
+def _call_whole_copy(folder: Folder, name: str, read: Callable[[Store], T]) -> T:
     def checked(copy: Store) -> T:
         try:
             return read(copy)
@@ -60,9 +60,9 @@ def _of_a_whole_copy(folder: Folder, name: str, read: Callable[[Store], T]) -> T
             raise
         # Of an empty file, which cannot be mapped, and of one that was cut off; ValueError: of bytes that mean nothing.
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise corrupt(folder, name, because=(str(error).splitlines() or [""])[0]) from error
+            raise corrupt_error(folder, name, because=(str(error).splitlines() or [""])[0]) from error
 
-    return of_a_good_copy(folder, checked)
+    return call_good_copy(folder, checked)
 
 
 def _size_with_end(copy: Store, folder: Folder, name: str) -> int:

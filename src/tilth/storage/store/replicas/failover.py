@@ -75,7 +75,7 @@ class FailoverReader(io.RawIOBase):
         while True:
             if self._reader is None:
                 if not self._left:
-                    raise min(self._errors, key=weight)
+                    raise min(self._errors, key=error_rank)
                 self._reader = _Reader(self._left.pop(0), self._path, self._size)
             try:
                 return call(self._reader)
@@ -149,7 +149,7 @@ class _Reader:
             self._source.close()
 
 
-def weight(error: Exception) -> int:
+def error_rank(error: Exception) -> int:
     """Return the rank of an error: one that does not concern the file comes before one that reports it as missing."""
     if isinstance(error, FileNotFoundError):
         return 2

@@ -207,7 +207,7 @@ class NewCopies:
                 _log.warning("copy_not_made", root=each.replica.root, file=self._path, reason=trouble_of(each.error))
                 self._errors.append(each.error)
         if len(self._going) < self._root.quorum:
-            self._end_with(too_few(self._root, self._path, len(self._going), self._errors))
+            self._end_with(too_few_copies(self._root, self._path, len(self._going), self._errors))
 
     def _end_with(self, why: Exception) -> None:
         if self._why is None:
@@ -337,7 +337,7 @@ class _Copy:
             self.replica.health.note_error(error)
 
 
-def too_few(root: StoreRoot, path: str, copies: int, errors: Sequence[Exception]) -> QuorumError:
+def too_few_copies(root: StoreRoot, path: str, copies: int, errors: Sequence[Exception]) -> QuorumError:
     """Return the error for a file with fewer copies than its quorum."""
     because = "; ".join(str(error) for error in errors)
     return QuorumError(file=f"{root.uri}/{path}", copies=copies, quorum=root.quorum, because=because, hint=HINT)

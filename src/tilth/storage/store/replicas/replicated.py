@@ -26,9 +26,9 @@ from tilth.storage.store.backends.marker import LOCATION_FILE
 from tilth.storage.store.backends.streams import Stream
 from tilth.storage.store.paths import table_of
 from tilth.storage.store.protocol import CopyCall, FileSizeError, NewFile, Removal, Store, StoredFile
-from tilth.storage.store.replicas.failover import FailoverReader, weight
+from tilth.storage.store.replicas.failover import FailoverReader, error_rank
 from tilth.storage.store.replicas.health import trouble_of
-from tilth.storage.store.replicas.new_copies import HINT, NewCopies, too_few
+from tilth.storage.store.replicas.new_copies import HINT, NewCopies, too_few_copies
 from tilth.storage.store.replicas.replica import Replica, call_replica, call_replicas, replicas_of
 from tilth.storage.store.root import StoreRoot
 
@@ -127,7 +127,7 @@ class ReplicatedStore:
         whole = Removal()
         found: set[str] = set()
         replicas = [each for each in self._replicas if each.number in numbers]
-        for each in [_Removing(replica, paths) for replica in replicas]:
+        for each in [_ReplicaRemoval(replica, paths) for replica in replicas]:
             removal = each.wait()
             for error in removal.failed.values():
                 each.replica.health.note_error(error)
@@ -193,7 +193,7 @@ class ReplicatedStore:
                 case Exception() as error:
                     errors.append(error)
         if len(found) < self._root.quorum:
-            raise too_few(self._root, path, len(found), errors)
+            raise too_few_copies(self._root, path, len(found), errors)
         return found
 
     def _on_all(self, act: Callable[[Store], None], path: str) -> None:
@@ -201,7 +201,7 @@ class ReplicatedStore:
         answers = call_replicas(self._usable(path), lambda each: act(each.store), enough=self._root.quorum)
         errors = [answer for answer in answers.values() if isinstance(answer, Exception)]
         if len(answers) - len(errors) < self._root.quorum:
-            raise too_few(self._root, path, len(answers) - len(errors), errors)
+            raise too_few_copies(self._root, path, len(answers) - len(errors), errors)
 
     def _first(self, path: str, call: Callable[[Store], T]) -> T:
         """Return the answer of the first replica that has one; raises why none has, an absence last."""
@@ -211,7 +211,7 @@ class ReplicatedStore:
                 return _call_one(each, call)
             except (TilthError, OSError, FileSizeError) as error:
                 errors.append(error)
-        raise min(errors, key=weight)
+        raise min(errors, key=error_rank)
 
     def _answers(self, call: Callable[[Store], T], seconds: float | None = None) -> list[T]:
         """Return the answers of the replicas that give one, in their order."""
@@ -233,7 +233,7 @@ def _call_one(replica: Replica, call: Callable[[Store], T]) -> T:
         raise
 
 
-class _Removing:
+class _ReplicaRemoval:
     """Files on their way out of one replica, some at a time, on a thread of its own."""
 
     def __init__(self, replica: Replica, paths: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""The rows that an upsert reads, and what it does to them: the nouns between upsert.py and fill.py.
+"""The rows that an upsert reads, and what it does to them: the values between upsert.py and fill.py.
 
 Covers: fresh rows by their keys, rows that are there, changes as tables. Does not cover: who wins (upsert.py).
 Always holds: a change table has each row of a file once at most.
