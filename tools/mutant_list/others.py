@@ -6,6 +6,14 @@ from tools.mutant_list.mutant import Mutant
 
 OTHERS: tuple[Mutant, ...] = (
     Mutant(
+        name="records-under-another-name",
+        breaks="records of parts that a release has written are read no more",
+        path="src/tilth/model/part.py",
+        old='class Part(msgspec.Struct, frozen=True, kw_only=True, tag="p"):',
+        new='class Part(msgspec.Struct, frozen=True, kw_only=True, tag="part"):',
+        tests=("tests/unit/recovery/test_released_data.py::test_rows_and_definitions_are_those_of_the_release",),
+    ),
+    Mutant(
         name="aborted-work-is-rebuilt",
         breaks="a catalog made of files takes rows of transactions that were aborted",
         path="src/tilth/recovery/txn_notes.py",
