@@ -113,6 +113,26 @@ OTHERS: tuple[Mutant, ...] = (
         tests=("tests/unit/sql/test_sent_again.py::test_the_late_end_of_the_lost_task_leaves_the_new_slot",),
     ),
     Mutant(
+        name="answers-unpacked-unmeasured",
+        breaks="a few kilobytes of another process become any number when they are unpacked",
+        path="src/tilth/sql/language/unpacked.py",
+        old="        if size > max(bytes_max, len(stream)):\n",
+        new="        if False:\n",
+        tests=(
+            "tests/unit/sql/test_large_answers.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
+            "tests/unit/server/test_peers.py"
+            "::test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement",
+        ),
+    ),
+    Mutant(
+        name="compressed-answers",
+        breaks="the body of an answer is unpacked by the client of HTTP, without a limit",
+        path="src/tilth/warehouse/remote/channel.py",
+        old="    if encoding := _encoding(answer):\n",
+        new="    if encoding := '':\n",
+        tests=("tests/unit/server/test_peers.py::test_a_compressed_answer_names_the_server_and_what_to_do",),
+    ),
+    Mutant(
         name="late-begin",
         breaks="a consumer that was replaced begins, and its successor's round ends",
         path="src/tilth/ingest/service/consumers.py",

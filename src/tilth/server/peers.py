@@ -3,7 +3,8 @@
 Covers: both ends of these calls. Does not cover: who hosts what (tilth.membership), routes (calls.py).
 Always holds: a statement is passed on once at most, so it never goes in circles; rows of a server that does not answer
 in time are missing, and the answer says so; calls carry the service token, as those of workers do; one that another
-version answers in a form of its own ends with an error that names the server and both versions.
+version answers in a form of its own ends with an error that names the server and both versions. Rows are never larger
+here than allowed, whatever another server sends.
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
+from tilth.base.units import MIB
 from tilth.catalog import NotHostedError
 from tilth.membership import Member
 from tilth.model.server import ServerRecord
 from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.server.errors import BadBodyError, RouteNotFoundError
-from tilth.sql import SqlEngine
+from tilth.sql import COLLECTED_BYTES_WITHOUT_LIMIT, SqlEngine, read_own, session_settings
 from tilth.sql.context.peers import note_unanswered
 from tilth.sql.results.answer import Outcome
 from tilth.sql.system_tables import find_system_table
 from tilth.warehouse.remote.channel import Channel
-from tilth.warehouse.remote.errors import PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
 from tilth.warehouse.remote.wire import Done
 from tilth.warehouse.remote.workers import Handler, handler
 
@@ -45,6 +47,10 @@ STOPPED_SECONDS_MAX = 45.0
 STATEMENT_SECONDS_MAX = 24 * 3600.0
 #: Servers that are asked at once.
 _ASKED_AT_ONCE = 16
+#: Maximum of a server's own rows of a system table: the largest one, its query log, has 10,000 lines of 10 KiB at most.
+ROWS_BYTES_MAX = 128 * MIB
+#: Maximum of an answer beside the values of its rows: names and types of columns, notices, heads of Arrow's messages.
+BESIDE_ROWS_BYTES_MAX = 16 * MIB
 
 T = TypeVar("T")
 
@@ -124,14 +130,16 @@ class HttpPeers:
         if not self._token or not host.url:
             hint = "send it there, or give all servers the same service token"
             raise NotHostedError(server=host.name, url=host.url or "none", table=error.facts.get("table"), hint=hint)
+        limit = session_settings(settings).max_result_bytes or COLLECTED_BYTES_WITHOUT_LIMIT
         with _named(host):
             answer = self._channel(host.url).call(
                 "server/statement",
                 PassedStatement(text=text, database=database, settings=dict(settings)),
                 PassedAnswer,
                 answer_seconds=STATEMENT_SECONDS_MAX,
+                bytes_max=limit + BESIDE_ROWS_BYTES_MAX,
             )
-            table = _table(answer.rows)
+            table = _table(answer.rows, limit)
         return Outcome(
             table=table,
             message=answer.message,
@@ -221,8 +229,9 @@ class HttpPeers:
                     # Once: whoever does not listen is not waited for.
                     seconds=0.0,
                     answer_seconds=ROWS_SECONDS_MAX,
+                    bytes_max=ROWS_BYTES_MAX + BESIDE_ROWS_BYTES_MAX,
                 )
-                table = _table(answer.rows)
+                table = _table(answer.rows, ROWS_BYTES_MAX)
         except TilthError as error:
             note_unanswered(
                 f"rows of server {server.name} at {server.url or 'no address'} are missing: {error.message}"
@@ -258,9 +267,15 @@ def _named(server: ServerRecord) -> Iterator[None]:
     hint = f"install one version of tilth on {server.name} and on this server"
     try:
         yield
-    except (PeerAnswerUnreadableError, pa.ArrowException) as error:
-        facts = error.facts if isinstance(error, PeerAnswerUnreadableError) else {"reason": str(error)}
-        raise PeerAnswerUnreadableError(**(facts | names), hint=hint) from error
+    except PeerAnswerUnreadableError as error:
+        # A compressed answer comes of no version of Tilth: its own hint says what to do.
+        own = error.hint if "encoding" in error.facts else hint
+        raise PeerAnswerUnreadableError(**(error.facts | names), hint=own) from error
+    except (pa.ArrowException, OSError) as error:
+        raise PeerAnswerUnreadableError(**({"reason": str(error)} | names), hint=hint) from error
+    except PeerAnswerTooLargeError as error:
+        hint = f"ask for less, or raise the setting max_result_bytes; nothing more was read of {server.name}"
+        raise PeerAnswerTooLargeError(**(error.facts | names), hint=hint) from error
     except (RouteNotFoundError, BadBodyError) as error:
         raise PeerVersionError(**(error.facts | names), hint=hint) from error
 
@@ -273,6 +288,6 @@ def _bytes(table: pa.Table) -> bytes:
     return data
 
 
-def _table(data: bytes) -> pa.Table:
-    with pa.ipc.open_stream(data) as reader:
-        return reader.read_all()
+def _table(data: bytes, bytes_max: int) -> pa.Table:
+    """Raises PeerAnswerTooLargeError before the rows take more memory than that, and Arrow's errors."""
+    return read_own(data, bytes_max, lambda size: PeerAnswerTooLargeError(bytes=size, bytes_max=bytes_max))

@@ -32,17 +32,20 @@ if TYPE_CHECKING:
     )
     from tilth.sql.grammar import Statement, parse, split
     from tilth.sql.inserts.arrow_streams import read_rows
+    from tilth.sql.language.unpacked import read_own
     from tilth.sql.query.pins import Pins
     from tilth.sql.query.protocol import QueryCalls
     from tilth.sql.results.answer import Answer
+    from tilth.sql.results.files import COLLECTED_BYTES_WITHOUT_LIMIT
     from tilth.sql.results.stream import RowStream
     from tilth.sql.results.waiting import ResultLimits
-    from tilth.sql.settings import SESSION_SETTINGS, all_settings
+    from tilth.sql.settings import SESSION_SETTINGS, all_settings, session_settings
     from tilth.sql.system_tables import SYSTEM_TABLES, SystemTable
 else:
     __getattr__ = door(__name__)
 
 __all__ = [
+    "COLLECTED_BYTES_WITHOUT_LIMIT",
     "DEFAULT_SLOTS",
     "OTHER_TASKS",
     "OUTPUT_FORMATS",
@@ -75,6 +78,8 @@ __all__ = [
     "WrongKindOfTableError",
     "all_settings",
     "parse",
+    "read_own",
     "read_rows",
+    "session_settings",
     "split",
 ]

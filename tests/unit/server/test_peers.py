@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.metadata import version
 from itertools import count
 
@@ -10,16 +11,18 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tilth.base.errors import RetryError, TilthError, UnavailableError
+from tilth.base.errors import ErrorKind, RetryError, TilthError, UnavailableError
+from tilth.base.units import MIB
 from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
 from tilth.membership import Bounds, Member
 from tilth.model.failure import failure_of
 from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.server import HttpPeers
 from tilth.server.errors import RouteNotFoundError
+from tilth.server.peers import BESIDE_ROWS_BYTES_MAX
 from tilth.sql.context.peers import noting_unanswered
 from tilth.testing import ManualClock
-from tilth.warehouse.remote.errors import PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
 from tilth.warehouse.remote.wire import MEDIA_TYPE
 
 OTHERS_VERSION = version("tilth") + ".999"
@@ -138,3 +141,66 @@ def test_who_does_not_say_that_it_has_stopped_is_named(answer: httpx.Response, w
     [note] = notes
     assert "server b at http://b:7411 has not said that it has stopped consume: " in note
     assert word in note
+
+
+def packed(rows: int) -> bytes:
+    """Rows of eight zeros each, compressed."""
+    batch = pa.record_batch([pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(bytes(8 * rows))])], ["v"])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement() -> None:
+    """136 MiB in some kilobytes."""
+    rows = packed(17 * MIB)
+    assert len(rows) < MIB
+    peers = peers_of(answered(msgspec.msgpack.encode({"rows": rows, "message": "", "notices": [], "rows_written": 0})))
+    outer = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(outer)
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(PeerAnswerTooLargeError) as raised:
+            peers.run(
+                NotHostedError(server="b"),
+                "OPTIMIZE TABLE t",
+                database="default",
+                settings={"max_result_bytes": "9 MiB"},
+            )
+        with noting_unanswered() as notes:
+            assert peers.tables("bg_threads") == []
+        assert pool.max_memory() < MIB
+    finally:
+        pa.set_memory_pool(outer)
+    error = raised.value
+    assert error.kind is ErrorKind.UNKNOWN_OUTCOME
+    assert all(word in error.message for word in (*words_of_both(), f"bytes_max={9 * MIB}")), error.message
+    assert "max_result_bytes" in error.hint
+    [note] = notes
+    assert "rows of server b at http://b:7411 are missing: the other process answers with more" in note
+
+
+def test_the_answer_of_another_server_is_read_up_to_the_limit_of_the_statement() -> None:
+    pieces: list[int] = []
+
+    def body() -> Iterator[bytes]:
+        while True:
+            pieces.append(MIB)
+            yield bytes(MIB)
+
+    endless = httpx.Response(200, content=body(), headers={"content-type": MEDIA_TYPE})
+    with pytest.raises(PeerAnswerTooLargeError, match=r"call=server/statement .*server=b"):
+        peers_of(endless).run(
+            NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={"max_result_bytes": "1 MiB"}
+        )
+    assert sum(pieces) == BESIDE_ROWS_BYTES_MAX + 2 * MIB
+
+
+def test_a_compressed_answer_names_the_server_and_what_to_do() -> None:
+    content = msgspec.msgpack.encode({"rows": b"", "message": "", "notices": [], "rows_written": 0})
+    headers = {"content-type": MEDIA_TYPE, "content-encoding": "gzip"}
+    answer = httpx.Response(200, content=iter([content]), headers=headers)
+    with pytest.raises(PeerAnswerUnreadableError, match=r"encoding=gzip server=b") as raised:
+        peers_of(answer).run(NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={})
+    assert "a proxy between both" in raised.value.hint

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -19,18 +19,21 @@ import tilth.sql
 import tilth.storage  # noqa: F401
 from tests.unit.app_transport import AppTransport
 from tilth.base.errors import ConflictError, ErrorKind, RetryError, TilthError
+from tilth.base.units import MIB
 from tilth.model.failure import CallFailure, error_of, failure_of
 from tilth.model.wire import ErrorAnswer, ErrorBody
 from tilth.server import Calls, build_calls_app
 from tilth.testing import ManualClock
 from tilth.warehouse import SparkRestartingError, TaskCancelledError
 from tilth.warehouse.remote.answers import Answers
-from tilth.warehouse.remote.channel import Channel
+from tilth.warehouse.remote.channel import CONTROL_BYTES_MAX, Channel
 from tilth.warehouse.remote.errors import (
     BadAddressError,
     BadTokenError,
     NoTilthServerError,
     PeerAnswerLostError,
+    PeerAnswerTooLargeError,
+    PeerAnswerUnreadableError,
     PeerAwayError,
     TokenNotSetError,
     TokenRefusedError,
@@ -300,6 +303,76 @@ def test_what_a_server_says_before_it_looks_at_a_call_is_passed_on() -> None:
     channel = Channel(Quick(), lambda: "i", "http://x.test", token=TOKEN, transport=transport)
     with pytest.raises(NoTilthServerError, match=r"unknown host: host=db.*HOST_REFUSED.*do this"):
         channel.call("act", NameTasks(ids=()), tuple[str, ...])
+
+
+class Endless(httpx.SyncByteStream):
+    """A body that never ends, in pieces of a MiB."""
+
+    def __init__(self) -> None:
+        self.pieces = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.pieces += 1
+            yield bytes(MIB)
+
+
+def answering(body: Endless, status: int = 200, **headers: str) -> Channel:
+    named = {"content-type": MEDIA_TYPE} | {name.replace("_", "-"): value for name, value in headers.items()}
+    transport = httpx.MockTransport(lambda _: httpx.Response(status, headers=named, stream=body))
+    return Channel(Quick(), lambda: "i", "http://x.test", token=TOKEN, transport=transport)
+
+
+def test_no_more_of_an_answer_is_read_than_the_caller_allows() -> None:
+    body = Endless()
+    with pytest.raises(PeerAnswerTooLargeError) as raised:
+        answering(body).call("act", NameTasks(ids=()), tuple[str, ...], bytes_max=3 * MIB)
+    assert body.pieces == 4
+    assert raised.value.kind is ErrorKind.UNKNOWN_OUTCOME
+    assert "url=http://x.test call=act bytes_max=3145728" in raised.value.message
+    assert "find out what listens at http://x.test" in raised.value.hint
+    # Without a word of the caller, there is a bound too.
+    with pytest.raises(PeerAnswerTooLargeError):
+        answering(body := Endless()).call("act", NameTasks(ids=()), tuple[str, ...])
+    assert body.pieces == CONTROL_BYTES_MAX // MIB + 1
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd", "br", "deflate", "x"])
+def test_a_compressed_answer_is_not_unpacked(encoding: str) -> None:
+    body = Endless()
+    with pytest.raises(PeerAnswerUnreadableError, match=f"encoding={encoding}") as raised:
+        answering(body, content_encoding=encoding).call("act", NameTasks(ids=()), tuple[str, ...])
+    assert "a proxy between both" in raised.value.hint
+    with pytest.raises(NoTilthServerError):
+        answering(body, 404, content_encoding=encoding).call("act", NameTasks(ids=()), tuple[str, ...])
+    assert body.pieces == 0
+
+
+def test_an_answer_that_says_that_it_is_too_large_is_not_read() -> None:
+    body = Endless()
+    with pytest.raises(PeerAnswerTooLargeError):
+        answering(body, content_length=str(65 * MIB)).call("act", NameTasks(ids=()), tuple[str, ...])
+    assert body.pieces == 0
+
+
+@pytest.mark.parametrize("kind", [MEDIA_TYPE, "text/html"])
+def test_a_refusal_without_an_end_is_no_tilth_servers(kind: str) -> None:
+    body = Endless()
+    with pytest.raises(NoTilthServerError, match="status=404"):
+        answering(body, 404, content_type=kind).call("act", NameTasks(ids=()), tuple[str, ...])
+    assert body.pieces == 2
+
+
+def test_a_call_asks_for_no_compression() -> None:
+    asked = list[str]()
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.headers["accept-encoding"])
+        return httpx.Response(200, content=msgspec.msgpack.encode(()), headers={"content-type": MEDIA_TYPE})
+
+    channel = Channel(Quick(), lambda: "i", "http://x.test", token=TOKEN, transport=httpx.MockTransport(answer))
+    channel.call("act", NameTasks(ids=()), tuple[str, ...])
+    assert asked == ["identity"]
 
 
 def test_something_else_that_answers_is_no_tilth_server() -> None:

@@ -15,10 +15,11 @@ from tilth.model.failure import error_of, failure_of
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, Worker, WorkerBusyError, WorkerNotFoundError, WorkerReports
-from tilth.warehouse.errors import WarehouseNotFoundError
+from tilth.warehouse.errors import TaskLostError, WarehouseNotFoundError
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.errors import (
     PeerAnswerLostError,
+    PeerAnswerTooLargeError,
     PeerAwayError,
     WorkerFencedError,
     WorkerNameTakenError,
@@ -53,9 +54,7 @@ class Wire(Channel):
         self.calls: list[str] = []
         self.called: list[str] = []
 
-    def call(
-        self, name: str, message: object, answer: type[T], *, seconds: float = 0.0, answer_seconds: float = 0.0
-    ) -> T:
+    def call(self, name: str, message: object, answer: type[T], **limits: float) -> T:
         fates = self.fates.get(name, [])
         fate = fates.pop(0) if fates else "pass"
         self.calls.append(name)
@@ -70,6 +69,8 @@ class Wire(Channel):
             raise error_of(failure_of(error)) from error
         if fate == "answer lost":
             raise PeerAnswerLostError(call=name)
+        if fate == "too much":
+            raise PeerAnswerTooLargeError(call=name)
         return msgspec.msgpack.decode(got, type=answer)
 
     def close(self) -> None:
@@ -327,6 +328,16 @@ def test_a_refusal_is_known_at_once_and_an_unsent_task_is_nobodys() -> None:
     with pytest.raises(PeerAwayError):
         worker.assign(spec("b"))
     assert world.tasks.started == []
+
+
+def test_a_task_whose_worker_answers_with_something_else_is_sent_nowhere_else() -> None:
+    """It may run there; once more there is no answer, and it is lost."""
+    world = World()
+    worker = world.join()
+    world.down.fates["assign"] = ["too much", "too much"]
+    worker.assign(spec("a"))
+    later(world, lambda: not worker._unsettled)
+    assert isinstance(world.members.ended["a"], TaskLostError)
 
 
 @pytest.mark.parametrize("fates", [["lost"], ["answer lost"], ["lost", "lost", "answer lost"], ["answer lost"] * 5])

@@ -1,29 +1,16 @@
-"""Rows that come as an Arrow stream, in no more memory than an INSERT may take.
+"""Rows that a client sends as an Arrow stream, in no more memory than an INSERT may take.
 
-A few kilobytes may become gigabytes: buffers are compressed, columns refer to dictionaries, and columns of NULL have no
-bytes at all. Sizes are therefore read from the heads of the stream's messages before anything is unpacked,
-and those of decoded columns before they are decoded.
-
-Covers: the sizes, the check, reading. Does not cover: what becomes of the rows (insert.py).
+Covers: the limit and its error. Does not cover: sizes (language/unpacked.py), what becomes of the rows (insert.py).
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
-
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tilth.sql.errors import InsertTooLargeError
+from tilth.sql.language.unpacked import read_stream
 
 _HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes"
-#: Bytes in a column of a value that takes none in the stream, such as a NULL without a type.
-_VALUE_BYTES = 8
-# Numbers of fields, and kinds of messages, in Arrow's Message.fbs. It is a FlatBuffer: a table refers to its vtable,
-# which has the offset of each field.
-_KIND, _HEAD, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 2, 3
-_BUFFERS, _COMPRESSION, _BATCH_OF_DICTIONARY = 2, 3, 1
 
 
 def read_rows(stream: bytes, bytes_max: int) -> pa.Table:
@@ -31,116 +18,15 @@ def read_rows(stream: bytes, bytes_max: int) -> pa.Table:
 
     Raises InsertTooLargeError before they take more than `bytes_max`, and Arrow's errors for what is no such stream.
     """
-    size = 0
-    for message in _messages(stream):
-        size += _unpacked_bytes(message)
-        check_size(size, bytes_max)
-    with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
-        table = reader.read_all()
-    # Lengths and offsets come from outside; kernels trust them.
-    table.validate(full=True)
-    check_size(decoded_bytes(table), bytes_max)
-    return table
+    return read_stream(stream, lambda size: check_size(size, bytes_max))
 
 
 def check_size(size: int, bytes_max: int) -> None:
     """Raises InsertTooLargeError."""
     if size > bytes_max:
-        raise InsertTooLargeError(bytes=size, bytes_max=bytes_max, hint=_HINT)
+        raise too_large(size, bytes_max)
 
 
-def decoded_bytes(table: pa.Table) -> int:
-    """Return the bytes of the rows with each value written out, at least one for each row."""
-    more = sum(_hidden_bytes(chunk) for column in table.columns for chunk in column.chunks)
-    return max(int(table.nbytes) + more, int(table.num_rows))
-
-
-def _hidden_bytes(array: pa.Array) -> int:
-    """Return the bytes that the values of an array take beside its own, once they are written out."""
-    kind = array.type
-    if pa.types.is_null(kind):
-        return _VALUE_BYTES * len(array)
-    if pa.types.is_dictionary(kind):
-        return _dictionary_bytes(array)
-    if pa.types.is_struct(kind):
-        return sum(_hidden_bytes(array.field(index)) for index in range(kind.num_fields))
-    if pa.types.is_map(kind):
-        return _hidden_bytes(array.keys) + _hidden_bytes(array.items)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        return _hidden_bytes(array.values)
-    return 0
-
-
-def _dictionary_bytes(array: pa.DictionaryArray) -> int:
-    values = array.dictionary
-    if not len(values):
-        return 0
-    if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
-        lengths = pc.binary_length(values).cast(pa.int64())
-        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
-    # Sizes of single values are not known here, so each counts as the whole dictionary. Only texts are common.
-    is_plain = pa.types.is_primitive(values.type)
-    return len(array) * (_VALUE_BYTES if is_plain else int(values.nbytes) + _hidden_bytes(values))
-
-
-def _messages(stream: bytes) -> Iterator[pa.Message]:
-    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(stream))
-    while True:
-        try:
-            yield reader.read_next_message()
-        except StopIteration:
-            return
-
-
-def _unpacked_bytes(message: pa.Message) -> int:
-    """Return the bytes of the message's buffers once they are unpacked, as its head says."""
-    body = message.body
-    if body is None:
-        return 0
-    head = memoryview(message.metadata)
-    try:
-        return _sum_of_buffers(head, memoryview(body))
-    except (struct.error, IndexError) as error:
-        raise pa.ArrowInvalid(f"the head of a message is damaged: {error}") from error
-
-
-def _sum_of_buffers(head: memoryview, body: memoryview) -> int:
-    root = _target(head, 0)
-    kind_at = _field(head, root, _KIND)
-    kind = int(head[kind_at]) if kind_at else 0
-    batch = _table(head, root, _HEAD)
-    if kind == _DICTIONARY_BATCH and batch:
-        batch = _table(head, batch, _BATCH_OF_DICTIONARY)
-    elif kind != _RECORD_BATCH:
-        return len(body)
-    buffers = _table(head, batch, _BUFFERS) if batch else 0
-    if not buffers or not _field(head, batch, _COMPRESSION):
-        return len(body)
-    (count,) = struct.unpack_from("<I", head, buffers)
-    size = 0
-    for index in range(count):
-        start, length = struct.unpack_from("<qq", head, buffers + 4 + 16 * index)
-        # A compressed buffer begins with its unpacked size; -1: it is not compressed.
-        unpacked = struct.unpack_from("<q", body, start)[0] if length else 0
-        size += length if unpacked < 0 else unpacked
-    return size
-
-
-def _target(head: memoryview, position: int) -> int:
-    """Return the position that the relative offset at a position refers to."""
-    return position + int(struct.unpack_from("<I", head, position)[0])
-
-
-def _field(head: memoryview, table: int, number: int) -> int:
-    """Return the position of a field of a table; 0: the table does not have it."""
-    vtable = table - int(struct.unpack_from("<i", head, table)[0])
-    (size,) = struct.unpack_from("<H", head, vtable)
-    entry = 4 + 2 * number
-    offset = int(struct.unpack_from("<H", head, vtable + entry)[0]) if entry < size else 0
-    return table + offset if offset else 0
-
-
-def _table(head: memoryview, table: int, number: int) -> int:
-    """Return the position of the table or vector that a field refers to; 0: the table does not have the field."""
-    field = _field(head, table, number)
-    return _target(head, field) if field else 0
+def too_large(size: int, bytes_max: int) -> InsertTooLargeError:
+    """Return the error of rows of this size."""
+    return InsertTooLargeError(bytes=size, bytes_max=bytes_max, hint=_HINT)

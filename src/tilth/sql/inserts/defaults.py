@@ -25,7 +25,9 @@ from tilth.model.text.times import SECOND_DIGITS_MAX
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.errors import BadValueError
+from tilth.sql.inserts.arrow_streams import too_large
 from tilth.sql.inserts.formats import Compute
+from tilth.sql.language.unpacked import read_own
 from tilth.sql.language.values import Reading, Stored, check_array, literal, to_stored
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ComputeTask, ExpressionsTask
 from tilth.storage import array_of, arrow_type, exact_cast
@@ -193,8 +195,8 @@ def computing(services: Services, call: Call) -> Compute:
             zone=call.zone_name,
             now_us=now_us,
         )
-        with pa.ipc.open_stream(ask_worker(services, task)) as reader:
-            found = reader.read_all().combine_chunks()
+        limit = call.settings.max_insert_bytes
+        found = read_own(ask_worker(services, task), limit, lambda size: too_large(size, limit)).combine_chunks()
         return {column.name: _of_type(found.column(column.name), column) for column in columns}
 
     return compute

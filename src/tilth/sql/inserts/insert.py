@@ -29,7 +29,7 @@ from tilth.sql.context.services import Call, Services
 from tilth.sql.control.insert_groups import GroupLimits, PreparedInsert
 from tilth.sql.errors import BadValueError
 from tilth.sql.grammar import InsertData, InsertQuery, InsertValues
-from tilth.sql.inserts.arrow_streams import check_size, decoded_bytes
+from tilth.sql.inserts.arrow_streams import check_size
 from tilth.sql.inserts.commit import Writing, committed, store
 from tilth.sql.inserts.defaults import computing
 from tilth.sql.inserts.formats import (
@@ -43,6 +43,7 @@ from tilth.sql.inserts.formats import (
     target_columns,
     target_of,
 )
+from tilth.sql.language.unpacked import decoded_bytes
 from tilth.sql.language.values import Reading, column_array
 from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import InsertResult, InsertTask

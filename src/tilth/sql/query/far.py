@@ -10,10 +10,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tilth.base.units import GIB
 from tilth.sql.query.predicates import Predicate
 from tilth.sql.query.protocol import AsOf, QueryCalls, Resolved, Source
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.workers import Handler, handler
+
+#: Maximum of what a server says of the tables of a query: a part takes about 1 KiB, and system tables come whole. As
+#: much as the body of a call.
+SNAPSHOTS_BYTES_MAX = 1 * GIB
 
 
 class ResolveCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,10 +40,11 @@ class FarQueryCalls:
 
     def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
         call = ResolveCall(query_id=query_id, names=names, as_of=tuple(as_of))
-        return self._channel.call("query/resolve", call, list[Resolved])
+        return self._channel.call("query/resolve", call, list[Resolved], bytes_max=SNAPSHOTS_BYTES_MAX)
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
-        return self._channel.call("query/pin", PinCall(query_id=query_id, predicates=predicates), list[Source])
+        call = PinCall(query_id=query_id, predicates=predicates)
+        return self._channel.call("query/pin", call, list[Source], bytes_max=SNAPSHOTS_BYTES_MAX)
 
 
 def query_handlers(calls: QueryCalls) -> dict[str, Handler]:

@@ -21,15 +21,22 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
+from tilth.base.units import GIB, MIB
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Schema, TableDef
+from tilth.sql.errors import ResultTooLargeError
+from tilth.sql.language.unpacked import read_own
 from tilth.sql.query.predicates import Predicate, Undecided
 from tilth.storage import StoreRoot, UpsertRequest
 
 #: Under this key of an Arrow schema's metadata a result carries its columns, as JSON of `ColumnInfo`s.
 COLUMNS_KEY = b"tilth.columns"
+#: Maximum size of a default's value: it goes into the catalog with its table.
+DEFAULT_BYTES_MAX = 16 * MIB
+#: Maximum size of a system table in a query that also reads tables of rows.
+SYSTEM_ROWS_BYTES_MAX = 1 * GIB
 
 
 class AsOfVersion(msgspec.Struct, frozen=True, tag="version"):
@@ -111,8 +118,8 @@ class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def scalar(self) -> pa.Scalar:
-        with pa.ipc.open_stream(self.value) as reader:
-            return reader.read_all().column(0)[0]
+        """Raises ResultTooLargeError."""
+        return _read(self.value, DEFAULT_BYTES_MAX, "the value of a default is larger than allowed").column(0)[0]
 
 
 class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
@@ -235,6 +242,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     #: An Arrow stream; of a system table.
     rows: bytes | None = None
 
+    @property
+    def table(self) -> pa.Table:
+        """Raises ResultTooLargeError."""
+        assert self.rows is not None
+        return _read(self.rows, SYSTEM_ROWS_BYTES_MAX, "a system table is larger than a query can read")
+
 
 class QueryCalls(Protocol):
     """Calls of a worker to its server while a query runs; both raise TilthErrors."""
@@ -250,3 +263,7 @@ class QueryCalls(Protocol):
 
         Their files stay until the query has ended.
         """
+
+
+def _read(rows: bytes, bytes_max: int, refusal: str) -> pa.Table:
+    return read_own(rows, bytes_max, lambda size: ResultTooLargeError(refusal, bytes=size, bytes_max=bytes_max))

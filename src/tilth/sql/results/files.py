@@ -19,12 +19,14 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tilth.base.units import MIB
+from tilth.base.units import GIB, MIB
 from tilth.sql.errors import ResultLostError, ResultTooLargeError
 
 SCHEMA_FILE = "schema.arrow"
 #: Rows of about so many bytes are one file.
 FILE_BYTES = 4 * MIB
+#: Maximum that is collected for callers that take no stream, where `max_result_bytes` sets no limit.
+COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB
 #: Interval at which the server polls for the next file.
 LOOK_SECONDS = 0.02
 #: Partition and attempt of a file with rows, or of an attempt's end.

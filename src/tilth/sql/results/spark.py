@@ -21,12 +21,12 @@ from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSe
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.util import _load_from_socket
 
-from tilth.base.units import GIB, MIB
+from tilth.base.units import MIB
 from tilth.model.wire import ColumnInfo
 from tilth.sql.errors import ResultTooLargeError
 from tilth.sql.language.explained import explains, without_locations
 from tilth.sql.query.protocol import COLUMNS_KEY, QueryTask
-from tilth.sql.results.files import TOO_LARGE_HINT, write_partition, write_schema
+from tilth.sql.results.files import COLLECTED_BYTES_WITHOUT_LIMIT, TOO_LARGE_HINT, write_partition, write_schema
 from tilth.storage import valid_texts
 from tilth.warehouse import run_tasks, schema_of
 
@@ -34,8 +34,6 @@ from tilth.warehouse import run_tasks, schema_of
 COLLECTED_BYTES_MAX = 16 * MIB
 #: Maximum that is collected when Spark's estimate was too low.
 COLLECTED_BYTES_LIMIT = 64 * MIB
-#: The same for callers that take no stream, where `max_result_bytes` sets no limit.
-COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB
 
 
 def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:

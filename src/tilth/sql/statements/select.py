@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -22,14 +23,22 @@ from tilth.model.task import TaskKind
 from tilth.sql.context.placing import warehouse_of_query
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.slots import Queue
-from tilth.sql.errors import BadQueryError, SnapshotLostError
+from tilth.sql.errors import BadQueryError, ResultTooLargeError, SnapshotLostError
 from tilth.sql.grammar import Query
 from tilth.sql.language.explained import explains
+from tilth.sql.language.unpacked import read_own
 from tilth.sql.query.damaged import TRIES_MAX as TRIES_OF_READING_MAX
 from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import QueryTask
 from tilth.sql.results.answer import Outcome
-from tilth.sql.results.files import LOOK_SECONDS, follow, has_schema, read_schema
+from tilth.sql.results.files import (
+    COLLECTED_BYTES_WITHOUT_LIMIT,
+    LOOK_SECONDS,
+    TOO_LARGE_HINT,
+    follow,
+    has_schema,
+    read_schema,
+)
 from tilth.sql.results.stream import RowStream, begun_again, rows_of_table
 from tilth.sql.system_tables import find_system_table
 from tilth.sql.system_tables.lane import NotForThisLaneError, answer_from_system, system_tables_of
@@ -156,9 +165,14 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
             stream = _streamed(services, call, folder, result, schema, named, stack.pop_all())
             return Outcome(stream=stream, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
     assert isinstance(result, TaskResult)
-    with pa.ipc.open_stream(result.payload) as reader:
-        table = reader.read_all()
+    limit = call.settings.max_result_bytes or COLLECTED_BYTES_WITHOUT_LIMIT
+    # The worker keeps to it, too; what one says that does not is refused before it is unpacked.
+    table = read_own(result.payload, limit, partial(_too_large, spec.id, limit))
     return Outcome(table=table, parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def _too_large(task: str, limit: int, size: int) -> ResultTooLargeError:
+    return ResultTooLargeError(task=task, bytes=size, bytes_max=limit, hint=TOO_LARGE_HINT)
 
 
 def _streamed(

@@ -391,9 +391,7 @@ class PreparedQuery:
             assert source.root is not None
             self.input_bytes += source.snapshot.bytes
             return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
-        assert source.rows is not None
-        with pa.ipc.open_stream(source.rows) as reader:
-            table = reader.read_all()
+        table = source.table
         self.input_bytes += table.nbytes
         if not table.num_rows:
             return self._session.createDataFrame([], from_arrow_schema(table.schema))

@@ -3,7 +3,8 @@
 Covers: one request, its retries, errors as TilthErrors. Does not cover: routes, what is said (wire.py).
 Always holds: a call that is sent again carries the id of its first sending; an error says whether the other side may
 have acted: PeerAwayError where it certainly has not, PeerAnswerLostError where nobody knows. A call that was begun
-to one process is never sent to another one.
+to one process is never sent to another one. No more of an answer is held than its caller allows, and none that is
+compressed: processes of Tilth compress none, and a few bytes could become any number.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
+from tilth.base.units import MIB
 from tilth.model.failure import CallFailure, error_of
 from tilth.model.wire import ErrorAnswer
 from tilth.warehouse.remote.errors import (
     BadAddressError,
     NoTilthServerError,
     PeerAnswerLostError,
+    PeerAnswerTooLargeError,
     PeerAnswerUnreadableError,
     PeerAwayError,
 )
@@ -39,10 +42,17 @@ CALL_SECONDS_MAX = 30.0
 #: Timeout of one attempt; a commit may wait in the commit queue.
 ANSWER_SECONDS_MAX = 15.0
 CONNECT_SECONDS_MAX = 1.0
+#: Maximum answer of a call that acts or asks for little: definitions of tables and their views take a few KiB each, the
+#: ids of all tasks that a server has at once some MiB.
+CONTROL_BYTES_MAX = 64 * MIB
+#: Maximum that is read of a refusal: an error, or the page of something that is no Tilth server.
+REFUSAL_BYTES_MAX = 1 * MIB
 _PAUSE_SECONDS = 0.1
 #: Status codes of proxies while the server behind them is away.
 _OF_PROXIES = (502, 503, 504)
 _PAUSE_SECONDS_MAX = 1.0
+#: HTTP's word for a body as it is.
+_PLAIN = "identity"
 
 _log = Log("warehouse")
 
@@ -90,7 +100,7 @@ class Channel:
         self._client = httpx.Client(
             trust_env=False,
             transport=transport,
-            headers={HEADER: header_of(token), "content-type": MEDIA_TYPE},
+            headers={HEADER: header_of(token), "content-type": MEDIA_TYPE, "accept-encoding": _PLAIN},
             limits=httpx.Limits(max_connections=200, max_keepalive_connections=20, keepalive_expiry=30.0),
         )
 
@@ -113,18 +123,18 @@ class Channel:
         *,
         seconds: float = CALL_SECONDS_MAX,
         answer_seconds: float = ANSWER_SECONDS_MAX,
+        bytes_max: int = CONTROL_BYTES_MAX,
     ) -> T:
         """Return the answer. Raises what the other side raised, PeerAwayError, PeerAnswerLostError,
-        PeerAnswerUnreadableError and NoTilthServerError.
+        PeerAnswerUnreadableError, PeerAnswerTooLargeError and NoTilthServerError.
         """
         url, body, call_id = self.url, msgspec.msgpack.encode(message), self._ids()
         deadline = self._clock.monotonic() + seconds
         pause, is_unsent = _PAUSE_SECONDS, True
         while True:
             try:
-                return msgspec.msgpack.decode(
-                    self._send(f"{url}{PATH}{name}", body, call_id, answer_seconds), type=answer
-                )
+                content = self._send(f"{url}{PATH}{name}", body, call_id, answer_seconds, bytes_max)
+                return msgspec.msgpack.decode(content, type=answer)
             except self._failed as error:
                 is_unsent = is_unsent and isinstance(error, self._unsent)
                 reason = f"{type(error).__name__}: {error}".strip(": ")
@@ -142,29 +152,65 @@ class Channel:
                 raise lost(url=url, call=name, reason=reason)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
 
-    def _send(self, url: str, body: bytes, call_id: str, answer_seconds: float) -> bytes:
+    def _send(self, url: str, body: bytes, call_id: str, answer_seconds: float, bytes_max: int) -> bytearray:
         headers = {CALL_HEADER: call_id, WORKER_HEADER: self.worker}
         timeout = (CONNECT_SECONDS_MAX, answer_seconds, answer_seconds, answer_seconds)
-        answer = self._client.post(url, content=body, headers=headers, timeout=timeout)
-        if answer.status_code == 200 and answer.headers.get("content-type") == MEDIA_TYPE:
-            return answer.content
-        if answer.status_code in _OF_PROXIES and answer.headers.get("content-type") != MEDIA_TYPE:
-            raise _ProxyAnswerError(f"status {answer.status_code}")
-        raise self._refusal(url.partition(PATH)[0], answer)
+        with self._client.stream("POST", url, content=body, headers=headers, timeout=timeout) as answer:
+            address, _, name = url.partition(PATH)
+            is_ours = answer.headers.get("content-type") == MEDIA_TYPE
+            if answer.status_code == 200 and is_ours:
+                return _answer(answer, address, name, bytes_max)
+            if answer.status_code in _OF_PROXIES and not is_ours:
+                raise _ProxyAnswerError(f"status {answer.status_code}")
+            refusal = bytearray() if _encoding(answer) else _read(answer, REFUSAL_BYTES_MAX)
+            raise self._refusal(address, answer, refusal or bytearray())
 
-    def _refusal(self, url: str, answer: httpx.Response) -> TilthError:
+    def _refusal(self, url: str, answer: httpx.Response, content: bytearray) -> TilthError:
         """Return the error that the answer carries."""
         if answer.headers.get("content-type") == MEDIA_TYPE:
             try:
-                return error_of(msgspec.msgpack.decode(answer.content, type=CallFailure))
+                return error_of(msgspec.msgpack.decode(content, type=CallFailure))
             except msgspec.DecodeError as error:
                 _log.warning("answer_unreadable", url=url, reason=error)
         with suppress(msgspec.MsgspecError):
             # What a server refuses before it looks at the call, as for its Host.
-            said = msgspec.json.decode(answer.content, type=ErrorAnswer).error
+            said = msgspec.json.decode(content, type=ErrorAnswer).error
             return NoTilthServerError(said.message, url=url, code=said.code, hint=said.hint)
         hint = "give the address of a Tilth server of this version, as in http://host:7411"
         return NoTilthServerError(url=url, status=answer.status_code, hint=hint)
+
+
+def _answer(answer: httpx.Response, url: str, call: str, bytes_max: int) -> bytearray:
+    """Return the body. Raises PeerAnswerUnreadableError for a compressed one and PeerAnswerTooLargeError."""
+    if encoding := _encoding(answer):
+        hint = (
+            "bodies between processes of Tilth are not compressed: a proxy between both must pass them on as they are"
+        )
+        raise PeerAnswerUnreadableError(url=url, call=call, encoding=encoding, hint=hint)
+    content = _read(answer, bytes_max)
+    if content is None:
+        hint = f"find out what listens at {url}: a server or worker of this version sends no more than that"
+        raise PeerAnswerTooLargeError(url=url, call=call, bytes_max=bytes_max, hint=hint)
+    return content
+
+
+def _encoding(answer: httpx.Response) -> str:
+    """Return how the body is compressed; empty: it is not."""
+    encoding = str(answer.headers.get("content-encoding", _PLAIN))
+    return "" if encoding == _PLAIN else encoding
+
+
+def _read(answer: httpx.Response, bytes_max: int) -> bytearray | None:
+    """Return the body, read piece by piece; None as soon as it is known to be larger than that."""
+    length = answer.headers.get("content-length", "0")
+    if length.isdecimal() and int(length) > bytes_max:
+        return None
+    content = bytearray()
+    for piece in answer.iter_bytes():
+        content += piece
+        if len(content) > bytes_max:
+            return None
+    return content
 
 
 def check_address(url: str) -> None:

@@ -71,6 +71,12 @@ class PeerAnswerUnreadableError(UnknownOutcomeError):
     code = "PEER_ANSWER_UNREADABLE"
 
 
+class PeerAnswerTooLargeError(UnknownOutcomeError):
+    """the other process answers with more than is read of it; it may have done what was asked"""
+
+    code = "PEER_ANSWER_TOO_LARGE"
+
+
 class PeerVersionError(UnavailableError):
     """the other process does not understand the call; nothing was done"""
 

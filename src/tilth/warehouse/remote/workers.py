@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.failure import error_of
@@ -134,11 +134,13 @@ class RemoteWorker:
         self.load = msgspec.structs.replace(report.load, reported_ms=self._clock.now_ms())
 
     def assign(self, spec: TaskSpec) -> None:
-        """Raises what the worker says, and PeerAwayError; where its answer is lost, it is asked until it is known."""
+        """Raises what the worker says, and PeerAwayError; where its answer is lost or is none, it is asked until it is
+        known.
+        """
         self._check_here()
         try:
             self._ask("assign", AssignTask(spec=spec), Done, seconds=ASSIGN_SECONDS_MAX)
-        except PeerAnswerLostError as error:
+        except UnknownOutcomeError as error:
             # It may run there: nobody else may have it now.
             _log.warning("assign_unsettled", cause_id=spec.id, worker=self.name, reason=error)
             with self._lock:

@@ -1,0 +1,152 @@
+"""Rows that come as an Arrow stream, from clients, workers and other servers, in no more memory than they may take.
+
+A few kilobytes may become gigabytes: buffers are compressed, columns refer to dictionaries, and columns of NULL have no
+bytes at all. Sizes are therefore read from the heads of the stream's messages before anything is unpacked,
+and those of decoded columns before they are decoded.
+
+Covers: the sizes, reading. Does not cover: limits and their errors, what becomes of the rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+#: Bytes in a column of a value that takes none in the stream, such as a NULL without a type.
+_VALUE_BYTES = 8
+# Numbers of fields, and kinds of messages, in Arrow's Message.fbs. It is a FlatBuffer: a table refers to its vtable,
+# which has the offset of each field.
+_KIND, _HEAD, _DICTIONARY_BATCH, _RECORD_BATCH = 1, 2, 2, 3
+_BUFFERS, _COMPRESSION, _BATCH_OF_DICTIONARY = 2, 3, 1
+
+
+def read_stream(stream: bytes, check: Callable[[int], None]) -> pa.Table:
+    """Return the rows of a stream.
+
+    `check` gets the bytes that they take before they take them, and raises where that is too much. Raises Arrow's
+    errors for what is no such stream.
+    """
+    size = 0
+    for message in _messages(stream):
+        size += _unpacked_bytes(message)
+        check(size)
+    with pa.ipc.open_stream(pa.BufferReader(stream)) as reader:
+        table = reader.read_all()
+    # Lengths and offsets come from outside; kernels trust them.
+    table.validate(full=True)
+    check(decoded_bytes(table))
+    return table
+
+
+def read_own(stream: bytes, bytes_max: int, error: Callable[[int], Exception]) -> pa.Table:
+    """Return the rows of a stream that another process of Tilth has written, which compresses none.
+
+    Raises `error` of a size above `bytes_max`, and Arrow's errors. What is there in memory already may be as large as
+    it is: who has written it counts a little less, for the buffers of a stream are padded.
+    """
+
+    def check(size: int) -> None:
+        if size > max(bytes_max, len(stream)):
+            raise error(size)
+
+    return read_stream(stream, check)
+
+
+def decoded_bytes(table: pa.Table) -> int:
+    """Return the bytes of the rows with each value written out, at least one for each row."""
+    more = sum(_hidden_bytes(chunk) for column in table.columns for chunk in column.chunks)
+    return max(int(table.nbytes) + more, int(table.num_rows))
+
+
+def _hidden_bytes(array: pa.Array) -> int:
+    """Return the bytes that the values of an array take beside its own, once they are written out."""
+    kind = array.type
+    if pa.types.is_null(kind):
+        return _VALUE_BYTES * len(array)
+    if pa.types.is_dictionary(kind):
+        return _dictionary_bytes(array)
+    if pa.types.is_struct(kind):
+        return sum(_hidden_bytes(array.field(index)) for index in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _hidden_bytes(array.keys) + _hidden_bytes(array.items)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _hidden_bytes(array.values)
+    return 0
+
+
+def _dictionary_bytes(array: pa.DictionaryArray) -> int:
+    values = array.dictionary
+    if not len(values):
+        return 0
+    if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
+        lengths = pc.binary_length(values).cast(pa.int64())
+        return int(pc.sum(lengths.take(array.indices)).as_py() or 0)
+    # Sizes of single values are not known here, so each counts as the whole dictionary. Only texts are common.
+    is_plain = pa.types.is_primitive(values.type)
+    return len(array) * (_VALUE_BYTES if is_plain else int(values.nbytes) + _hidden_bytes(values))
+
+
+def _messages(stream: bytes) -> Iterator[pa.Message]:
+    reader = pa.ipc.MessageReader.open_stream(pa.BufferReader(stream))
+    while True:
+        try:
+            yield reader.read_next_message()
+        except StopIteration:
+            return
+
+
+def _unpacked_bytes(message: pa.Message) -> int:
+    """Return the bytes of the message's buffers once they are unpacked, as its head says."""
+    body = message.body
+    if body is None:
+        return 0
+    head = memoryview(message.metadata)
+    try:
+        return _sum_of_buffers(head, memoryview(body))
+    except (struct.error, IndexError) as error:
+        raise pa.ArrowInvalid(f"the head of a message is damaged: {error}") from error
+
+
+def _sum_of_buffers(head: memoryview, body: memoryview) -> int:
+    root = _target(head, 0)
+    kind_at = _field(head, root, _KIND)
+    kind = int(head[kind_at]) if kind_at else 0
+    batch = _table(head, root, _HEAD)
+    if kind == _DICTIONARY_BATCH and batch:
+        batch = _table(head, batch, _BATCH_OF_DICTIONARY)
+    elif kind != _RECORD_BATCH:
+        return len(body)
+    buffers = _table(head, batch, _BUFFERS) if batch else 0
+    if not buffers or not _field(head, batch, _COMPRESSION):
+        return len(body)
+    (count,) = struct.unpack_from("<I", head, buffers)
+    size = 0
+    for index in range(count):
+        start, length = struct.unpack_from("<qq", head, buffers + 4 + 16 * index)
+        # A compressed buffer begins with its unpacked size; -1: it is not compressed.
+        unpacked = struct.unpack_from("<q", body, start)[0] if length else 0
+        size += length if unpacked < 0 else unpacked
+    return size
+
+
+def _target(head: memoryview, position: int) -> int:
+    """Return the position that the relative offset at a position refers to."""
+    return position + int(struct.unpack_from("<I", head, position)[0])
+
+
+def _field(head: memoryview, table: int, number: int) -> int:
+    """Return the position of a field of a table; 0: the table does not have it."""
+    vtable = table - int(struct.unpack_from("<i", head, table)[0])
+    (size,) = struct.unpack_from("<H", head, vtable)
+    entry = 4 + 2 * number
+    offset = int(struct.unpack_from("<H", head, vtable + entry)[0]) if entry < size else 0
+    return table + offset if offset else 0
+
+
+def _table(head: memoryview, table: int, number: int) -> int:
+    """Return the position of the table or vector that a field refers to; 0: the table does not have the field."""
+    field = _field(head, table, number)
+    return _target(head, field) if field else 0
