@@ -102,8 +102,9 @@ bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on Pos
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
 
-docs: setup ## write docs/reference from the code
+docs: setup ## write docs/reference from the code, and wrap the prose of all pages
 	@$(PY) -m tools.make_docs
+	@$(PY) -m tools.prose
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

@@ -53,6 +53,7 @@ from tilth.sql.system_tables import SYSTEM_TABLES
 from tilth.warehouse import allow_list
 from tilth.warehouse.allowed.clickhouse import TABLE_FUNCTIONS
 from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
+from tools.prose import wrapped
 
 _EXPRESSION_SHOWN_MAX = 160
 
@@ -125,7 +126,7 @@ def pages() -> dict[str, str]:
         "http.md": _http_page,
         "system-tables.md": _system_tables_page,
     }
-    return {name: "\n".join([MADE, *make()]).rstrip() + "\n" for name, make in makers.items()}
+    return {name: wrapped("\n".join([MADE, *make()]).rstrip() + "\n") for name, make in makers.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
