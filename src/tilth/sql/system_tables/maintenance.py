@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.maintenance import MutationProgress, OpKind
 from tilth.model.mutation import Mutation, MutationState
-from tilth.model.service import ServiceStats
+from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.task import TaskKind, TaskState
 from tilth.sql.context.services import Services
 from tilth.sql.system_tables.table import (
@@ -66,7 +66,7 @@ BG_THREADS = SystemTable(
     columns=(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
-        ColumnDoc("service", TEXT, "`consume`, `flush`, `merge`, `mutate`, `delta` or `gc`."),
+        ColumnDoc("service", TEXT, f"One of {', '.join(f'`{kind}`' for kind in ServiceKind)}."),
         ColumnDoc("switch", TEXT, "What the user wants: `running` or `stopped`; SYSTEM START and STOP set it."),
         ColumnDoc("because", TEXT, "Why it was switched, in the user's words."),
         ColumnDoc("until", TIME, "When the switch is over by itself; NULL: never."),
