@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 import pyarrow as pa
@@ -45,7 +46,7 @@ from tilth.maintenance import (
 from tilth.maintenance.op import OpKind
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
-from tilth.model.table import TableDef
+from tilth.model.table import Expression, TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
 from tilth.sql import Answer, Rooms, SqlEngine
@@ -356,17 +357,24 @@ def answer_view_tasks(kafka_name: tuple[str, ...]) -> Callable[[TaskSpec], bytes
     return answer
 
 
-def answer_defaults(values: Mapping[str, object], *, computed: Iterable[str] = ()) -> Callable[[TaskSpec], bytes]:
-    """A worker for defaults that are no literals: their values by the text of the expression."""
+def answer_defaults(
+    values: Mapping[str, object], *, computed: Iterable[str] = (), over: Mapping[str, Expression] = MappingProxyType({})
+) -> Callable[[TaskSpec], bytes]:
+    """A worker for defaults that are no literals: their values by the text of the expression. `over`: by their text
+    those over other columns.
+    """
 
     def answer(spec: TaskSpec) -> bytes:
         task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
         assert isinstance(task, ExpressionsTask)
         found = []
         for name in task.defaults:
-            column = task.schema.find(name)
+            column = task.schema.find_any(name)
             assert column is not None
             assert column.default is not None
+            if column.default in over:
+                found.append(CheckedDefault(column=name, expression=over[column.default], may_be_null=True))
+                continue
             value = pa.table({"v": pa.array([values[column.default]], arrow_type(column.type))})
             is_computed = column.default in computed
             found.append(CheckedDefault(column=name, value=to_stream(value), is_computed=is_computed))

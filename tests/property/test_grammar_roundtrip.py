@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tilth.model import types as ty
 from tilth.model.service import ServiceKind
-from tilth.model.table import Engine, Transform, TransformKind
+from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
 from tilth.sql import grammar as g
 
 _WORDS_TEXT = """ADD AFTER ALL ALTER AS ASC BECAUSE BEGIN BY CLONE CLUSTER CODEC COLUMN COMMENT CONSTRAINT CONSUME
@@ -115,7 +115,12 @@ def written_type(text: str) -> g.ColumnSpec:
     return statement.columns[0]
 
 
-columns = st.builds(
+def with_kind(column: g.ColumnSpec, kind: ColumnKind) -> g.ColumnSpec:
+    """The column; the kind is the word in front of its expression."""
+    return column if column.default is None else replace(column, kind=kind)
+
+
+plain_columns = st.builds(
     replace,
     (data_types.map(ty.spark_name) | promising_types).map(written_type),
     name=names,
@@ -124,6 +129,8 @@ columns = st.builds(
     codec=st.none() | st.sampled_from(["ZSTD(1)", "Delta, LZ4"]),
     comment=texts,
 )
+kinds = st.sampled_from(ColumnKind)
+columns = st.builds(with_kind, plain_columns, kinds)
 distinct_columns = st.lists(columns, min_size=1, max_size=4, unique_by=lambda column: column.name.lower()).map(tuple)
 name_lists = st.lists(names, max_size=3, unique_by=str.lower).map(tuple)
 some_names = name_lists.filter(bool)
@@ -178,9 +185,22 @@ column_operations = (
     | st.builds(g.AddColumn, column=columns, first=st.booleans())
     | st.builds(g.DropColumn, column=names, if_exists=st.booleans())
     | st.builds(g.ModifyColumn, column=columns, if_exists=st.booleans())
-    | st.builds(g.DescribeColumn, column=names, default=expressions, comment=st.none() | texts, if_exists=st.booleans())
+    | st.builds(
+        g.DescribeColumn,
+        column=names,
+        default=expressions,
+        kind=kinds,
+        comment=st.none() | texts,
+        if_exists=st.booleans(),
+    )
     | st.builds(g.DescribeColumn, column=names, comment=texts, if_exists=st.booleans())
-    | st.builds(g.DescribeColumn, column=names, no_default=st.just(True), if_exists=st.booleans())
+    | st.builds(
+        g.DescribeColumn,
+        column=names,
+        kind=st.sampled_from((ColumnKind.DEFAULT, ColumnKind.MATERIALIZED)),
+        no_default=st.just(True),
+        if_exists=st.booleans(),
+    )
     | st.builds(g.RenameColumn, old=names, new=names, if_exists=st.booleans())
 )
 other_operations = (

@@ -55,10 +55,25 @@ class Transform(msgspec.Struct, frozen=True, kw_only=True):
     argument: int | None = None
 
 
+class ColumnKind(StrEnum):
+    """Source of a column's values; the value is the word in front of its expression."""
+
+    #: An INSERT brings them; the expression is for rows that do not.
+    DEFAULT = "DEFAULT"
+    #: Computed when a row is written, and stored.
+    MATERIALIZED = "MATERIALIZED"
+    #: Computed when a row is read.
+    ALIAS = "ALIAS"
+
+
+#: Spark SQL over the columns of a row: texts, and ids of columns between them.
+Expression = tuple[str | int, ...]
+
+
 class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One column of a table or of a Kafka table's messages."""
 
-    #: The Parquet field id; 1 and up, never used again.
+    #: The Parquet field id; 1 and up, never used again. Of an ALIAS column, which is not stored: -1 and down.
     id: int
     name: str
     type: DataType
@@ -79,6 +94,9 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     is_default_computed: bool | None = None
     #: Value for rows that are older than the column, a literal as in `default`; None: the default that it came with.
     older_default: str | None = None
+    kind: ColumnKind = ColumnKind.DEFAULT
+    #: Value where it is made of other columns, and of each ALIAS column; then there is no `default`. Empty: it is not.
+    expression: Expression = ()
 
     @property
     def declared_type(self) -> str:
@@ -89,16 +107,34 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
 class Schema(msgspec.Struct, frozen=True, kw_only=True):
     """Columns in their order."""
 
+    #: The columns that are stored.
     columns: tuple[Column, ...]
+    #: The columns that are computed when they are read; no file has them.
+    aliases: tuple[Column, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    @property
+    def all_columns(self) -> tuple[Column, ...]:
+        """The columns that a query can name."""
+        return (*self.columns, *self.aliases)
+
+    @property
+    def inserted(self) -> tuple[Column, ...]:
+        """The columns that an INSERT brings, and that `*` stands for."""
+        return tuple(column for column in self.columns if column.kind is ColumnKind.DEFAULT)
+
     def find(self, name: str) -> Column | None:
         """The column of that name; names are compared without regard to case, as Spark does."""
         lowered = name.lower()
         return next((column for column in self.columns if column.name.lower() == lowered), None)
+
+    def find_any(self, name: str) -> Column | None:
+        """The column of that name, stored or not."""
+        lowered = name.lower()
+        return next((column for column in self.all_columns if column.name.lower() == lowered), None)
 
     def is_stored_as(self, other: Schema) -> bool:
         """True if both schemas are stored alike: at most defaults, checks and comments differ."""

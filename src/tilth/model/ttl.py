@@ -96,6 +96,9 @@ def _column(quoted: str, schema: Schema) -> Column:
     mark = quoted[0]
     name = quoted[1:-1].replace(mark * 2, mark) if mark in '`"' else quoted
     column = schema.find(name)
+    if column is None and schema.find_any(name) is not None:
+        hint = "declare it MATERIALIZED, or name the column that it is computed from"
+        raise InvalidInputError("an ALIAS column is not stored, so rows cannot expire by it", column=name, hint=hint)
     if column is None:
         raise InvalidInputError(
             "the TTL's column does not exist", column=name, hint=f"columns: {', '.join(schema.names)}"

@@ -19,6 +19,12 @@ class UnknownColumnError(InvalidInputError):
     code = "UNKNOWN_COLUMN"
 
 
+class ComputedColumnError(InvalidInputError):
+    """the value of this column is computed from the others of its row"""
+
+    code = "COMPUTED_COLUMN"
+
+
 class BadQueryError(InvalidInputError):
     """the query cannot be answered"""
 

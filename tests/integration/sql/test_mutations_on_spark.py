@@ -65,7 +65,8 @@ def uuid_of(node: Node, name: str) -> str:
         ("DELETE FROM checks WHERE TIMESTAMP '2026-01-01 00:00:00' < 'yesterday'", "BAD_MUTATION", "when it is"),
         ("UPDATE checks SET s = to_timestamp('now') WHERE true", "BAD_MUTATION", "when it is"),
         ("ALTER TABLE checks ADD COLUMN x Int32 NOT NULL DEFAULT nullif(1, 1)", "BAD_MUTATION", "may be NULL"),
-        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT n + 1", "BAD_MUTATION", "cannot name other columns"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT n / 2", "BAD_MUTATION", "does not fit"),
+        ("ALTER TABLE checks ADD COLUMN x Int32 NOT NULL DEFAULT n + 1", "BAD_VALUE", "coalesce(n + 1, ..)"),
         ("ALTER TABLE checks ADD COLUMN x Int32 DEFAULT nope + 1", "UNKNOWN_COLUMN", "expression=nope + 1"),
         ("UPDATE checks SET n = k WHERE true", "BAD_MUTATION", "might be lost"),
         ("UPDATE checks SET n = 5000000000 WHERE true", "BAD_MUTATION", "does not fit the column"),
@@ -212,3 +213,20 @@ def test_killed_mutations_stay_killed(node: Node) -> None:
     states = [entry.state for entry in node.catalog.mutations.all(table.uuid)]
     assert states[0] is MutationState.KILLED
     assert len(states) == 2
+
+
+def test_columns_that_are_computed_from_others_are_written_for_rows_that_are_there(node: Node) -> None:
+    waiting = {"mutations_sync": "1"}
+    node.engine.run("CREATE TABLE computed (k Int64, s String) ENGINE = MergeTree ORDER BY k")
+    node.engine.run("INSERT INTO computed VALUES (1, 'a'), (2, 'bb')")
+    added = (
+        "ADD COLUMN n Int32 MATERIALIZED length(s), ADD COLUMN d Int64 DEFAULT n + k, ADD COLUMN x Int64 ALIAS d + n"
+    )
+    node.engine.run(f"ALTER TABLE computed {added}", settings=waiting)
+    table = node.catalog.tables.get("default", "computed")
+    assert isinstance(table, TableDef)
+    assert {part.schema_version for part in node.catalog.parts.snapshot(table.uuid).parts} == {table.schema_version}
+    assert rows(node, "SELECT *, x FROM computed ORDER BY k") == [(1, "a", 2, 3), (2, "bb", 4, 6)]
+    node.engine.run("ALTER TABLE computed UPDATE s = concat(s, s) WHERE x > 3", settings=waiting)
+    node.engine.run("ALTER TABLE computed DELETE WHERE x = 3", settings=waiting)
+    assert rows(node, "SELECT s, n, d, x FROM computed ORDER BY k") == [("bbbb", 4, 4, 8)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tilth.model.table import ColumnKind
 from tilth.model.types import Kind, Simple
 from tilth.sql.grammar import (
     AddColumn,
@@ -72,6 +73,15 @@ def operations(text: str) -> tuple[AlterOperation, ...]:
             DescribeColumn(column="c", default="5", comment="x", if_exists=True),
         ),
         ("MODIFY COLUMN c REMOVE DEFAULT", DescribeColumn(column="c", no_default=True)),
+        (
+            "MODIFY COLUMN c REMOVE MATERIALIZED",
+            DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, no_default=True),
+        ),
+        (
+            "MODIFY COLUMN c MATERIALIZED a + b COMMENT 'x'",
+            DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, default="a + b", comment="x"),
+        ),
+        ("MODIFY COLUMN c ALIAS a", DescribeColumn(column="c", kind=ColumnKind.ALIAS, default="a")),
         ("MODIFY COLUMN c REMOVE COMMENT", DescribeColumn(column="c", comment="")),
         ("COMMENT COLUMN IF EXISTS c 'x'", DescribeColumn(column="c", comment="x", if_exists=True)),
         ("RENAME COLUMN a TO b", RenameColumn(old="a", new="b")),
@@ -149,7 +159,7 @@ def test_what_is_not_there_is_refused_by_name(text: str, culprit: str, column: i
         ("DELETE WHERE (a]", r"expected '\)'", 33, ""),
         ("DROP PARTITION (a = 1)", "expected a literal", 34, "PARTITION ID"),
         ("SHRINK", "ALTER TABLE .. SHRINK is not supported", 18, "write ADD, DROP"),
-        ("MODIFY COLUMN a REMOVE CODEC", "REMOVE CODEC is not supported", 41, "write DEFAULT or COMMENT"),
+        ("MODIFY COLUMN a REMOVE CODEC", "REMOVE CODEC is not supported", 41, "write DEFAULT, MATERIALIZED or COMMENT"),
         ("MODIFY COLUMN a DEFAULT 1 TTL d", "TTL of a column", 44, "rows expire as a whole"),
         ("COMMENT COLUMN a", "expected a comment", 34, ""),
         ("UNDROP COLUMN a", "expected PARTITION", 25, ""),

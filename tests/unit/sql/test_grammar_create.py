@@ -6,7 +6,7 @@ import pytest
 
 from tilth.base.errors import ErrorKind
 from tilth.model.checks import Check, SecondDigits
-from tilth.model.table import Engine, Transform, TransformKind
+from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
 from tilth.model.types import Kind, Simple
 from tilth.sql.grammar import (
     ColumnSpec,
@@ -249,13 +249,32 @@ def test_clauses_that_are_not_there_are_refused_by_name(rest: str, culprit: str,
     assert caught.value.kind is ErrorKind.INVALID
 
 
+def test_columns_that_are_computed_from_others() -> None:
+    columns = (
+        "a Int64 MATERIALIZED if(b > 0, length(c), 1) CODEC(NONE) COMMENT 'x', b UInt8 NOT NULL ALIAS c + 1, "
+        "c Int8 DEFAULT a + b"
+    )
+    found = table("ENGINE = MergeTree ORDER BY a", columns).columns
+    assert [(each.kind, each.default) for each in found] == [
+        (ColumnKind.MATERIALIZED, "if(b > 0, length(c), 1)"),
+        (ColumnKind.ALIAS, "c + 1"),
+        (ColumnKind.DEFAULT, "a + b"),
+    ]
+    assert parse(render(table("ENGINE = MergeTree ORDER BY a", columns))) == table(
+        "ENGINE = MergeTree ORDER BY a", columns
+    )
+
+
 @pytest.mark.parametrize(
     ("columns", "culprit"),
     [
         ("a Int64, CONSTRAINT c CHECK a > 1", "CONSTRAINT"),
         ("a Int64, PROJECTION p (SELECT a)", "PROJECTION"),
-        ("a Int64 MATERIALIZED 1", "MATERIALIZED"),
-        ("a Int64 ALIAS 1", "ALIAS"),
+        ("a Int64, b EPHEMERAL 1", "EPHEMERAL"),
+        ("a Int64, b Int64 EPHEMERAL", "EPHEMERAL"),
+        ("a Int64, b DEFAULT a + 1", "column b without a type"),
+        ("a Int64, b MATERIALIZED a + 1", "column b without a type"),
+        ("a Int64, b ALIAS a + 1", "column b without a type"),
         ("a Int64 DEFAULT 1 TTL d", "TTL"),
         ("a Int64 PRIMARY KEY", "PRIMARY"),
     ],

@@ -207,8 +207,8 @@ def test_show_and_describe(world: SqlWorld) -> None:
     assert world.rows("SHOW TABLES", database="shop") == [("items", "MergeTree"), ("orders", "MergeTree")]
     assert ("parts", "System") in world.rows("SHOW TABLES FROM system")
     assert world.rows("DESCRIBE shop.orders") == [
-        ("a", "bigint", "Int64", False, None, ""),
-        ("s", "string", "String", True, None, "what"),
+        ("a", "bigint", "Int64", False, "", None, ""),
+        ("s", "string", "String", True, "", None, "what"),
     ]
     for table, _ in world.rows("SHOW TABLES FROM system"):
         described = world.rows(f"DESCRIBE system.{table}")

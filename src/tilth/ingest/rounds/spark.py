@@ -320,7 +320,8 @@ def _view_of(session: SparkSession, job: RoundJob, plan: SqlPlan, rows: DataFram
     """Return the view's result over these rows, in the form of its target."""
     rows.createOrReplaceTempView(quoted(job.name))
     computed = session.sql(plan.text)
-    return computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
+    made = computed.toDF(*[f"o{i}" for i in range(len(computed.columns))]).selectExpr(*plan.projection)
+    return made.selectExpr(*plan.computed) if plan.computed else made
 
 
 def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, first_task: int) -> Written:

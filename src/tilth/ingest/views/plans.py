@@ -55,8 +55,11 @@ class SqlPlan:
     target: str
     #: Spark SQL over a temporary view of the Kafka table's name.
     text: str
-    #: Spark SQL for each column of the target, over the columns o0, o1, ... of the text; behind them perhaps `_op`.
+    #: Spark SQL for the columns of the target, over the columns o0, o1, ... of the text; behind them perhaps `_op`.
     projection: tuple[str, ...]
+    #: Spark SQL for each column of the target over those of the projection, where some are computed from others; empty:
+    #: the projection has them all.
+    computed: tuple[str, ...] = ()
     #: The columns of the Kafka table that it reads.
     needed: tuple[str, ...]
     #: `True` if each row is read once, as a stream, so that rows need not be retained for it.

@@ -20,7 +20,8 @@ from tilth.ingest.settings import Envelope, ErrorMode, KafkaConfig, read_config
 from tilth.ingest.views.nodes import below, class_of, listed, nodes_of
 from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
 from tilth.ingest.views.refusals import RowCheck, Wanted
-from tilth.model.table import OP_COLUMN, Column, KafkaDef, Schema, TableDef, full_name, is_op_name
+from tilth.model.computed import computed_columns, shown_expression
+from tilth.model.table import OP_COLUMN, Column, ColumnKind, KafkaDef, Schema, TableDef, full_name, is_op_name
 from tilth.model.text.quotes import double_quoted
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted, spark_name
 from tilth.storage import storage_settings
@@ -85,16 +86,22 @@ def check_view(
     if _has_events(config, kafka, target) and op is None:
         hint = "select `_op` too: without it a row that was deleted would come back"
         raise ViewError("the view leaves out what the events do", view=view, column=OP_COLUMN, hint=hint)
-    projection = tuple(_projected(target, column, matched.get(column.name)) for column in target.schema.columns)
+    there = [c for c in target.schema.columns if c.name in matched or not c.expression]
+    projection = tuple(_projected(target, column, matched.get(column.name)) for column in there)
+    computed: tuple[str, ...] = ()
+    if len(there) < len(target.schema.columns):
+        computed = tuple(computed_columns(target.schema, {column.name.lower() for column in there}))
     if op is not None:
         projection = (*projection, f"CAST(o{op} AS STRING) AS {quoted(OP_COLUMN)}")
-    _check_projection(frame, projection, len(outputs), view, _defaults(target, matched))
+        computed = (*computed, quoted(OP_COLUMN)) if computed else ()
+    _check_projection(frame, (projection, computed), len(outputs), view, _defaults(target, matched))
     needed = _needed(plan, columns) or columns[:1]
     return SqlPlan(
         view=view,
         target=target.uuid,
         text=text,
         projection=projection,
+        computed=computed,
         needed=tuple(needed),
         is_streamable=_is_streamable(plan),
         outputs=filled,
@@ -341,8 +348,12 @@ def _match(
             if name in VIRTUAL_COLUMNS or name in ERROR_COLUMNS or name in ENVELOPE_COLUMNS:
                 # `*` stands for virtual columns too when the text names one; they were not meant.
                 continue
+            _check_not_alias(target, view, name)
             hint = f"columns of {full_name(target)}: {', '.join(target.schema.names)}; rename it with AS"
             raise ViewError("the target has no such column", view=view, column=name, hint=hint)
+        if column.kind is not ColumnKind.DEFAULT:
+            hint = f"leave it out, or rename it with AS: {full_name(target)} computes it when a row is written"
+            raise ViewError("a view does not fill a MATERIALIZED column", view=view, column=name, hint=hint)
         if column.name in matched:
             raise ViewError("a column is selected twice", view=view, column=name)
         if not fits(given, column.type):
@@ -354,10 +365,16 @@ def _match(
             raise ViewError("a NOT NULL column of the target may get NULL", view=view, column=name, hint=hint)
         matched[column.name] = position
     for column in target.schema.columns:
-        if column.name not in matched and not column.nullable and column.default is None:
+        if column.name not in matched and not (column.nullable or column.default or column.expression):
             hint = "select it, or give the target's column a default"
             raise ViewError("a NOT NULL column of the target is not filled", view=view, column=column.name, hint=hint)
     return matched
+
+
+def _check_not_alias(target: TableDef, view: str, name: str) -> None:
+    if target.schema.find_any(name) is not None:
+        hint = f"leave it out, or rename it with AS: {full_name(target)} computes it when it is read"
+        raise ViewError("a view does not fill an ALIAS column", view=view, column=name, hint=hint)
 
 
 def _filled(schema: Schema, name: str, ids: Mapping[str, int]) -> Column | None:
@@ -413,6 +430,8 @@ def _picked(
             if not _arrow_casts(column_type(kafka.schema, source), column.type):
                 return None
             picked.append(Picked(target=column.name, source=source))
+        elif column.expression:
+            return None
         elif column.default is None or _keeps_old_value(target, column):
             picked.append(Picked(target=column.name, source=None))
         elif not column.is_default_computed:
@@ -476,14 +495,20 @@ def _projected(target: TableDef, column: Column, position: int | None) -> str:
 
 def _defaults(target: TableDef, matched: Mapping[str, int]) -> list[str]:
     """Return the defaults of the columns that the view does not fill."""
-    return [c.default for c in target.schema.columns if c.default is not None and c.name not in matched]
+    lacking = [c for c in target.schema.columns if c.name not in matched]
+    texts = [shown_expression(c, target.schema) if c.expression else c.default for c in lacking]
+    return [text for text in texts if text is not None]
 
 
-def _check_projection(frame: Any, projection: Sequence[str], outputs: int, view: str, defaults: Sequence[str]) -> None:
+def _check_projection(
+    frame: Any, steps: tuple[Sequence[str], Sequence[str]], outputs: int, view: str, defaults: Sequence[str]
+) -> None:
+    projection, computed = steps
     try:
         for default in defaults:
             check_plan(parse_expression(frame.sparkSession, default))
-        schema_of(frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection))
+        rows = frame.toDF(*[f"o{i}" for i in range(outputs)]).selectExpr(*projection)
+        schema_of(rows.selectExpr(*computed) if computed else rows)
     except Exception as error:
         raise ViewError("a default of the target cannot be computed", view=view, why=_first_line(error)) from error
 

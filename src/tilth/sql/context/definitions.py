@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tilth.model.table import Column, Engine, KafkaDef, Relation, TableDef, ViewDef
+from tilth.model.computed import shown_expression
+from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct, quoted
 from tilth.sql.context.services import Services
-from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, render
+from tilth.sql.grammar import ColumnSpec, CreateTable, CreateView, Name, quoted_name, render
 
 
 def create_statement(services: Services, relation: Relation) -> str:
@@ -16,7 +17,7 @@ def create_statement(services: Services, relation: Relation) -> str:
             return render(
                 CreateTable(
                     name=name,
-                    columns=tuple(_spec(column) for column in relation.schema.columns),
+                    columns=tuple(_spec(column, relation.schema) for column in relation.schema.all_columns),
                     engine=Engine.MERGE_TREE,
                     partition_by=relation.partition_by,
                     order_by=relation.order_by,
@@ -31,7 +32,7 @@ def create_statement(services: Services, relation: Relation) -> str:
             return render(
                 CreateTable(
                     name=name,
-                    columns=tuple(_spec(column) for column in relation.schema.columns),
+                    columns=tuple(_spec(column, relation.schema) for column in relation.schema.columns),
                     engine=Engine.KAFKA,
                     settings=tuple(relation.settings.items()),
                     comment=relation.comment,
@@ -54,7 +55,7 @@ def _select(view: ViewDef, target: Relation | None) -> str:
     return f"SELECT {columns} FROM ({view.select})"
 
 
-def _spec(column: Column) -> ColumnSpec:
+def _spec(column: Column, schema: Schema) -> ColumnSpec:
     return ColumnSpec(
         name=column.name,
         type=column.type,
@@ -62,13 +63,26 @@ def _spec(column: Column) -> ColumnSpec:
         checks=column.checks,
         zones=column.zones,
         nullable=column.nullable,
-        default=_shown_default(column),
+        default=_shown_default(column, schema),
+        kind=column.kind,
         comment=column.comment,
     )
 
 
-def _shown_default(column: Column) -> str | None:
+def written_expression(column: Column, schema: Schema) -> str | None:
+    """The column's expression as a statement would give it, with the names that columns have now; None: it has none."""
+    return shown_expression(column, schema, quoted_name) if column.expression else column.written_default
+
+
+def default_kind(column: Column) -> str:
+    """ClickHouse's word for where the column's values come from; empty: it has no expression."""
+    return column.kind.value if column.expression or column.written_default is not None else ""
+
+
+def _shown_default(column: Column, schema: Schema) -> str | None:
     """Text as the user wrote it; a constant time as it was understood, since a session may have another zone."""
+    if column.expression:
+        return written_expression(column, schema)
     is_fixed = column.is_default_computed is False and _has_instants(column.type)
     return column.default if is_fixed else column.written_default
 

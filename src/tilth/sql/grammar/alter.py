@@ -71,7 +71,7 @@ _VERBS_REFUSED = {
     "REPLACE": "DROP PARTITION p, then INSERT INTO t SELECT .. FROM the other table",
     "MOVE": "INSERT INTO the other table SELECT .. FROM t, then DROP PARTITION p",
     "FETCH": "INSERT INTO t SELECT .. FROM another table",
-    "MATERIALIZE": "UPDATE t SET column = .. WHERE true",
+    "MATERIALIZE": "UPDATE t SET column = .. WHERE true; DROP COLUMN and ADD COLUMN .. MATERIALIZED computes it anew",
     "INGEST": "UPDATE t SET column = .. WHERE ..; or INSERT the rows again into a table with UNIQUE KEY",
     "SAMPLE": "leave it out; SELECT .. FROM t TABLESAMPLE (10 PERCENT) works without",
     "PREATTACH": "INSERT INTO t SELECT .. FROM another table",

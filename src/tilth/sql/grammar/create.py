@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tilth.model.table import Engine, Transform
+from tilth.model.table import ColumnKind, Engine, Transform
 from tilth.sql.grammar.keys import parse_key, parse_partition_by
 from tilth.sql.grammar.literals import parse_settings, take_settings
 from tilth.sql.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
@@ -242,7 +242,7 @@ def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
         if cursor.take_symbol(")"):
             break
         if not cursor.take_symbol(","):
-            raise cursor.expected("',' or ')' after the column", words=("NOT NULL", "DEFAULT", "CODEC", "COMMENT"))
+            raise cursor.expected("',' or ')' after the column", words=("NOT NULL", *ColumnKind, "CODEC", "COMMENT"))
     if not columns:
         raise cursor.error("a table needs at least one column")
     return tuple(columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilth.model.table import ColumnKind
 from tilth.sql.grammar.statements import ColumnSpec, DescribeColumn, Name
 from tilth.sql.grammar.text.cursor import Cursor
 from tilth.sql.grammar.text.tokens import TokenKind
@@ -9,8 +10,6 @@ from tilth.sql.grammar.types import parse_type
 
 #: Words after a column's type that have a meaning only in other systems.
 _COLUMN_REFUSED = {
-    "MATERIALIZED": "compute the value in the materialized view's SELECT",
-    "ALIAS": "compute the value in the query",
     "EPHEMERAL": "compute the value in the materialized view's SELECT",
     "GENERATED": "compute the value in the materialized view's SELECT",
     "TTL": "rows expire as a whole: give the table a TTL",
@@ -152,13 +151,18 @@ def at_settings(cursor: Cursor) -> bool:
 
 
 def parse_column(cursor: Cursor) -> ColumnSpec:
-    """`name Type [NOT NULL | NULL] [DEFAULT expression] [CODEC(..)] [COMMENT 'text']`, in any order after the type."""
+    """`name Type [NOT NULL | NULL] [DEFAULT | MATERIALIZED | ALIAS expression] [CODEC(..)] [COMMENT 'text']`, in any
+    order after the type.
+    """
     name = cursor.name("a column")
     # With such a clause the type may be missing.
     _refuse_column_clauses(cursor)
+    if _at_expression(cursor):
+        hint = f"write it: {name} String {cursor.peek().text.upper()} .."
+        raise cursor.refused(f"column {name} without a type is not supported", hint=hint)
     written = parse_type(cursor)
     not_null: bool | None = None
-    default: str | None = None
+    kind, default = ColumnKind.DEFAULT, None
     codec: str | None = None
     comment: str | None = None
     while True:
@@ -168,8 +172,8 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
             cursor.expect("NULL")
             if not_null and written.is_nullable:
                 raise cursor.error(f"column {name} is Nullable and NOT NULL", at=token, hint="leave one of them out")
-        elif default is None and cursor.take("DEFAULT"):
-            default = cursor.expression("an expression", _ends_default, stop_at_comma=True)
+        elif default is None and _at_expression(cursor):
+            kind, default = _expression(cursor)
         elif codec is None and cursor.at("CODEC") and cursor.is_symbol("(", 1):
             codec = _codec(cursor)
         elif comment is None and cursor.take("COMMENT"):
@@ -185,6 +189,7 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
         zones=written.zones,
         nullable=not not_null,
         default=default,
+        kind=kind,
         codec=codec,
         comment=comment or "",
         says_null=written.is_nullable or not_null is False,
@@ -192,28 +197,43 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
 
 
 def parse_description(cursor: Cursor, *, if_exists: bool) -> DescribeColumn:
-    """`name [DEFAULT expression] [COMMENT 'text']` or `name REMOVE DEFAULT | COMMENT`: the column keeps its type."""
+    """`name [DEFAULT | MATERIALIZED | ALIAS expression] [COMMENT 'text']` or `name REMOVE DEFAULT | MATERIALIZED |
+    COMMENT`: the column keeps its type.
+    """
     name = cursor.name("a column")
     if cursor.take("REMOVE"):
-        if cursor.choose("DEFAULT", "COMMENT") == "DEFAULT":
-            return DescribeColumn(column=name, no_default=True, if_exists=if_exists)
-        return DescribeColumn(column=name, comment="", if_exists=if_exists)
-    default: str | None = None
+        if cursor.at("ALIAS"):
+            hint = "DROP COLUMN it, and ADD COLUMN one that is stored"
+            raise cursor.refused("REMOVE ALIAS is not supported", hint=hint)
+        word = cursor.choose("DEFAULT", "MATERIALIZED", "COMMENT")
+        if word == "COMMENT":
+            return DescribeColumn(column=name, comment="", if_exists=if_exists)
+        return DescribeColumn(column=name, kind=ColumnKind(word), no_default=True, if_exists=if_exists)
+    kind, default = ColumnKind.DEFAULT, None
     comment: str | None = None
     while True:
-        if default is None and cursor.take("DEFAULT"):
-            default = cursor.expression("an expression", _ends_default, stop_at_comma=True)
+        if default is None and _at_expression(cursor):
+            kind, default = _expression(cursor)
         elif comment is None and cursor.take("COMMENT"):
             comment = cursor.string("a comment")
         else:
             break
     _refuse_column_clauses(cursor)
-    return DescribeColumn(column=name, default=default, comment=comment, if_exists=if_exists)
+    return DescribeColumn(column=name, default=default, kind=kind, comment=comment, if_exists=if_exists)
 
 
 def at_description(cursor: Cursor) -> bool:
     """True if a column's name comes next, and no type behind it."""
-    return cursor.is_name() and any(cursor.is_word(word, 1) for word in ("DEFAULT", "COMMENT", "REMOVE"))
+    return cursor.is_name() and any(cursor.is_word(word, 1) for word in (*ColumnKind, "COMMENT", "REMOVE"))
+
+
+def _at_expression(cursor: Cursor) -> bool:
+    return any(cursor.at(kind) for kind in ColumnKind)
+
+
+def _expression(cursor: Cursor) -> tuple[ColumnKind, str]:
+    kind = ColumnKind(cursor.choose(*ColumnKind))
+    return kind, cursor.expression("an expression", _ends_default, stop_at_comma=True)
 
 
 def _at_nullability(cursor: Cursor) -> bool:

@@ -433,7 +433,7 @@ def _column(column: ColumnSpec) -> str:
     elif column.says_null:
         text += " NULL"
     if column.default is not None:
-        text += f" DEFAULT {column.default}"
+        text += f" {column.kind} {column.default}"
     if column.codec is not None:
         text += f" CODEC({column.codec})"
     return text + _comment(column.comment)
@@ -459,9 +459,9 @@ def _own_settings(settings: SettingTexts) -> str:
 def _described(operation: DescribeColumn) -> str:
     text = f"MODIFY COLUMN {_if_exists(operation.if_exists)}{quoted_name(operation.column)}"
     if operation.no_default:
-        return f"{text} REMOVE DEFAULT"
+        return f"{text} REMOVE {operation.kind}"
     if operation.default is not None:
-        text += f" DEFAULT {operation.default}"
+        text += f" {operation.kind} {operation.default}"
     return text if operation.comment is None else f"{text} COMMENT {quoted_string(operation.comment)}"
 
 

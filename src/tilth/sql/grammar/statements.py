@@ -12,7 +12,7 @@ from enum import IntEnum, StrEnum
 
 from tilth.model.checks import Check, Path
 from tilth.model.service import ServiceKind
-from tilth.model.table import Engine, Transform
+from tilth.model.table import ColumnKind, Engine, Transform
 from tilth.model.types import DataType
 from tilth.sql.grammar.literal_values import Value
 from tilth.sql.grammar.storage_statements import StorageStatement
@@ -63,8 +63,9 @@ class ColumnSpec:
     zones: tuple[tuple[Path, str], ...] = ()
     #: False only where NOT NULL is written; a ClickHouse type without Nullable is nullable too.
     nullable: bool = True
-    #: A Spark SQL expression.
+    #: A Spark SQL expression, and the word in front of it.
     default: str | None = None
+    kind: ColumnKind = ColumnKind.DEFAULT
     #: Argument of CODEC(..), kept for SHOW CREATE, otherwise without effect.
     codec: str | None = None
     comment: str = ""
@@ -78,7 +79,6 @@ class Query:
 
     #: Text from its beginning, so that positions in Spark's messages fit.
     text: str
-    #: Name in a trailing FORMAT.
     format: str | None = None
     #: Values in a trailing SETTINGS.
     settings: SettingTexts = ()
@@ -266,9 +266,9 @@ class DescribeColumn:
 
     column: str
     default: str | None = None
-    #: REMOVE DEFAULT; then it says nothing else.
+    kind: ColumnKind = ColumnKind.DEFAULT
+    #: REMOVE and the kind; then it says nothing else.
     no_default: bool = False
-    #: Empty: there is none any more.
     comment: str | None = None
     if_exists: bool = False
 

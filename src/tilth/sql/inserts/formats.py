@@ -2,7 +2,7 @@
 
 Covers: JSON, which columns a text has, what rows get that do not bring a column. Does not cover: CSV (csv_texts.py).
 Always holds: either all rows are read or an error names the row that cannot be; a column that a row does not bring
-gets its default.
+gets its default, one that is computed from others is computed last.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema, TableDef, is_op_name
+from tilth.model.computed import in_turn, stored_ids
+from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, ColumnKind, Schema, TableDef, is_op_name
 from tilth.model.types import Kind, Simple
-from tilth.sql.errors import BadValueError, UnknownColumnError
+from tilth.sql.errors import BadValueError, ComputedColumnError, UnknownColumnError
 from tilth.sql.inserts.csv_texts import csv_texts, texts_array
 from tilth.sql.language.values import Reading, column_array, literal, op_numbers
 from tilth.storage import UniqueKeyNullError, storage_settings
@@ -28,8 +29,9 @@ OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))
 
 # The values of a row or of a column as text or JSON gave them.
 Values = Sequence[Any]
-#: Values of computed defaults by the names of their columns, for so many rows (defaults.py).
-Compute = Callable[[Sequence[Column], int], Mapping[str, pa.Array]]
+#: Values of computed defaults by the names of their columns, for so many rows; of expressions over other columns for
+#: these rows (defaults.py).
+Compute = Callable[[Sequence[Column], int | pa.Table], Mapping[str, pa.Array]]
 
 
 class _Missing:
@@ -55,8 +57,15 @@ class InsertTarget:
     is_partial: bool = False
 
     def find(self, name: str) -> Column | None:
-        """Return the column of that name; OP for `_op` and its alias, unless the table has a column of that name."""
-        found = self.schema.find(name)
+        """Return the column of that name; OP for `_op` and its alias, unless the table has a column of that name.
+
+        Raises ComputedColumnError for one that no INSERT brings.
+        """
+        found = self.schema.find_any(name)
+        if found is not None and found.kind is not ColumnKind.DEFAULT:
+            when = "when it is read" if found.kind is ColumnKind.ALIAS else "from the others when a row is written"
+            hint = f"leave it out: it is {found.kind}, computed {when}"
+            raise ComputedColumnError("no INSERT brings this column", column=found.name, hint=hint)
         return OP if found is None and self.key and is_op_name(name) else found
 
     # Any: a value of the column's type, or None.
@@ -68,7 +77,7 @@ class InsertTarget:
         if column.name in self.key and column.default is None:
             hint = "each row needs a value in each column of the UNIQUE KEY"
             raise UniqueKeyNullError("a column of the unique key is missing", column=column.name, hint=hint)
-        if self.is_partial and column.nullable:
+        if self.is_partial and column.nullable and column.kind is ColumnKind.DEFAULT:
             return None
         return default_of(column)
 
@@ -134,11 +143,12 @@ def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, 
     for name in names:
         column = target.find(name)
         if column is None:
-            raise UnknownColumnError(column=name, hint=f"the columns are: {', '.join(target.schema.names)}")
+            names_there = ", ".join(each.name for each in target.schema.inserted)
+            raise UnknownColumnError(column=name, hint=f"the columns are: {names_there}")
         if column in found:
             raise BadValueError("a column is named twice", column=name)
         found.append(column)
-    return tuple(found) or target.schema.columns
+    return tuple(found) or target.schema.inserted
 
 
 def table_of_rows(
@@ -172,22 +182,42 @@ def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, comput
         for column in target.schema.columns
     }
     lacking = [column for column in target.schema.columns if _is_computed(values[column.name])]
-    computed = compute(lacking, given.count) if lacking else {}
+    last = [column for column in lacking if column.expression]
+    first = [column for column in lacking if not column.expression]
+    computed = compute(first, given.count) if first else {}
     arrays: dict[str, pa.Array] = {}
-    for column in target.schema.columns:
+
+    def array_of_column(column: Column, computed: Mapping[str, pa.Array]) -> pa.Array:
         place = position.get(column.name, -1) + 1
         of_column = values[column.name]
         if column.name in target.key:
             _check_key(column, of_column, place)
         if isinstance(of_column, pa.Array):
-            arrays[column.name] = texts_array(column, of_column, reading=reading, position=place, optional=deletes)
-        elif column.name in computed:
-            arrays[column.name] = _with_computed(column, of_column, computed[column.name], reading, place, deletes)
-        else:
-            arrays[column.name] = column_array(column, of_column, reading=reading, position=place, optional=deletes)
+            return texts_array(column, of_column, reading=reading, position=place, optional=deletes)
+        if column.name in computed:
+            return _with_computed(column, of_column, computed[column.name], reading, place, deletes)
+        return column_array(column, of_column, reading=reading, position=place, optional=deletes)
+
+    for column in target.schema.columns:
+        if column not in last:
+            arrays[column.name] = array_of_column(column, computed)
+    for columns, found in over_columns(target.schema, last, arrays, compute):
+        arrays |= {column.name: array_of_column(column, found) for column in columns}
     if deletes:
         arrays[OP_COLUMN] = pa.array(deletes, pa.int8())
-    return pa.table(arrays)
+    return pa.table({name: arrays[name] for name in (*target.schema.names, *([OP_COLUMN] if deletes else []))})
+
+
+def over_columns(
+    schema: Schema, columns: Sequence[Column], known: Mapping[str, pa.Array], compute: Compute
+) -> Iterator[tuple[Sequence[Column], Mapping[str, pa.Array]]]:
+    """Yield columns with their values for all rows, one behind those that it is made of; the caller puts what it makes
+    of them beside what is known before it asks for the next.
+    """
+    for ready in in_turn(columns, schema):
+        ids = frozenset[int]().union(*(stored_ids(schema, column.expression) for column in ready))
+        named = [column.name for column in schema.columns if column.id in ids]
+        yield ready, compute(ready, pa.table({name: known[name] for name in named}))
 
 
 def _is_computed(values: Values | pa.Array) -> bool:
@@ -247,6 +277,8 @@ def _check_key(column: Column, values: Values | pa.Array, place: int) -> None:
 # Any: a value of the column's type, None, or COMPUTED.
 def default_of(column: Column) -> Any:
     """Return the value of a row that does not bring the column; raises BadValueError where there is none."""
+    if column.expression:
+        return COMPUTED
     if column.default is None:
         if not column.nullable:
             raise BadValueError("a column that is NOT NULL and has no default is missing", column=column.name)
@@ -257,7 +289,7 @@ def default_of(column: Column) -> Any:
 
 def _json(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
     # An object may say what it does though no column was named.
-    given = (*columns, OP) if target.key and columns == target.schema.columns else columns
+    given = (*columns, OP) if target.key and columns == target.schema.inserted else columns
     positions = {column.name: index for index, column in enumerate(given)}
     rows: list[Values] = []
     for number, record in enumerate(_json_objects(text), start=1):

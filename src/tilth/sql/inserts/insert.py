@@ -20,6 +20,7 @@ from tilth.base.cancel import pause
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
+from tilth.model.computed import reached_ids
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
@@ -38,6 +39,7 @@ from tilth.sql.inserts.formats import (
     Compute,
     InsertTarget,
     check_deletes,
+    over_columns,
     read_rows,
     table_of_rows,
     target_columns,
@@ -49,7 +51,7 @@ from tilth.sql.query.damaged import QueryParts, naming
 from tilth.sql.query.protocol import InsertResult, InsertTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import AUTO, InsertSettings
-from tilth.storage import layout_of, partition_ids, shape_rows
+from tilth.storage import arrow_type, conform_column, layout_of, partition_ids, shape_rows
 
 _log = Log("sql")
 
@@ -62,7 +64,7 @@ def insert_values(services: Services, call: Call, statement: InsertValues) -> Ou
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         target = target_of(table)
-        reading, compute = Reading(zone=call.zone), computing(services, call)
+        reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         columns = target_columns(target, names)
         rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
         return _stored(services, call, table, rows)
@@ -75,7 +77,7 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     check_size(len(statement.data), call.settings.max_insert_bytes)
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
-        reading, compute = Reading(zone=call.zone), computing(services, call)
+        reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         target, form = target_of(table), statement.format
         rows = read_rows(target, tuple(names), form, statement.data, reading=reading, compute=compute)
         return _stored(services, call, table, rows)
@@ -97,7 +99,9 @@ def store_named(services: Services, call: Call, table: TableDef, data: pa.Table 
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         renamed = rows.rename_columns(list(names))
-        return _stored(services, call, table, _completed(target_of(table), renamed, computing(services, call)))
+        return _stored(
+            services, call, table, _completed(target_of(table), renamed, computing(services, call, table.schema))
+        )
 
     return _done(services, call, table, rows.column_names, act)
 
@@ -168,6 +172,7 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
     columns = target_columns(target, rows.column_names)
     has_op = OP in columns
     computed: list[Column] = []
+    over: list[Column] = []
     if has_op:
         place = columns.index(OP)
         rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
@@ -177,16 +182,37 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
         if has_op:
             check_deletes(target, column)
         # Which rows delete, and what others lack, is seen when they are written.
-        if has_op and column.default is None and not target.needs(column):
+        if has_op and column.default is None and not column.expression and not target.needs(column):
             continue
         value = target.missing_value(column)
-        if value is COMPUTED:
+        if column.expression:
+            over.append(column)
+        elif value is COMPUTED:
             computed.append(column)
         elif value is not None:
             filled = column_array(column, [value] * rows.num_rows, reading=Reading(), position=position)
             rows = rows.append_column(column.name, filled)
     for name, values in (compute(computed, rows.num_rows) if computed else {}).items():
         rows = rows.append_column(name, values)
+    return _with_expressions(target, rows, over, compute) if over else rows
+
+
+def _with_expressions(target: InsertTarget, rows: pa.Table, columns: Sequence[Column], compute: Compute) -> pa.Table:
+    """Return the rows with these columns, which are computed from the others."""
+    ids = reached_ids(target.schema, (column.id for column in columns))
+    # Rows that delete may lack any of them.
+    named = [msgspec.structs.replace(each, nullable=True) for each in target.schema.columns if each.id in ids]
+    given = {name.lower(): values for name, values in zip(rows.column_names, rows.columns, strict=True)}
+    known = {
+        each.name: conform_column(given[each.name.lower()], each)
+        if each.name.lower() in given
+        else pa.nulls(rows.num_rows, arrow_type(each.type))
+        for each in named
+    }
+    for _, values in over_columns(target.schema, columns, known, compute):
+        known |= values
+        for name, array in values.items():
+            rows = rows.append_column(name, array)
     return rows
 
 
@@ -265,7 +291,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             continue
         if OP in columns:
             check_deletes(target, column)
-        if column.default is None and (OP not in columns or target.needs(column)):
+        if column.default is None and not column.expression and (OP not in columns or target.needs(column)):
             target.missing_value(column)
     tasks_max = call.settings.max_insert_tasks
 

@@ -1,7 +1,8 @@
 """Reads SELECTs in ClickHouse's dialect and writes them for Spark, where `dialect = 'clickhouse'` is set.
 
-Covers: reading, the changes one after the other, writing. Does not cover: the changes (dialect_queries.py,
-dialect_calls.py), which functions and constructs are read (dialect_words.py), statements that are not SELECTs.
+Covers: reading, the changes one after the other, writing; expressions over columns in a table's definition. Does not
+cover: the changes (dialect_queries.py, dialect_calls.py), which functions and constructs are read (dialect_words.py),
+other statements.
 Always holds: a function or construct that dialect_words.py does not name is refused by name; nothing is left out
 silently, and sqlglot gives no call another meaning. Pure.
 """
@@ -22,11 +23,28 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
 from tilth.base.errors import TilthError
-from tilth.sql.grammar import CreateView, InsertQuery, Query, SqlSyntaxError, Statement, UnsupportedSqlError, select_of
+from tilth.model.table import ColumnKind
+from tilth.sql.grammar import (
+    AddColumn,
+    AlterOperation,
+    AlterTable,
+    ColumnSpec,
+    CreateTable,
+    CreateView,
+    DescribeColumn,
+    InsertQuery,
+    ModifyColumn,
+    Query,
+    SqlSyntaxError,
+    Statement,
+    UnsupportedSqlError,
+    select_of,
+)
 from tilth.sql.language import dialect_calls, dialect_queries
 from tilth.sql.language.dialect_sessions import check_session, check_times
 from tilth.sql.language.dialect_words import CLICKHOUSE, NODES, NODES_REFUSED, OURS, WITHOUT, refused
 
+_SELECT = "SELECT "
 #: Longest part of a query that a refusal repeats.
 _PART_SHOWN_MAX = 60
 #: Syntax of ClickHouse that Spark does not have. An unreadable query without any of it is misspelled.
@@ -93,7 +111,7 @@ def reading(
         yield statement, ()
         return
     check_session(spark, is_view=isinstance(statement, CreateView))
-    select = select_of(written)
+    select = select_of(written) or ", ".join(_expressions_of(written))
     check_times(select, spark)
     shown = read_as(select)
     outer = _OUTER_JOIN.search(_STRING.sub("''", select))
@@ -105,7 +123,7 @@ def reading(
 
 
 def in_sparks_words(statement: Statement) -> Statement:
-    """Return the statement with its SELECT written for Spark; others as they are.
+    """Return the statement with its SELECT, or the expressions of its columns, written for Spark; others as they are.
 
     Raises SqlSyntaxError, and UnsupportedSqlError for what has no counterpart.
     """
@@ -116,8 +134,60 @@ def in_sparks_words(statement: Statement) -> Statement:
             return replace(statement, query=to_spark(query))
         case CreateView(select=select):
             return replace(statement, select=to_spark(select))
+        case CreateTable(columns=columns):
+            written = tuple(_column_for_spark(column) for column in columns)
+            return statement if written == columns else replace(statement, columns=written)
+        case AlterTable(operations=operations):
+            changed = tuple(_operation_for_spark(operation) for operation in operations)
+            return statement if changed == operations else replace(statement, operations=changed)
         case _:
             return statement
+
+
+def _operation_for_spark(operation: AlterOperation) -> AlterOperation:
+    match operation:
+        case AddColumn(column=column) | ModifyColumn(column=column):
+            return replace(operation, column=_column_for_spark(column))
+        case DescribeColumn(default=str(text), kind=kind):
+            return replace(operation, default=_expression_for_spark(text, kind))
+    return operation
+
+
+def _column_for_spark(column: ColumnSpec) -> ColumnSpec:
+    if column.default is None:
+        return column
+    return replace(column, default=_expression_for_spark(column.default, column.kind))
+
+
+def _expression_for_spark(text: str, kind: ColumnKind) -> str:
+    """Return the expression in Spark's words; a DEFAULT that names no column is read in the same way in both."""
+    if kind is ColumnKind.DEFAULT and not _names_columns(text):
+        return text
+    return to_spark(f"{_SELECT}{text}").removeprefix(_SELECT)
+
+
+def _names_columns(text: str) -> bool:
+    try:
+        tree = sqlglot.parse_one(f"{_SELECT}{text}", read=_ClickHouse)
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        # A literal of Spark's, or nothing at all: whoever reads it next says so.
+        return False
+    return tree.find(exp.Column) is not None
+
+
+def _expressions_of(statement: Statement) -> list[str]:
+    match statement:
+        case CreateTable(columns=columns):
+            specs: Sequence[ColumnSpec | DescribeColumn] = columns
+        case AlterTable(operations=operations):
+            specs = [
+                each.column if isinstance(each, AddColumn | ModifyColumn) else each
+                for each in operations
+                if isinstance(each, AddColumn | ModifyColumn | DescribeColumn)
+            ]
+        case _:
+            specs = ()
+    return [spec.default for spec in specs if spec.default is not None]
 
 
 def to_spark(text: str, *, is_headed: bool = False) -> str:

@@ -25,7 +25,7 @@ from tilth.base.units import GIB, MIB
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
-from tilth.model.table import KafkaDef, Schema, TableDef
+from tilth.model.table import Expression, KafkaDef, Schema, TableDef
 from tilth.sql.errors import ResultTooLargeError
 from tilth.sql.language.unpacked import read_own
 from tilth.sql.query.predicates import Predicate, Undecided
@@ -111,10 +111,14 @@ class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
     """Spark's check of a default."""
 
     column: str
-    #: Its value now: an Arrow stream of one row, of the column's type.
-    value: bytes
+    #: Its value now: an Arrow stream of one row, of the column's type; empty if it is an expression over columns.
+    value: bytes = b""
     #: `True` if another INSERT may have another value.
-    is_computed: bool
+    is_computed: bool = False
+    #: The expression, as Column has it.
+    expression: Expression = ()
+    #: `True` if the expression may give NULL.
+    may_be_null: bool = False
 
     @property
     def scalar(self) -> pa.Scalar:
@@ -136,13 +140,16 @@ class CheckedExpressions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ComputeTask(msgspec.Struct, frozen=True, kw_only=True, tag="compute"):
-    """Computes expressions without columns for some rows; the result's payload is an Arrow stream."""
+    """Computes expressions for some rows; the result's payload is an Arrow stream."""
 
     #: The names of the result's columns.
     columns: tuple[str, ...]
     #: Spark SQL.
     expressions: tuple[str, ...]
     rows: int
+    #: The columns that the expressions name, and these in an Arrow stream; none: they name none.
+    schema: Schema | None = None
+    given: bytes = b""
     #: Time zone of times without one.
     zone: str
     #: The time that now() stands for.
@@ -267,3 +274,11 @@ class QueryCalls(Protocol):
 
 def _read(rows: bytes, bytes_max: int, refusal: str) -> pa.Table:
     return read_own(rows, bytes_max, lambda size: ResultTooLargeError(refusal, bytes=size, bytes_max=bytes_max))
+
+
+def stream_of(table: pa.Table) -> bytes:
+    """Return the rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())

@@ -29,7 +29,7 @@ from tilth.sql.language.dialect_sessions import check_zones
 from tilth.sql.query.held import LeaseHolder, held_past, held_snapshot
 from tilth.sql.query.past import Moment, moment_of
 from tilth.sql.query.predicates import Predicate, Undecided
-from tilth.sql.query.protocol import AsOf, Resolved, Source
+from tilth.sql.query.protocol import AsOf, Resolved, Source, stream_of
 from tilth.sql.query.prune import keeper
 from tilth.storage import Roots, schema_from_arrow
 from tilth.warehouse import NotAllowedError
@@ -273,7 +273,7 @@ class SnapshotService:
         turns: dict[tuple[str, int], Iterator[Keep]],
     ) -> Source:
         if not isinstance(found.table, TableDef):
-            return Source(rows=_stream(found.table))
+            return Source(rows=stream_of(found.table))
         snapshot, keep = snapshots[found.key], next(turns[found.key])
         return Source(snapshot=narrowed(snapshot, keep), root=self._root.of(found.table.uuid))
 
@@ -328,10 +328,3 @@ def qualified(name: tuple[str, ...], database: str) -> tuple[str, str]:
     if len(name) > 2:
         raise BadQueryError("a table's name has at most two parts, database and table", table=".".join(name))
     return (name[0], name[1]) if len(name) == 2 else (database, name[0])
-
-
-def _stream(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

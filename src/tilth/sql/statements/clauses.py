@@ -1,4 +1,5 @@
-"""Clauses of a table's definition that CREATE and ALTER share: UNIQUE KEY with its version column, and TTL.
+"""Clauses of a table's definition that CREATE and ALTER share: UNIQUE KEY with its version column, TTL, and columns
+that are computed from others.
 
 Covers: what they ask of the columns, what is refused, what a new TTL means for the rows that are there. Does not cover:
 other clauses (tables.py), columns (columns.py).
@@ -16,7 +17,7 @@ from tilth.base.errors import InvalidInputError
 from tilth.base.settings import read_settings
 from tilth.base.units import show_time
 from tilth.maintenance import gc_settings, is_expired, ttl_of
-from tilth.model.table import Column, Schema, TableDef, full_name, is_op_name
+from tilth.model.table import Column, ColumnKind, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Kind, Simple
 from tilth.sql.context.lifetimes import trash_lifetime_ms
@@ -61,12 +62,42 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
     columns = tuple(
         msgspec.structs.replace(column, nullable=False) if column.name in names else column for column in schema.columns
     )
-    return Schema(columns=columns)
+    return msgspec.structs.replace(schema, columns=columns)
+
+
+def check_computed(table: TableDef) -> None:
+    """Raises BadDefinitionError where a column that is computed from others would be needed before they are there."""
+    if not table.schema.inserted:
+        raise BadDefinitionError("a table needs a column that is not computed", table=full_name(table))
+    computed = [each for each in table.schema.columns if each.expression or each.kind is ColumnKind.MATERIALIZED]
+    if not table.unique_key or not computed:
+        return
+    if read_settings(StorageSettings, table.settings).enable_unique_partial_update:
+        hint = "leave enable_unique_partial_update out: a row gets the values that it lacks after these are computed"
+        raise _refused(
+            "a table with partial updates has no columns that are computed from others", computed[0], hint=hint
+        )
+    named = {name.lower(): "UNIQUE KEY" for name in table.unique_key}
+    named |= {each.column.lower(): "PARTITION BY beside UNIQUE KEY" for each in table.partition_by}
+    if table.version_column is not None:
+        named[table.version_column.lower()] = "the version of ENGINE = MergeTree(..)"
+    for column in computed:
+        clause = named.get(column.name.lower())
+        if clause is not None:
+            hint = "name the columns that it is computed from, or give it by INSERT: a row that deletes brings its key"
+            raise _refused(f"a column that is computed cannot be in {clause}", column, hint=hint)
+
+
+def check_not_alias(schema: Schema, name: str, clause: str) -> None:
+    """Raises BadDefinitionError for an ALIAS column in a clause about what is stored."""
+    if schema.find(name) is None and (alias := schema.find_any(name)) is not None:
+        hint = "declare it MATERIALIZED, or name the columns that it is computed from"
+        raise _refused(f"an ALIAS column is not stored, so it cannot be in {clause}", alias, hint=hint)
 
 
 def check_no_op_column(schema: Schema) -> None:
     """Raises BadDefinitionError for a column with the name under which inserted rows carry their operation."""
-    for column in schema.columns:
+    for column in schema.all_columns:
         if is_op_name(column.name):
             hint = "choose another name: rows of a table with a UNIQUE KEY use a column of this name to delete"
             raise _refused("the name is taken", column, hint=hint)
@@ -114,6 +145,7 @@ def _can_be_version(data_type: DataType) -> bool:
 
 
 def _found(schema: Schema, name: str, clause: str) -> Column:
+    check_not_alias(schema, name, clause)
     column = schema.find(name)
     if column is None:
         raise UnknownColumnError(column=name, clause=clause, hint=f"the columns are: {', '.join(schema.names)}")

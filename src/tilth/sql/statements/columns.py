@@ -15,11 +15,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from tilth.model.checks import first_stricter, rule_text
+from tilth.model.computed import dependents, reached_ids
 from tilth.model.mutation import Mutation
-from tilth.model.table import Column, Schema, TableDef, full_name
+from tilth.model.table import Column, ColumnKind, Expression, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
-from tilth.sql.errors import BadAlterError, BadDefinitionError, ColumnBusyError, UnknownColumnError
+from tilth.sql.errors import (
+    BadAlterError,
+    BadDefinitionError,
+    ColumnBusyError,
+    ComputedColumnError,
+    UnknownColumnError,
+)
 from tilth.sql.grammar import (
     AddColumn,
     ColumnOperation,
@@ -120,6 +127,41 @@ def find_in(schema: Schema, name: str) -> Column:
     return column
 
 
+def find_any_in(schema: Schema, name: str) -> Column:
+    """Return the column of that name, stored or not; raises UnknownColumnError."""
+    return schema.find_any(name) or find_in(schema, name)
+
+
+def check_updated(table: TableDef, names: Sequence[str]) -> list[Column]:
+    """Return the columns that an UPDATE sets.
+
+    Raises ComputedColumnError, and BadAlterError for those that files are laid out by, themselves or through a column
+    that is computed from them.
+    """
+    found = []
+    protected = protected_columns(table)
+    for name in names:
+        column = find_any_in(table.schema, name)
+        if column.kind is not ColumnKind.DEFAULT:
+            hint = "UPDATE the columns that it is computed from"
+            raise ComputedColumnError(
+                "no UPDATE sets this column", table=full_name(table), column=column.name, hint=hint
+            )
+        check_unprotected(table, column, "UPDATE")
+        for other in table.schema.columns:
+            is_computed = other.kind is ColumnKind.MATERIALIZED and other.id in protected
+            if is_computed and column.id in reached_ids(table.schema, [other.id]):
+                hint = f"{other.name} is computed from it: create a table with other keys, then INSERT .. SELECT"
+                raise BadAlterError(
+                    f"UPDATE would change a column of {protected[other.id]}",
+                    table=full_name(table),
+                    column=column.name,
+                    hint=hint,
+                )
+        found.append(column)
+    return found
+
+
 def is_widening(old: DataType, new: DataType) -> bool:
     """True if every value of the old type is a value of the new one, wherever and whenever it is read."""
     if old == new:
@@ -147,11 +189,15 @@ def is_widening(old: DataType, new: DataType) -> bool:
 
 def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns:
     spec = operation.column
-    if now.schema.find(spec.name) is not None:
+    if now.schema.find_any(spec.name) is not None:
         if operation.if_not_exists:
             return now
         hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(table), column=spec.name, hint=hint)
+    if spec.kind is ColumnKind.ALIAS:
+        identity = min((each.id for each in now.schema.aliases), default=0) - 1
+        aliases = (*now.schema.aliases, column_of(spec, identity))
+        return replace(now, schema=msgspec.structs.replace(now.schema, aliases=aliases))
     if not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError(
             "a new column that is NOT NULL needs a default",
@@ -171,7 +217,8 @@ def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
     elif operation.after is not None:
         position = columns.index(find_in(now.schema, operation.after)) + 1
     columns.insert(position, column_of(operation.column, now.next_column_id))
-    return NewColumns(Schema(columns=tuple(columns)), now.next_column_id + 1)
+    schema = msgspec.structs.replace(now.schema, columns=tuple(columns))
+    return NewColumns(schema, now.next_column_id + 1)
 
 
 def column_of(spec: ColumnSpec, identity: int) -> Column:
@@ -189,6 +236,7 @@ def column_of(spec: ColumnSpec, identity: int) -> Column:
         checks=spec.checks,
         zones=spec.zones,
         written_default=spec.default,
+        kind=spec.kind,
     )
 
 
@@ -201,17 +249,26 @@ def _check_zone(column: str, zone: str) -> None:
 
 
 def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColumns:
-    if operation.if_exists and now.schema.find(operation.column) is None:
+    if operation.if_exists and now.schema.find_any(operation.column) is None:
         return now
-    column = find_in(now.schema, operation.column)
+    column = find_any_in(now.schema, operation.column)
     check_unprotected(table, column, "DROP COLUMN")
-    if len(now.schema.columns) == 1:
+    if now.schema.inserted == (column,):
         hint = "DROP TABLE drops all of it"
         raise BadAlterError(
             "the last column of a table cannot be dropped", table=full_name(table), column=column.name, hint=hint
         )
-    kept = tuple(each for each in now.schema.columns if each is not column)
-    return replace(now, schema=Schema(columns=kept))
+    named_by = dependents(now.schema, column.id)
+    if named_by:
+        names = ", ".join(each.name for each in named_by)
+        hint = "DROP these columns first, or give them other expressions by MODIFY COLUMN"
+        raise BadAlterError(
+            "other columns are computed from this one", table=full_name(table), column=column.name, by=names, hint=hint
+        )
+    columns, aliases = (
+        tuple(each for each in group if each is not column) for group in (now.schema.columns, now.schema.aliases)
+    )
+    return replace(now, schema=Schema(columns=columns, aliases=aliases))
 
 
 def _modified(
@@ -219,9 +276,13 @@ def _modified(
 ) -> NewColumns:
     """Change type and NULL to what is written; DEFAULT and COMMENT stay unless they are written, too."""
     spec = operation.column
-    if operation.if_exists and now.schema.find(spec.name) is None:
+    if operation.if_exists and now.schema.find_any(spec.name) is None:
         return now
-    old = find_in(now.schema, spec.name)
+    old = find_any_in(now.schema, spec.name)
+    if spec.default is not None or old.kind is ColumnKind.ALIAS:
+        _check_stays_stored(table, old, spec.kind, has_expression=spec.default is not None)
+    if old.kind is ColumnKind.ALIAS:
+        return replaced(now, old, with_comment(column_of(spec, old.id), old, spec.comment))
     if (spec.type, spec.nullable) != (old.type, old.nullable):
         _check_idle(table, old.name, busy)
         check_unprotected(table, old, "MODIFY COLUMN")
@@ -252,12 +313,32 @@ def _modified(
         new = with_default(new, old)
     elif not spec.nullable and _is_nothing(spec.default):
         raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
-    new = msgspec.structs.replace(
-        new, name=old.name, older_default=old.older_default, comment=spec.comment or old.comment
-    )
-    if (new.written_default, new.type) != (old.written_default, old.type) and new.default is not None:
+    new = msgspec.structs.replace(with_comment(new, old, spec.comment), older_default=old.older_default)
+    has_value = new.default is not None or bool(new.expression)
+    if (_default_of(new), new.type) != (_default_of(old), old.type) and has_value:
         _check_everywhere(table, old, versions)
     return replaced(now, old, new)
+
+
+def _check_stays_stored(table: TableDef, old: Column, kind: ColumnKind, *, has_expression: bool) -> None:
+    """Raises BadAlterError where a stored column would become an ALIAS, or the other way round."""
+    if (old.kind is ColumnKind.ALIAS) != (kind is ColumnKind.ALIAS) or not has_expression:
+        hint = "write ALIAS and an expression; a column that is stored is DROPped and ADDed, or the other way round"
+        raise BadAlterError(
+            "a column that is stored does not become an ALIAS, nor an ALIAS one that is stored",
+            table=full_name(table),
+            column=old.name,
+            hint=hint,
+        )
+
+
+def _default_of(column: Column) -> tuple[str | None, Expression]:
+    return column.written_default, column.expression
+
+
+def with_comment(column: Column, old: Column, comment: str) -> Column:
+    """Return the column under the name of the old one, with its comment unless another one is written."""
+    return msgspec.structs.replace(column, name=old.name, comment=comment or old.comment)
 
 
 def with_default(column: Column, other: Column) -> Column:
@@ -267,17 +348,24 @@ def with_default(column: Column, other: Column) -> Column:
         default=other.default,
         written_default=other.written_default,
         is_default_computed=other.is_default_computed,
+        kind=other.kind,
+        expression=other.expression,
     )
 
 
 def _described(table: TableDef, now: NewColumns, operation: DescribeColumn, versions: Collection[int]) -> NewColumns:
-    if operation.if_exists and now.schema.find(operation.column) is None:
+    if operation.if_exists and now.schema.find_any(operation.column) is None:
         return now
-    old = find_in(now.schema, operation.column)
+    old = find_any_in(now.schema, operation.column)
+    if operation.default is not None:
+        _check_stays_stored(table, old, operation.kind, has_expression=True)
+    if operation.no_default and old.kind is not operation.kind:
+        hint = f"the column is {old.kind}"
+        raise BadAlterError(f"the column is not {operation.kind}", table=full_name(table), column=old.name, hint=hint)
     if not old.nullable and operation.default is not None and _is_nothing(operation.default):
         raise BadAlterError("the default of a NOT NULL column cannot be NULL", table=full_name(table), column=old.name)
     new = described(old, operation)
-    if new.written_default != old.written_default:
+    if _default_of(new) != _default_of(old) and old.kind is not ColumnKind.ALIAS:
         _check_everywhere(table, old, versions)
     return replaced(now, old, new)
 
@@ -286,7 +374,10 @@ def described(column: Column, operation: DescribeColumn) -> Column:
     """Return the column with the operation's DEFAULT and COMMENT; one that is not written stays."""
     if operation.no_default or operation.default is not None:
         text = operation.default
-        column = msgspec.structs.replace(column, default=text, written_default=text, is_default_computed=None)
+        kind = ColumnKind.DEFAULT if operation.no_default else operation.kind
+        column = msgspec.structs.replace(
+            column, default=text, written_default=text, is_default_computed=None, kind=kind, expression=()
+        )
     return column if operation.comment is None else msgspec.structs.replace(column, comment=operation.comment)
 
 
@@ -309,11 +400,11 @@ def _check_everywhere(table: TableDef, column: Column, versions: Collection[int]
 
 
 def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewColumns:
-    if operation.if_exists and now.schema.find(operation.old) is None:
+    if operation.if_exists and now.schema.find_any(operation.old) is None:
         return now
-    old = find_in(now.schema, operation.old)
+    old = find_any_in(now.schema, operation.old)
     check_unprotected(table, old, "RENAME COLUMN")
-    taken = now.schema.find(operation.new)
+    taken = now.schema.find_any(operation.new)
     if taken is not None and taken is not old:
         raise BadAlterError(
             "the column exists already", table=full_name(table), column=taken.name, hint="choose another name"
@@ -322,8 +413,10 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
 
 
 def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
-    columns = tuple(new if each is old else each for each in now.schema.columns)
-    return replace(now, schema=Schema(columns=columns))
+    columns, aliases = (
+        tuple(new if each is old else each for each in group) for group in (now.schema.columns, now.schema.aliases)
+    )
+    return replace(now, schema=Schema(columns=columns, aliases=aliases))
 
 
 def _check_idle(table: TableDef, name: str, busy: Mapping[str, Mutation]) -> None:

@@ -54,7 +54,7 @@ from tilth.sql.query.protocol import ChangeResult, ChangeTask, CheckedExpression
 from tilth.sql.query.prune import keeper
 from tilth.sql.query.snapshots import OpenQuery, check_same_columns, narrowed
 from tilth.sql.results.answer import Outcome, done
-from tilth.sql.statements.columns import check_unprotected, find_in
+from tilth.sql.statements.columns import check_updated
 from tilth.sql.statements.select import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.storage import DeltaWriter, layout_of, output_of, read_changes
 
@@ -127,15 +127,13 @@ def _check_zone(call: Call) -> None:
 
 def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]]:
     """Spell the columns as the table does; raises for columns by which rows are found or laid out."""
-    found = []
-    for name, text in statement.assignments:
-        column = find_in(table.schema, name)
-        if column.name in table.unique_key:
+    for name, _ in statement.assignments:
+        column = table.schema.find(name)
+        if column is not None and column.name in table.unique_key:
             hint = "DELETE the row, and INSERT it with the new key"
             raise KeyColumnUpdateError(table=full_name(table), column=column.name, hint=hint)
-        check_unprotected(table, column, "UPDATE")
-        found.append((column.name, text))
-    return found
+    columns = check_updated(table, [name for name, _ in statement.assignments])
+    return [(column.name, text) for column, (_, text) in zip(columns, statement.assignments, strict=True)]
 
 
 def _wait_for_mutations(services: Services, call: Call, table: TableDef) -> None:

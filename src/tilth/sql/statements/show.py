@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilth.catalog import SYSTEM_DATABASE
-from tilth.model.table import Column, TableDef, ViewDef
+from tilth.model.table import Column, Schema, TableDef, ViewDef
 from tilth.model.types import spark_name
-from tilth.sql.context.definitions import create_statement
+from tilth.sql.context.definitions import create_statement, default_kind, written_expression
 from tilth.sql.context.names import place_of, relation_of, table_of
 from tilth.sql.context.services import Call, Services
 from tilth.sql.control.running import LISTED_TEXT_MAX
@@ -121,7 +121,8 @@ def show_create(services: Services, call: Call, statement: ShowCreate) -> Outcom
 
 
 def describe(services: Services, call: Call, statement: Describe) -> Outcome:
-    columns = _columns(services, call, statement.name)
+    schema = _columns(services, call, statement.name)
+    columns = schema.all_columns
     return Outcome(
         table=pa.table(
             {
@@ -129,26 +130,27 @@ def describe(services: Services, call: Call, statement: Describe) -> Outcome:
                 "type": pa.array([spark_name(column.type) for column in columns], pa.string()),
                 "declared": pa.array([column.declared_type for column in columns], pa.string()),
                 "nullable": pa.array([column.nullable for column in columns], pa.bool_()),
-                "default": pa.array([column.written_default for column in columns], pa.string()),
+                "default_kind": pa.array([default_kind(column) for column in columns], pa.string()),
+                "default": pa.array([written_expression(column, schema) for column in columns], pa.string()),
                 "comment": pa.array([column.comment for column in columns], pa.string()),
             }
         )
     )
 
 
-def _columns(services: Services, call: Call, name: Name) -> tuple[Column, ...]:
+def _columns(services: Services, call: Call, name: Name) -> Schema:
     if (name.database or call.database).lower() == SYSTEM_DATABASE:
         found = find_system_table(name.table)
         columns = schema_from_arrow(found.schema).columns
-        return tuple(
-            Column(id=one.id, name=one.name, type=one.type, comment=documented.doc)
-            for one, documented in zip(columns, found.all_columns, strict=True)
+        documented = zip(columns, found.all_columns, strict=True)
+        return Schema(
+            columns=tuple(Column(id=one.id, name=one.name, type=one.type, comment=of.doc) for one, of in documented)
         )
     relation = relation_of(services, call, name)
     if isinstance(relation, ViewDef):
         target = services.catalog.tables.by_id(relation.target)
-        return target.schema.columns if isinstance(target, TableDef) else ()
-    return relation.schema.columns
+        return target.schema if isinstance(target, TableDef) else Schema(columns=())
+    return relation.schema
 
 
 def exists_table(services: Services, call: Call, statement: ExistsTable) -> Outcome:

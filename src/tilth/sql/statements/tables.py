@@ -16,13 +16,13 @@ from tilth.base.units import show_time
 from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
 from tilth.model.storage import STORAGE_SETTING
-from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
+from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
 from tilth.sql.context.audit import audited
 from tilth.sql.context.lifetimes import dropped_keep_ms
 from tilth.sql.context.names import place_of, relation_of, table_of, wrong_kind
 from tilth.sql.context.placing import check_named
 from tilth.sql.context.services import Call, Services, ask_worker
-from tilth.sql.errors import BadDefinitionError, UnknownColumnError
+from tilth.sql.errors import BadDefinitionError, ComputedColumnError, UnknownColumnError
 from tilth.sql.grammar import (
     CreateDatabase,
     CreateTable,
@@ -43,7 +43,7 @@ from tilth.sql.query.protocol import CheckTask, NamesTask
 from tilth.sql.query.snapshots import qualified
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed
-from tilth.sql.statements.clauses import can_be_key, check_ttl, keyed_schema
+from tilth.sql.statements.clauses import can_be_key, check_computed, check_not_alias, check_ttl, keyed_schema
 from tilth.sql.statements.columns import column_of
 from tilth.sql.statements.kafka import ensure_dead_letters
 from tilth.sql.statements.storages import create_in_storage
@@ -159,12 +159,17 @@ def _schema(call: Call, statement: CreateTable) -> Schema:
         raise BadDefinitionError("a table needs columns", table=statement.name)
     may_be_null = call.settings.data_type_default_nullable
     specs = [spec if may_be_null else without_null(spec) for spec in statement.columns]
-    return Schema(columns=tuple(column_of(spec, identity) for identity, spec in enumerate(specs, start=1)))
+    aliases = [spec for spec in specs if spec.kind is ColumnKind.ALIAS]
+    stored = [spec for spec in specs if spec.kind is not ColumnKind.ALIAS]
+    return Schema(
+        columns=tuple(column_of(spec, identity) for identity, spec in enumerate(stored, start=1)),
+        aliases=tuple(column_of(spec, -identity) for identity, spec in enumerate(aliases, start=1)),
+    )
 
 
 def _with_defaults(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Schema:
     database, name = place_of(call, statement.name)
-    given = [column.id for column in schema.columns]
+    given = [column.id for column in schema.all_columns]
     return settled(services, call, f"{database}.{name}", schema, given, is_kafka=statement.engine is Engine.KAFKA)
 
 
@@ -174,6 +179,7 @@ def _version(schema: Schema, statement: CreateTable) -> str | None:
 
 
 def _check_table(statement: CreateTable, table: TableDef) -> None:
+    check_computed(table)
     if statement.ttl is not None:
         check_ttl(statement.ttl, table.schema, table.created_ms)
     for transform in table.partition_by:
@@ -195,6 +201,7 @@ def _sort_column(schema: Schema, name: str) -> Column:
 
 def find_column(schema: Schema, name: str, clause: str) -> Column:
     """Return the column of that name; raises UnknownColumnError that names the clause and the columns there are."""
+    check_not_alias(schema, name, clause)
     column = schema.find(name)
     if column is None:
         raise UnknownColumnError(column=name, clause=clause, hint=f"the columns are: {', '.join(schema.names)}")
@@ -298,8 +305,11 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
     if existing is not None and statement.if_not_exists:
         return done(f"exists already: {full_name(existing)}")
     target = table_of(services, call, statement.target, what="CREATE MATERIALIZED VIEW .. TO")
-    for column in statement.columns:
-        find_column(target.schema, column, "the view's columns")
+    for name_of_column in statement.columns:
+        filled_column = find_column(target.schema, name_of_column, "the view's columns")
+        if filled_column.kind is not ColumnKind.DEFAULT:
+            hint = "leave it out: the table computes it when a row is written"
+            raise ComputedColumnError("no view fills this column", column=filled_column.name, hint=hint)
     kafka = _view_source(services, call, statement, f"{database}.{name}")
     if call.settings.dialect == CLICKHOUSE:
         # Views compute in UTC.

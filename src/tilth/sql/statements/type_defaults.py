@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from tilth.model.checks import Check, OneOf, UuidText
+from tilth.model.table import ColumnKind
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
 from tilth.sql.grammar import AddColumn, ColumnOperation, ColumnSpec, ModifyColumn
 
@@ -28,6 +29,9 @@ _NO_UUID = "'00000000-0000-0000-0000-000000000000'"
 def without_null(spec: ColumnSpec) -> ColumnSpec:
     """The column with the default of its type, and NOT NULL, unless NULL or Nullable is written."""
     if spec.says_null:
+        return spec
+    if spec.kind is ColumnKind.ALIAS:
+        # A reader sees whatever the expression gives.
         return spec
     default = type_default(spec.type, spec.checks) if spec.default is None else spec.default
     return replace(spec, nullable=False, default=default)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.base.hybrid import milliseconds
+from tilth.model.computed import shown_expression
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
-from tilth.sql.context.definitions import create_statement
+from tilth.sql.context.definitions import create_statement, default_kind, written_expression
 from tilth.sql.context.lifetimes import dropped_keep_ms, files_of
 from tilth.sql.context.services import Services
 from tilth.sql.grammar import Name, UndropTable, render
@@ -130,14 +131,17 @@ def _rows_of_columns(services: Services) -> Iterator[Row]:
         unique_key = relation.unique_key if isinstance(relation, TableDef) else ()
         version = relation.version_column if isinstance(relation, TableDef) else None
         partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
-        for position, column in enumerate(relation.schema.columns, start=1):
+        for position, column in enumerate(relation.schema.all_columns, start=1):
             yield Row(
                 column,
                 database=relation.database,
                 table=relation.name,
                 position=position,
                 type=spark_name(column.type),
-                default_expression=column.default,
+                default_kind=default_kind(column),
+                default_expression=shown_expression(column, relation.schema) if column.expression else column.default,
+                written_default=written_expression(column, relation.schema),
+                is_default_computed=bool(column.expression) or column.is_default_computed,
                 is_in_sort_key=is_table and column.name in order_by,
                 is_in_partition_key=column.name in partition_by,
                 is_in_unique_key=column.name in unique_key,
@@ -156,16 +160,22 @@ COLUMNS = SystemTable(
         ColumnDoc("type", TEXT, "The type that is stored, in Spark SQL's words."),
         ColumnDoc("declared_type", TEXT, "The type as it was written; values keep what it promises, as UInt8 does."),
         ColumnDoc("nullable", FLAG, "False where NOT NULL was written, and for columns of UNIQUE KEY and the version."),
-        ColumnDoc("default_expression", TEXT, "What rows get that do not bring the column, as kept; NULL: NULL."),
-        ColumnDoc("written_default", TEXT, "The default as it was written."),
         ColumnDoc(
-            "is_default_computed", FLAG, "Whether the default is computed for each INSERT; false: it is a literal."
+            "default_kind",
+            TEXT,
+            "`DEFAULT`: for rows that do not bring the column; `MATERIALIZED`: computed when a row is written, and "
+            "stored; `ALIAS`: computed when it is read. Empty: the column has no expression.",
+        ),
+        ColumnDoc("default_expression", TEXT, "The expression as kept; NULL: there is none."),
+        ColumnDoc("written_default", TEXT, "The expression as it was written, with the present names of columns."),
+        ColumnDoc(
+            "is_default_computed", FLAG, "Whether the expression is computed for each row or INSERT; false: a literal."
         ),
         ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
         ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
         ColumnDoc("is_in_unique_key", FLAG, "Whether UNIQUE KEY names it."),
         ColumnDoc("is_version", FLAG, "Whether its value decides which of two rows with one key is the newer."),
-        ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again."),
+        ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again; below 0: it is not stored."),
         ColumnDoc("comment", TEXT, "What its creator said of it."),
     ),
     rows=_rows_of_columns,

@@ -1,6 +1,7 @@
 """Expressions of an ALTER, checked by Spark's analysis before anything is made.
 
-Covers: assignments and predicates of mutations, defaults of new columns. Does not cover: computing them (maintenance).
+Covers: assignments and predicates of mutations, defaults of new columns, MATERIALIZED and ALIAS columns. Does not
+cover: computing them (maintenance, ingest).
 Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
 randomness, no look at other rows or tables, and one instant for now().
 """
@@ -12,15 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
-from tilth.model.table import Column
-from tilth.model.types import DataType, spark_name
+from tilth.model.computed import named_ids, recomputed, value_text
+from tilth.model.table import Column, ColumnKind, Expression, Schema
+from tilth.model.types import DataType, quoted, spark_name
 from tilth.sql.errors import BadMutationError, BadValueError
 from tilth.sql.language.coerce import is_assignable, is_narrowed
+from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
 from tilth.sql.language.values import Reading, column_array, literal
 from tilth.sql.query.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
-from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, find_relations, frozen_times, rewrite
+from tilth.sql.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, Edit, find_relations, frozen_times, rewrite
 from tilth.warehouse import LogicalPlan, PlanNode, check_plan, make_active, parse_expression, parse_plan, read_plan
 
 # A handle of a Java or PySpark object; py4j gives it no type.
@@ -28,6 +32,9 @@ Java = Any
 
 _HEAD = "SELECT 1 WHERE "
 _NAMED = frozenset({"Alias", "MultiAlias"})
+_LAMBDA = "LambdaFunction"
+#: Nodes that may name a column; every name in the body of a lambda function is of the second kind.
+_NAMES = frozenset({"UnresolvedAttribute", "UnresolvedNamedLambdaVariable"})
 _TIMES = frozenset({"CurrentTimestamp", "Now", "CurrentDate", "CurrentTime", "LocalTimestamp"})
 #: Spark takes such strings for times, as soon as one is written as a literal of a time or cast to one.
 _NAMED_TIME = re.compile(r"\s*(?:now|today|tomorrow|yesterday)\b", re.IGNORECASE)
@@ -84,11 +91,13 @@ class ExpressionChecker:
         """Raises BadMutationError, UnknownColumnError and their kind, and Spark's own errors."""
         make_active(self._session)
         task = self._task
-        rows = self._session.createDataFrame(self._session.sparkContext.emptyRDD(), task.schema.spark_ddl)
+        columns = msgspec.structs.replace(task.schema, columns=task.schema.all_columns)
+        rows = self._session.createDataFrame(self._session.sparkContext.emptyRDD(), columns.spark_ddl)
+        assignments = [(column, self._assignment(rows, column, text)) for column, text in task.assignments]
         return CheckedExpressions(
-            assignments=tuple((column, self._assignment(rows, column, text)) for column, text in task.assignments),
+            assignments=(*assignments, *recomputed(task.schema, dict(assignments))),
             predicate=self._predicate(rows) if task.predicate else "",
-            defaults=tuple(self._default(self._column(name)) for name in task.defaults),
+            defaults=tuple(self._default(rows, self._column(name)) for name in task.defaults),
         )
 
     def _assignment(self, rows: Java, name: str, text: str) -> str:
@@ -125,28 +134,17 @@ class ExpressionChecker:
             raise BadMutationError("WHERE takes a condition", given=given, predicate=self._task.predicate, hint=hint)
         return fixed
 
-    def _default(self, column: Column) -> CheckedDefault:
+    def _default(self, rows: Java, column: Column) -> CheckedDefault:
         assert column.default is not None
         parsed = self._parse(column.default, column=column.name)
-        named = [node.text("nameParts")[0] for node in parsed.nodes if node.kind == "UnresolvedAttribute"]
-        others = [found for found in map(self._task.schema.find, named) if found is not None]
-        if others:
-            hint = "UPDATE the column once it is there, or compute it where rows are inserted"
-            message = "a DEFAULT cannot name other columns"
-            raise BadMutationError(message, column=column.name, default=self.text, names=others[0].name, hint=hint)
+        expression = self._with_ids(parsed)
+        if column.kind is ColumnKind.ALIAS or named_ids(expression):
+            return self._over_columns(rows, column, parsed, expression)
         # Without columns: a default stands for itself.
         rows = self._session.range(1).select()
         analysed = self._analysed(rows, self.text, column=column.name)
         field = analysed.field
-        given = field.dataType.simpleString()
-        if not is_assignable(self._model_type(field.dataType, column.type), column.type):
-            raise BadMutationError(
-                "the default does not fit the column",
-                column=column.name,
-                type=column.declared_type,
-                given=given,
-                hint="say with CAST what is wanted",
-            )
+        self._check_default(column, field)
         if field.nullable and not column.nullable:
             raise BadMutationError(
                 "the default of a NOT NULL column may be NULL", column=column.name, default=self.text
@@ -155,15 +153,52 @@ class ExpressionChecker:
         is_computed = not analysed.is_deterministic or analysed.is_of_now or self._has_time_literal(parsed)
         return CheckedDefault(column=column.name, value=self._to_stream(value), is_computed=is_computed)
 
+    def _over_columns(self, rows: Java, column: Column, parsed: LogicalPlan, expression: Expression) -> CheckedDefault:
+        if self._task.zone not in UTC_NAMES:
+            hint = (
+                f"SET {ZONE} = 'UTC' for this statement; from_utc_timestamp(t, 'Europe/Rome') has the clock of a zone"
+            )
+            message = "what is computed from other columns has times in UTC, whatever a session says"
+            raise BadMutationError(message, column=column.name, expression=self.text, zone=self._task.zone, hint=hint)
+        if self._has_time_literal(parsed):
+            raise self._depends_on_time(column=column.name)
+        field = self._constant(rows, self.text, column=column.name)
+        self._check_default(column, field)
+        return CheckedDefault(column=column.name, expression=expression, may_be_null=bool(field.nullable))
+
+    def _check_default(self, column: Column, field: Java) -> None:
+        if not is_assignable(self._model_type(field.dataType, column.type), column.type):
+            raise BadMutationError(
+                "the expression does not fit the column"
+                if column.kind is not ColumnKind.DEFAULT
+                else "the default does not fit the column",
+                column=column.name,
+                type=column.declared_type,
+                given=field.dataType.simpleString(),
+                hint="say with CAST what is wanted",
+            )
+
+    def _with_ids(self, parsed: LogicalPlan) -> Expression:
+        """Return the expression that is being looked at with the ids of its columns; names that are none stay."""
+        pieces: list[str | int] = []
+        at = 0
+        for start, end, column, fields in columns_in(parsed, self._task.schema):
+            pieces += [self.text[at:start], column.id, "".join(f".{quoted(name)}" for name in fields)]
+            at = end
+        pieces.append(self.text[at:])
+        return tuple(piece for piece in pieces if piece != "")
+
     def _column(self, name: str) -> Column:
-        column = self._task.schema.find(name)
+        column = self._task.schema.find_any(name)
         assert column is not None
         return column
 
     def _fixed(self, text: str, **facts: str) -> str:
         """Return the text with one instant for now() and its kin, closed so that anything may stand behind it."""
-        if self._has_time_literal(self._parse(text, **facts)):
+        parsed = self._parse(text, **facts)
+        if self._has_time_literal(parsed):
             raise self._depends_on_time(**facts)
+        text = self._without_aliases(parsed)
         self.sent = _HEAD + text
         if TIME_WORDS.search(text) and not any(TIME_WORDS.fullmatch(name) for name in self._task.schema.names):
             found = find_relations(parse_plan(self._session, self.sent), self.sent)
@@ -171,6 +206,16 @@ class ExpressionChecker:
             text = rewrite(self.sent, edits or []).text[len(_HEAD) :]
         # A comment that runs to the end of the line would take what follows with it.
         return f"{text}\n" if "--" in text else text
+
+    def _without_aliases(self, parsed: LogicalPlan) -> str:
+        """Return the expression that is being looked at with what ALIAS columns stand for: no file has them."""
+        schema = self._task.schema
+        edits = [
+            Edit(start, end, value_text(column, schema) + "".join(f".{quoted(name)}" for name in fields))
+            for start, end, column, fields in columns_in(parsed, schema)
+            if column.kind is ColumnKind.ALIAS
+        ]
+        return rewrite(self.text, edits).text
 
     def _parse(self, text: str, **facts: str) -> LogicalPlan:
         """Return a checked expression. Raises BadMutationError, NotAllowedError and UnknownFunctionError."""
@@ -239,6 +284,30 @@ class ExpressionChecker:
         analysed = read_plan(self._session, expression)
         self._check_texts(analysed, **facts)
         return _Analysed(frame.schema.fields[0], analysed, bool(expression.deterministic()))
+
+
+def columns_in(parsed: LogicalPlan, schema: Schema) -> list[tuple[int, int, Column, tuple[str, ...]]]:
+    """Locations in an expression that name a column, in order, with the column and with the fields behind its name.
+
+    Arguments of lambda functions are no columns.
+    """
+    found: dict[int, tuple[int, int, Column, tuple[str, ...]]] = {}
+    #: Nodes with the names of the arguments of the lambda functions around them.
+    stack: list[tuple[PlanNode, frozenset[str]]] = [(parsed.root, frozenset())]
+    while stack:
+        node, arguments = stack.pop()
+        if node.kind == _LAMBDA:
+            own = (each.text("nameParts")[0].lower() for each in node.children if each.role == "arguments")
+            arguments |= frozenset(own)
+        is_argument = node.role == "arguments" and node.holder is not None and node.holder.kind == _LAMBDA
+        if node.kind in _NAMES and not is_argument:
+            name, *fields = node.text("nameParts")
+            column = None if name.lower() in arguments else schema.find_any(name)
+            if column is not None:
+                # The plan repeats the operand of CASE x WHEN .. for each WHEN.
+                found[node.start] = (node.start, node.end, column, tuple(fields))
+        stack.extend((child, arguments) for child in node.children)
+    return [found[start] for start in sorted(found)]
 
 
 def _time_literals(parsed: LogicalPlan) -> list[PlanNode]:

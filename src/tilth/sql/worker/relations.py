@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilth.model.types import quoted
 from tilth.sql.errors import BadQueryError
+from tilth.sql.query.protocol import Resolved
 from tilth.warehouse import LogicalPlan, PlanNode
 
 #: The name follows TABLE, as in `TABLE t`: no alias may stand there.
@@ -61,6 +62,8 @@ class Relation:
     end: int
     #: Offset for an alias; None: the query gives one, or none is allowed.
     alias_at: int | None
+    #: The alias that the query gives; None: it gives none.
+    alias: str | None = None
     #: None: the table as it is now.
     past: Past | None = None
 
@@ -151,10 +154,10 @@ def _relation(name: tuple[str, ...], node: PlanNode, text: str, past: Past | Non
     if holder is not None and _SAMPLE.match(text, holder.start):
         # Of rows, it is a limit.
         alias_at = holder.end
-    is_named = holder is not None and holder.kind == "SubqueryAlias"
-    if is_named or _NO_ALIAS.search(text, 0, node.start):
+    alias = holder.text("name")[0] if holder is not None and holder.kind == "SubqueryAlias" else None
+    if alias is not None or _NO_ALIAS.search(text, 0, node.start):
         alias_at = None
-    return Relation(name=name, start=node.start, end=node.end, alias_at=alias_at, past=past)
+    return Relation(name=name, start=node.start, end=node.end, alias_at=alias_at, alias=alias, past=past)
 
 
 def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> list[Edit]:
@@ -254,3 +257,56 @@ def rewrite(text: str, edits: list[Edit]) -> Rewritten:
         anchors.append((length, at))
     pieces.append(text[at:])
     return Rewritten("".join(pieces), tuple(anchors))
+
+
+def names_of(found: Relations, resolved: Sequence[Resolved]) -> list[str | None]:
+    """Return the name by which the query knows the columns of each relation; None: it has none, as in `TABLE t`."""
+    bare = {(one.database.lower(), one.table.lower()) for one in resolved}
+    tables = [table for _, table in bare]
+    names: list[str | None] = []
+    for relation, one in zip(found.relations, resolved, strict=True):
+        name = relation.name[-1]
+        is_long = tables.count(one.table.lower()) > 1 and len(relation.name) > 1
+        if is_long and _names_its_database(found.text, relation.name):
+            # Two tables of one name; only with their databases can the query distinguish them.
+            name = f"{relation.name[-2]}_{name}"
+        names.append(relation.alias if relation.alias_at is None else name)
+    return names
+
+
+def edits_of(found: Relations, names: Sequence[str | None], resolved: list[Resolved], views: list[str]) -> list[Edit]:
+    """Put the views' names in the place of the tables', each with the alias by which the query knows it.
+
+    `names`: of the relations, by which the query knows them.
+    """
+    edits: list[Edit] = []
+    aliases: dict[tuple[str, str], str] = {}
+    for relation, alias, one, view in zip(found.relations, names, resolved, views, strict=True):
+        edits.append(Edit(relation.start, relation.end, view))
+        if relation.past is not None:
+            edits.append(Edit(relation.past.start, relation.past.end, ""))
+        if relation.alias_at is None or alias is None:
+            continue
+        key = (one.database.lower(), one.table.lower())
+        if len(relation.name) > 1:
+            key = (relation.name[-2].lower(), relation.name[-1].lower())
+        aliases[key] = alias
+        edits.append(Edit(relation.alias_at, relation.alias_at, f" AS {quoted(alias)}"))
+    return _joined(edits) + long_references(found, aliases)
+
+
+def _names_its_database(text: str, name: tuple[str, ...]) -> bool:
+    parts = (rf"(?:`{re.escape(part)}`|{re.escape(part)})" for part in name[-2:])
+    return re.search(r"\s*\.\s*".join(parts) + r"\s*\.", text, re.IGNORECASE) is not None
+
+
+def _joined(edits: list[Edit]) -> list[Edit]:
+    """Make an alias right behind its view part of the same edit."""
+    joined: list[Edit] = []
+    for edit in sorted(edits):
+        last = joined[-1] if joined else None
+        if last is not None and last.end == edit.start == edit.end:
+            joined[-1] = Edit(last.start, last.end, last.text + edit.text)
+        else:
+            joined.append(edit)
+    return joined

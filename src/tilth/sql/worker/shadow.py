@@ -33,8 +33,15 @@ def view_names(count: int) -> list[str]:
     return [f"__tilth_{drawn}_{index}" for index in range(count)]
 
 
-def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema]) -> None:
+def create_views(
+    session: Java,
+    names: Sequence[str],
+    schemas: Sequence[Schema],
+    shown: Sequence[Sequence[str] | None] | None = None,
+) -> None:
     """An empty temporary view for each table reference; its leaf's columns are called `n:column`.
+
+    `shown`: Spark SQL for each of its columns over the stored ones; None: it has those.
 
     They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
     needs of those.
@@ -43,15 +50,23 @@ def create_views(session: Java, names: Sequence[str], schemas: Sequence[Schema])
     jvm, gateway = session._jvm, context._gateway
     row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
     empty = context._jsc.sc().emptyRDD(jvm.scala.reflect.ClassTag.apply(row_class))
-    for occurrence, (name, schema) in enumerate(zip(names, schemas, strict=True)):
+    projections = shown or [None] * len(names)
+    for occurrence, (name, schema, projection) in enumerate(zip(names, schemas, projections, strict=True)):
         ddl = ", ".join(f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}" for c in schema.columns)
         leaf = session._jsparkSession.internalCreateDataFrame(
             empty, jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl), False
         )
-        columns = gateway.new_array(jvm.java.lang.String, len(schema.columns))
-        for index, column in enumerate(schema.columns):
-            columns[index] = column.name
-        leaf.toDF(columns).createOrReplaceTempView(name)
+        rows = leaf.toDF(_array(gateway, jvm, schema.names))
+        if projection is not None:
+            rows = rows.selectExpr(_array(gateway, jvm, projection))
+        rows.createOrReplaceTempView(name)
+
+
+def _array(gateway: Java, jvm: Java, texts: Sequence[str]) -> Java:
+    made = gateway.new_array(jvm.java.lang.String, len(texts))
+    for index, text in enumerate(texts):
+        made[index] = text
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

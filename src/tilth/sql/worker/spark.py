@@ -26,9 +26,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
+from tilth.model.computed import computed_columns, shown_expression
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
-from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS
+from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, Schema
 from tilth.model.task import Cost
 from tilth.model.text.quotes import double_quoted
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
@@ -63,15 +64,17 @@ from tilth.sql.worker.changes_spark import changed_rows
 from tilth.sql.worker.expressions import ExpressionChecker
 from tilth.sql.worker.handed import ReplayWork, ViewCheck
 from tilth.sql.worker.headings import headings
+from tilth.sql.worker.hidden import ShownColumns, shown_columns, star_edits
 from tilth.sql.worker.relations import (
     TIME_WORDS,
     Edit,
     Past,
     Relations,
+    edits_of,
     find_relations,
     frozen_times,
     has_fine_times,
-    long_references,
+    names_of,
     rewrite,
 )
 from tilth.sql.worker.shadow import Needs, ask_needs, create_views, nothing_known, view_names
@@ -85,7 +88,8 @@ from tilth.storage import (
     write_parts,
     write_rows,
 )
-from tilth.storage.read.spark import file_error, is_changed, read_snapshot
+from tilth.storage.read.overlay_spark import spark_schema
+from tilth.storage.read.spark import file_error, in_utc, is_changed, read_snapshot
 from tilth.warehouse import (
     TaskContext,
     TaskResult,
@@ -199,13 +203,20 @@ def _computed(session: SparkSession, task: ComputeTask) -> bytes:
     session.conf.set("spark.sql.session.timeZone", task.zone)
     try:
         columns = [
-            f"{_default(session, text, task.now_us)} AS {quoted(name)}"
+            f"{_default(session, text, task.now_us if task.schema is None else None)} AS {quoted(name)}"
             for name, text in zip(task.columns, task.expressions, strict=True)
         ]
-        return to_stream(session.range(0, task.rows, 1, 1).selectExpr(*columns).toArrow())
+        return to_stream(_given(session, task).selectExpr(*columns).toArrow())
     except PySparkException as error:
         text = ", ".join(task.expressions)
         raise from_spark(error, text, lambda place: place, text, is_whole=False) from error
+
+
+def _given(session: SparkSession, task: ComputeTask) -> DataFrame:
+    if task.schema is None:
+        return session.range(0, task.rows, 1, 1)
+    with pa.ipc.open_stream(task.given) as reader:
+        return session.createDataFrame(reader.read_all(), spark_schema(task.schema))
 
 
 def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
@@ -298,6 +309,7 @@ class PreparedQuery:
         self._is_insert = isinstance(task, InsertTask)
         #: Text sent to Spark, for the positions in its messages.
         self._sent = rewrite(task.text, [])
+        self._shown: list[ShownColumns] = []
         #: The instant of the whole query, where it was fixed before Spark ran it.
         self.now_us: int | None = None
         self.input_bytes = 0
@@ -325,16 +337,19 @@ class PreparedQuery:
             return self._named(found, session.sql(self._text))
         as_of = _moments(session, [relation.past for relation in found.relations])
         resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
-        views = view_names(len(resolved))
-        edits = _edits(found, resolved, views)
+        views, known = view_names(len(resolved)), names_of(found, resolved)
+        self._shown = [shown_columns(one.schema, self._text) for one in resolved]
+        edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
         nothing = nothing_known(len(resolved))
         otherwise: _Asked = (nothing, [], None)
         needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
         sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
         if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
             needs = self._answered(lambda: self._asked(resolved, views, edits), nothing)
-        for view, source, needed in zip(views, sources, (needs or nothing).columns, strict=True):
-            self._rows_of(source, needed).createOrReplaceTempView(view)
+        for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, self._shown, strict=True):
+            rows = self._rows_of(source, needed)
+            rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
+            rows.createOrReplaceTempView(view)
         self._sent = rewrite(self._text, edits + times)
         frame = session.sql(self._sent.text)
         return self._named(found, frame, names)
@@ -352,7 +367,7 @@ class PreparedQuery:
         times = self._frozen_times(found, resolved)
         names = None
         if times:
-            create_views(self._session, views, [one.schema for one in resolved])
+            self._create_views(views, resolved)
             self._sent = rewrite(self._text, edits)
             names = self._session.sql(self._sent.text).columns
         needs = self._asked(resolved, views, edits + (times or []))
@@ -360,8 +375,12 @@ class PreparedQuery:
             return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
         return needs, times, names
 
+    def _create_views(self, views: list[str], resolved: list[Resolved]) -> None:
+        schemas = [one.schema for one in resolved]
+        create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
+
     def _asked(self, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> Needs:
-        create_views(self._session, views, [one.schema for one in resolved])
+        self._create_views(views, resolved)
         self._sent = rewrite(self._text, edits)
         return ask_needs(self._session, self._sent.text, len(resolved))
 
@@ -379,7 +398,7 @@ class PreparedQuery:
         """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""
         if not TIME_WORDS.search(found.present):
             return []
-        if any(TIME_WORDS.fullmatch(column) for one in resolved for column in one.schema.names):
+        if any(TIME_WORDS.fullmatch(column.name) for one in resolved for column in one.schema.all_columns):
             return None
         jvm: Any = self._session._jvm
         now = jvm.java.time.Instant.now()
@@ -477,6 +496,8 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
     for column in task.target.schema.columns:
         index = position.get(column.name.lower())
         wanted = spark_name(column.type)
+        if index is None and column.expression:
+            continue
         if index is None:
             is_kept = task.is_partial and column.nullable
             value = "NULL" if is_kept or column.default is None else _default(session, column.default, now_us)
@@ -499,7 +520,21 @@ def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFr
         expressions.append(f"CAST({value}\n AS {wanted}) AS {quoted(column.name)}")
     if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
         expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
-    return frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+    rows = frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+    return _with_expressions(rows, task.target.schema)
+
+
+def _with_expressions(rows: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows with the columns that they lack, which are computed from the others."""
+    there = {name.lower() for name in rows.columns}
+    lacking = [column for column in schema.columns if column.name.lower() not in there]
+    if not lacking:
+        return rows
+    for column in lacking:
+        check_plan(parse_expression(rows.sparkSession, shown_expression(column, schema)))
+    others = [quoted(name) for name in rows.columns if schema.find(name) is None]
+    with in_utc(rows.sparkSession):
+        return rows.selectExpr(*computed_columns(schema, there), *others)
 
 
 def _default(session: SparkSession, text: str, now_us: int | None) -> str:
@@ -543,44 +578,3 @@ def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> D
     if kind is None:
         raise BadValueError("no table can store this type", type=given.simpleString(), hint="CAST it to another one")
     return Simple(kind)
-
-
-def _edits(found: Relations, resolved: list[Resolved], views: list[str]) -> list[Edit]:
-    """Put the views' names in the place of the tables', each with the alias by which the query knows it."""
-    bare = {(one.database.lower(), one.table.lower()) for one in resolved}
-    tables = [table for _, table in bare]
-    edits: list[Edit] = []
-    aliases: dict[tuple[str, str], str] = {}
-    for relation, one, view in zip(found.relations, resolved, views, strict=True):
-        edits.append(Edit(relation.start, relation.end, view))
-        if relation.past is not None:
-            edits.append(Edit(relation.past.start, relation.past.end, ""))
-        if relation.alias_at is None:
-            continue
-        key = (one.database.lower(), one.table.lower())
-        alias = relation.name[-1]
-        if tables.count(key[1]) > 1 and len(relation.name) > 1 and _names_its_database(found.text, relation.name):
-            # Two tables of one name; only with their databases can the query distinguish them.
-            alias = f"{relation.name[-2]}_{alias}"
-        if len(relation.name) > 1:
-            key = (relation.name[-2].lower(), relation.name[-1].lower())
-        aliases[key] = alias
-        edits.append(Edit(relation.alias_at, relation.alias_at, f" AS {quoted(alias)}"))
-    return _joined(edits) + long_references(found, aliases)
-
-
-def _names_its_database(text: str, name: tuple[str, ...]) -> bool:
-    parts = (rf"(?:`{re.escape(part)}`|{re.escape(part)})" for part in name[-2:])
-    return re.search(r"\s*\.\s*".join(parts) + r"\s*\.", text, re.IGNORECASE) is not None
-
-
-def _joined(edits: list[Edit]) -> list[Edit]:
-    """Make an alias right behind its view part of the same edit."""
-    joined: list[Edit] = []
-    for edit in sorted(edits):
-        last = joined[-1] if joined else None
-        if last is not None and last.end == edit.start == edit.end:
-            joined[-1] = Edit(last.start, last.end, last.text + edit.text)
-        else:
-            joined.append(edit)
-    return joined

@@ -426,9 +426,9 @@ def _default_of(column: Column) -> pa.Scalar:
     """Return the value for rows whose file lacks the column; only literals are known without Spark."""
     target = arrow_type(column.type)
     default = column.default if column.older_default is None else column.older_default
-    if default is None:
+    if default is None and not column.expression:
         return pa.scalar(None, target)
-    found = _LITERAL.fullmatch(default.strip())
+    found = None if default is None else _LITERAL.fullmatch(default.strip())
     if found is None or pa.types.is_nested(target):
         raise BadColumnError(
             "a part lacks the column, and its default is more than a literal",

@@ -22,7 +22,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 from urllib.parse import unquote
@@ -36,6 +37,7 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
 from tilth.model.answer import error_in
+from tilth.model.computed import reached_ids
 from tilth.model.part import DataFile
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema
@@ -57,13 +59,14 @@ from tilth.storage.store.paths import data_folder
 from tilth.storage.store.replicas.source_choice import SourceFiles, choose_sources
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
-from tilth.storage.values.shapes import ShapeGroup, expressions, groups_of, scans_of
+from tilth.storage.values.shapes import ShapeGroup, are_computed, expressions, groups_of, scans_of
 
 __all__ = [
     "FILE_COLUMN",
     "ROW_COLUMN",
     "file_error",
     "files_frame",
+    "in_utc",
     "is_changed",
     "located_snapshot",
     "ordered_rows",
@@ -79,6 +82,7 @@ _DATASOURCES = "org.apache.spark.sql.execution.datasources"
 _CACHE_BYTES = 1 << 50
 #: Column of a masked scan: the file's modification time, which identifies the file.
 _NUMBER = "__tilth_number"
+_ZONE = "spark.sql.session.timeZone"
 _FAILED_FILE = re.compile(r"reading file\s+(?:file:/*(?=/)|(?=hdfs://|s3a://))(\S+?\.parquet)")
 
 _log = Log("storage")
@@ -119,7 +123,7 @@ def shaped(frame: DataFrame, from_schema: Schema, to_schema: Schema) -> DataFram
     """
     if [_shape(column) for column in from_schema.columns] == [_shape(column) for column in to_schema.columns]:
         return frame
-    return frame.selectExpr(*expressions(from_schema, to_schema))
+    return _computed(frame, expressions(from_schema, to_schema), from_schema, to_schema)
 
 
 def files_frame(
@@ -167,6 +171,24 @@ def file_error(error: BaseException, mailbox: Mailbox) -> TilthError | None:
     return PartFileCorruptError(file=path, because=because)
 
 
+@contextmanager
+def in_utc(session: SparkSession) -> Iterator[None]:
+    """Let Spark analyse expressions by the clock of UTC, whichever the session's is: it runs them by the same one."""
+    before = str(session.conf.get(_ZONE))
+    session.conf.set(_ZONE, "UTC")
+    try:
+        yield
+    finally:
+        session.conf.set(_ZONE, before)
+
+
+def _computed(frame: DataFrame, texts: Sequence[str], stored: Schema, wanted: Schema) -> DataFrame:
+    if not are_computed(stored, wanted):
+        return frame.selectExpr(*texts)
+    with in_utc(frame.sparkSession):
+        return frame.selectExpr(*texts)
+
+
 def _shape(column: Column) -> tuple[int, str, DataType]:
     return column.id, column.name, column.type
 
@@ -188,6 +210,9 @@ class _Reading:
         self._table = snapshot.table
         self._folder = data_folder(root, snapshot.table.uuid)
         self._needed = needed_ids(snapshot.table.schema, columns)
+        if self._needed is not None and snapshot.table.older_schemas:
+            # A file may lack a column, which is computed from others then.
+            self._needed = reached_ids(snapshot.table.schema, self._needed)
         self._is_located = is_located
         self._mailbox = mailbox
         self._paths = scan_paths_of(snapshot, self._needed)
@@ -278,7 +303,8 @@ class _Reading:
     def _select(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
         """Select the wanted columns, and the row's position if it is wanted."""
         location = (FILE_COLUMN, ROW_COLUMN) if self._is_located else ()
-        return frame.selectExpr(*expressions(group.stored, group.wanted, needed), *location)
+        texts = [*expressions(group.stored, group.wanted, needed), *location]
+        return _computed(frame, texts, group.stored, group.wanted)
 
 
 class _WrongIndexError(Exception):

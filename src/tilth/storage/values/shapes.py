@@ -7,11 +7,12 @@ never finds the old one's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from tilth.model.computed import value_text
 from tilth.model.part import DataFile, Part
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, full_name
 from tilth.model.types import quoted, spark_name
@@ -98,7 +99,7 @@ def is_read_by(stored: Schema, wanted: Schema) -> bool:
     for column in wanted.columns:
         found = known.get(column.id)
         if found is None:
-            if column.default is not None or stored.find(column.name) is not None:
+            if column.default is not None or column.expression or stored.find(column.name) is not None:
                 return False
         elif (found.name, found.type) != (column.name, column.type):
             return False
@@ -120,7 +121,7 @@ def wanted_of(table: TableDef, version: int) -> Schema:
         column if column.id in known else _as_it_came(column, [*later, table.schema_now])
         for column in table.schema.columns
     )
-    return Schema(columns=tuple(columns))
+    return msgspec.structs.replace(table.schema, columns=tuple(columns))
 
 
 def expressions(stored: Schema, wanted: Schema, needed: Collection[int] | None = None) -> list[str]:
@@ -130,11 +131,17 @@ def expressions(stored: Schema, wanted: Schema, needed: Collection[int] | None =
     """
     known = {column.id: column for column in stored.columns}
     return [
-        _expression(known.get(column.id), column)
+        _expression(known, column, wanted)
         if needed is None or column.id in needed
         else f"CAST(NULL AS {spark_name(column.type)}) AS {quoted(column.name)}"
         for column in wanted.columns
     ]
+
+
+def are_computed(stored: Schema, wanted: Schema) -> bool:
+    """True if a wanted column is computed from others of the file, by a clock that must be UTC's."""
+    known = {column.id for column in stored.columns}
+    return any(column.expression and column.id not in known for column in wanted.columns)
 
 
 def _as_it_came(column: Column, versions: list[SchemaVersion]) -> Column:
@@ -147,14 +154,26 @@ def _as_it_came(column: Column, versions: list[SchemaVersion]) -> Column:
         default = first.default
         if default is not None and first.type != column.type:
             default = f"CAST({default} AS {spark_name(first.type)})"
-        return msgspec.structs.replace(column, default=default)
+        return msgspec.structs.replace(column, default=default, expression=first.expression)
     return column
 
 
-def _expression(stored: Column | None, wanted: Column) -> str:
-    name = quoted(wanted.name)
-    if stored is None:
-        return f"CAST({wanted.default or 'NULL'} AS {spark_name(wanted.type)}) AS {name}"
-    if stored.type != wanted.type:
-        return f"CAST({quoted(stored.name)} AS {spark_name(wanted.type)}) AS {name}"
-    return f"{quoted(stored.name)} AS {name}" if stored.name != wanted.name else name
+def _expression(known: Mapping[int, Column], wanted: Column, schema: Schema) -> str:
+    name, stored = quoted(wanted.name), known.get(wanted.id)
+    if stored is not None and stored.type == wanted.type:
+        return f"{quoted(stored.name)} AS {name}" if stored.name != wanted.name else name
+    if stored is not None or not wanted.expression:
+        return f"{_present(stored, wanted)} AS {name}"
+    value = value_text(
+        wanted,
+        schema,
+        given=lambda column: _present(known.get(column.id), column),
+        computes=lambda column: column.id not in known,
+    )
+    return f"{value} AS {name}"
+
+
+def _present(stored: Column | None, wanted: Column) -> str:
+    """Return the value of a column that the file has, or that has one value for all rows of it."""
+    value = (wanted.default or "NULL") if stored is None else quoted(stored.name)
+    return f"CAST({value} AS {spark_name(wanted.type)})"

@@ -127,7 +127,7 @@ def note_of(unfilterable: Unfilterable) -> dict[bytes, bytes]:
 def _may_be(column: Column, stored: Column | None, found: frozenset[str]) -> bool:
     """True if a column may have such values, given the names of the columns of the file that have some."""
     if stored is None:
-        return column.default is not None
+        return column.default is not None or bool(column.expression)
     return stored.type != column.type or stored.name in found
 
 

@@ -40,7 +40,13 @@ from tilth.sql.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_toget
 from tilth.sql.statements.alter.alter_columns import alter_columns
 from tilth.sql.statements.alter.alter_partitions import drop_partition, undrop_partition
 from tilth.sql.statements.alter.alter_rows import alter_rows, check_mutable
-from tilth.sql.statements.clauses import check_scope_stays, check_storage_stays, check_ttl, expired_at_once
+from tilth.sql.statements.clauses import (
+    check_computed,
+    check_scope_stays,
+    check_storage_stays,
+    check_ttl,
+    expired_at_once,
+)
 from tilth.sql.statements.kafka import alter_kafka_columns, ensure_dead_letters
 from tilth.sql.statements.type_defaults import operations_without_null
 
@@ -118,6 +124,8 @@ def _changed_settings(services: Services, relation: Relation, given: dict[str, s
             check_together({name: text for name, text in relation.settings.items() if name not in reset} | changes)
             check_scope_stays(relation, changes, reset)
             check_storage_stays(relation, services.root.of(relation.uuid), changes, reset)
+            kept = {name: text for name, text in relation.settings.items() if name not in reset}
+            check_computed(msgspec.structs.replace(relation, settings=kept | changes))
             check_named(services, changes)
             services.catalog.tables.modify_settings(relation.uuid, changes, reset)
             services.maintenance.wake()

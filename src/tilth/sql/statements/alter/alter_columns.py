@@ -16,7 +16,7 @@ import msgspec
 
 from tilth.catalog import StartMutation, TableInUseError
 from tilth.model.mutation import MutationKind
-from tilth.model.table import KafkaDef, TableDef, ViewDef, full_name
+from tilth.model.table import ColumnKind, Expression, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.sql.context.services import Call, Services, ask_worker
 from tilth.sql.grammar import ColumnOperation, render_operations
 from tilth.sql.inserts.defaults import altered
@@ -24,6 +24,7 @@ from tilth.sql.query.past import mark_of
 from tilth.sql.query.protocol import CheckTask
 from tilth.sql.results.answer import Outcome, done
 from tilth.sql.statements.alter.mutation_entry import mutation_outcome, start_mutation
+from tilth.sql.statements.clauses import check_computed
 from tilth.sql.statements.columns import NewColumns, changed
 from tilth.sql.statements.kafka import has_dead_letters_in
 
@@ -43,9 +44,12 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     )
     if new is None or new.schema == table.schema:
         return done(f"nothing to change in {full_name(table)}")
+    check_computed(msgspec.structs.replace(table, schema=new.schema))
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
         # Defaults and comments: no part looks different for it.
+        for view in views if _computed(new.schema) != _computed(table.schema) else ():
+            _check_view(services, view, table, new)
         services.catalog.tables.describe_columns(
             table.uuid, table.schema_version, new.schema, keep_ts=mark_of(table, services.clock)
         )
@@ -64,6 +68,11 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     entry = start_mutation(services, call, table, update)
     _wake_consumers(services, views)
     return mutation_outcome(services, call, table, entry, update.command, is_waiting=call.settings.mutations_sync > 0)
+
+
+def _computed(schema: Schema) -> list[tuple[ColumnKind, Expression]]:
+    """Return what decides which of the columns a view fills, where they are stored as before."""
+    return [(column.kind, column.expression) for column in schema.columns]
 
 
 def _wake_consumers(services: Services, views: Sequence[ViewDef]) -> None:

@@ -25,7 +25,7 @@ from tilth.sql.language.spark_settings import UTC_NAMES, ZONE
 from tilth.sql.query.protocol import CheckedExpressions, ExpressionsTask
 from tilth.sql.results.answer import Outcome
 from tilth.sql.statements.alter.mutation_entry import mutation_outcome, start_mutation
-from tilth.sql.statements.columns import check_unprotected, find_in
+from tilth.sql.statements.columns import check_updated
 
 
 def alter_rows(
@@ -38,11 +38,8 @@ def alter_rows(
             "a mutation computes times only in UTC", setting=ZONE, value=call.zone_name, allowed="UTC", hint=hint
         )
     assignments = operation.assignments if isinstance(operation, MutateUpdate) else ()
-    named = []
-    for name, text in assignments:
-        column = find_in(table.schema, name)
-        check_unprotected(table, column, "UPDATE")
-        named.append((column.name, text))
+    columns = check_updated(table, [name for name, _ in assignments])
+    named = [(column.name, text) for column, (_, text) in zip(columns, assignments, strict=True)]
     task = ExpressionsTask(
         table=full_name(table),
         schema=table.schema,
