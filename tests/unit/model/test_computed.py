@@ -1,4 +1,4 @@
-"""Expressions over the columns of a row: what stands in their place, what depends on what."""
+"""Expressions over the columns of a row: what is written for them, what depends on what."""
 
 from __future__ import annotations
 

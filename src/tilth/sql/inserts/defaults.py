@@ -33,7 +33,7 @@ from tilth.model.table import Column, ColumnKind, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
 from tilth.sql.context.services import Call, Services, ask_worker
-from tilth.sql.errors import BadDefinitionError, BadValueError
+from tilth.sql.errors import BadAlterError, BadDefinitionError, BadValueError
 from tilth.sql.inserts.arrow_streams import too_large
 from tilth.sql.inserts.formats import Compute
 from tilth.sql.language.dialect_sessions import check_zones
@@ -119,7 +119,17 @@ def altered(
     retyped = {each.id for each in schema.all_columns if each.id in known and known[each.id].type != each.type}
     given |= {each.id for each in schema.all_columns if not retyped.isdisjoint(named_ids(each.expression))}
     added = () if is_kafka else given - known.keys()
-    return settled(services, call, table, schema, given, added=added, is_kafka=is_kafka)
+    kept = settled(services, call, table, schema, given, added=added, is_kafka=is_kafka)
+    written = {each.id for each in schema.all_columns if each.id in given and not each.expression}
+    renamed = {each.id for each in schema.all_columns if each.id in known and known[each.id].name != each.name}
+    for column in kept.all_columns:
+        if column.id in written and not renamed.isdisjoint(named_ids(column.expression)):
+            # Which of both columns an old name meant would depend on the order of the operations.
+            hint = "write RENAME COLUMN in a statement of its own"
+            raise BadAlterError(
+                "an expression names a column that is renamed", table=table, column=column.name, hint=hint
+            )
+    return kept
 
 
 # What decides whether an expression has to be read.

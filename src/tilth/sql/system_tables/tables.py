@@ -167,7 +167,7 @@ COLUMNS = SystemTable(
             "stored; `ALIAS`: computed when it is read. Empty: the column has no expression.",
         ),
         ColumnDoc("default_expression", TEXT, "The expression as kept; NULL: there is none."),
-        ColumnDoc("written_default", TEXT, "The expression as it was written, with the present names of columns."),
+        ColumnDoc("written_default", TEXT, "The expression as it was written, with the names that columns have now."),
         ColumnDoc(
             "is_default_computed", FLAG, "Whether the expression is computed for each row or INSERT; false: a literal."
         ),

@@ -74,9 +74,9 @@ def star_edits(found: Relations, shown: Sequence[ShownColumns], names: Sequence[
     if not any(hidden.values()):
         return []
     names_at = {relation.start: name for relation, name in zip(found.relations, names, strict=True)}
+    for kind in _OF_ALL.keys() & found.kinds:
+        raise _refused(_OF_ALL[kind], hidden)
     for node in found.nodes:
-        if node.kind in _OF_ALL:
-            raise _refused(_OF_ALL[node.kind], hidden)
         if node.kind == "UnresolvedRelation" and hidden.get(node.start) and _select_above(node) is None:
             raise _refused("a table without a list of columns", hidden)
     edits: dict[int, Edit] = {}
@@ -86,14 +86,16 @@ def star_edits(found: Relations, shown: Sequence[ShownColumns], names: Sequence[
         select = _select_of(node)
         if select is None:
             raise _refused("* outside of the list of columns", hidden)
+        said = _excepted(found.text[node.start : node.end]) if node.text("excepts") else frozenset()
         left_out = [
             f"{quoted(name)}.{quoted(column)}"
             for start, name in _relations_of(select, names_at)
             if _is_meant(node, name)
             for column in hidden.get(start, ())
+            if column.lower() not in said
         ]
         if left_out:
-            edits[node.start] = _without(node, left_out, hidden)
+            edits[node.start] = _without(node, ", ".join(left_out))
     return list(edits.values())
 
 
@@ -137,10 +139,16 @@ def _is_meant(star: PlanNode, name: str) -> bool:
     return not target or target[-1].lower() == name.lower()
 
 
-def _without(star: PlanNode, left_out: Sequence[str], hidden: dict[int, tuple[str, ...]]) -> Edit:
-    if star.kind != "UnresolvedStar":
-        raise _refused("* EXCEPT", hidden)
-    return Edit(star.end, star.end, f" EXCEPT ({', '.join(left_out)})")
+def _excepted(star: str) -> frozenset[str]:
+    """Return the names behind EXCEPT, in small letters and without those of tables."""
+    listed = star[star.index("(") + 1 : -1].split(",")
+    return frozenset(name.rpartition(".")[2].strip(' \t\n`"').lower() for name in listed)
+
+
+def _without(star: PlanNode, left_out: str) -> Edit:
+    if star.text("excepts"):
+        return Edit(star.end - 1, star.end - 1, f", {left_out}")
+    return Edit(star.end, star.end, f" EXCEPT ({left_out})")
 
 
 def _refused(what: str, hidden: dict[int, tuple[str, ...]]) -> BadQueryError:

@@ -76,6 +76,8 @@ class Relations:
     relations: list[Relation]
     #: All nodes of the query without the expressions of AS OF; the first one is the root.
     nodes: list[PlanNode]
+    #: Kinds of the nodes and of all other values in them.
+    kinds: frozenset[str]
 
     @property
     def present(self) -> str:
@@ -91,7 +93,7 @@ def find_relations(plan: LogicalPlan, text: str) -> Relations:
 
     Raises BadQueryError for a past that makes no sense.
     """
-    found = Relations(text, [], [])
+    found = Relations(text, [], [], plan.kinds)
     places: set[int] = set()
     #: Nodes with the names of the common table expressions that they see.
     stack: list[tuple[PlanNode, frozenset[str]]] = [(plan.root, frozenset())]
@@ -275,7 +277,7 @@ def names_of(found: Relations, resolved: Sequence[Resolved]) -> list[str | None]
 
 
 def edits_of(found: Relations, names: Sequence[str | None], resolved: list[Resolved], views: list[str]) -> list[Edit]:
-    """Put the views' names in the place of the tables', each with the alias by which the query knows it.
+    """Put the views' names instead of the tables', each with the alias by which the query knows it.
 
     `names`: of the relations, by which the query knows them.
     """

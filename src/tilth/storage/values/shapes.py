@@ -163,17 +163,17 @@ def _expression(known: Mapping[int, Column], wanted: Column, schema: Schema) -> 
     if stored is not None and stored.type == wanted.type:
         return f"{quoted(stored.name)} AS {name}" if stored.name != wanted.name else name
     if stored is not None or not wanted.expression:
-        return f"{_present(stored, wanted)} AS {name}"
+        return f"{_stored_value(stored, wanted)} AS {name}"
     value = value_text(
         wanted,
         schema,
-        given=lambda column: _present(known.get(column.id), column),
+        given=lambda column: _stored_value(known.get(column.id), column),
         computes=lambda column: column.id not in known,
     )
     return f"{value} AS {name}"
 
 
-def _present(stored: Column | None, wanted: Column) -> str:
+def _stored_value(stored: Column | None, wanted: Column) -> str:
     """Return the value of a column that the file has, or that has one value for all rows of it."""
     value = (wanted.default or "NULL") if stored is None else quoted(stored.name)
     return f"CAST({value} AS {spark_name(wanted.type)})"
