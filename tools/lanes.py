@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tools.broker import ROOT, Broker
+from tools.durations import report_of
 
 #: Where a broker runs that all tests of a run may share; tests/conftest.py starts one of its own without.
 BROKER_VARIABLE = "TILTH_TEST_BROKER"
@@ -30,6 +31,8 @@ TYPES = [str(BIN / "mypy")]
 #: With it, the JVMs of the other lanes start in half the time.
 CLASS_DATA = [sys.executable, "-m", "tools.class_data"]
 FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
+#: Slowest tests that a lane shows in the end.
+SLOWEST_SHOWN = 20
 #: The tests of a file that shares a node or a Spark stay together.
 SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
 
@@ -56,22 +59,25 @@ class Lanes:
         """Style, and lane 1 with types beside it."""
         self.style()
         with self._timed("lane 1"), _beside(TYPES):
-            self._pytest("worksteal", FAST)
+            self._pytest("1", "worksteal", FAST)
 
     def slow(self) -> None:
         """The lanes that need a broker."""
         for lane, folders in SLOW.items():
             with self._timed(f"lane {lane}"):
                 # In the order of tests/conftest.py.
-                self._pytest("loadfile", folders, "--no-loadscope-reorder")
+                self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder")
 
     def summary(self) -> str:
         total = sum(seconds for _, seconds in self._seconds)
         each = [f"{name} {_clock(seconds)}" for name, seconds in self._seconds]
         return ", ".join([*each, f"together {_clock(total)}"])
 
-    def _pytest(self, distribution: str, folders: Sequence[str], *options: str) -> None:
-        self._run([sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, *options, *folders])
+    def _pytest(self, lane: str, distribution: str, folders: Sequence[str], *options: str) -> None:
+        """Run the tests of a lane; their durations are recorded, and the slowest are shown."""
+        report = f"--junitxml={report_of(lane)}"
+        command = [sys.executable, "-m", "pytest", "-n", self._jobs, "--dist", distribution, report]
+        self._run([*command, f"--durations={SLOWEST_SHOWN}", *options, *folders])
 
     def _run(self, command: Sequence[str]) -> None:
         if subprocess.run(command, cwd=ROOT, check=False).returncode:

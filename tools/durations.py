@@ -1,0 +1,100 @@
+"""Durations of tests, from the reports that each lane leaves behind (junit).
+
+    python -m tools.durations [--page]
+
+Covers: the slowest tests and files of the last run of each lane; `--page` writes them to tests/durations.md. Does not
+cover: running them (lanes.py). A fixture counts for the test that asked for it first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.broker import ROOT
+
+#: Reports by lane: `lane-2.xml`.
+REPORTS = ROOT / ".cache" / "durations"
+PAGE = ROOT / "tests" / "durations.md"
+#: Tests and files that are listed.
+TESTS_SHOWN = 20
+FILES_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A test and its duration, fixtures included."""
+
+    file: str
+    name: str
+    seconds: float
+
+
+def report_of(lane: str) -> Path:
+    """Return where the report of a lane is."""
+    return REPORTS / f"lane-{lane}.xml"
+
+
+def read_report(path: Path) -> list[Timed]:
+    """Return the tests of a report. Raises FileNotFoundError, and ET.ParseError where it was cut off."""
+    # The project's own file.
+    cases = ET.parse(path).getroot().iter("testcase")
+    return [
+        Timed(each.get("classname", "").replace(".", "/") + ".py", each.get("name", ""), float(each.get("time", "0")))
+        for each in cases
+    ]
+
+
+def slowest_files(tests: Iterable[Timed]) -> list[tuple[str, float]]:
+    """Return files with the sum of their tests, the slowest first."""
+    sums: Counter[str] = Counter()
+    for each in tests:
+        sums[each.file] += each.seconds  # type: ignore[assignment]
+    return sorted(sums.items(), key=lambda item: -item[1])
+
+
+def page(lanes: dict[str, list[Timed]]) -> str:
+    """Return the page: each lane's sum, the slowest files and tests of all lanes."""
+    tests = [each for lane in lanes.values() for each in lane]
+    lines = [
+        "# Slowest tests",
+        "",
+        "Written by `python -m tools.durations --page` from the last run of each lane on two cores.",
+        "",
+        "| lane | tests | seconds of all tests |",
+        "|---|---|---|",
+        *(f"| {lane} | {len(found)} | {sum(each.seconds for each in found):.0f} |" for lane, found in lanes.items()),
+        "",
+        "| file | s |",
+        "|---|---|",
+        *(f"| `{file}` | {seconds:.1f} |" for file, seconds in slowest_files(tests)[:FILES_SHOWN]),
+        "",
+        "| test | file | s |",
+        "|---|---|---|",
+        *(
+            f"| `{each.name}` | `{each.file}` | {each.seconds:.1f} |"
+            for each in sorted(tests, key=lambda each: -each.seconds)[:TESTS_SHOWN]
+        ),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m tools.durations", description="The slowest tests.")
+    parser.add_argument("--page", action="store_true", help="write tests/durations.md")
+    arguments = parser.parse_args()
+    lanes = {lane: read_report(report_of(lane)) for lane in "123" if report_of(lane).exists()}
+    text = page(lanes)
+    if arguments.page:
+        PAGE.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
