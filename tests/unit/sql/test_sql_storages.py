@@ -266,7 +266,7 @@ def test_what_is_wrong_is_named_and_nothing_is_made(world: SqlWorld, tmp_path: P
 def test_one_place_has_one_name(world: SqlWorld, tmp_path: Path) -> None:
     place = tmp_path / "places" / "one"
     world.run(f"CREATE STORAGE one ROOT '{place}'")
-    with pytest.raises(TilthError, match="this place is a storage already"):
+    with pytest.raises(TilthError, match="this location is a storage already"):
         world.run(f"CREATE STORAGE two ROOT '{place}/'")
 
 

@@ -70,7 +70,7 @@ class CopyCommands:
         )
 
     def scrub_now(self) -> list[ScrubRow]:
-        """Compare all copies of all files, and copy good ones over wrong ones; return a row for each place."""
+        """Compare all copies of all files, and copy good ones over wrong ones; return a row for each location."""
         found = Scrubbed()
         files = self._table.files().live
         for some in batches([files[name] for name in sorted(files)], bytes_max=BYTES_MAX, files_max=FILES_MAX):
@@ -114,15 +114,15 @@ class CopyCommands:
             left = {(note.replica, note.file.name) for note in self._notes(found) if note.file is not None}
         else:
             left = set(found.wrong)
-        return [self._row(number, place, found, left) for number, place in enumerate(self._table.root.locations)]
+        return [self._row(number, location, found, left) for number, location in enumerate(self._table.root.locations)]
 
-    def _row(self, number: int, place: StoreRoot, found: Scrubbed, left: set[tuple[int, str]]) -> ScrubRow:
+    def _row(self, number: int, location: StoreRoot, found: Scrubbed, left: set[tuple[int, str]]) -> ScrubRow:
         wrong = {name: reason for (replica, name), reason in found.wrong.items() if replica == number}
         still = sum(replica == number for replica, _ in left)
         away = found.away.get(number, "")
         return ScrubRow(
             replica=number,
-            root=place.uri,
+            root=location.uri,
             files=0 if away else found.files,
             bytes=0 if away else found.bytes,
             wrong=len(wrong),

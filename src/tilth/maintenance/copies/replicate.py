@@ -157,7 +157,7 @@ class ReplicateRoutine:
         self._seen[replica.root] = returns
 
     def _note_missing(self, whole: CopyNote) -> None:
-        """Put notes of single files in the place of one of all files."""
+        """Replace a note of all files by notes of single files."""
         table, folder, files = self._table, self._table.folder, self._table.files()
         noted = {_name(note) for note in table.catalog.copies.of(table.uuid, replica=whole.replica)}
         names = [file for file in (*files.live.values(), *files.leaving.values()) if file.name not in noted]

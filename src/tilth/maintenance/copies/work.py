@@ -1,4 +1,4 @@
-"""The share of both routines about copies: the table, its files and places, a task and its answer."""
+"""The share of both routines about copies: the table, its files and locations, a task and its answer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """CREATE, ALTER, DROP and SHOW STORAGE.
 
 Covers: what they check, keep and answer. Does not cover: what an address means (tilth.storage).
-Always holds: a place is proved before its name is kept; a storage that a table uses is not dropped, and no file of it
-is touched when it is.
+Always holds: a location is proved before its name is kept; a storage that a table uses is not dropped, and no file of
+it is touched when it is.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def storages(services: Services, call: Call, statement: StorageStatement) -> Out
             root, is_default = services.root.named(name), name == DEFAULT_STORAGE
             made = CreateStorage(storage=name, root=root.text, if_not_exists=is_default)
             if root.replicas:
-                places = tuple(each.text for each in root.replicas)
-                made = CreateStorage(storage=name, replicas=places, quorum=root.quorum)
+                addresses = tuple(each.text for each in root.replicas)
+                made = CreateStorage(storage=name, replicas=addresses, quorum=root.quorum)
             text = render(made)
             return Outcome(table=pa.table({"statement": pa.array([text], pa.string())}))
         case CreateStorage():
@@ -142,9 +142,9 @@ def _create(services: Services, statement: CreateStorage) -> Outcome:
         raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
     settings = read_settings(NodeStorageSettings, services.node_settings.texts)
     if statement.replicas:
-        places = [check_from_sql(each, settings) for each in statement.replicas]
-        quorum = len(places) // 2 + 1 if statement.quorum is None else statement.quorum
-        root = replicated_root(name, places, quorum)
+        locations = [check_from_sql(each, settings) for each in statement.replicas]
+        quorum = len(locations) // 2 + 1 if statement.quorum is None else statement.quorum
+        root = replicated_root(name, locations, quorum)
     else:
         root = check_from_sql(statement.root, settings)
     for each in root.locations:
@@ -166,7 +166,7 @@ def _alter(services: Services, statement: AlterStorage) -> Outcome:
     name, root = statement.storage, services.root.named(statement.storage)
     if statement.change is ReplicaChange.ADD:
         if not root.replicas:
-            raise BadStoreError("this storage has one place, not replicas", storage=name, hint=_MAKE_ANOTHER)
+            raise BadStoreError("this storage has one location, not replicas", storage=name, hint=_MAKE_ANOTHER)
         return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
     address = parse_root(statement.replica)
     number = next((at for at, each in enumerate(root.replicas) if location_text(each) == location_text(address)), None)
@@ -187,14 +187,14 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
     before = next((each for each in services.catalog.storages.all() if each.name == name), None)
     if before is None or defined_root(before) != root:
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
-    place = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
-    _check_apart(services, place)
+    location = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
+    _check_apart(services, location)
     tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
     others = _complete_others(services, name, tables, besides=number)
-    reserve_replica(place, _owner(services))
-    places = [*root.replicas[:number], place, *root.replicas[number + 1 :]]
+    reserve_replica(location, _owner(services))
+    locations = [*root.replicas[:number], location, *root.replicas[number + 1 :]]
     replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
-    text = replicated_root(name, places, root.quorum).text
+    text = replicated_root(name, locations, root.quorum).text
     after = msgspec.structs.replace(before, root=text, replica_ids=replica_ids)
     # Until the files are there nobody reads from it.
     now_ms, reason = services.clock.now_ms(), "the replica is new"
@@ -203,7 +203,7 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     _declare(services)
     services.maintenance.wake()
-    return done(f"replica {number} of {name} is {place} and is filled with what it lacks: {_LOOK}")
+    return done(f"replica {number} of {name} is {location} and is filled with what it lacks: {_LOOK}")
 
 
 def _complete_others(
@@ -225,18 +225,18 @@ def _complete_others(
 
 
 def _owner(services: Services) -> str:
-    """Return the id by which places know this catalog's node; drawn once."""
+    """Return the id by which locations know this catalog's node; drawn once."""
     drawn = services.ids().encode()
     services.catalog.state.change(_OWNER, lambda known: known or drawn)
     return (services.catalog.state.get(_OWNER) or drawn).decode()
 
 
 def _check_apart(services: Services, root: StoreRoot) -> None:
-    """Raises StorageExistsError for a place that has a name, and for other keys to a bucket that is used."""
+    """Raises StorageExistsError for a location that has a name, and for other keys to a bucket that is used."""
     known = ((name, each) for name, other in services.root.all().items() for each in other.locations)
     for name, other in known:
         if location_text(other) == location_text(root):
-            raise StorageExistsError("this place is a storage already", storage=name, root=root)
+            raise StorageExistsError("this location is a storage already", storage=name, root=root)
         if (other.kind, other.bucket) == (root.kind, root.bucket) and other.options != root.options:
             hint = "Spark has one way to a bucket: give the same endpoint and keys, or use another bucket"
             raise StorageExistsError("this bucket is reached in another way already", storage=name, hint=hint)
