@@ -109,7 +109,7 @@ class ViewUse(Enum):
     BRIEF = "brief"
     #: Reads any number of keys, as for a list of parts or a system table.
     LISTING = "listing"
-    #: CopyNotes all keys to a file or another store.
+    #: Copies all keys to a file or another store.
     EXPORT = "export"
 
 

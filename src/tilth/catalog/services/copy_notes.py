@@ -1,4 +1,4 @@
-"""CopyNotes of files that replicas lack: the queue of what is to be copied.
+"""Notes of files that replicas lack: the queue of copies to make.
 
 Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), what a replica is (tilth.storage).
 Always holds: a note is removed only while it is as it was when its copy was made, and while the replica has the id of
