@@ -1,4 +1,4 @@
-"""A catalog whose store fails by plan, and work in it, beside a storage that remembers what it is asked to remove."""
+"""A catalog whose store fails by plan, transactions in it, and a storage that records what it has to remove."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilth.testing import FaultyKV
 
 
 class Files:
-    """What the storage is asked to remove: by transaction the names that stay."""
+    """Removals requested of the storage: by transaction, the names that stay."""
 
     def __init__(self) -> None:
         self.swept: list[tuple[int, frozenset[str]]] = []
@@ -27,7 +27,7 @@ class Files:
 
 
 class TxnWorld(World):
-    """A catalog whose store fails by plan, beside a storage that remembers what it is asked."""
+    """A catalog whose store fails by plan, beside a storage that records its removals."""
 
     def __init__(self) -> None:
         self.faulty = FaultyKV(MemoryKV(), new_rng(1))

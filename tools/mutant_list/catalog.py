@@ -153,7 +153,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="            return not self._may_have_landed\n",
         new="            return False\n",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it",
+            "tests/unit/catalog/test_txn_handle.py::test_files_go_where_another_server_has_aborted_the_transaction_and_forgotten_it",
         ),
     ),
     Mutant(

@@ -92,7 +92,7 @@ def test_what_was_written_to_replicas_of_before_is_refused() -> None:
     world.check()
 
 
-def test_work_is_kept_where_a_quorum_of_now_has_it_and_the_new_replica_is_said_to_lack_it() -> None:
+def test_a_commit_lands_where_a_quorum_has_its_files_and_the_new_replica_is_noted_to_lack_them() -> None:
     world = Replicas(3, 2)
     update = world.part(world.now.replica_ids)
     world.altered(world.now, ("r0", "r9", "r2"))
@@ -189,7 +189,7 @@ def every_kind(world: Replicas, stored: Callable[[DataFile], DataFile]) -> Itera
 
 
 @pytest.mark.parametrize("copies", ["too few", "not said"])
-def test_every_kind_of_work_that_names_files_is_refused(copies: str) -> None:
+def test_every_kind_of_update_that_names_files_is_refused(copies: str) -> None:
     world = Replicas(2, 2)
     kinds: set[type] = set()
 

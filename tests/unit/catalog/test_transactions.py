@@ -265,7 +265,7 @@ def test_aborting(world: World) -> None:
     assert transactions.resolve(txn.id) is None
     with pytest.raises(TxnNotFoundError):
         transactions.abort(txn.id, "gone")
-    # The work that has begun it knows that it is not committed.
+    # Its handle knows that it is not committed.
     with pytest.raises(TxnAbortedError):
         txn.commit([])
 

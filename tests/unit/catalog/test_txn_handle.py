@@ -110,7 +110,7 @@ def test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner(world: TxnWorl
     assert (world.state(handle), world.disk.swept) == (TxnState.ABORTED, [])
 
 
-def test_work_that_ends_without_a_commit_is_aborted(world: TxnWorld) -> None:
+def test_a_transaction_that_ends_without_a_commit_is_aborted(world: TxnWorld) -> None:
     with world.open() as handle:
         pass
     [txn] = world.catalog.transactions.unfinished()
@@ -196,7 +196,7 @@ def test_the_note_is_in_the_batch_of_the_commit(world: TxnWorld, monkeypatch: py
     assert (noted(world), counts["all"], world.disk.swept) == ([handle.id], 1, [])
 
 
-def test_work_that_wrote_once_leaves_no_note_and_costs_no_commit_more(
+def test_a_transaction_that_wrote_once_leaves_no_note_and_costs_no_other_commit(
     world: TxnWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, updates = world.one_part()
@@ -319,7 +319,7 @@ def clean_up(world: TxnWorld, handle: TxnHandle) -> None:
     world.catalog.transactions.forget(handle.id)
 
 
-def test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it(world: TxnWorld) -> None:
+def test_files_go_where_another_server_has_aborted_the_transaction_and_forgotten_it(world: TxnWorld) -> None:
     handle = world.open()
     clean_up(world, handle)
     with pytest.raises(RuntimeError):
@@ -328,7 +328,7 @@ def test_files_go_where_another_server_has_aborted_the_work_and_forgotten_it(wor
 
 
 @pytest.mark.parametrize("has_tasks", [False, True])
-def test_a_commit_of_work_that_is_forgotten_is_refused_and_its_files_go(world: TxnWorld, has_tasks: bool) -> None:
+def test_a_commit_of_a_forgotten_transaction_is_refused_and_its_files_go(world: TxnWorld, has_tasks: bool) -> None:
     _, updates = world.one_part()
     handle = world.open(has_tasks=has_tasks)
     clean_up(world, handle)
@@ -419,7 +419,7 @@ def test_an_error_inside_the_commit_that_says_nothing_of_the_outcome(
         transactions.abort(handle.id, "it is there")
 
 
-def test_work_that_is_forgotten_is_left_to_the_cleaner(world: TxnWorld) -> None:
+def test_a_transaction_without_handle_is_left_to_the_cleaner(world: TxnWorld) -> None:
     handle = world.open()
     assert world.live() == {handle.id}
     del handle

@@ -1,4 +1,4 @@
-"""Removal of files that ended work leaves: after the answer, by another thread, or by the cleaner."""
+"""Removal of leftover files: after the answer, by another thread, or by the cleaner."""
 
 from __future__ import annotations
 
