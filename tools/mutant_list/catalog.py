@@ -568,11 +568,11 @@ CATALOG: tuple[Mutant, ...] = (
     Mutant(
         name="cache-of-a-lost-history",
         breaks="visible parts of commits that a failover has lost stay in the cache",
-        path="src/tilth/catalog/commit/shown.py",
+        path="src/tilth/catalog/commit/visible_parts.py",
         old="        if now != self._known_history:\n",
         new="        if now is None:\n",
         tests=(
-            "tests/unit/catalog/test_catalog_shown.py::test_nothing_of_a_lost_history_is_found_or_keeps_others_out",
+            "tests/unit/catalog/test_visible_parts.py::test_nothing_of_a_lost_history_is_found_or_keeps_others_out",
         ),
     ),
     Mutant(

@@ -10,9 +10,9 @@ from tilth.base.ids import IdSource
 from tilth.catalog.commit.clock_check import ClockCheck
 from tilth.catalog.commit.commit import CommitChecks, Committer
 from tilth.catalog.commit.part_log import PartLog
-from tilth.catalog.commit.shown import ShownParts
 from tilth.catalog.commit.transactions import Transactions
 from tilth.catalog.commit.txn_handle import Later, Sweep, keep_files
+from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.kv import Incarnation, KeyValue
 from tilth.catalog.kv.dump import ByteSink, DumpHeader, write_dump
 from tilth.catalog.offsets.labels import Labels
@@ -58,7 +58,7 @@ class KnownFiles:
 
 class Catalog:
     """Repositories of the catalog over one store. Opening it reads a handful of keys, however many parts there are;
-    memory holds no more than what was read lately (commit/shown.py).
+    memory holds no more than what was read lately (commit/visible_parts.py).
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Catalog:
         self.clock = HybridClock(clock)
         #: Check that this machine's clock agrees with the database's, or with the time that has passed.
         self.clock_check = ClockCheck(clock, server=lambda: self.server)
-        shown = ShownParts(history=lambda: kv.incarnation)
+        shown = VisiblePartsCache(history=lambda: kv.incarnation)
         committer = Committer(
             clock,
             self.clock,

@@ -257,7 +257,7 @@ def test_rows_of_failed_work_are_not_taken_however_old_they_are(world: World) ->
     deletes = DeltaWriter(layout_of(world.table(), world.root), txn=txn_id(changed), task=1, attempt=0)
     deletes.deletes(part.name.partition, part.file.name, np.array([0]))
     buried = next(txn for txn in catalog.transactions.unfinished() if txn.id == txn_id(swept))
-    catalog.transactions.bury(buried)
+    catalog.transactions.add_tombstone(buried)
     catalog.transactions.forget(buried.id)
     note_transactions(world)
     settle(world)

@@ -25,7 +25,7 @@ from tilth.catalog.commit.commit_locks import LOCK_POLL_SECONDS, CommitLockedErr
 from tilth.catalog.commit.load import Batch, keys_of, load_state, pin_fences
 from tilth.catalog.commit.part_log import put_events
 from tilth.catalog.commit.pinned_storages import PinnedStorages, put_missing
-from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import StorageChangedError, TooManyConflictsError, TxnNotFoundError
 from tilth.catalog.kv import Conflict, KeyValue, Landed, ReadView, Unknown, ViewMovedError
 from tilth.catalog.records import codec
@@ -113,7 +113,7 @@ class Committer:
         hybrid: HybridClock,
         kv: KeyValue,
         counters: Counters,
-        shown: ShownParts,
+        shown: VisiblePartsCache,
         *,
         checks: CommitChecks,
         server: Callable[[], str],

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import Precondition, ReadView
 from tilth.catalog.records import codec
@@ -89,7 +89,7 @@ def load_state(
     batch: Batch,
     updates: Sequence[Update],
     requirements: Sequence[Requirement],
-    shown: ShownParts,
+    shown: VisiblePartsCache,
     *,
     is_checking: bool = False,
 ) -> CommitState:
@@ -140,7 +140,9 @@ def _load_subscriptions(
     return found
 
 
-def load_shown(view: ReadView, table: str, partition: str, shown: ShownParts, *, stored: int) -> tuple[Part, ...]:
+def load_visible(
+    view: ReadView, table: str, partition: str, shown: VisiblePartsCache, *, stored: int
+) -> tuple[Part, ...]:
     """Return the visible parts of a partition, in the order of their names, and cache them. `stored`: the view's
     number of the table's version.
     """
@@ -157,7 +159,7 @@ def _load_table(
     table: str,
     updates: Sequence[TableUpdate],
     requirements: Iterable[Requirement],
-    shown: ShownParts,
+    shown: VisiblePartsCache,
     *,
     is_checking: bool,
 ) -> TableState:
@@ -185,7 +187,7 @@ def _load_table(
             partition: tuple(_load_entries(view, batch, table, partition, is_pinned=partition in undropped))
             for partition in (everything if is_checking else sorted(needed))
         },
-        shown={partition: load_shown(view, table, partition, shown, stored=stored) for partition in sorted(required)},
+        shown={partition: load_visible(view, table, partition, shown, stored=stored) for partition in sorted(required)},
         deltas={
             partition: tuple(_load_deltas(view, batch, table, partition, sources))
             for partition in (everything if is_checking else sorted(needed | changed))

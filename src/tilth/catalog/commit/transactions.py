@@ -310,7 +310,7 @@ class Transactions:
         """Return whether this process has aborted the transaction after its tasks had ended, and removed its files."""
         return self._live.is_cleaned(txn_id)
 
-    def bury(self, txn: Txn) -> None:
+    def add_tombstone(self, txn: Txn) -> None:
         """Write a tombstone of a transaction that can never commit and has no other record."""
         now_ms = self._clock.now_ms()
         if self.tombstones.get(txn.id) is None:
@@ -355,15 +355,17 @@ class Transactions:
         """
         with self._kv.view() as view:
             opened = list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN, limit=limit, reverse=True))
-            buried = list(read_all(view, codec.TOMBSTONES, Space.TOMBSTONE, limit=limit, reverse=True))
+            tombstones = list(read_all(view, codec.TOMBSTONES, Space.TOMBSTONE, limit=limit, reverse=True))
             finished = next(read_all(view, codec.FINISHED_TXNS, Space.FINISHED_TXN, limit=1, reverse=True), None)
             lost = {each.txn.id for each in read_all(view, codec.LOST_TXNS, Space.LOST_TXN)}
         full = [
-            each[-1] for each in ([txn.id for txn in opened], [grave.txn.id for grave in buried]) if len(each) == limit
+            each[-1]
+            for each in ([txn.id for txn in opened], [tombstone.txn.id for tombstone in tombstones])
+            if len(each) == limit
         ]
         running = [txn.id for txn in opened if txn.state is TxnState.RUNNING]
         aborted = {txn.id for txn in opened if txn.state is not TxnState.RUNNING}
-        aborted.update(grave.txn.id for grave in buried if not grave.keep)
+        aborted.update(tombstone.txn.id for tombstone in tombstones if not tombstone.keep)
         newest = 0 if finished is None else finished.txn.id
         return NotCommitted(
             first=max(full, default=0),

@@ -89,7 +89,7 @@ class Committing(Protocol):
 
     def unlock_commits(self, txn: int) -> None: ...
 
-    def bury(self, txn: Txn) -> None: ...
+    def add_tombstone(self, txn: Txn) -> None: ...
 
 
 class LiveTxns:
@@ -272,7 +272,7 @@ class TxnHandle:
             # so long that its record was trimmed.
             _log.info("transaction_settled", cause_id=str(self.id), may_have_landed=self._may_have_landed, why=error)
             if not self._may_have_landed:
-                self._bury()
+                self._add_tombstone()
             self._end()
             return not self._may_have_landed
         self._end()
@@ -293,10 +293,10 @@ class TxnHandle:
         elif is_aborted and is_settled:
             self._sweep_soon(frozenset(), self._live.mark_cleaned)
 
-    def _bury(self) -> None:
+    def _add_tombstone(self) -> None:
         """Let the cleaner remove its files, also those that are written later: there is no other record of them."""
         if self.txn.outputs:
-            self._transactions.bury(self.txn)
+            self._transactions.add_tombstone(self.txn)
 
     def __enter__(self) -> TxnHandle:
         return self

@@ -13,9 +13,9 @@ from itertools import groupby
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.catalog.commit.load import load_shown
+from tilth.catalog.commit.load import load_visible
 from tilth.catalog.commit.part_log import part_event, put_events
-from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
@@ -39,7 +39,7 @@ TRASH_BATCH = 1000
 class Parts:
     """`catalog.parts`."""
 
-    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: ShownParts) -> None:
+    def __init__(self, clock: Clock, hybrid: HybridClock, kv: KeyValue, shown: VisiblePartsCache) -> None:
         self._clock = clock
         self._hybrid = hybrid
         self._kv = kv
@@ -74,7 +74,7 @@ class Parts:
         with self._kv.view() as view:
             found = view.get(pack(Space.VERSION, table))
             stored = 0 if found is None else found.version
-            return list(load_shown(view, table, partition, self._shown, stored=stored))
+            return list(load_visible(view, table, partition, self._shown, stored=stored))
 
     def snapshot(
         self,
@@ -183,7 +183,7 @@ class Parts:
     ) -> Iterator[Sequence[Part]]:
         if partitions is not None:
             for partition in sorted(set(partitions)):
-                yield load_shown(view, table, partition, self._shown, stored=stored)
+                yield load_visible(view, table, partition, self._shown, stored=stored)
             return
         names = [record.partition for record in read_all(view, codec.PARTITIONS, Space.PARTITION, table)]
         known = [self._shown.find(table, partition, stored=stored) for partition in names]

@@ -18,9 +18,9 @@ from tilth.catalog.rules.visibility import visible
 from tilth.model.part import Part
 
 #: Parts cached for all tables together; those of the least recently read table are evicted first.
-SHOWN_MAX = 50_000
+PARTS_MAX = 50_000
 
-Shown = tuple[Part, ...]
+_Parts = tuple[Part, ...]
 
 
 @dataclass(slots=True)
@@ -28,14 +28,14 @@ class _Table:
     #: The store's sequence number of the table's version.
     stored: int
     #: Visible parts by partition.
-    parts: dict[str, Shown] = field(default_factory=dict)
+    parts: dict[str, _Parts] = field(default_factory=dict)
     count: int = 0
 
 
-class ShownParts:
+class VisiblePartsCache:
     """Visible parts by table and partition, in the order of their names."""
 
-    def __init__(self, *, parts_max: int = SHOWN_MAX, history: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, *, parts_max: int = PARTS_MAX, history: Callable[[], object] = lambda: None) -> None:
         """`history` returns an identifier of the store's incarnation; when it changes, the cache is emptied."""
         self._parts_max = parts_max
         self._history = history
@@ -45,7 +45,7 @@ class ShownParts:
         self._tables: OrderedDict[str, _Table] = OrderedDict()
         self._count = 0
 
-    def find(self, table: str, partition: str, *, stored: int) -> Shown | None:
+    def find(self, table: str, partition: str, *, stored: int) -> _Parts | None:
         """Return the parts that are visible in a stored version of the table; None: not known."""
         with self._lock:
             self._follow_history()
@@ -55,7 +55,7 @@ class ShownParts:
             self._tables.move_to_end(table)
             return known.parts.get(partition)
 
-    def keep(self, table: str, partition: str, parts: Shown, *, stored: int) -> None:
+    def keep(self, table: str, partition: str, parts: _Parts, *, stored: int) -> None:
         with self._lock:
             self._follow_history()
             known = self._tables.get(table)
@@ -93,7 +93,7 @@ class ShownParts:
             self._known_history, self._count = now, 0
             self._tables.clear()
 
-    def _put(self, known: _Table, partition: str, parts: Shown) -> None:
+    def _put(self, known: _Table, partition: str, parts: _Parts) -> None:
         more = len(parts) - len(known.parts.get(partition, ()))
         known.parts[partition] = parts
         known.count += more
@@ -109,7 +109,7 @@ class ShownParts:
             self._count -= known.count
 
 
-def _after(shown: Shown, partition: str, change: TableChange) -> Shown:
+def _after(shown: _Parts, partition: str, change: TableChange) -> _Parts:
     added = [entry for entry in change.added if entry.name.partition == partition]
     fresh = tuple(entry for entry in added if isinstance(entry, Part) and entry.name.level == 0)
     if len(fresh) == len(added) and not change.accepted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.catalog_world import Racing, World
 from tilth.catalog import HideEverything, HidePartition, InsertPart, RestorePartition, Update, visibility
-from tilth.catalog.commit.shown import ShownParts
+from tilth.catalog.commit.visible_parts import VisiblePartsCache
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.rules.changes import TableChange
 from tilth.model.part import DataFile, Part, PartName
@@ -20,7 +20,7 @@ def added(*parts: Part) -> TableChange:
 
 
 def test_it_is_found_for_its_version_only() -> None:
-    shown = ShownParts()
+    shown = VisiblePartsCache()
     shown.keep("t", "a", (part(1),), stored=5)
     assert shown.find("t", "a", stored=5) == (part(1),)
     assert shown.find("t", "a", stored=6) is None
@@ -35,7 +35,7 @@ def test_it_is_found_for_its_version_only() -> None:
 
 
 def test_a_commit_carries_it_on() -> None:
-    shown = ShownParts()
+    shown = VisiblePartsCache()
     shown.keep("t", "a", (part(1),), stored=5)
     shown.keep("t", "b", (part(2, "b"),), stored=5)
     shown.apply("t", added(part(3), part(4, "c")), before=5, after=8)
@@ -51,7 +51,7 @@ def test_a_commit_carries_it_on() -> None:
 
 
 def test_it_is_bounded() -> None:
-    shown = ShownParts(parts_max=3)
+    shown = VisiblePartsCache(parts_max=3)
     shown.keep("t", "a", (part(1), part(2)), stored=1)
     shown.keep("u", "a", (part(3),), stored=2)
     assert shown.find("t", "a", stored=1) is not None
@@ -100,7 +100,7 @@ def test_every_commit_is_seen_at_once_and_by_all() -> None:
 
 def test_nothing_of_a_lost_history_is_found_or_keeps_others_out() -> None:
     histories = [1]
-    shown = ShownParts(history=lambda: histories[-1])
+    shown = VisiblePartsCache(history=lambda: histories[-1])
     shown.keep("t", "a", (part(1),), stored=5)
     histories.append(2)
     assert shown.find("t", "a", stored=5) is None
