@@ -70,7 +70,7 @@ class Trash:
         """Mark items so that they cannot come back and their files may be removed; return those that are in the trash
         as they were read. An item that came back and was dropped again is another item: it is not marked.
 
-        Whoever removes files marks their items first. Marking them again is harmless. Raises FencedError.
+        Items are marked before their files are removed. Marking them again is harmless. Raises FencedError.
         """
         marked: list[TrashedPart] = []
         for first in range(0, len(items), REMOVE_BATCH):
