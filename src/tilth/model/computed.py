@@ -136,7 +136,7 @@ def recomputed(schema: Schema, assignments: Mapping[str, str]) -> list[tuple[str
     ]
 
 
-def in_turn(columns: Collection[Column], schema: Schema) -> Iterator[list[Column]]:
+def in_dependency_order(columns: Collection[Column], schema: Schema) -> Iterator[list[Column]]:
     """Yield the columns with expressions so that each comes after those of them that it is made of."""
     left = list(columns)
     while left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilth.model.computed import (
     circle,
     computed_columns,
-    in_turn,
+    in_dependency_order,
     recomputed,
     shown_expression,
     stored_ids,
@@ -64,7 +64,7 @@ def test_an_update_changes_what_is_made_of_the_columns_that_it_sets() -> None:
 
 
 def test_columns_come_behind_those_that_they_are_made_of() -> None:
-    assert list(in_turn([N, M, D], SCHEMA)) == [[M, D], [N]]
+    assert list(in_dependency_order([N, M, D], SCHEMA)) == [[M, D], [N]]
     assert stored_ids(SCHEMA, N.expression) == {3, 2, 1}
 
 

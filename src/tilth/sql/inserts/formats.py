@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tilth.model.computed import in_turn, stored_ids
+from tilth.model.computed import in_dependency_order, stored_ids
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, ColumnKind, Schema, TableDef, is_op_name
 from tilth.model.types import Kind, Simple
 from tilth.sql.errors import BadValueError, ComputedColumnError, UnknownColumnError
@@ -214,7 +214,7 @@ def over_columns(
     """Yield columns with their values for all rows, one behind those that it is made of; the caller puts what it makes
     of them beside what is known before it asks for the next.
     """
-    for ready in in_turn(columns, schema):
+    for ready in in_dependency_order(columns, schema):
         ids = frozenset[int]().union(*(stored_ids(schema, column.expression) for column in ready))
         named = [column.name for column in schema.columns if column.id in ids]
         yield ready, compute(ready, pa.table({name: known[name] for name in named}))
