@@ -1,26 +1,36 @@
-"""Every example of docs/reference/sql.md runs as it stands, in its order, on one served node."""
+"""Every example of docs/reference/sql.md, of the README and of the operators' pages runs as it stands, in its order, on
+one served node; docs/getting-started.md with a broker, and its answers are those that it shows.
+"""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tilth.sql.grammar import split
+from tools.broker import Broker
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "sql.md"
 README = PAGE.parents[2] / "README.md"
+GETTING_STARTED = PAGE.parents[1] / "getting-started.md"
 #: Blocks marked `sql broker` need a broker that answers; the ingest tests run those forms.
 BLOCK = re.compile(r"^```sql\n(.*?)^```", re.DOTALL | re.MULTILINE)
+#: Blocks of getting-started.md: statements or a program, and the answer behind them.
+STEP = re.compile(r"^```(sql|python)\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 EXAMPLES_MIN = 30
 OPERATE_MIN = 7
+STEPS_MIN = 12
+#: Until a topic has been read.
+SECONDS_MAX = 60
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +78,39 @@ def test_every_example_runs(node: NodeProcess) -> None:
     for statement in statements:
         with node.connection.ask(statement, accept="application/json") as reply:
             assert b"".join(reply.pieces), statement
+
+
+def test_getting_started_runs_and_answers_as_it_shows(node: NodeProcess, broker: Broker, tmp_path: Path) -> None:
+    steps = STEP.findall(GETTING_STARTED.read_text())
+    assert len(steps) >= STEPS_MIN
+    for language, text, answer in steps:
+        block = text.replace("localhost:9092", broker.bootstrap)
+        if language == "python":
+            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
+            continue
+        *before, last = split(block)
+        for statement in before:
+            node.connection.sql(statement)
+        _ask_until(node, last, [_cells(line) for line in answer.splitlines()[2:]])
+
+
+def _ask_until(node: NodeProcess, statement: str, wanted: Sequence[Sequence[str]]) -> None:
+    """Ask until the answer has the wanted rows: a topic is read after a while. `..` stands for anything."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        rows = [[str(value) for value in row] for row in node.connection.sql(statement).rows]
+        if not wanted or (
+            len(rows) == len(wanted)
+            and all(
+                re.fullmatch(re.escape(cell).replace(r"\.\.", ".*"), value)
+                for row, cells in zip(rows, wanted, strict=True)
+                for value, cell in zip(row, cells, strict=True)
+            )
+        ):
+            return
+        assert time.monotonic() < deadline, f"{statement}: {rows}"
+        time.sleep(0.5)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.split("│")]
