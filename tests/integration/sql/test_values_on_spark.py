@@ -217,8 +217,8 @@ def test_promises_are_widened_without_a_mutation_and_never_narrowed(world: Spark
 def test_described_are_the_declared_and_the_stored_type(world: SparkWorld) -> None:
     table = new_table(world, "u UInt8 DEFAULT 7 COMMENT 'x', l Array( LowCardinality(String) )")
     assert world.rows(f"DESCRIBE {table}") == [
-        ("u", "smallint", "UInt8", True, "7", "x"),
-        ("l", "array<string>", "Array( LowCardinality(String) )", True, None, ""),
+        ("u", "smallint", "UInt8", True, "DEFAULT", "7", "x"),
+        ("l", "array<string>", "Array( LowCardinality(String) )", True, "", None, ""),
     ]
     found = world.rows(f"SELECT type, declared_type, default_expression FROM system.columns WHERE table = '{table}'")
     assert found[0] == ("smallint", "UInt8", "CAST(7 AS smallint)")
