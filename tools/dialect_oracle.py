@@ -232,6 +232,7 @@ def main() -> None:
     options.add_argument("--selects", type=int, default=500)
     options.add_argument("--seed", type=int, default=1)
     given = options.parse_args()
+    print(f"seed {given.seed}", flush=True)
     draw = random.Random(given.seed)
     settings = warehouse_settings({"warehouse.master": "local[2]", "warehouse.driver-memory": "1g"})
     with tempfile.TemporaryDirectory() as folder, ClickHouse() as clickhouse:
@@ -242,15 +243,21 @@ def main() -> None:
             sides.create("h", COLUMNS, ROWS)
             expressions = [dialect_random.expression(draw) for _ in range(given.expressions)]
             queries = [dialect_random.query(draw) for _ in range(given.selects)]
-            found = (sides.compare(expressions, "FROM h ORDER BY id"), sides.compare_queries(queries))
+            of_expressions = sides.compare(expressions, "FROM h ORDER BY id")
+            _show("expressions", of_expressions)
+            of_queries = sides.compare_queries(queries)
+            _show("queries", of_queries)
         finally:
             session.stop()
-    for one in found:
-        print(f"same {len(one.same)}, different {len(one.different)}, refused {len(one.refused)}, ", end="")
-        print(f"refused by ClickHouse {len(one.refused_by_clickhouse)}")
-        for each in one.different:
-            print(each)
-    sys.exit(any(one.different for one in found))
+    sys.exit(bool(of_expressions.different or of_queries.different))
+
+
+def _show(what: str, found: Compared) -> None:
+    """Print at once: a run takes many minutes."""
+    print(f"{what}: same {len(found.same)}, different {len(found.different)}, refused {len(found.refused)}, ", end="")
+    print(f"refused by ClickHouse {len(found.refused_by_clickhouse)}", flush=True)
+    for each in found.different:
+        print(each, flush=True)
 
 
 if __name__ == "__main__":
