@@ -342,6 +342,46 @@ JSONExtractFloat(concat('{"a":', toString(g), '}'), 'a')
 JSONExtractRaw(concat('{"a":', toString(n), '}'), 'a')
 JSONHas(s, 'a')
 JSONLength(w)
+i64 = 9223372036854775808.0
+i64 < 9223372036854775808.0
+i64 = toFloat64(i64)
+i64 >= toFloat64(i64)
+b = toFloat64(b)
+i64 IN (9223372036854775808.0)
+i64 BETWEEN 9223372036854775808.0 AND 1e19
+f IN (0, 1.5)
+f NOT IN (0.0)
+g BETWEEN 0 AND f
+nullIf(g, g)
+CASE n WHEN 1 THEN 'a' ELSE 'b' END
+CASE w WHEN 'abc' THEN 1 ELSE 2 END
+CASE g WHEN 2.5 THEN 'a' ELSE 'b' END
+(g, 1) = (g, 1)
+(s, 1) = (s, 2)
+(n, w) <> (7, 'abc')
+d >= u
+d < t
+dateDiff('hour', d, t)
+CAST(n AS Decimal(10, 2))
+CAST(m AS Decimal(20, 4))
+CAST(m AS Decimal(10, 2))
+CAST(w AS Decimal(10, 2))
+-n
+negate(i32)
+-b
+b - 1
+plus(b, 1)
+multiply(b, 2)
+intDiv(b, 3)
+intDiv(b, i8)
+atan2(f, g)
+replaceOne(w, s, 'x')
+makeDate(1960, 1, id)
+arrayExists(x -> x > 5, [i8])
+arrayAll(x -> x > 5, [i8, 6])
+arrayDistinct([f, 0])
+round(f, 2)
+if(n > 0, d, toDate(u))
 """
 
 QUERIES = """
@@ -423,6 +463,20 @@ SELECT quantileExact(0.5)(n), quantileExact(0.5)(i32), quantileExact(0.5)(g), qu
 SELECT quantilesExact(0, 0.1, 0.5, 0.99, 1)(n), median(n), median(i32) FROM h
 SELECT groupArray(s) FROM (SELECT s FROM h ORDER BY id)
 SELECT id, rank() OVER (ORDER BY n > 0) AS r, dense_rank() OVER (ORDER BY n > 0) AS q FROM h ORDER BY id
+SELECT avg(i64) FROM h
+SELECT avg(b) FROM h WHERE id < 4
+SELECT quantile(0.5)(f), quantile(0.5)(g), median(f) FROM h
+SELECT quantile(0.5)(f) FROM h WHERE id = 7
+SELECT id, f FROM h ORDER BY f DESC NULLS FIRST, id
+SELECT id, f FROM h ORDER BY f NULLS FIRST, id
+SELECT id, s FROM h ORDER BY (s, id)
+SELECT id FROM h ORDER BY (f, id) DESC
+SELECT id FROM h ORDER BY [n, id]
+SELECT l.id FROM h AS l JOIN h AS r USING (f) ORDER BY l.id
+SELECT l.id, r.id FROM h AS l JOIN h AS r USING (n) ORDER BY l.id, r.id
+SELECT l.id, r.id FROM h AS l, h AS r WHERE l.n = r.i32 ORDER BY l.id, r.id
+SELECT id FROM h WHERE f IN (SELECT f FROM h WHERE f < 1) ORDER BY id
+SELECT id FROM h WHERE i64 IN (SELECT toFloat64(i64) FROM h) ORDER BY id
 SELECT now() >= toDateTime('2026-01-01 00:00:00') AS a, today() >= toDate(now()) AS b, today() - yesterday() AS c
 """
 

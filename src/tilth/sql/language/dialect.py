@@ -42,7 +42,7 @@ from tilth.sql.grammar import (
 )
 from tilth.sql.language import dialect_calls, dialect_queries
 from tilth.sql.language.dialect_sessions import check_session, check_times
-from tilth.sql.language.dialect_words import CLICKHOUSE, NODES, NODES_REFUSED, OURS, WITHOUT, refused
+from tilth.sql.language.dialect_words import CLICKHOUSE, NO_COUNTERPART, NODES, NODES_REFUSED, OURS, WITHOUT, refused
 
 _SELECT = "SELECT "
 #: Longest part of a query that a refusal repeats.
@@ -218,17 +218,23 @@ def to_spark(text: str, *, is_headed: bool = False) -> str:
         raise refused(f"this query ({reason})", "write it in Spark's SQL and leave SETTINGS dialect out") from error
 
 
-def refusal_of(text: str) -> str:
-    """Return the message for a query that Spark cannot read because it is in ClickHouse's dialect; empty: it is not."""
+def refusal_of(text: str) -> tuple[str, str]:
+    """Return the message and the hint for a query that Spark cannot read because it is in ClickHouse's dialect; empty:
+    it is not.
+    """
     if not _MARKS.search(_STRING.sub("''", text)):
-        return ""
+        return "", ""
     try:
         to_spark(text)
     except UnsupportedSqlError as error:
-        return error.message.partition(": line=")[0]
+        what = error.message.partition(": line=")[0].removeprefix(NO_COUNTERPART)
+        # With the setting, it would be refused as well.
+        hint = "write it in Spark's SQL" if error.hint == WITHOUT else error.hint
+        return f"{what} is neither read in Spark's SQL nor in ClickHouse's dialect here", hint
     except (SqlSyntaxError, RecursionError):
-        return ""
-    return "the query is in ClickHouse's dialect, which is read where the setting dialect says so"
+        return "", ""
+    hint = "add SETTINGS dialect = 'clickhouse' to the query, or write it in Spark's SQL"
+    return "the query is in ClickHouse's dialect, which is read where the setting dialect says so", hint
 
 
 def read_as(text: str) -> str:
@@ -271,7 +277,7 @@ def _check(tree: exp.Expression) -> exp.Expression:
             raise refused("SETTINGS or FORMAT inside of the query", "write them at its end")
         group = node.args.get("group")
         if group is not None and group.args.get("totals"):
-            raise refused("WITH TOTALS", "use GROUP BY .. WITH ROLLUP")
+            raise refused("WITH TOTALS", "add the totals by UNION ALL, with a SELECT of their own")
         for order in node.find_all(exp.Ordered):
             if order.args.get("with_fill"):
                 raise refused("WITH FILL", "join a sequence: explode(sequence(first, last))")
@@ -323,6 +329,7 @@ _CHANGES = (
     dialect_queries.limit_by,
     dialect_queries.array_join,
     dialect_queries.names,
+    dialect_queries.using,
     dialect_queries.orders,
     dialect_calls.functions,
     dialect_calls.types,

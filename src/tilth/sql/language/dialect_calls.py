@@ -12,10 +12,12 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from tilth.sql.language.dialect_compares import alike, as_struct, compared, is_constant, is_natural, without_null
 from tilth.sql.language.dialect_json import JSON_CALLS, json_call
 from tilth.sql.language.dialect_words import (
     CALLS,
     CLICKHOUSE,
+    MANY,
     OURS,
     PARAMETERS,
     REFUSED,
@@ -59,13 +61,25 @@ def _changed(node: exp.Expression) -> exp.Expression:
         _check_interval(node)
     if isinstance(node, exp.Literal) and not node.is_string:
         return _number(node)
-    if isinstance(node, exp.Array) and not node.expressions:
-        raise refused("an array without elements", "write a condition on length(..) or empty(..)")
+    if isinstance(node, exp.Array):
+        return _array(node)
     return _operator(node)
+
+
+def _array(node: exp.Expression) -> exp.Expression:
+    values = node.expressions
+    if not values:
+        raise refused("an array without elements", "write a condition on length(..) or empty(..)")
+    if all(isinstance(each, exp.Null) for each in values):
+        raise refused("an array of NULL alone", "write a condition on the value: x IS NULL")
+    return exp.Array(expressions=alike([each.copy() for each in values]))
 
 
 def _number(node: exp.Literal) -> exp.Expression:
     """A number with a fraction is a Float64 there, and a Decimal in Spark's SQL."""
+    if not node.name.isdigit() and float(node.name) == 0 and isinstance(node.parent, exp.Neg):
+        # Spark takes it for 0.0 where it compares expressions with each other.
+        raise refused("the number -0.0", "leave its sign out")
     if node.name.isdigit():
         if int(node.name) > _WHOLE_MAX:
             raise refused(f"the number {node.name}", "write it as a text, and CAST it to a Decimal")
@@ -94,18 +108,16 @@ def _operator(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Add | exp.Sub | exp.Mul):
         return _arithmetic(node)
     if isinstance(node, exp.Tuple):
-        return _tuple(node)
+        return as_struct(node)
     if isinstance(node, exp.Mod):
         return call("clickhouse_modulo", node.this, node.expression)
     if isinstance(node, exp.IntDiv):
-        return call("clickhouse_int_div", node.this, node.expression)
+        return _divided(node.this, node.expression)
     if isinstance(node, exp.Div):
         return call("clickhouse_divide", node.this, node.expression)
-    if type(node) in _COMPARISONS:
-        return _compared(node)
-    if isinstance(node, exp.In):
-        return _in(node)
-    return node
+    if isinstance(node, exp.Neg) and not is_constant(node):
+        return call("clickhouse_fits_signed", node.copy())
+    return compared(node)
 
 
 def _arithmetic(node: exp.Expression) -> exp.Expression:
@@ -113,10 +125,79 @@ def _arithmetic(node: exp.Expression) -> exp.Expression:
     shifted = None if isinstance(node, exp.Mul) else _shifted(node)
     if shifted is not None:
         return shifted
-    if isinstance(node, exp.Sub) and not any(_is_constant(each) or isinstance(each, exp.Interval) for each in sides):
-        return call("clickhouse_fits", call("clickhouse_minus", *sides))
+    if isinstance(node, exp.Sub) and not any(is_constant(each) or isinstance(each, exp.Interval) for each in sides):
+        return call("clickhouse_fits_signed", call("clickhouse_minus", *sides))
     # Of constants nothing is too large.
-    return node if all(_is_constant(each) for each in sides) else call("clickhouse_fits", node.copy())
+    if all(is_constant(each) for each in sides):
+        return node
+    # A difference has a sign there; a sum and a product have one, unless both sides are unsigned.
+    is_unsigned = not isinstance(node, exp.Sub) and any(is_natural(each) for each in sides)
+    return call("clickhouse_fits" if is_unsigned else "clickhouse_fits_signed", node.copy())
+
+
+def _divided(value: exp.Expression, by: exp.Expression) -> exp.Expression:
+    """intDiv(x, y) takes both for signed numbers there, unless both are unsigned."""
+    sides = ((value, by), (by, value))
+    return call(
+        "clickhouse_int_div",
+        *(
+            each if is_constant(each) or is_natural(other) else call("clickhouse_fits_signed", each)
+            for each, other in sides
+        ),
+    )
+
+
+def _of_operator(kind: type) -> Callable[[exp.Expression], exp.Expression]:
+    """Return what writes plus(a, b) as a + b is written."""
+
+    def changed(node: exp.Expression) -> exp.Expression:
+        if len(node.expressions) != 2:
+            raise refused(f"{node.name} with {len(node.expressions)} arguments", WITHOUT)
+        left, right = node.expressions
+        return exp.paren(_arithmetic(kind(this=left, expression=right)))
+
+    return changed
+
+
+def _integer_division(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 2:
+        raise refused(f"{node.name} with {len(node.expressions)} arguments", WITHOUT)
+    return _divided(*node.expressions)
+
+
+def _chosen(node: exp.Expression) -> exp.Expression:
+    """if, ifNull, coalesce: the values that may be the result look at each other."""
+    if any(isinstance(each, exp.Interval) for each in node.expressions):
+        raise refused("an interval by itself", "write t + INTERVAL 1 HOUR")
+    name, arguments = node.name.lower(), [each.copy() for each in node.expressions]
+    counts = _CHOICES[name]
+    if len(arguments) not in counts:
+        raise refused(f"{node.name} with {len(arguments)} arguments", WITHOUT)
+    if name == "if":
+        return call("if", arguments[0], *alike(arguments[1:]))
+    return call("coalesce", *alike(arguments))
+
+
+def _negated(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 1:
+        raise refused(f"negate with {len(node.expressions)} arguments", WITHOUT)
+    return call("clickhouse_fits_signed", exp.Neg(this=exp.paren(node.expressions[0].copy())))
+
+
+def _null_if(node: exp.Expression) -> exp.Expression:
+    if len(node.expressions) != 2:
+        raise refused(f"{node.name} with {len(node.expressions)} arguments", WITHOUT)
+    return without_null(node)
+
+
+def _of_each(node: exp.Expression) -> exp.Expression:
+    """arrayExists and arrayAll take NULL for false."""
+    arguments = node.expressions
+    if len(arguments) != 2 or not isinstance(arguments[0], exp.Lambda):
+        raise refused(f"this {node.name}", "write it of one array: arrayExists(x -> x > 1, a)")
+    test = arguments[0].copy()
+    test.set("this", call("coalesce", test.this, exp.false()))
+    return call("arrayExists" if node.name.lower() == "arrayexists" else "arrayAll", test, arguments[1])
 
 
 def _shifted(node: exp.Expression) -> exp.Expression | None:
@@ -144,61 +225,9 @@ def _check_interval(node: exp.Expression) -> None:
     parent = node.parent
     while isinstance(parent, exp.Paren):
         parent = parent.parent
-    is_argument = isinstance(parent, exp.Anonymous) and parent.name.lower() in _CHANGED_CALLS
+    is_argument = isinstance(parent, exp.Anonymous) and parent.name.lower() in _INTERVAL_CALLS
     if not isinstance(parent, exp.Add | exp.Sub) and not is_argument:
         raise refused("an interval by itself", "write t + INTERVAL 1 HOUR")
-
-
-def _tuple(node: exp.Expression) -> exp.Expression:
-    """Elements are called by their places."""
-    named = [(exp.Literal.string(f"col{place}"), each) for place, each in enumerate(node.expressions, start=1)]
-    if not named:
-        raise refused("a tuple without elements", WITHOUT)
-    return call("named_struct", *(each for pair in named for each in pair))
-
-
-def _compared(node: exp.Expression) -> exp.Expression:
-    """NaN equals nothing and is larger than nothing, which is said beside the comparison: its literal stays visible."""
-    left, right = node.this, node.expression
-    is_of_null = isinstance(left, exp.Null) or isinstance(right, exp.Null)
-    if is_of_null or (not _is_constant(left) and not _is_constant(right)):
-        if isinstance(node, exp.EQ) and isinstance(node.find_ancestor(exp.Join, exp.Query), exp.Join):
-            return call("clickhouse_join_equals", left, right)
-        return call(_COMPARISONS[type(node)], left, right)
-    # Only a NaN on the greater side is a match in Spark.
-    greater = left if isinstance(node, exp.GT | exp.GTE) else right if isinstance(node, exp.LT | exp.LTE) else None
-    if greater is None or _is_constant(greater):
-        return node
-    return exp.paren(exp.and_(node.copy(), call("clickhouse_is_ordered", greater.copy())))
-
-
-def _in(node: exp.In) -> exp.Expression:
-    """A list's NULL is no element there: a value that is not found is not in it."""
-    query = node.args.get("query")
-    if query is not None:
-        inner = query.this if isinstance(query, exp.Subquery) else query
-        if isinstance(node.this, exp.Tuple) or not isinstance(inner, exp.Select) or len(inner.expressions) != 1:
-            raise refused("IN with a query of several columns", "use a JOIN")
-        if isinstance(inner.expressions[0], exp.Star):
-            raise refused("IN with SELECT *", "name the column")
-        found = exp.Subquery(
-            this=inner, alias=exp.TableAlias(this=exp.to_identifier("found"), columns=[_ELEMENT.copy()])
-        )
-        filled = (
-            exp.select(exp.column(_ELEMENT.copy()))
-            .from_(found)
-            .where(exp.column(_ELEMENT.copy()).is_(exp.null()).not_())
-        )
-        return exp.In(this=node.this, query=exp.Subquery(this=filled))
-    values = [each for each in node.expressions if not isinstance(each, exp.Null)]
-    if not values or any(not _is_constant(each) for each in values):
-        raise refused("IN with anything but constants or a query", "write x = a OR x = b")
-    return exp.In(this=node.this, expressions=values)
-
-
-def _is_constant(node: exp.Expression) -> bool:
-    inner = node.this if isinstance(node, exp.Neg | exp.Paren) else node
-    return isinstance(inner, exp.Literal | exp.Boolean | exp.Null)
 
 
 def _as_text(node: exp.Expression) -> exp.Expression:
@@ -238,7 +267,7 @@ def _hint(low: str) -> str:
 
 def _with_parameters(node: exp.Expression) -> exp.Expression:
     name, levels, values = node.name, node.expressions, node.args["params"]
-    if name not in PARAMETERS or len(values) != 1 or not levels or not all(_is_constant(each) for each in levels):
+    if name not in PARAMETERS or len(values) != 1 or not levels or not all(is_constant(each) for each in levels):
         raise refused(f"the aggregate function {name}(..)(..)", "use window functions, or a function of Spark")
     written, is_list = PARAMETERS[name]
     if not is_list and len(levels) != 1:
@@ -262,7 +291,7 @@ def _is_plain(node: exp.Expression) -> bool:
     """Return whether Spark and ClickHouse agree on whether it can be NULL: columns of tables, constants, and what
     operators make of them.
     """
-    if _is_constant(node):
+    if is_constant(node):
         return True
     if isinstance(node, exp.Column):
         return _is_of_table(node)
@@ -307,7 +336,10 @@ def _difference(node: exp.Expression) -> exp.Expression:
     unit = arguments[0].name.upper() if arguments else ""
     if len(arguments) != 3 or unit not in _STARTS:
         raise refused("this dateDiff", "write dateDiff('hour', from, to) without a time zone")
-    return call("unitDiff", exp.Literal.string(unit.lower()), arguments[1], arguments[2])
+    times = arguments[1:]
+    if unit in _PER_NEXT_UNIT:
+        times = [each if is_constant(each) else call("clickhouse_as_time", each) for each in times]
+    return call("unitDiff", exp.Literal.string(unit.lower()), *times)
 
 
 def _truncated(node: exp.Expression) -> exp.Expression:
@@ -322,8 +354,9 @@ def _truncated(node: exp.Expression) -> exp.Expression:
 def _formatted(node: exp.Expression) -> exp.Expression:
     arguments = node.expressions
     pattern = arguments[1] if len(arguments) == 2 else None
-    if not isinstance(pattern, exp.Literal) or _FORMAT_CODES.sub("", pattern.name).count("%"):
-        raise refused("this formatDateTime", "use %Y %y %m %d %H %i %S %s %F %T %R %j, and no time zone")
+    if not isinstance(pattern, exp.Literal) or _FORMAT_REFUSED.search(_FORMAT_CODES.sub("", pattern.name)):
+        hint = "use %Y %y %m %d %H %i %S %s %F %T %R %j, no quotes and no brackets around them, and no time zone"
+        raise refused("this formatDateTime", hint)
     return call("formatDateTime", arguments[0], pattern)
 
 
@@ -398,7 +431,7 @@ def _many_ifs(node: exp.Expression) -> exp.Expression:
             f"multiIf with {len(arguments)} arguments", "write a condition and a value, .., and the value else"
         )
     pairs = zip(arguments[:-1:2], arguments[1:-1:2], strict=True)
-    return exp.Case(ifs=[exp.If(this=test, true=value) for test, value in pairs], default=arguments[-1])
+    return compared(exp.Case(ifs=[exp.If(this=test, true=value) for test, value in pairs], default=arguments[-1]))
 
 
 def _exploded(node: exp.Expression) -> exp.Expression:
@@ -430,9 +463,11 @@ def _cast(node: exp.Expression) -> exp.Expression:
     function = _CONVERSIONS.get(kind.this)
     if function is not None:
         return call(function, node.this)
-    if any(each.this not in _CAST_AS_THEY_ARE for each in kind.find_all(exp.DataType)):
-        raise refused(f"a CAST to {kind.sql(dialect=CLICKHOUSE)}", "cast to numbers, String, Date or DateTime")
-    return node
+    sizes = [each.name for each in kind.expressions]
+    if kind.this is not exp.DType.DECIMAL or len(sizes) != 2 or not all(each.isdigit() for each in sizes):
+        hint = "cast to numbers, Decimal(18, 2), String, Date or DateTime"
+        raise refused(f"a CAST to {kind.sql(dialect=CLICKHOUSE)}", hint)
+    return exp.Cast(this=call("clickhouse_with_digits", node.this, exp.Literal.number(sizes[1])), to=kind)
 
 
 def _unit_of(node: exp.Expression) -> str:
@@ -466,9 +501,10 @@ _SECONDS = {"SECOND": 1, "MINUTE": 60}
 _FORMAT_PARTS = re.compile(r"((?:[^{}]|\{\{|\}\})+)|(\{[0-9]*\})")
 _DIGEST = "clickhouse_digest_"
 _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
+#: Letters that mean something else in patterns of Java.
+_FORMAT_REFUSED = re.compile(r"""[%'"\\\[\]{}#]""")
 #: Begins of the names of functions whose results can lie before 1970.
-_MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tostartofday", "tolastdayofmonth")
-_ELEMENT = exp.to_identifier("element")
+_MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tostartofday", "tolastdayofmonth", "makedate")
 _WHOLE_MAX = 2**64 - 1
 #: Aggregates whose value without rows depends on whether their argument can be NULL.
 _AGGREGATES = frozenset(
@@ -481,7 +517,7 @@ _PLAIN_NODES = (
 _PLAIN_CALLS = frozenset(
     f"clickhouse_{name}"
     for name in (
-        *("fits", "minus", "divide", "modulo", "int_div", "is_ordered", "equals", "not_equals"),
+        *("fits", "fits_signed", "minus", "divide", "modulo", "int_div", "is_ordered", "equals", "not_equals"),
         *("less", "less_or_equals", "greater", "greater_or_equals"),
     )
 )
@@ -494,15 +530,9 @@ _OF_WINDOWS = {
     },
     **{name: name for name in ("count", "row_number", "rank", "dense_rank")},
 }
-_COMPARISONS: dict[type, str] = {
-    exp.EQ: "clickhouse_equals",
-    exp.NEQ: "clickhouse_not_equals",
-    exp.LT: "clickhouse_less",
-    exp.LTE: "clickhouse_less_or_equals",
-    exp.GT: "clickhouse_greater",
-    exp.GTE: "clickhouse_greater_or_equals",
-}
 _CALLS = {name.lower(): call for name, call in CALLS.items()}
+#: Functions that return one of their values, and how many they take.
+_CHOICES = {"if": range(3, 4), "ifnull": range(2, 3), "coalesce": range(1, MANY + 1)}
 #: Functions that are changed in more than their names.
 CHANGED_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
     "concat": _concat,
@@ -514,7 +544,15 @@ CHANGED_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
     "toStartOfInterval": _interval_start,
     "multiIf": _many_ifs,
     "arrayJoin": _exploded,
-    "tuple": _tuple,
+    "tuple": as_struct,
+    "plus": _of_operator(exp.Add),
+    "minus": _of_operator(exp.Sub),
+    "multiply": _of_operator(exp.Mul),
+    "negate": _negated,
+    "intDiv": _integer_division,
+    **dict.fromkeys(("if", "ifNull", "coalesce"), _chosen),
+    "nullIf": _null_if,
+    **dict.fromkeys(("arrayExists", "arrayAll"), _of_each),
     "format": _format,
     **dict.fromkeys(("concatWithSeparator", "concat_ws"), _separated),
     **dict.fromkeys(("splitByChar", "splitByString"), _split),
@@ -524,6 +562,8 @@ CHANGED_CALLS: dict[str, Callable[[exp.Expression], exp.Expression]] = {
     **dict.fromkeys(JSON_CALLS, json_call),
 }
 _CHANGED_CALLS = {name.lower(): change for name, change in CHANGED_CALLS.items()}
+#: Functions that take an interval.
+_INTERVAL_CALLS = frozenset(name for name, change in _CHANGED_CALLS.items() if change in (_moved, _interval_start))
 #: Types of a CAST that are written as a function.
 _CONVERSIONS = {
     exp.DType.UTINYINT: "toUInt8",
@@ -540,7 +580,6 @@ _CONVERSIONS = {
     exp.DType.DATE: "clickhouse_to_date",
     exp.DType.DATETIME: "clickhouse_to_datetime",
 }
-_CAST_AS_THEY_ARE = {exp.DType.DECIMAL}
 #: Functions of time, and the number of arguments from which the last one is a time zone.
 _ZONE_FROM = {
     **dict.fromkeys(("now", "today", "yesterday"), 1),

@@ -164,21 +164,57 @@ def _exploded_names(select: exp.Select, named: dict[str, exp.Expression]) -> Non
         named[name] = column.copy()
 
 
+def using(tree: exp.Expression) -> exp.Expression:
+    """Say of columns behind USING that they join tables: floats do not do it as they do there."""
+    for select in tree.find_all(exp.Select):
+        for join in select.args.get("joins") or []:
+            for name in join.args.get("using") or []:
+                column = name.copy() if isinstance(name, exp.Column) else exp.Column(this=name.copy())
+                select.where(call("clickhouse_is_join_key", column), append=True, copy=False)
+    return tree
+
+
 def orders(tree: exp.Expression) -> exp.Expression:
-    """NaN stands behind all numbers in ClickHouse, and in Spark before them where the order is descending."""
+    """NaN stands behind all numbers in ClickHouse, beside NULL; in Spark it is the largest number."""
     for order in list(tree.find_all(exp.Order)):
-        select, keys = order.parent, []
-        for key in order.expressions:
-            value = key.this
-            if isinstance(value, exp.Literal) and value.is_int and isinstance(select, exp.Select):
-                number = int(value.name)
-                item = select.expressions[number - 1] if number <= len(select.expressions) else None
-                value = item.this if isinstance(item, exp.Alias) else item
-            if key.args.get("desc") and value is not None and not isinstance(value, exp.Star | exp.Literal):
-                keys.append(exp.Ordered(this=call("clickhouse_is_unordered", value.copy()), nulls_first=True))
+        keys = list[exp.Expression]()
+        # A frame by values takes one key.
+        is_framed = isinstance(order.parent, exp.Window) and order.parent.args.get("spec") is not None
+        for key in [each for one in order.expressions for each in _elements(one)]:
+            value = _sorted_by(key, order.parent)
+            if value is not None and not isinstance(value, exp.Star | exp.Literal):
+                keys.extend(_before(key, value.copy(), is_framed=is_framed))
             keys.append(key)
         order.set("expressions", keys)
     return tree
+
+
+def _elements(key: exp.Expression) -> list[exp.Expression]:
+    """Return the keys of the elements of a tuple that is written out, each with the tuple's direction."""
+    if not isinstance(key.this, exp.Tuple):
+        return [key]
+    words = {name: value for name, value in key.args.items() if name != "this"}
+    return [exp.Ordered(this=each.copy(), **words) for each in key.this.expressions]
+
+
+def _sorted_by(key: exp.Expression, select: exp.Expr | None) -> exp.Expression | None:
+    """Return what a key means, which may be the place of a column."""
+    value: exp.Expression | None = key.this
+    if isinstance(value, exp.Literal) and value.is_int and isinstance(select, exp.Select):
+        number = int(value.name)
+        item = select.expressions[number - 1] if number <= len(select.expressions) else None
+        return item.this if isinstance(item, exp.Alias) else item
+    return value
+
+
+def _before(key: exp.Expression, value: exp.Expression, *, is_framed: bool) -> Iterator[exp.Expression]:
+    """Yield the key that goes before a key: 0 of all values that have an order of their own in both systems."""
+    if key.args.get("nulls_first"):
+        yield exp.Ordered(this=call("clickhouse_is_unordered", value), desc=True)
+    elif key.args.get("desc"):
+        yield exp.Ordered(this=call("clickhouse_is_unordered", value), nulls_first=True)
+    elif not is_framed:
+        yield exp.Ordered(this=call("clickhouse_has_order", value), nulls_first=True)
 
 
 def array_join(tree: exp.Expression) -> exp.Expression:
@@ -187,12 +223,13 @@ def array_join(tree: exp.Expression) -> exp.Expression:
             if str(join.args.get("kind") or "").upper() != "ARRAY":
                 continue
             array, name = join.this, join.this.alias
+            if join.args.get("side"):
+                raise refused("LEFT ARRAY JOIN", "write ARRAY JOIN: without an element there is 0 or '' there")
             if join.expressions or not isinstance(array, exp.Alias):
                 raise refused("this ARRAY JOIN", "write it of one array that has a name: ARRAY JOIN a AS item")
             view = exp.Lateral(
                 this=exp.Explode(this=array.this.copy()),
                 view=True,
-                outer=str(join.args.get("side") or "").upper() == "LEFT",
                 alias=exp.TableAlias(this=exp.to_identifier(f"each_{name}"), columns=[exp.to_identifier(name)]),
             )
             select.append("laterals", view)

@@ -15,13 +15,14 @@ from sqlglot import exp
 from tilth.sql.grammar import UnsupportedSqlError
 
 CLICKHOUSE, SPARK = "clickhouse", "spark"
+NO_COUNTERPART = "dialect = 'clickhouse' has no counterpart for "
 WITHOUT = "it was not compared with ClickHouse: write the query in Spark's SQL and leave SETTINGS dialect out"
 #: Begin of the names of functions that the changes write.
 OURS = "clickhouse_"
 
 
 def refused(what: str, hint: str) -> UnsupportedSqlError:
-    return UnsupportedSqlError(f"dialect = 'clickhouse' has no counterpart for {what}", hint=hint)
+    return UnsupportedSqlError(f"{NO_COUNTERPART}{what}", hint=hint)
 
 
 def call(name: str, *arguments: exp.Expression) -> exp.Anonymous:
@@ -79,19 +80,13 @@ CALLS: dict[str, DialectCall] = {
     **_calls("makeDate:make_date", 3),
     # NULL and choices.
     **_calls("isNull:isnull isNotNull:isnotnull", 1),
-    **_calls("ifNull:coalesce nullIf:nullif", 2),
-    **_calls("coalesce", 1, MANY),
-    **_calls("if", 3),
     # Numbers.
-    **_calls("plus minus:clickhouse_minus multiply divide:clickhouse_divide", 2),
-    **_calls("intDiv:clickhouse_int_div modulo:clickhouse_modulo mod:clickhouse_modulo MOD:clickhouse_modulo", 2),
-    **_calls(
-        "negate abs sqrt exp sin cos tan asin acos atan cbrt degrees radians sign:clickhouse_sign sinh cosh tanh", 1
-    ),
+    **_calls("divide:clickhouse_divide modulo:clickhouse_modulo mod:clickhouse_modulo MOD:clickhouse_modulo", 2),
+    **_calls("abs sqrt exp sin cos tan asin acos atan cbrt degrees radians sign:clickhouse_sign sinh cosh tanh", 1),
     **_calls("log:clickhouse_log ln:clickhouse_log log2:clickhouse_log2 log10:clickhouse_log10", 1),
     **_calls("floor:clickhouse_floor ceil:clickhouse_ceil ceiling:clickhouse_ceil", 1),
     **_calls("round:clickhouse_round", 1, 2),
-    **_calls("pow:power power atan2 hypot", 2),
+    **_calls("pow:power power atan2:clickhouse_atan2 hypot", 2),
     **_calls("pi e", 0),
     **_calls("isNaN:clickhouse_is_nan", 1),
     **_calls("bitAnd bitOr bitXor", 2),
@@ -104,7 +99,7 @@ CALLS: dict[str, DialectCall] = {
     **_calls("substring:clickhouse_substring substr:clickhouse_substring mid:clickhouse_substring", 2, 3),
     **_calls("position:clickhouse_position locate:clickhouse_locate", 2),
     **_calls("positionUTF8", 2),
-    **_calls("replaceAll replace:replaceAll replaceOne", 3),
+    **_calls("replaceAll replace:replaceAll replaceOne:clickhouse_replace_one", 3),
     **_calls("startsWith:startswith endsWith:endswith", 2),
     **_calls("trimLeft trimRight trimBoth trim:trimBoth ltrim:trimLeft rtrim:trimRight", 1),
     **_calls("base64Encode", 1),
@@ -113,7 +108,7 @@ CALLS: dict[str, DialectCall] = {
     **_calls("array", 1, MANY),
     **_calls("has:clickhouse_has indexOf:clickhouse_index_of arrayElement:clickhouse_element", 2),
     **_calls("arrayReverse arrayDistinct:clickhouse_array_distinct", 1),
-    **_calls("arrayMap arrayFilter arrayExists arrayAll", 2),
+    **_calls("arrayMap arrayFilter", 2),
     **_calls("arrayPushBack arrayPushFront", 2),
     **_calls("hasAny:clickhouse_has_any hasAll:clickhouse_has_all", 2),
     **_calls("arraySum:clickhouse_array_sum arrayAvg:clickhouse_array_avg", 1),
@@ -167,9 +162,7 @@ NODES: dict[type[exp.Expr], str] = {
     exp.PreWhere: "this",
     exp.Having: "this",
     exp.Qualify: "this",
-    exp.Group: "expressions rollup cube all",
-    exp.Rollup: "expressions",
-    exp.Cube: "expressions",
+    exp.Group: "expressions rollup cube grouping_sets all",
     exp.Order: "expressions",
     exp.Ordered: "this desc nulls_first",
     exp.Limit: "expression expressions then",
@@ -248,8 +241,12 @@ REFUSED_FAMILIES: dict[str, str] = {
     "dicthas": "create a table and join it",
     "quantile": "use quantileExact(0.9)(x)",
 }
+_TOTALS = "there the keys of a total are 0 or '', in Spark NULL: add totals by UNION ALL with a SELECT of their own"
 #: Constructs that are refused, with what to do.
 NODES_REFUSED: dict[type[exp.Expr], tuple[str, str]] = {
+    exp.Rollup: ("WITH ROLLUP", _TOTALS),
+    exp.Cube: ("WITH CUBE", _TOTALS),
+    exp.GroupingSets: ("GROUPING SETS", _TOTALS),
     exp.ILike: ("ILIKE", "write lower(x) LIKE lower(y)"),
     exp.Except: ("EXCEPT between queries", "write NOT IN (SELECT ..)"),
     exp.Intersect: ("INTERSECT between queries", "write IN (SELECT ..)"),

@@ -15,6 +15,7 @@ from tilth.sql.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.sql.grammar.errors import SqlSyntaxError, UnsupportedSqlError, place
 from tilth.sql.language.clauses import HOW_TO_READ, clause_of
 from tilth.sql.language.dialect import refusal_of
+from tilth.sql.language.dialect_words import refused
 from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
@@ -31,6 +32,9 @@ _TOO_DEEP = ("StackOverflowError", "FAILED_TO_PARSE_TOO_COMPLEX")
 _VIEW = re.compile(r"`?__tilth_[0-9a-f]+_\d+`?\.")
 #: A table in a part of the sent text that a message repeats.
 _VIEW_AS = re.compile(r"`?__tilth_[0-9a-f]+_\d+`?(?:\s+AS\s+(`[^`]+`|\w+))?")
+#: Messages of our functions while a query is analyzed (warehouse/allowed/ClickHouseFunctions.java).
+_REFUSED_CALL = re.compile(r"refused: ([^\n]+)")
+_UNTAKEN = re.compile(r"(clickhouse_)?(\w+?)(?:_of_computed)? does not take these arguments")
 _HINTS = {
     "DATATYPE_MISMATCH": "CAST one of both; of a time, subtract an interval: now() - INTERVAL 10 MINUTES",
     "CAST_INVALID_INPUT": "TRY_CAST, or toInt64OrNull and its kin, return NULL instead",
@@ -64,10 +68,14 @@ def from_spark(
     if isinstance(error, RecursionError) or any(word in text for word in _TOO_DEEP):
         return nested_too_deep()
     condition, named = _condition(error), _parameters(error)
-    if is_whole and condition.startswith(("PARSE_", "UNSUPPORTED_DATATYPE")) and (refusal := refusal_of(original)):
-        line, column = _place_of(text, original, to_original, sent) or (1, 1)
-        hint = "add SETTINGS dialect = 'clickhouse' to the query, or write it in Spark's SQL"
-        return UnsupportedSqlError(refusal, line=line, column=column, hint=hint)
+    if is_whole and condition.startswith(("PARSE_", "UNSUPPORTED_DATATYPE")):
+        refusal, hint = refusal_of(original)
+        if refusal:
+            line, column = _place_of(text, original, to_original, sent) or (1, 1)
+            return UnsupportedSqlError(refusal, line=line, column=column, hint=hint)
+    of_types = _of_types(text)
+    if of_types is not None:
+        return of_types
     message = _message(text)
     where = _place_of(text, original, to_original, sent)
     if condition.startswith("PARSE_"):
@@ -83,6 +91,20 @@ def from_spark(
     if condition or _is_analysis(error):
         return BadQueryError(message, hint=_hint_of(condition), reason=condition or "ANALYSIS", **facts)
     return _runtime_error(text)
+
+
+def _of_types(text: str) -> TilthError | None:
+    """Return the error for a call of a function of ours with values of types that it does not take, if it is one."""
+    refusal = _REFUSED_CALL.match(text)
+    if refusal is not None:
+        return refused(refusal[1], "or write the query in Spark's SQL and leave SETTINGS dialect out")
+    untaken = _UNTAKEN.match(text)
+    if untaken is None:
+        return None
+    name = untaken[2].replace("_", " ")
+    if untaken[1]:
+        return refused(f"{name} of values of these types", "CAST them, or write the query in Spark's SQL")
+    return BadQueryError(f"{name} takes no values of these types", hint="CAST them", reason="ARGUMENTS")
 
 
 def _unread(message: str, original: str, where: tuple[int, int], *, is_whole: bool) -> SqlSyntaxError:

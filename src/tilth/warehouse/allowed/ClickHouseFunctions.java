@@ -19,9 +19,11 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegralType;
+import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
 import scala.Function1;
 import scala.Option;
@@ -37,10 +39,12 @@ import scala.runtime.AbstractPartialFunction;
  * behind the analysis meets a function of this file.
  *
  * A line describes a variant: name, kinds of the arguments (separated by blanks; `*`: any number), expression, separated
- * by tabs; `!` behind a kind: the argument is never NULL. In the expression `__argument0` is the first argument.
+ * by tabs; `!` behind a kind: the argument is never NULL; `!` before an expression: the call is refused. In the
+ * expression `__argument0` is the first argument.
  */
 public class ClickHouseFunctions implements java.util.function.BiFunction {
     private static final String PREFIX = "__argument";
+    private static final String REFUSAL = "refused: ";
 
     /** Register what the lines describe, of scalar and aggregate functions, or else of functions in FROM. */
     public Object apply(Object registry, Object lines) {
@@ -112,6 +116,7 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (kind.equals("date")) return type instanceof DateType;
             if (kind.equals("boolean")) return type instanceof BooleanType;
             if (kind.equals("whole")) return isWhole(type);
+            if (kind.equals("long")) return type instanceof LongType || (type instanceof DecimalType && isWhole(type));
             if (kind.equals("wide")) return type instanceof DecimalType && isWhole(type);
             if (kind.equals("decimal")) return type instanceof DecimalType;
             if (kind.equals("float")) return type instanceof DoubleType || type instanceof FloatType;
@@ -119,6 +124,7 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (kind.equals("time")) return type instanceof TimestampType;
             if (kind.equals("array")) return type instanceof ArrayType;
             if (kind.equals("map")) return type instanceof MapType;
+            if (kind.equals("tuple")) return type instanceof StructType;
             return type instanceof ArrayType || type instanceof MapType;
         }
 
@@ -147,7 +153,9 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (other != null) return call(other, arguments);
             for (int i = 0; i < variants.size(); i++) {
                 Variant variant = (Variant) variants.get(i);
-                if (variant.fits(arguments)) return filled(variant.template(), arguments);
+                if (!variant.fits(arguments)) continue;
+                if (variant.text.startsWith("!")) throw new IllegalArgumentException(REFUSAL + variant.text.substring(1));
+                return filled(variant.template(), arguments);
             }
             if (before.isDefined()) return ((Function1) before.get()).apply(arguments);
             throw new IllegalArgumentException(name + " does not take these arguments");

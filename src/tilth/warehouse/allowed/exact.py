@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from tilth.warehouse.allowed.exact_aggregates import aggregates
 from tilth.warehouse.allowed.exact_arrays import array_functions
+from tilth.warehouse.allowed.exact_comparisons import LAST_DAY_OF_TIMES, WHOLE_FROM, comparisons, is_minus_zero, limits
 from tilth.warehouse.allowed.exact_floats import digits_of
 from tilth.warehouse.allowed.exact_json import json_functions
 from tilth.warehouse.allowed.variants import ArgumentKind, Lines, Variant, bound, raised
@@ -21,8 +22,6 @@ _FLOAT, _DECIMAL, _WHOLE = ArgumentKind.FLOAT, ArgumentKind.DECIMAL, ArgumentKin
 _ARRAY, _MAP, _NUMBER, _SINGLE = ArgumentKind.ARRAY, ArgumentKind.MAP, ArgumentKind.NUMBER, ArgumentKind.SINGLE
 
 _UPPER, _LOWER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
-#: Above it, a double has no fraction, and does not fit a whole number either.
-_WHOLE_FROM = "4503599627370496D"
 _DOUBLE = "CAST($1 AS DOUBLE)"
 _PLAIN_DECIMAL = "CAST($1 AS STRING)"
 _DIVIDED = (
@@ -34,7 +33,7 @@ _DIVIDED = (
 
 
 def exact_functions() -> Iterator[tuple[str, Variant]]:
-    parts = (_conversions, _texts, _times, _numbers, _limits, _comparisons, array_functions, aggregates, json_functions)
+    parts = (_conversions, _texts, _times, _numbers, limits, comparisons, array_functions, aggregates, json_functions)
     for part in parts:
         for name, kinds, expression in part():
             yield f"clickhouse_{name}", Variant(arguments=kinds, expression=expression)
@@ -53,6 +52,7 @@ def _conversions() -> Lines:
                 (_TEXT,),
                 f"CASE WHEN $1 IS NOT NULL THEN {name}OrZero(CASE WHEN {test} THEN $1 END) END",
             )
+    yield from _decimals()
     number = r"$1 RLIKE '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$'"
     words = "lower($1) RLIKE '^[+-]?(nan|inf)'"
     wrong = raised("toFloat64OrNull and OrZero take no words here: nan, inf", "DOUBLE")
@@ -60,6 +60,23 @@ def _conversions() -> Lines:
         otherwise = f"WHEN {words} THEN {wrong} WHEN $1 IS NOT NULL THEN {missing}"
         value = f"CASE WHEN {number} THEN TRY_CAST($1 AS DOUBLE) {otherwise} END"
         yield f"toFloat64_or_{name}", (_TEXT,), value
+
+
+def _decimals() -> Lines:
+    """Values with at most $2 digits behind the point: of more, ClickHouse cuts what is too much, and Spark rounds."""
+    yield "with_digits", (_WHOLE, _WHOLE), "$1"
+    count = "length(rtrim('0', CASE WHEN instr({0}, '.') > 0 THEN substring_index({0}, '.', -1) ELSE '' END))"
+    why = "CAST to a Decimal of a value with more digits"
+    for kind, text, name, is_number in (
+        (_DECIMAL, _PLAIN_DECIMAL, "DECIMAL(1, 0)", "true"),
+        (_TEXT, "$1", "STRING", "$1 RLIKE '^[+-]?[0-9]+([.][0-9]*)?$'"),
+    ):
+        fits = f"{is_number} AND {count.format(text)} <= $2"
+        yield "with_digits", (kind, _WHOLE), f"CASE WHEN $1 IS NULL OR {fits} THEN $1 ELSE {raised(why, name)} END"
+    scaled = "($1 * power(10D, $2))"
+    fits = f"abs({scaled}) < {WHOLE_FROM} AND {scaled} = rint({scaled}) AND {scaled} / power(10D, $2) = $1"
+    wrong = raised("CAST to a Decimal of a Float with more digits", "DOUBLE")
+    yield "with_digits", (_FLOAT, _WHOLE), f"CASE WHEN $1 IS NULL OR {fits} THEN {_DOUBLE} ELSE {wrong} END"
 
 
 def _texts() -> Lines:
@@ -113,6 +130,8 @@ def _texts() -> Lines:
     place = "CASE WHEN instr({0}, {1}) = 0 THEN 0 ELSE octet_length(left({0}, instr({0}, {1}) - 1)) + 1 END"
     yield "position", (_TEXT, _TEXT), place.format("$1", "$2")
     yield "locate", (_TEXT, _TEXT), place.format("$2", "$1")
+    wrong = raised("replaceOne of an empty text")
+    yield "replace_one", (_TEXT, _TEXT, _TEXT), f"CASE WHEN $2 = '' THEN {wrong} ELSE replaceOne($1, $2, $3) END"
 
 
 def _times() -> Lines:
@@ -132,6 +151,9 @@ def _times() -> Lines:
     of_time = fits.format(time, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", wrong)
     yield "to_datetime", (_DATE,), of_time
     yield "to_datetime", (_TIME,), of_time
+    beyond = raised("a Date behind 2106-02-07 as a time", "DATE")
+    yield "as_time", (_DATE,), f"CASE WHEN $1 > {LAST_DAY_OF_TIMES} THEN {beyond} ELSE $1 END"
+    yield "as_time", (_ANY,), "$1"
     # The clock skips times, which each system takes for others.
     skipped = "CAST($1 AS TIMESTAMP_NTZ) <> CAST(CAST($1 AS TIMESTAMP) AS TIMESTAMP_NTZ)"
     gap = raised("toDateTime of a time that the clock skips, or with a zone", "TIMESTAMP")
@@ -157,9 +179,12 @@ def _numbers() -> Lines:
         yield name, (ArgumentKind.NUMBER,), f"CASE {below} ELSE {function}({_DOUBLE}) END"
     for name in ("floor", "ceil"):
         yield name, (_WHOLE,), "$1"
-        yield name, (_FLOAT,), f"CASE WHEN abs($1) < {_WHOLE_FROM} THEN CAST({name}($1) AS DOUBLE) ELSE {_DOUBLE} END"
+        yield name, (_FLOAT,), f"CASE WHEN abs($1) < {WHOLE_FROM} THEN CAST({name}($1) AS DOUBLE) ELSE {_DOUBLE} END"
         yield name, (_DECIMAL,), f"{name}($1)"
     yield from _rounded()
+    signed_zero = raised("atan2 of -0.0", "DOUBLE")
+    zeros = " OR ".join(is_minus_zero(each) for each in ("$1", "$2"))
+    yield "atan2", (_NUMBER, _NUMBER), f"CASE WHEN {zeros} THEN {signed_zero} ELSE atan2($1, $2) END"
     yield "is_nan", (_FLOAT,), "CASE WHEN $1 IS NOT NULL THEN isnan($1) END"
     yield "is_nan", (_WHOLE,), "CASE WHEN $1 IS NOT NULL THEN false END"
     yield "sign", (_FLOAT,), f"CASE WHEN isnan($1) THEN 1D ELSE sign({_DOUBLE}) END"
@@ -188,7 +213,9 @@ def _rounded() -> Lines:
     yield "round", (_SINGLE, _WHOLE), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
     up = "rint($1 * power(10D, $2)) / power(10D, $2)"
     down = "rint($1 / power(10D, -$2)) * power(10D, -$2)"
-    yield "round", (_FLOAT, _WHOLE), f"CASE WHEN $2 >= 0 THEN {up} ELSE {down} END"
+    many = raised("round takes from -18 to 18 digits here", "DOUBLE")
+    rounded = f"CASE WHEN abs($2) > 18 THEN {many} WHEN $2 >= 0 THEN {up} ELSE {down} END"
+    yield "round", (_FLOAT, _WHOLE), rounded
     yield "round", (_WHOLE, _WHOLE), _whole_rounded()
     wrong = raised("round takes from -18 to 18 digits here", "DECIMAL(38, 9)")
     cases = " ".join(f"WHEN {digits} THEN round($1, {digits})" for digits in range(-18, 19))
@@ -207,46 +234,3 @@ def _whole_rounded() -> str:
     wrong = raised("the result is beyond its type in ClickHouse", "DECIMAL(38, 0)")
     value = bound("r", f"CAST({rounded} AS DECIMAL(38, 0))", f"CASE WHEN {leaves} THEN {wrong} ELSE r END")
     return f"CASE WHEN $2 >= 0 THEN {number} WHEN $2 < -18 THEN {wrong} ELSE {value} END"
-
-
-def _limits() -> Lines:
-    """Errors for what leaves the range of a type there, and begins at its other end."""
-    for kind, filled, low, high, name in (
-        (_DATE, ArgumentKind.FILLED_DATE, "DATE'1970-01-01'", "DATE'2149-06-06'", "DATE"),
-        (_TIME, ArgumentKind.FILLED_TIME, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", "TIMESTAMP"),
-        (ArgumentKind.WIDE, ArgumentKind.FILLED_WIDE, f"{-(2**63)}", f"{2**64 - 1}", "DECIMAL(20, 0)"),
-    ):
-        wrong = raised("the result is beyond its type in ClickHouse", name)
-        value = f"CASE WHEN $1 IS NULL OR $1 BETWEEN {low} AND {high} THEN $1 ELSE {wrong} END"
-        yield "fits", (filled,), f"coalesce({value}, {low})"
-        yield "fits", (kind,), value
-    yield "fits", (_ANY,), "$1"
-
-
-def _comparisons() -> Lines:
-    """Comparisons of NaN, which equals itself in Spark and is larger than all numbers; in ClickHouse all are false."""
-    yield "is_ordered", (_FLOAT,), "NOT isnan($1)"
-    yield "is_ordered", (_ANY,), "true"
-    yield "is_unordered", (_FLOAT,), "CASE WHEN $1 IS NULL THEN 2 WHEN isnan($1) THEN 1 ELSE 0 END"
-    yield "is_unordered", (_ANY,), "0"
-    for name, operator in (
-        ("equals", "="),
-        ("less", "<"),
-        ("less_or_equals", "<="),
-        ("greater", ">"),
-        ("greater_or_equals", ">="),
-    ):
-        for kinds, guards in (
-            ((_FLOAT, _FLOAT), "isnan($1) OR isnan($2)"),
-            ((_FLOAT, _ANY), "isnan($1)"),
-            ((_ANY, _FLOAT), "isnan($2)"),
-        ):
-            # A comparison with NULL is NULL, also that of NaN.
-            yield name, kinds, f"$1 {operator} $2 AND (NOT ({guards}) OR $1 IS NULL OR $2 IS NULL)"
-        yield name, (_ANY, _ANY), f"$1 {operator} $2"
-    wrong = raised("JOIN on Float columns is not the same here: NaN, -0.0", "BOOLEAN")
-    for kinds in ((_FLOAT, _ANY), (_ANY, _FLOAT)):
-        yield "join_equals", kinds, wrong
-    yield "join_equals", (_ANY, _ANY), "$1 = $2"
-    yield "not_equals", (_FLOAT, _FLOAT), "$1 <> $2 OR isnan($1) AND isnan($2)"
-    yield "not_equals", (_ANY, _ANY), "$1 <> $2"

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.warehouse.allowed.variants import ArgumentKind, Lines
+from tilth.warehouse.allowed.variants import REFUSED, ArgumentKind, Lines, raised
 
 _ANY, _TEXT, _DATE, _TIME = ArgumentKind.ANY, ArgumentKind.TEXT, ArgumentKind.DATE, ArgumentKind.TIME
 _FLOAT, _DECIMAL, _WHOLE = ArgumentKind.FLOAT, ArgumentKind.DECIMAL, ArgumentKind.WHOLE
+_LONG = ArgumentKind.LONG
 _BOOLEAN = ArgumentKind.BOOLEAN
 
 _NAN = "CAST('NaN' AS DOUBLE)"
 #: Kinds of values with their kinds where they are never NULL, and with their defaults.
 _KINDS = (
+    (_LONG, ArgumentKind.FILLED_LONG, "0"),
     (_WHOLE, ArgumentKind.FILLED_WHOLE, "0"),
     (_DECIMAL, ArgumentKind.FILLED_DECIMAL, "0"),
     (_FLOAT, ArgumentKind.FILLED_FLOAT, "0D"),
@@ -26,7 +28,8 @@ _KINDS = (
     (_DATE, ArgumentKind.FILLED_DATE, "DATE'1970-01-01'"),
     (_TIME, ArgumentKind.FILLED_TIME, "timestamp_seconds(0)"),
 )
-_NUMBERS = (_WHOLE, _DECIMAL, _FLOAT)
+_NUMBERS = (_LONG, _WHOLE, _DECIMAL, _FLOAT)
+_NUMBER_ALONE = "CASE WHEN NOT isnan($1) THEN $1 END"
 _UNKNOWN = "raise_error('an aggregate of a computed value without rows: write if(count() = 0, a value, the aggregate)')"
 
 
@@ -64,7 +67,17 @@ def _of_kind(kind: ArgumentKind, value: str, default: str) -> Iterator[tuple[str
     yield "any", f"any_value({value}, true)", default
     if kind in _NUMBERS:
         yield "sum", f"sum({value})", default
-        yield "avg", f"avg(CAST({value} AS DOUBLE))", _NAN
+        yield "avg", _mean(kind, value), _NAN
+
+
+def _mean(kind: ArgumentKind, value: str) -> str:
+    """Return the mean: of large whole numbers the sum is exact there, and a sum of doubles loses digits."""
+    if kind is not _LONG:
+        return f"avg(CAST({value} AS DOUBLE))"
+    total = f"sum(CAST({value} AS DECIMAL(20, 0)))"
+    beyond = raised("avg of a sum that is beyond its type in ClickHouse", "DECIMAL(38, 0)")
+    fits = f"CASE WHEN {total} NOT BETWEEN {-(2**63)} AND {2**63 - 1} THEN {beyond} ELSE {total} END"
+    return f"try_divide(CAST({fits} AS DOUBLE), CAST(count({value}) AS DOUBLE))"
 
 
 def _both(name: str, kinds: tuple[ArgumentKind, ...], expression: str) -> Lines:
@@ -96,12 +109,15 @@ def _quantiles() -> Lines:
     for kind, filled, default in _KINDS:
         if kind in _NUMBERS:
             value = "percentile(CAST($1 AS DOUBLE), $2)"
+            if kind is _FLOAT:
+                # NaN counts where there is nothing else.
+                value = f"coalesce(percentile(CAST({_NUMBER_ALONE} AS DOUBLE), $2), CAST(max($1) AS DOUBLE))"
             yield from _both("quantile", (filled, _ANY), f"coalesce({value}, {_NAN})")
             yield "quantile", (kind, _ANY), value
             yield "quantile_of_computed", (kind, _ANY), _known("count(1)", value)
         if kind is _TEXT:
             continue
-        exact = _exact_quantile("CASE WHEN NOT isnan($1) THEN $1 END" if kind is _FLOAT else "$1")
+        exact = _exact_quantile(_NUMBER_ALONE if kind is _FLOAT else "$1")
         missing = _NAN if kind is _FLOAT else default
         yield from _both("quantile_exact", (filled, _ANY), f"coalesce({exact}, {missing})")
         yield "quantile_exact", (kind, _ANY), exact
@@ -124,4 +140,6 @@ def _windows() -> Lines:
             yield f"window_{name}", (kind,), f"{name}($1)"
     for kind in _NUMBERS:
         yield "window_sum", (kind,), "sum($1)"
+    yield "window_avg", (_LONG,), f"{REFUSED}avg of Int64 and UInt64 OVER: write avg(toInt32(x)) or avg(toFloat64(x))"
+    for kind in (_WHOLE, _DECIMAL, _FLOAT):
         yield "window_avg", (kind,), "avg(CAST($1 AS DOUBLE))"

@@ -7,6 +7,7 @@ known here, or refuses arrays with NULL, an error.
 
 from __future__ import annotations
 
+from tilth.warehouse.allowed.exact_comparisons import is_minus_zero
 from tilth.warehouse.allowed.variants import ArgumentKind, Lines, bound, raised
 
 _ANY, _ARRAY, _WHOLE, _TEXT = ArgumentKind.ANY, ArgumentKind.ARRAY, ArgumentKind.WHOLE, ArgumentKind.TEXT
@@ -57,7 +58,11 @@ def _elements() -> Lines:
         (_MAP, _ANY),
         f"CASE {unknown} WHEN map_contains_key($1, $2) THEN element_at($1, $2) ELSE {wrong} END",
     )
-    yield "array_distinct", (_ARRAY,), "array_compact(array_distinct($1))"
+    two_zeros = raised("arrayDistinct of -0.0", "ARRAY<DOUBLE>")
+    has_zero = f"exists($1, item -> {is_minus_zero('item')})"
+    distinct = "array_compact(array_distinct($1))"
+    yield "array_distinct", (_FLOATS,), f"CASE WHEN {has_zero} THEN {two_zeros} ELSE {distinct} END"
+    yield "array_distinct", (_ARRAY,), distinct
 
 
 def _tests() -> Lines:

@@ -14,6 +14,8 @@ class ArgumentKind(StrEnum):
     NUMBER = "number"
     #: Numbers, by what they hold.
     WHOLE = "whole"
+    #: Whole numbers of 64 bits and more, which a double may not hold.
+    LONG = "long"
     #: Whole numbers of more than 64 bits with a sign.
     WIDE = "wide"
     DECIMAL = "decimal"
@@ -36,8 +38,10 @@ class ArgumentKind(StrEnum):
     ARRAY_OF_DATE = "array<date>"
     ARRAY_OF_TIME = "array<time>"
     MAP = "map"
+    TUPLE = "tuple"
     #: Values that are never NULL.
     FILLED_WHOLE = "whole!"
+    FILLED_LONG = "long!"
     FILLED_WIDE = "wide!"
     FILLED_DECIMAL = "decimal!"
     FILLED_FLOAT = "float!"
@@ -45,6 +49,10 @@ class ArgumentKind(StrEnum):
     FILLED_DATE = "date!"
     FILLED_TIME = "time!"
     FILLED_BOOLEAN = "boolean!"
+
+
+#: Begin of an expression that is none: such a call is refused, with what follows.
+REFUSED = "!"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
