@@ -97,13 +97,13 @@ def _of_unlike(name: str, operator: str) -> Lines:
     """Whole numbers beside floats, which would be rounded; dates beside times, which end earlier."""
     nan = "true" if operator == "<>" else "false"
     for kinds, whole, number in (((_LONG, _FLOAT), "$1", "$2"), ((_FLOAT, _LONG), "$2", "$1")):
-        sides = [f"TRY_CAST({each} AS DECIMAL(38, 0))" for each in ("$1", "$2")]
+        exact = {whole: f"CAST({whole} AS DECIMAL(38, 0))", number: _whole_number(number)}
         is_shared = f"CAST({whole} AS DOUBLE) = {number} AND abs({number}) >= {_SHARED_FROM}"
         yield (
             name,
             kinds,
             f"CASE WHEN $1 IS NULL OR $2 IS NULL THEN CAST(NULL AS BOOLEAN) WHEN isnan({number}) THEN {nan} "
-            f"WHEN {is_shared} THEN {sides[0]} {operator} {sides[1]} ELSE $1 {operator} $2 END",
+            f"WHEN {is_shared} THEN {exact['$1']} {operator} {exact['$2']} ELSE $1 {operator} $2 END",
         )
     wrong = raised("a Date behind 2106-02-06 beside a DateTime", "BOOLEAN")
     for kinds, day, later in (((_DATE, _TIME), "$1", (">", ">=")), ((_TIME, _DATE), "$2", ("<", "<="))):
@@ -113,6 +113,15 @@ def _of_unlike(name: str, operator: str) -> Lines:
             yield name, kinds, f"$1 {operator} $2 AND CASE WHEN {is_late} THEN {wrong} ELSE true END"
         else:
             yield name, kinds, f"CASE WHEN {is_late} THEN {wrong} ELSE $1 {operator} $2 END"
+
+
+def _whole_number(value: str) -> str:
+    """Return a double without a fraction, up to 2^64, as a decimal. Spark's own cast takes the digits that it shows."""
+    small, large = f"CAST({value} AS BIGINT)", f"CAST({value} / 2048 AS BIGINT)"
+    return (
+        f"CASE WHEN abs({value}) < 9223372036854775808D THEN CAST({small} AS DECIMAL(38, 0)) "
+        f"ELSE CAST({large} AS DECIMAL(38, 0)) * 2048 END"
+    )
 
 
 def _lists() -> Lines:
