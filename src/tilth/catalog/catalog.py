@@ -180,7 +180,7 @@ class Catalog:
 
     def files_of(self, table: str) -> KnownFiles:
         """Return all files of a table that somebody may need."""
-        # Of one snapshot: a part that is brought back from the trash meanwhile would be in neither.
+        # One snapshot for both lists: a part that is brought back from the trash between two would be in neither.
         with self._kv.view() as view:
             entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
             live = {entry.file.name: entry.file for entry in entries if isinstance(entry, Part)}

@@ -176,7 +176,7 @@ class OpKind(StrEnum):
             duration="undo_delta_block_gc_perform_duration",
             waiting=(
                 "undo_delta_block_estimated_retained_bytes",
-                "Bytes of ended deltas that a collection which is due would remove, as far as known.",
+                "Estimated bytes of ended deltas that the next due collection removes.",
             ),
             removed=("undo_delta_block_gc_bytes_deleted_total", "Bytes of deltas that were removed."),
             switch=(
@@ -194,7 +194,7 @@ class OpKind(StrEnum):
             duration="deleted_rowset_gc_duration",
             waiting=(
                 "deleted_rowset_estimated_retained_bytes",
-                "Bytes of parts without rows that a collection which is due would hide, as far as known.",
+                "Estimated bytes of parts without rows that the next due collection hides.",
             ),
             removed=(
                 "deleted_rowset_gc_bytes_deleted_total",

@@ -113,7 +113,7 @@ OPS_RUNNING = Metric("tilth_maintenance_running", _GAUGE, _OP, "Runs of maintena
 OPS_DURATION = Metric(
     "tilth_maintenance_milliseconds", MetricType.HISTOGRAM, _OP, "How long runs of maintenance ops took."
 )
-OPS_WAITING = Metric("tilth_maintenance_waiting_bytes", _GAUGE, _OP, "Bytes that wait for an op, as far as known.")
+OPS_WAITING = Metric("tilth_maintenance_waiting_bytes", _GAUGE, _OP, "Estimated bytes that wait for an op.")
 OPS_REMOVED = Metric("tilth_maintenance_removed_bytes_total", _COUNTER, _OP, "Bytes that an op has removed or hidden.")
 _KUDU_RUNS = {
     kind: (

@@ -119,7 +119,7 @@ class LiveTxns:
             return {handle.id for handle in self._handles}
 
     def mark_unsettled(self, txn: int) -> None:
-        """Record that the transaction has to be aborted, which has failed so far."""
+        """Record that the transaction still has to be aborted: an earlier attempt failed."""
         with self._lock:
             self._unsettled.add(txn)
 

@@ -1,6 +1,6 @@
 """A table half-way through the fold of a commit: what is visible so far, and what has been counted. Pure.
 
-Covers: reading the state with the changes made so far, and noting parts, counts and events. Does not cover: what
+Covers: reading the state with the changes already folded, and noting parts, counts and events. Does not cover: what
 updates mean (fold_table.py). Always holds: the caller counts what it adds.
 """
 

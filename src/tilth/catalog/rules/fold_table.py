@@ -233,7 +233,7 @@ class TableFold:
         shown = self._now.visible(update.partition)
         parts = check_visible(definition, shown, update.parts)
         last = max((part.name.max_block for part in parts), default=-1)
-        # What changes an older part and one that stays could not be separated if the drop is undone.
+        # A delta that changes a dropped part and a part that stays could not be split if the drop is undone.
         is_linked = bool(self._state.deltas.get(update.partition))
         others = [name for name in shown.keys() - set(update.parts) if is_linked or name.max_block <= last]
         if others:

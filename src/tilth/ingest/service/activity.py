@@ -54,7 +54,7 @@ class Doing:
     bounded_by: str = ""
     #: Time of the last poll for the ends of its topic partitions; 0: not yet.
     heard_ms: int = 0
-    #: Duration of its current round so far; 0: between two rounds.
+    #: Elapsed time of its current round; 0: between two rounds.
     round_seconds: float = 0.0
     #: Name of the slow view that the round runs, as `database.view`; empty: none.
     view: str = ""

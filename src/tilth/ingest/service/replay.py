@@ -182,7 +182,7 @@ class LetterReplay:
             source = self.source(self._catalog.parts.snapshot(dead.uuid), [dead])
             if not source.snapshot.parts:
                 return {}
-            answer = self.ask(CountLetters(source=source), work, source.snapshot.bytes)
+            answer = self.send_order(CountLetters(source=source), work, source.snapshot.bytes)
         return msgspec.msgpack.decode(answer, type=dict[str, int])
 
     def _replay_all(self, addressee: str) -> None:
@@ -267,10 +267,11 @@ class LetterReplay:
                 raise NoDeadLettersError(message, table=full_name(dead), other=full_name(each), hint=hint)
         return mine if sharing else None
 
-    def ask(self, order: ReplayOrder, work: TxnHandle, size: int) -> bytes:
-        work.tasks_began()
-        result = self._run_order(msgspec.msgpack.encode(order), work.id, size)
-        work.tasks_ended(may_have_retried=result.may_have_retried)
+    def send_order(self, order: ReplayOrder, txn: TxnHandle, size: int) -> bytes:
+        """Let a worker do it within the transaction; return its answer."""
+        txn.tasks_began()
+        result = self._run_order(msgspec.msgpack.encode(order), txn.id, size)
+        txn.tasks_ended(may_have_retried=result.may_have_retried)
         return result.payload
 
     def _leave(self, reason: str, letters: int) -> None:
@@ -344,7 +345,7 @@ class _Batch:
             care=self._failing.care,
             txn=work.id,
         )
-        return msgspec.msgpack.decode(self._replay.ask(order, work, source.snapshot.bytes), type=Replayed)
+        return msgspec.msgpack.decode(self._replay.send_order(order, work, source.snapshot.bytes), type=Replayed)
 
     def _commit(self, work: TxnHandle, snapshot: Snapshot, done: Replayed, *, first_task: int) -> None:
         """Make the batch true; of targets with unique keys with what its rows replace, found anew as often as others
@@ -377,7 +378,7 @@ class _Batch:
         if size <= UPSERT_HERE_BYTES_MAX:
             return resolved(lookups, attempt=0)
         order = ResolveKeys(requests=tuple(tuple(each.requests) for each in lookups.values()))
-        answer = self._replay.ask(order, work, size)
+        answer = self._replay.send_order(order, work, size)
         found = msgspec.msgpack.decode(answer, type=tuple[tuple[WrittenDelta, ...], ...])
         return changes_of(lookups, found)
 

@@ -132,8 +132,8 @@ def altered(
     return kept
 
 
-# What decides whether an expression has to be read.
 def _given_shape(column: Column) -> tuple[object, ...]:
+    """Return the facts of a column after a change of which its expression is read again."""
     return column.kind, column.written_default, column.expression, column.type, column.checks
 
 

@@ -81,7 +81,7 @@ REPLICAS = SystemTable(
         ColumnDoc("reason", TEXT, "Why it is so; NULL: it is ok."),
         ColumnDoc("is_readonly", FLAG, "Whether nothing can be written, for fewer replicas answer than the quorum."),
         ColumnDoc("queue_size", INTEGER, "Copies that it lacks."),
-        ColumnDoc("queue_bytes", INTEGER, "Their bytes, as far as known."),
+        ColumnDoc("queue_bytes", INTEGER, "Bytes of those copies whose size is known."),
         ColumnDoc("queue_oldest_time", TIME, "Since when it has lacked the oldest of them; NULL: it lacks none."),
         ColumnDoc("absolute_delay", NUMBER, "For how many seconds it has lacked that one; 0: it lacks none."),
         ColumnDoc("quorum", INTEGER, "Copies of a file that are safe before a commit names it."),

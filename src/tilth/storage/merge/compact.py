@@ -203,7 +203,7 @@ def _as_changes(group: Sequence[tuple[str, _Collected]]) -> pa.Table:
         if updates is not None:
             columns = dict(zip(updates.column_names, updates.columns, strict=True))
             tables.append(_changes(file, CHANGE_UPDATE, columns))
-    # What a delete does not have is null, as its presence shows too.
+    # Columns that a delete lacks are null, and their presence flags are false.
     return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
 
 

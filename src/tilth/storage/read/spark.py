@@ -328,8 +328,8 @@ def _native(
     """
     try:
         if has_positions:
-            # What Spark's scan itself requests from its reader, to make `_metadata.row_index` of it. By that it would
-            # make an object of every row, which costs more than all the rest of a masked scan.
+            # Spark's scan requests this column from its reader to fill `_metadata.row_index`. Through that field it
+            # makes an object of every row, which costs more than all the rest of a masked scan.
             parquet: Any = getattr(session._jvm, _DATASOURCES).parquet.ParquetFileFormat
             schema = StructType([*schema.fields, StructField(parquet.ROW_INDEX_TEMPORARY_COLUMN_NAME(), LongType())])
         return _indexed(session, folder, files, schema, options, first_number)

@@ -286,7 +286,7 @@ def _comparable(column: pa.ChunkedArray, kind: pa.DataType) -> Rows | pa.Array |
         return as_numbers(column)
     if not _is_text(kind) or len(column) > TEXTS_ORDERED_MAX:
         return None
-    # By their bytes, in which both kinds of text have one order and any string has a position.
+    # Keys are compared as bytes: texts and binaries then have the same order, and any string has a position in it.
     return pc.cast(pa.concat_arrays(column.chunks), pa.binary())
 
 

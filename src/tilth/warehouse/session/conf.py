@@ -57,7 +57,7 @@ _CONSTANT = {
     "spark.sql.variable.substitute": "false",
     # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
-    # By default, a scan waits two minutes for a silent NameNode, and a quarter of an hour where its machine is gone.
+    # Hadoop's defaults let a scan wait two minutes for a silent NameNode, and 15 minutes for one whose machine is gone.
     "spark.hadoop.ipc.client.rpc-timeout.ms": "30000",
     "spark.hadoop.ipc.client.connect.max.retries.on.timeouts": "1",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

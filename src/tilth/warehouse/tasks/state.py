@@ -447,7 +447,7 @@ class TaskBoard:
         for task in self._live.values():
             if task.state is not TaskState.PENDING:
                 continue
-            # What waits for Spark holds back nothing that is to be refused at once.
+            # A task that waits for Spark delays no task that has to be refused at once.
             line = (task.spec.warehouse, task.spec.kind, task.spec.waits_for_spark)
             if line in waiting:
                 task.reason = f"waits behind task {waiting[line]}"
