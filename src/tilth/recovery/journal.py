@@ -12,16 +12,14 @@ begins a new generation; nothing in it is a secret. Only a rebuild lists the fil
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
-from tilth.base.logs import Log
 from tilth.base.units import MIB
 from tilth.catalog import Catalog, DumpHeader, FollowedKV, is_journaled, write_key_changes, write_view
+from tilth.recovery.background_writer import BackgroundWriter
 from tilth.storage import Folder, StoreRoot, are_there, make_folder, new_whole_file, remove_files
 
 #: A new generation begins when the changes of this one have as many bytes as its beginning, and these at least.
@@ -29,14 +27,10 @@ CHANGES_BYTES_MIN = 4 * MIB
 CHANGES_FILES_MAX = 10_000
 #: Maximum pause between writes that fail.
 PAUSE_SECONDS_MAX = 60.0
-#: A store that is away keeps no node from its end.
-STOP_SECONDS_MAX = 8.0
 #: Names that are probed at a time.
 _PROBE_NAMES = 100
 _GENERATIONS = "recovery/generations"
 _NAME = re.compile(r"(\d{13,20})-(\d{1,9})")
-
-_log = Log("recovery")
 
 
 def journal_folder(root: StoreRoot) -> Folder:
@@ -53,7 +47,7 @@ def parse_journal_name(name: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
-class Journal:
+class Journal(BackgroundWriter):
     """Writes the journal of one catalog from a thread of its own."""
 
     def __init__(
@@ -67,52 +61,26 @@ class Journal:
         seconds: float,
     ) -> None:
         """`kv`: the store of the catalog; `seconds`: between two polls for changes."""
-        self._clock = clock
+        super().__init__(
+            clock,
+            journal_folder(root),
+            name="journal",
+            first_seconds=0.0,
+            seconds=seconds,
+            pause_seconds_max=PAUSE_SECONDS_MAX,
+        )
         self._catalog = catalog
         self._kv = kv
-        self._folder = journal_folder(root)
         self._header = header
-        self._seconds = seconds
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         #: None: one has to begin.
         self._generation: int | None = None
         self._number = 0
         self._first_bytes = 0
         self._later_bytes = 0
-        self._failures = 0
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write what is left, once, and end."""
-        self._is_stopping.set()
-        self._thread.join(STOP_SECONDS_MAX)
-
-    def write(self) -> bool:
-        """Write what is new; return whether all is written. What fails is logged, and begins a new generation."""
-        try:
-            self._write()
-        except (TilthError, OSError) as error:
-            self._generation = None
-            self._failures += 1
-            if self._failures == 1:
-                _log.warning("journal_not_written", folder=self._folder, reason=error, then="it is tried again")
-            return False
-        if self._failures:
-            _log.info("journal_written_again", folder=self._folder, failures=self._failures)
-        self._failures = 0
-        return True
-
-    def _run(self) -> None:
-        while True:
-            is_last = self._is_stopping.is_set()
-            self.write()
-            if is_last:
-                return
-            pause = min(PAUSE_SECONDS_MAX, self._seconds * 2**self._failures)
-            self._clock.wait(self._is_stopping, pause)
+    def _reset(self) -> None:
+        """A failed write begins a new generation."""
+        self._generation = None
 
     def _write(self) -> None:
         changes = None if self._generation is None else self._kv.drain()
@@ -120,7 +88,7 @@ class Journal:
             self._begin()
         elif changes:
             self._number += 1
-            with new_whole_file(self._folder, self._name(self._number), fsync=False) as sink:
+            with new_whole_file(self._folder, self._file_name(self._number), fsync=False) as sink:
                 write_key_changes(changes, self._header(), sink)
                 self._later_bytes += sink.written.size
 
@@ -157,7 +125,7 @@ class Journal:
                 break
         remove_files(self._folder, [journal_name(generation, number) for number in reversed(range(count))])
 
-    def _name(self, number: int) -> str:
+    def _file_name(self, number: int) -> str:
         assert self._generation is not None
         return journal_name(self._generation, number)
 

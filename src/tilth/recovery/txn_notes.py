@@ -10,7 +10,6 @@ says nothing.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from urllib.parse import quote
@@ -18,18 +17,16 @@ from urllib.parse import quote
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog
+from tilth.recovery.background_writer import BackgroundWriter
 from tilth.storage import Folder, StoreRoot, list_files, make_folder, put, read_file
 
 #: Pause between two notes.
 NOTE_SECONDS = 60.0
 #: Maximum pause between tries that fail.
 PAUSE_SECONDS_MAX = 900.0
-#: A store that is away keeps no server from its end.
-STOP_SECONDS_MAX = 8.0
 #: Maximum time between drawing a transaction's id and recording it, unless its server was stopped in between.
 BEGIN_MS_MAX = 60_000
 #: Maximum ids in a note, the newest ones: some 9 bytes each.
@@ -94,44 +91,34 @@ def find_txn_notes(roots: Sequence[StoreRoot]) -> NotedTxns:
     return NotedTxns(notes)
 
 
-class TxnNotes:
-    """Writes the notes of one server from a thread of its own."""
+class TxnNotes(BackgroundWriter):
+    """Writes the notes of one server from a thread of its own, while transactions begin or end."""
 
     def __init__(self, clock: Clock, catalog: Catalog, root: StoreRoot, *, server: str) -> None:
-        self._clock = clock
+        super().__init__(
+            clock,
+            notes_folder(root),
+            name="transaction_notes",
+            first_seconds=NOTE_SECONDS,
+            seconds=NOTE_SECONDS,
+            pause_seconds_max=PAUSE_SECONDS_MAX,
+        )
         self._catalog = catalog
-        self._folder = notes_folder(root)
         self._server = server
-        self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="transaction-notes", daemon=True)
         self._last: TxnNote | None = None
         self._number = 0
-        self._failures = 0
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Write a last note, once, and end."""
-        self._is_stopping.set()
-        self._thread.join(STOP_SECONDS_MAX)
-
-    def write(self) -> None:
-        """Write a note if a transaction has begun or ended since the last one. What fails is logged and tried again."""
-        try:
-            note = self._note()
-            if note is not None:
-                make_folder(self._folder, fsync=False)
-                put(self._folder, f"{quote(self._server, safe='')}-{self._number % 2}", msgspec.msgpack.encode(note))
-                self._last, self._number = note, self._number + 1
-        except (TilthError, OSError) as error:
-            self._failures += 1
-            if self._failures == 1:
-                _log.warning("note_of_transactions_not_written", folder=self._folder, reason=error, then="tried again")
-            return
-        self._failures = 0
+    def _write(self) -> None:
+        note = self._note()
+        if note is not None:
+            make_folder(self._folder, fsync=False)
+            put(self._folder, f"{quote(self._server, safe='')}-{self._number % 2}", msgspec.msgpack.encode(note))
+            self._last, self._number = note, self._number + 1
 
     def _note(self) -> TxnNote | None:
+        # A clock that is ahead would vouch for transactions that are still to begin.
+        if self._catalog.clock_check.removal_error() is not None:
+            return None
         as_of = pack(self._clock.now_ms() - BEGIN_MS_MAX)
         found = self._catalog.transactions.not_committed(IDS_MAX)
         last = self._last
@@ -142,10 +129,3 @@ class TxnNotes:
         ):
             return None
         return TxnNote(as_of=as_of, first=found.first, running=found.running, aborted=found.aborted)
-
-    def _run(self) -> None:
-        is_last = False
-        while not is_last:
-            pause = min(PAUSE_SECONDS_MAX, NOTE_SECONDS * 2**self._failures)
-            is_last = self._clock.wait(self._is_stopping, pause)
-            self.write()

@@ -308,6 +308,14 @@ def test_notes_of_transactions_are_written_when_one_begins_or_ends_and_a_damaged
     assert "foreign" not in kinds(world.rebuild())
 
 
+def test_a_clock_that_is_ahead_vouches_for_nothing(world: World) -> None:
+    world.fill()
+    notes = TxnNotes(world.sql.clock, world.sql.catalog, world.root, server="s1")
+    world.sql.clock.set_now_ms(world.sql.clock.now_ms() + 86_400_000)
+    assert notes.write()
+    assert not (Path(world.root.uri) / "catalog-transactions").exists()
+
+
 @pytest.mark.parametrize(
     ("txn", "verdict"),
     [
