@@ -27,6 +27,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "questions.md"
 SECTION = re.compile(r"^## (\d+)\. .*?```sql\n(.*?);\n```", re.MULTILINE | re.DOTALL)
 STATEMENTS = {int(number): statement for number, statement in SECTION.findall(PAGE.read_text())}
 SECONDS_MAX = 60
+#: The round that seems to hang ends within this time, on a machine that does much else, too.
+STUCK_SECONDS_MAX = 300
 
 # Any: a cell is whatever its column's type is in Python.
 Row = dict[str, Any]
@@ -239,7 +241,7 @@ ORDER = (*FIRST, *(number for number in sorted(ANSWERS) if number not in FIRST +
 
 @pytest.mark.parametrize("number", ORDER)
 def test_one_statement_answers(mess: Mess, number: int) -> None:
-    deadline = time.monotonic() + SECONDS_MAX
+    deadline = time.monotonic() + (STUCK_SECONDS_MAX if number in LAST else SECONDS_MAX)
     while True:
         try:
             ANSWERS[number](asked(mess, STATEMENTS[number]))
