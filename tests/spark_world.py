@@ -16,8 +16,9 @@ from tilth.catalog import Catalog, MemoryKV
 from tilth.ingest import check_view, replay_letters
 from tilth.model.table import TableDef
 from tilth.model.task import TaskKind
-from tilth.sql import Answer, SqlEngine
-from tilth.sql.worker.spark import InsertRunner, QueryRunner
+from tilth.query.results.answer import Answer
+from tilth.query.worker.spark import InsertRunner, QueryRunner
+from tilth.statements.engine import SqlEngine
 from tilth.storage import clean_transaction, local_root
 from tilth.warehouse import QUERY_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession
 

@@ -19,6 +19,7 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, KeyValue, MemoryKV
+from tilth.control.context.rooms import Rooms
 from tilth.ingest import (
     ConsumeEvent,
     ConsumeEventKind,
@@ -49,8 +50,9 @@ from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import Expression, TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
-from tilth.sql import Answer, Rooms, SqlEngine
-from tilth.sql.query.protocol import (
+from tilth.query.results.answer import Answer
+from tilth.query.results.spark import to_stream
+from tilth.query.snapshots.protocol import (
     CheckedDefault,
     CheckedExpressions,
     CheckTask,
@@ -58,7 +60,7 @@ from tilth.sql.query.protocol import (
     NamesTask,
     WorkerTask,
 )
-from tilth.sql.results.spark import to_stream
+from tilth.statements.engine import SqlEngine
 from tilth.storage import NamedRoots, StoreRoot, arrow_type, clean_transaction, local_root
 from tilth.testing import ManualClock
 from tilth.warehouse import (

@@ -26,7 +26,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tilth.base.errors import TilthError
-from tilth.sql.language.dialect import to_spark
+from tilth.clickhouse.dialect import to_spark
 from tilth.warehouse import WorkerSession, warehouse_settings
 from tools import dialect_random
 from tools.clickhouse import ClickHouse, ClickHouseError

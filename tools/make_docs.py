@@ -29,16 +29,8 @@ from tilth.base.ids import random_id
 from tilth.base.settings import Setting, SettingGroup, SettingScope
 from tilth.base.sources import variable_of
 from tilth.base.units import show_bytes
-from tilth.client.cli.main import app as command_line
-from tilth.client.settings import SERVE_SETTINGS
-from tilth.ingest import library
-from tilth.model.error_numbers import number_of
-from tilth.model.wire import Health
-from tilth.server import METRICS, Doors, build_app, cells
-from tilth.server.errors import STATUS, status_of
-from tilth.server.formats import NAMES, ResponseFormat
-from tilth.sql.language.dialect_calls import CHANGED_CALLS
-from tilth.sql.language.dialect_words import (
+from tilth.clickhouse.dialect_calls import CHANGED_CALLS
+from tilth.clickhouse.dialect_words import (
     CALLS,
     MANY,
     NODES,
@@ -48,11 +40,19 @@ from tilth.sql.language.dialect_words import (
     REFUSED,
     REFUSED_FAMILIES,
 )
-from tilth.sql.language.spark_settings import SPARK_SETTINGS
-from tilth.sql.system_tables import SYSTEM_TABLES
+from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS
+from tilth.clickhouse.functions.functions import functions as clickhouse_functions
+from tilth.client.cli.main import app as command_line
+from tilth.client.settings import SERVE_SETTINGS
+from tilth.ingest import library
+from tilth.introspection.registry import SYSTEM_TABLES
+from tilth.model.error_numbers import number_of
+from tilth.model.wire import Health
+from tilth.query.language.spark_settings import SPARK_SETTINGS
+from tilth.server import METRICS, Doors, build_app, cells
+from tilth.server.errors import STATUS, status_of
+from tilth.server.formats import NAMES, ResponseFormat
 from tilth.warehouse import allow_list
-from tilth.warehouse.allowed.clickhouse import TABLE_FUNCTIONS
-from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
 from tools.prose import wrapped
 
 _EXPRESSION_SHOWN_MAX = 160

@@ -21,9 +21,9 @@ from pyspark.daemon import manager
 import tilth.ingest.replay.spark
 import tilth.ingest.rounds.spark
 import tilth.maintenance.runners
-import tilth.sql.worker.changes_spark
-import tilth.sql.worker.spark
-import tilth.sql.worker.writing_spark
+import tilth.query.worker.changes_spark
+import tilth.query.worker.spark
+import tilth.query.worker.writing_spark
 import tilth.storage.read.overlay_spark
 import tilth.storage.read.spark  # noqa: F401
 

@@ -31,6 +31,9 @@ from tilth.base.settings import read_settings
 from tilth.base.sources import GivenSettings
 from tilth.begin import NODE_SETTINGS, begin_spark, check_writable, prepare_folder
 from tilth.catalog import ALL_NEWS, Catalog, CatalogSettings, DumpHeader, FollowedKV, Joining
+from tilth.control.context.rooms import Rooms
+from tilth.control.running import DEFAULT_SLOTS, OTHER_TASKS, StatementLimits
+from tilth.control.slots import Queue
 from tilth.health import HEALTH_SECONDS_MAX, check_room, failures_of, known_states, notes_of, state_of
 from tilth.ingest import (
     ConsumeContext,
@@ -49,6 +52,8 @@ from tilth.membership import Member, MembershipSettings
 from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.wire import Health
+from tilth.query.snapshots.far import query_handlers
+from tilth.query.snapshots.pins import Pins
 from tilth.recovery import Journal, TxnNotes, has_catalog
 from tilth.runners import all_runners
 from tilth.server import SETTINGS as SERVER_SETTINGS
@@ -63,8 +68,7 @@ from tilth.server import (
     build_app,
     reachable_url,
 )
-from tilth.sql import DEFAULT_SLOTS, OTHER_TASKS, Pins, Queue, Rooms, SqlEngine, StatementLimits
-from tilth.sql.query.far import query_handlers
+from tilth.statements.engine import SqlEngine
 from tilth.storage import (
     BadStoreError,
     NamedRoots,

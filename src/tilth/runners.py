@@ -9,8 +9,8 @@ from tilth.base.clock import Clock
 from tilth.ingest import ConsumerCalls, check_view, consume_runner, replay_letters
 from tilth.maintenance import maintenance_runners
 from tilth.model.task import TaskKind
-from tilth.sql.query.protocol import QueryCalls
-from tilth.sql.worker.spark import InsertRunner, QueryRunner
+from tilth.query.snapshots.protocol import QueryCalls
+from tilth.query.worker.spark import InsertRunner, QueryRunner
 from tilth.warehouse import Runner
 
 

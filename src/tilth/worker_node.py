@@ -24,12 +24,12 @@ from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
+from tilth.control.running import OTHER_TASKS
 from tilth.ingest.consumer.far import FarConsumerCalls
 from tilth.model.task import TaskKind
+from tilth.query.snapshots.far import FarQueryCalls
 from tilth.runners import all_runners
 from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
-from tilth.sql import OTHER_TASKS
-from tilth.sql.query.far import FarQueryCalls
 from tilth.storage import check_probe
 from tilth.warehouse import (
     QUERY_WAREHOUSE,

@@ -19,10 +19,11 @@ from tests.unit.fake_rooms import FakeRooms, doors_of
 from tilth.base.clock import SystemClock
 from tilth.base.errors import NotFoundError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
+from tilth.control.running import Origin
 from tilth.model.wire import Health
+from tilth.query.results.answer import Answer
 from tilth.server import Doors, HttpServer, ServerSettings, build_app
 from tilth.server.address import PortTakenError
-from tilth.sql import Answer, Origin
 from tools.node_process import free_port
 
 pytestmark = pytest.mark.acceptance

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tilth.sql.grammar import split
+from tilth.grammar.text.script import split
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 

@@ -9,17 +9,15 @@ import pytest
 
 from tests.tidy.sources import ROOT
 from tilth.client.script import statements
-from tilth.server import METRICS
-from tilth.sql.grammar import (
+from tilth.grammar.parse import parse
+from tilth.grammar.statements import (
+    AlterOperation,
     AlterTable,
     Statement,
-    parse,
-    split,
 )
-from tilth.sql.grammar.statements import (
-    AlterOperation,
-)
-from tilth.sql.system_tables import SYSTEM_TABLES
+from tilth.grammar.text.script import split
+from tilth.introspection.registry import SYSTEM_TABLES
+from tilth.server import METRICS
 from tools import make_docs
 
 FOLDER = ROOT / "docs" / "reference"

@@ -12,10 +12,24 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilth.grammar import statements as g
+from tilth.grammar.errors import SqlSyntaxError
+from tilth.grammar.literal_values import ArrayValue, MapValue, TupleValue, Value
+from tilth.grammar.parse import parse
+from tilth.grammar.render import render
+from tilth.grammar.text.script import split
+from tilth.grammar.warehouse_statements import (
+    AlterServer,
+    AlterWarehouse,
+    AlterWorker,
+    CreateWarehouse,
+    DropWarehouse,
+    ShowCreateWarehouse,
+    ShowWarehouses,
+)
 from tilth.model import types as ty
 from tilth.model.service import ServiceKind
 from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
-from tilth.sql import grammar as g
 
 _WORDS_TEXT = """ADD AFTER ALL ALTER AS ASC BECAUSE BEGIN BY CLONE CLUSTER CODEC COLUMN COMMENT CONSTRAINT CONSUME
 CREATE DATE DEFAULT DELETE DESC DROP DISTRIBUTED END ENGINE EXISTS FALSE FINAL FIRST FLUSH FOR FORMAT FROM FUNCTION GC
@@ -45,9 +59,9 @@ scalars = st.none() | st.booleans() | numbers | texts | moments
 values = st.recursive(
     scalars,
     lambda inner: (
-        st.builds(g.ArrayValue, st.lists(inner, max_size=3).map(tuple))
-        | st.builds(g.TupleValue, st.lists(inner, max_size=3).map(tuple))
-        | st.builds(g.MapValue, st.lists(st.tuples(inner, inner), max_size=3).map(tuple))
+        st.builds(ArrayValue, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(TupleValue, st.lists(inner, max_size=3).map(tuple))
+        | st.builds(MapValue, st.lists(st.tuples(inner, inner), max_size=3).map(tuple))
     ),
     max_leaves=8,
 )
@@ -110,7 +124,7 @@ promising_types = st.sampled_from(
 
 def written_type(text: str) -> g.ColumnSpec:
     """A column of the type that is written so."""
-    statement = g.parse(f"CREATE TABLE t (c {text}) ENGINE = MergeTree")
+    statement = parse(f"CREATE TABLE t (c {text}) ENGINE = MergeTree")
     assert isinstance(statement, g.CreateTable)
     return statement.columns[0]
 
@@ -308,15 +322,15 @@ others = (
     | st.builds(g.ExplainGc, name=table_names)
     | st.builds(g.BackupCatalog, path=texts)
     | st.builds(g.DrillFailover, name=table_names, seconds=st.none() | st.integers(1, 3600))
-    | st.builds(g.CreateWarehouse, warehouse=names, if_not_exists=st.booleans(), settings=maybe_settings)
-    | st.builds(g.AlterWarehouse, warehouse=names, settings=maybe_settings.filter(bool))
-    | st.builds(g.AlterWarehouse, warehouse=names, reset=st.lists(names, min_size=1, max_size=3).map(tuple))
-    | st.builds(g.DropWarehouse, warehouse=names, if_exists=st.booleans())
-    | st.builds(g.ShowWarehouses, like=st.none() | texts)
-    | st.builds(g.ShowWarehouses, warehouse=names)
-    | st.builds(g.ShowCreateWarehouse, warehouse=names)
-    | st.builds(g.AlterServer, server=names, drains=st.booleans(), because=texts)
-    | st.builds(g.AlterWorker, worker=names, drains=st.booleans(), because=texts)
+    | st.builds(CreateWarehouse, warehouse=names, if_not_exists=st.booleans(), settings=maybe_settings)
+    | st.builds(AlterWarehouse, warehouse=names, settings=maybe_settings.filter(bool))
+    | st.builds(AlterWarehouse, warehouse=names, reset=st.lists(names, min_size=1, max_size=3).map(tuple))
+    | st.builds(DropWarehouse, warehouse=names, if_exists=st.booleans())
+    | st.builds(ShowWarehouses, like=st.none() | texts)
+    | st.builds(ShowWarehouses, warehouse=names)
+    | st.builds(ShowCreateWarehouse, warehouse=names)
+    | st.builds(AlterServer, server=names, drains=st.booleans(), because=texts)
+    | st.builds(AlterWorker, worker=names, drains=st.booleans(), because=texts)
     | st.builds(g.Query, text=queries, format=st.none() | formats, settings=maybe_settings)
 )
 statements = merge_tree_tables | kafka_tables | views | alters | inserts | switches | others
@@ -325,13 +339,13 @@ statements = merge_tree_tables | kafka_tables | views | alters | inserts | switc
 @settings(max_examples=600, deadline=None)
 @given(statements)
 def test_a_statement_survives_its_text(statement: g.Statement) -> None:
-    assert g.parse(g.render(statement)) == statement
+    assert parse(render(statement)) == statement
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(values, min_size=1, max_size=3).map(tuple))
-def test_literals_keep_their_python_types(row: tuple[g.Value, ...]) -> None:
-    parsed = g.parse(g.render(g.InsertValues(name=g.Name(None, "t"), rows=(row,))))
+def test_literals_keep_their_python_types(row: tuple[Value, ...]) -> None:
+    parsed = parse(render(g.InsertValues(name=g.Name(None, "t"), rows=(row,))))
     assert isinstance(parsed, g.InsertValues)
     for given_value, read_value in zip(row, parsed.rows[0], strict=True):
         # An integral decimal has no other text than an exact one: `1.0`.
@@ -343,8 +357,8 @@ def test_literals_keep_their_python_types(row: tuple[g.Value, ...]) -> None:
     st.lists(merge_tree_tables | views | alters | others, max_size=4), st.sampled_from([";", " ;\n", "; -- x;\n", ";;"])
 )
 def test_a_script_falls_apart_where_it_was_joined(script: list[g.Statement], joint: str) -> None:
-    pieces = g.split(joint.join(g.render(statement) for statement in script))
-    assert [g.parse(piece) for piece in pieces] == script
+    pieces = split(joint.join(render(statement) for statement in script))
+    assert [parse(piece) for piece in pieces] == script
 
 
 @settings(max_examples=400, deadline=None)
@@ -367,7 +381,7 @@ def test_any_text_is_a_statement_or_a_syntax_error_with_a_place(text: str, word:
 
 def place_of_error(text: str) -> tuple[int, int] | None:
     try:
-        g.parse(text)
-    except g.SqlSyntaxError as error:
+        parse(text)
+    except SqlSyntaxError as error:
         return error.line, error.column
     return None

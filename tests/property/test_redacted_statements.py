@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilth.base.secrets import HIDDEN, without_secrets
-from tilth.sql.grammar.render import quoted_string
-from tilth.sql.language.redact import redacted
+from tilth.grammar.render import quoted_string
+from tilth.query.language.redact import redacted
 
 MARK = "hunter"
 gaps = st.sampled_from(["", " ", "\n", "\t ", " -- a comment\n", "/* one */", " /* a 'quote' */ "])

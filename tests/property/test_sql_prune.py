@@ -15,13 +15,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import tilth.sql.query.simplify as simplify
+import tilth.query.snapshots.simplify as simplify
 from tests.hostile import values_of
 from tilth.model.part import ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Decimal as DecimalType
 from tilth.model.types import Kind, Simple
-from tilth.sql.query.predicates import (
+from tilth.query.snapshots.predicates import (
     AllOf,
     AnyOf,
     Compare,
@@ -33,8 +33,8 @@ from tilth.sql.query.predicates import (
     Predicate,
     Undecided,
 )
-from tilth.sql.query.prune import keeper
-from tilth.sql.query.simplify import joined
+from tilth.query.snapshots.prune import keeper
+from tilth.query.snapshots.simplify import joined
 from tilth.storage import arrow_type
 from tilth.storage.values.bounds import range_of
 

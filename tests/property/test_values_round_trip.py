@@ -14,15 +14,16 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilth.grammar.parse import parse
+from tilth.grammar.statements import InsertValues
 from tilth.model.table import Column, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.model.wire import Summary
+from tilth.query.language.values import Reading, literal, to_stored
 from tilth.server.formats import ResponseFormat, encode
-from tilth.sql.grammar import InsertValues, parse
-from tilth.sql.inserts.defaults import stored_of
-from tilth.sql.inserts.formats import InsertTarget, read_rows, table_of_rows
-from tilth.sql.language.values import Reading, literal, to_stored
+from tilth.statements.inserts.defaults import stored_of
+from tilth.statements.inserts.formats import InsertTarget, read_rows, table_of_rows
 from tilth.storage import array_of, conform
 
 _SUMMARY = Summary(query_id="q", elapsed_ms=0, rows=0, message="")

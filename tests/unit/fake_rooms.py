@@ -8,14 +8,15 @@ from itertools import count
 
 import pyarrow as pa
 
+from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus, OpRow
 from tilth.maintenance.op import OpKind
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
 from tilth.model.wire import ColumnInfo, Health
+from tilth.query.results.answer import Answer
 from tilth.server import Doors, ServerSettings
-from tilth.sql import Answer, Origin
 from tilth.testing.clock import ManualClock
 
 ONE = pa.table({"a": [1]})

@@ -11,7 +11,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/manager/manager.py",
         old="        found = self._registry.find(table_uuid)\n        return 0 if",
         new="        found = self._registry.get(table_uuid)\n        return 0 if",
-        tests=("tests/unit/sql/test_after_commit.py::test_parts_of_another_servers_table_are_hidden_once",),
+        tests=("tests/unit/statements/test_after_commit.py::test_parts_of_another_servers_table_are_hidden_once",),
     ),
     Mutant(
         name="trash-without-mark",

@@ -57,7 +57,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/verify/stored.py",
         old="                if owner < 0 and self._may_go(each.row.txn, name):\n",
         new="                if self._may_go(each.row.txn, name):\n",
-        tests=("tests/unit/sql/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",),
+        tests=(
+            "tests/unit/statements/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",
+        ),
     ),
     Mutant(
         name="landing-taken-for-an-orphan",
@@ -65,7 +67,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/verify/stored.py",
         old="    if finished is not None and finished.commit_ts > settled_ts:",
         new="    if finished is not None and finished.commit_ts > began_ts + (1 << 62):",
-        tests=("tests/unit/sql/test_check_files.py::test_a_file_that_lands_while_the_store_is_listed_is_no_orphan",),
+        tests=(
+            "tests/unit/statements/test_check_files.py::test_a_file_that_lands_while_the_store_is_listed_is_no_orphan",
+        ),
     ),
     Mutant(
         name="repair-of-a-young-transaction",
@@ -74,52 +78,52 @@ OTHERS: tuple[Mutant, ...] = (
         old="        newest_ms = max(row.modified_ms, milliseconds(row.txn))\n",
         new="        newest_ms = row.modified_ms\n",
         tests=(
-            "tests/unit/sql/test_check_files.py::"
+            "tests/unit/statements/test_check_files.py::"
             "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
         ),
     ),
     Mutant(
         name="sent-again-and-again",
         breaks="a query that ends Spark is sent again each time, and ends the queries of others with it",
-        path="src/tilth/sql/control/resends.py",
+        path="src/tilth/control/resends.py",
         old="                if statement.sent_again:\n                    raise error\n",
         new="",
         tests=(
-            "tests/unit/sql/test_sent_again.py::test_a_query_that_was_sent_again_is_not_sent_a_third_time_as_a_stream",
+            "tests/unit/control/test_sent_again.py::test_a_query_that_was_sent_again_is_not_sent_a_third_time_as_a_stream",
         ),
     ),
     Mutant(
         name="sent-again-though-cancelled",
         breaks="a query whose cancelled work was the reason to kill Spark is sent there again",
-        path="src/tilth/sql/control/resends.py",
+        path="src/tilth/control/resends.py",
         old="            statement.origin.cancellation.raise_if_cancelled()\n",
         new="            pass\n",
-        tests=("tests/unit/sql/test_sent_again.py::test_a_query_that_was_cancelled_is_not_sent_again",),
+        tests=("tests/unit/control/test_sent_again.py::test_a_query_that_was_cancelled_is_not_sent_again",),
     ),
     Mutant(
         name="rows-of-two-sendings",
         breaks="rows of a query that was sent again follow columns of the first sending that were other ones",
-        path="src/tilth/sql/results/stream.py",
+        path="src/tilth/query/results/stream.py",
         old="            is_refused = is_other or self._is_closed\n",
         new="            is_refused = self._is_closed\n",
-        tests=("tests/unit/sql/test_sent_again.py::test_a_stream_with_other_columns_does_not_take_its_place",),
+        tests=("tests/unit/control/test_sent_again.py::test_a_stream_with_other_columns_does_not_take_its_place",),
     ),
     Mutant(
         name="slot-released-twice",
         breaks="the late end of a lost task takes the slot of the query that was sent again",
-        path="src/tilth/sql/statements/select.py",
+        path="src/tilth/statements/rows/select.py",
         old="            if not self._is_released:\n",
         new="            if True:\n",
-        tests=("tests/unit/sql/test_sent_again.py::test_the_late_end_of_the_lost_task_leaves_the_new_slot",),
+        tests=("tests/unit/control/test_sent_again.py::test_the_late_end_of_the_lost_task_leaves_the_new_slot",),
     ),
     Mutant(
         name="answers-unpacked-unmeasured",
         breaks="a few kilobytes of another process become any number when they are unpacked",
-        path="src/tilth/sql/language/unpacked.py",
+        path="src/tilth/query/language/unpacked.py",
         old="        if size > max(bytes_max, len(stream)):\n",
         new="        if False:\n",
         tests=(
-            "tests/unit/sql/test_large_answers.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
+            "tests/unit/query/test_large_answers.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
             "tests/unit/server/test_peers.py"
             "::test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement",
         ),
@@ -381,11 +385,11 @@ OTHERS: tuple[Mutant, ...] = (
     Mutant(
         name="altered-between-names-and-files",
         breaks="a query reads files by the columns that the table had before an ALTER",
-        path="src/tilth/sql/query/snapshots.py",
+        path="src/tilth/query/snapshots/snapshots.py",
         old="            check_same_columns(found.table, snapshots[key].table)\n",
         new="            pass\n",
         tests=(
-            "tests/unit/sql/test_snapshot_service.py::"
+            "tests/unit/query/test_snapshot_service.py::"
             "test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused",
         ),
     ),
@@ -445,7 +449,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        return self._clock.now_ms() - newest_ms >= self._age_ms\n",
         new="        return newest_ms > 0\n",
         tests=(
-            "tests/unit/sql/test_check_files.py::"
+            "tests/unit/statements/test_check_files.py::"
             "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
         ),
     ),
@@ -456,7 +460,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        return kept is not None and (part_of_sidecar(name) or name) not in kept\n",
         new="        return kept is not None\n",
         tests=(
-            "tests/unit/sql/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
+            "tests/unit/statements/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
         ),
     ),
     Mutant(

@@ -2,7 +2,7 @@
 
 Covers: Kafka tables and their settings, consumers, rounds, views, dead letters, gaps, resets.
 Does not cover: proving that all is in (tilth.verify), merging what was written (tilth.maintenance), DDL and INSERT
-(tilth.sql).
+(tilth.statements).
 Always holds: rows, offsets, ledger and dead letters of a round become true in one commit; one consumer reads a
 partition at a time, and an older one's commits are refused; a broken message never costs its neighbours; an offset
 that went lost stops its consumer and is reported. See also: docs/journey.md, tilth.model.offset.

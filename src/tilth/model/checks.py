@@ -1,7 +1,7 @@
 """Rules of a column's declared type beyond the type that stores it. Pure.
 
 Covers: the rules, their words, and which rules make others superfluous. Does not cover: applying them to rows
-(storage/values/checks.py), reading type names (sql/grammar/types.py).
+(storage/values/checks.py), reading type names (grammar/types.py).
 Always holds: a rule is about single values at one level of the column's type; NULL keeps every rule.
 """
 

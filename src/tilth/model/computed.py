@@ -1,7 +1,7 @@
 """Columns whose values are computed from other columns of their row: MATERIALIZED, ALIAS, DEFAULT over columns. Pure.
 
 Covers: an expression as text, with names or with values for its columns; which columns depend on which.
-Does not cover: reading and checking expressions (sql/worker/expressions.py), where they are computed.
+Does not cover: reading and checking expressions (query/worker/expressions.py), where they are computed.
 Always holds: an expression knows columns by id, so that a rename changes nothing; what it computes from a row is the
 same whenever and in whichever session, and times in it are of UTC; no column depends on itself.
 """

@@ -1,6 +1,6 @@
 """Column types: one small tree that Spark's, ClickHouse's and Arrow's types are mapped to. Pure.
 
-Covers: the tree and its text in Spark SQL's words. Does not cover: reading type names (sql/grammar/types.py), Arrow
+Covers: the tree and its text in Spark SQL's words. Does not cover: reading type names (grammar/types.py), Arrow
 (storage/values/arrow.py). Always holds: elements of arrays, values of maps and fields of structs may be null; keys may
 not.
 """

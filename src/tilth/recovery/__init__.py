@@ -2,7 +2,7 @@
 
 Covers: the journal that a node writes beside the files of its tables, making a catalog of it and of these files, or of
 the files alone, making a catalog from a backup.
-Does not cover: writing backups (tilth.sql), whether tables hold what they should (tilth.verify).
+Does not cover: writing backups (tilth.statements), whether tables hold what they should (tilth.verify).
 Always holds: catalogs are made in folders that no node has open; a catalog exists when it is whole, or not at all;
 none is ever written over another.
 See also: docs/operate/recovery.md.

@@ -1,8 +1,8 @@
 """The doors: one HTTP API for clients, monitors and people.
 
 Covers: statements, inserts, snapshots for outside readers, health, metrics; errors as status and body. Does not cover:
-what a statement does (tilth.sql). Always holds: async only here; every answer that is an error has one form and an id
-that the log knows; health and metrics never wait for statements. See also: docs/reference/http.md.
+what a statement does (tilth.statements). Always holds: async only here; every answer that is an error has one form and
+an id that the log knows; health and metrics never wait for statements. See also: docs/reference/http.md.
 """
 
 from typing import TYPE_CHECKING

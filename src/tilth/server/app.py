@@ -34,10 +34,12 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
 from tilth.base.units import KIB
+from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import Health, Summary
+from tilth.query.results.answer import Answer
 from tilth.server.calls import Calls, calls_route
 from tilth.server.count import ROUTE_KEY, Counted
 from tilth.server.errors import (
@@ -54,7 +56,7 @@ from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
-from tilth.sql import Answer, Origin, read_rows
+from tilth.statements.inserts.arrow_streams import read_rows
 
 #: Not a session setting, though it travels like one.
 DATABASE = "database"

@@ -17,8 +17,8 @@ import pyarrow as pa
 from pyarrow import csv
 
 from tilth.model.wire import ColumnInfo, Summary
+from tilth.query.errors import UnknownFormatError
 from tilth.server.cells import is_text_in_json, json_cells, texts, unique_names
-from tilth.sql import UnknownFormatError
 
 ROWS_PER_PIECE = 8192
 

@@ -30,12 +30,13 @@ from tilth.base.logs import Log
 from tilth.base.metrics import Metric, MetricType, metrics_of
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
+from tilth.control.insert_groups import InsertStats
+from tilth.control.resends import StatementStats
 from tilth.ingest import ConsumerStats, ReplayStats
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
 from tilth.server.stats import SECONDS, HttpCounters, HttpStats
-from tilth.sql import InsertStats, StatementStats
 from tilth.warehouse import WarehouseStats
 
 #: Time limit for reading all rooms together, so that a request is answered within a second even if a room hangs.

@@ -26,14 +26,17 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.units import MIB
 from tilth.catalog import NotHostedError
+from tilth.control.context.peers import note_unanswered
+from tilth.introspection.registry import find_system_table
 from tilth.membership import Member
 from tilth.model.server import ServerRecord
 from tilth.model.service import ALL_TABLES, ServiceKind
+from tilth.query.language.unpacked import read_own
+from tilth.query.results.answer import Outcome
+from tilth.query.results.files import COLLECTED_BYTES_WITHOUT_LIMIT
+from tilth.query.settings import session_settings
 from tilth.server.errors import BadBodyError, RouteNotFoundError
-from tilth.sql import COLLECTED_BYTES_WITHOUT_LIMIT, SqlEngine, read_own, session_settings
-from tilth.sql.context.peers import note_unanswered
-from tilth.sql.results.answer import Outcome
-from tilth.sql.system_tables import find_system_table
+from tilth.statements.engine import SqlEngine
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
 from tilth.warehouse.remote.wire import Done

@@ -8,8 +8,10 @@ from urllib.parse import urlsplit
 
 from tilth.base.settings import SettingCheck, SettingGroup, node_setting, settings_of, within
 from tilth.base.units import GIB, KIB, MIB, parse_bytes, parse_seconds
-from tilth.sql import DEFAULT_SLOTS, Queue, ResultLimits
-from tilth.sql import STATEMENTS_MAX as WAITING_MAX
+from tilth.control.running import DEFAULT_SLOTS
+from tilth.control.running import STATEMENTS_MAX as WAITING_MAX
+from tilth.control.slots import Queue
+from tilth.query.results.waiting import ResultLimits
 from tilth.warehouse.remote.workers import GONE_SECONDS
 
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

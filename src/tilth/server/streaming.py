@@ -18,7 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
-from tilth.sql import Origin, RowStream
+from tilth.control.running import Origin
+from tilth.query.results.stream import RowStream
 
 #: Interval of checks whether a statement was cancelled while its client does not read.
 LOOK_SECONDS = 0.5

@@ -29,8 +29,8 @@ from tilth.model.service import ServiceStats
 from tilth.model.table import Column, KafkaDef, Schema, TableDef, ViewDef
 from tilth.model.task import TaskKind
 from tilth.model.types import Kind, Simple
-from tilth.sql import SqlEngine
-from tilth.sql.worker.spark import QueryRunner
+from tilth.query.worker.spark import QueryRunner
+from tilth.statements.engine import SqlEngine
 from tilth.storage import arrow_schema, clean_transaction, data_folder, local_root, read_source, sources_of
 from tilth.verify import VerifyReport, verify
 from tilth.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE, Dispatcher, EmbeddedWorker, WorkerSession

@@ -14,7 +14,7 @@ from tilth.catalog import ReplaceParts
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.txn import TxnState
-from tilth.sql.statements import delete_update
+from tilth.statements.rows import delete_update
 from tilth.storage import layout_of, read_source, sources_of, write_parts
 
 pytestmark = pytest.mark.integration

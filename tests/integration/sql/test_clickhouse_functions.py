@@ -10,10 +10,10 @@ import pytest
 
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
-from tilth.sql import BadQueryError
+from tilth.clickhouse.functions.functions import functions
+from tilth.query.errors import BadQueryError
 from tilth.warehouse import UnknownFunctionError, check_plan, parse_expression
 from tilth.warehouse.allowed.allow_list import allow_list
-from tilth.warehouse.allowed.clickhouse import functions
 from tilth.warehouse.errors import BadArgumentsError
 
 pytestmark = pytest.mark.integration

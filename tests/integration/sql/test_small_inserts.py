@@ -13,7 +13,7 @@ from tilth.base.errors import TilthError
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnState
 from tilth.node import Node, open_node
-from tilth.sql.inserts import upserts
+from tilth.statements.inserts import upserts
 from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration

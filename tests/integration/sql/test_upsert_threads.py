@@ -18,7 +18,7 @@ from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, MemoryKV
 from tilth.model.table import TableDef
-from tilth.sql import SqlEngine
+from tilth.statements.engine import SqlEngine
 from tilth.storage import clean_transaction, data_folder, local_root, read_source, sources_of
 
 pytestmark = pytest.mark.integration

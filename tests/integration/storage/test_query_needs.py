@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tilth.model.part import Bound
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, Decimal, Kind, Simple
-from tilth.sql.query.predicates import (
+from tilth.query.snapshots.predicates import (
     AllOf,
     AnyOf,
     Compare,
@@ -26,8 +26,8 @@ from tilth.sql.query.predicates import (
     Predicate,
     Undecided,
 )
-from tilth.sql.query.simplify import joined
-from tilth.sql.worker.shadow import Needs, ask_needs, create_views
+from tilth.query.snapshots.simplify import joined
+from tilth.query.worker.shadow import Needs, ask_needs, create_views
 
 pytestmark = pytest.mark.integration
 _TYPES: dict[str, DataType] = {

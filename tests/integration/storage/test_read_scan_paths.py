@@ -28,7 +28,7 @@ from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple
-from tilth.sql.worker.shadow import ask_needs, create_views
+from tilth.query.worker.shadow import ask_needs, create_views
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,

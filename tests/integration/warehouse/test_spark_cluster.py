@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tilth.base.errors import TilthError
-from tilth.sql.system_tables import system_table_names
+from tilth.introspection.registry import system_table_names
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 from tools.spark_cluster import SparkCluster

@@ -30,10 +30,10 @@ def test_the_public_names_can_be_listed() -> None:
 
 
 def test_a_name_that_is_not_offered_is_an_error() -> None:
-    with pytest.raises(AttributeError, match=r"'tilth.sql' has no attribute 'Nothing'"):
-        import_module("tilth.sql").Nothing  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'tilth.storage' has no attribute 'Nothing'"):
+        import_module("tilth.storage").Nothing  # noqa: B018
     with pytest.raises(ImportError, match="Nothing"):
-        exec("from tilth.sql import Nothing")
+        exec("from tilth.storage import Nothing")
 
 
 def test_what_a_start_waits_for_is_not_imported_before_java_starts() -> None:

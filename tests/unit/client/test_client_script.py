@@ -71,7 +71,7 @@ def test_lines_give_the_same_statements_as_the_whole_text() -> None:
 
 
 def test_the_server_cuts_scripts_in_the_same_places() -> None:
-    from tilth.sql.grammar import split
+    from tilth.grammar.text.script import split
 
     text = "-- a\nSELECT 1;; SELECT ';' ; INSERT INTO t FORMAT CSV\n1;2\n\nSELECT /* ; */ r'\\'; SELECT `;`"
     assert statements(text) == [one.rstrip() for one in split(text)]

@@ -14,8 +14,8 @@ from tilth.base.errors import ErrorKind, NotFoundError
 from tilth.client import AnswerLostError, Connection, ServerError, ServerUnreachableError
 from tilth.client.errors import BadUrlError, NotTilthError, OtherFormatError
 from tilth.model.wire import ErrorAnswer, ErrorBody
+from tilth.query.results.answer import Answer
 from tilth.server import build_app
-from tilth.sql import Answer
 
 
 @pytest.fixture

@@ -26,8 +26,8 @@ from tilth.client.cli.shell import converse
 from tilth.client.http import Reply
 from tilth.client.rows import show
 from tilth.model.wire import Summary
+from tilth.query.results.answer import Answer
 from tilth.server import build_app
-from tilth.sql import Answer
 
 Type = Callable[[str], tuple[str, str]]
 

@@ -16,8 +16,8 @@ import pytest
 from tests.sql_world import SqlWorld
 from tilth.catalog import Catalog, RocksKV
 from tilth.model.table import Column, TableDef
+from tilth.query.language.values import literal
 from tilth.recovery import RebuildOptions, rebuild_catalog
-from tilth.sql.language.values import literal
 from tilth.storage import StoreRoot, data_folder, local_root, read_source, sources_of
 from tilth.verify import verify
 

@@ -31,10 +31,10 @@ from tilth.model.error_numbers import NUMBERS, number_of
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
+from tilth.query.results.answer import Answer
 from tilth.server import Doors, ServerSettings, build_app
 from tilth.server.errors import STATUS
 from tilth.server.stats import Answered
-from tilth.sql import Answer
 from tilth.warehouse import SparkRestartingError
 from tools.make_docs import errors as all_errors
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 
 from tilth.model.wire import ColumnInfo, Summary
+from tilth.query.errors import UnknownFormatError
 from tilth.server.cells import json_cells, unique_names
 from tilth.server.formats import NAMES, ROWS_PER_PIECE, ResponseFormat, accepted_format, encode, named_format
-from tilth.sql import OUTPUT_FORMATS, UnknownFormatError
+from tilth.statements.engine import OUTPUT_FORMATS
 
 SUMMARY = Summary(query_id="q", elapsed_ms=1.5, rows=0, message="ä")
 DAY_US = 86_400_000_000

@@ -12,6 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
+from tilth.control.insert_groups import InsertStats
+from tilth.control.resends import StatementStats
 from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.offset import TopicPartition
@@ -20,7 +22,6 @@ from tilth.model.task import Cost, TaskInfo, TaskKind, TaskState
 from tilth.server import METRICS, Metrics, MetricSources
 from tilth.server.metrics import SERVICE_STATES
 from tilth.server.stats import SECONDS, Answered
-from tilth.sql import InsertStats, StatementStats
 from tilth.warehouse import WarehouseInfo, WarehouseStats, WorkerInfo
 from tilth.warehouse.stats import WorkerLoad, WorkerProcess
 

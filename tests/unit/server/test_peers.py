@@ -14,13 +14,13 @@ import pytest
 from tilth.base.errors import ErrorKind, RetryError, TilthError, UnavailableError
 from tilth.base.units import MIB
 from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
+from tilth.control.context.peers import noting_unanswered
 from tilth.membership import Bounds, Member
 from tilth.model.failure import failure_of
 from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.server import HttpPeers
 from tilth.server.errors import RouteNotFoundError
 from tilth.server.peers import BESIDE_ROWS_BYTES_MAX
-from tilth.sql.context.peers import noting_unanswered
 from tilth.testing import ManualClock
 from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
 from tilth.warehouse.remote.wire import MEDIA_TYPE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import ErrorKind
-from tilth.sql.language.spark_errors import from_spark
+from tilth.query.language.spark_errors import from_spark
 from tilth.warehouse import SparkMemoryError, memory_loss_in
 
 NO_MEMORY = (

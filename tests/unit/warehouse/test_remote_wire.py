@@ -15,7 +15,7 @@ import pytest
 import tilth.client.errors
 import tilth.ingest
 import tilth.maintenance
-import tilth.sql
+import tilth.query.errors
 import tilth.storage  # noqa: F401
 from tests.unit.app_transport import AppTransport
 from tilth.base.errors import ConflictError, ErrorKind, RetryError, TilthError

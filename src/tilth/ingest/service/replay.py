@@ -4,7 +4,7 @@
       begin -> worker: letters -> views -> files -> commit {parts, letters deleted, letters again, ledger}
 
 Covers: which letters come when, these transactions, their ledger entries, counts. Does not cover: what the worker does
-(replay/spark.py), the statement (tilth.sql).
+(replay/spark.py), the statement (tilth.statements).
 Always holds: the rows of a letter and its end become true in one commit, which is refused where the letter was changed,
 deleted or moved since it was read; a letter that fails again is a new row with the new reason, and no statement takes
 it twice. See also: docs/policies/consumers.md#replays.

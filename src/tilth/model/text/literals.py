@@ -1,6 +1,6 @@
 """Values as literals of Spark SQL that say their type. Pure.
 
-Covers: every type that a table stores. Does not cover: reading them (sql/grammar/literals.py).
+Covers: every type that a table stores. Does not cover: reading them (grammar/literals.py).
 Always holds: the literal means the same in every session: whatever its zone, its quoting of backslashes, its
 substitution of variables; nothing is rounded.
 """

@@ -1,7 +1,7 @@
 """Double quotes in the text of SQL: where they stand, and the same text with other quotes. Pure.
 
 Covers: distinguishing them from those in strings, names in backticks and comments. Does not cover: the meaning of a
-statement (sql/grammar). Always holds: double quotes name things in all SQL that Tilth reads.
+statement (grammar). Always holds: double quotes name things in all SQL that Tilth reads.
 """
 
 from __future__ import annotations

@@ -17,11 +17,11 @@ from importlib.resources import files
 from typing import Any
 
 from tilth.base.errors import TilthError
-from tilth.warehouse.allowed.clickhouse import INSTEAD, TABLE_FUNCTIONS
-from tilth.warehouse.allowed.clickhouse import functions as clickhouse_functions
+from tilth.clickhouse.functions.functions import INSTEAD, TABLE_FUNCTIONS
+from tilth.clickhouse.functions.functions import functions as clickhouse_functions
+from tilth.clickhouse.functions.variants import Variant
 from tilth.warehouse.allowed.nesting import check_depth
 from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
-from tilth.warehouse.allowed.variants import Variant
 from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
 
 _FILE = "allowed.toml"

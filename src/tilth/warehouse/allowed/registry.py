@@ -12,14 +12,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS, functions
 from tilth.warehouse.allowed.allow_list import allow_list
-from tilth.warehouse.allowed.clickhouse import TABLE_FUNCTIONS, functions
 from tilth.warehouse.allowed.java_class import Java, compiled
 
 #: The result of `current_user()`, so that the account of the node's process is not shown.
 USER = "tilth"
 
-_CLASS = "ClickHouseFunctions"
+_PACKAGE, _CLASS = "tilth.clickhouse.functions", "ClickHouseFunctions"
 _ARGUMENT = re.compile(r"\$([1-9])")
 
 
@@ -43,7 +43,7 @@ def register_functions(context: Java) -> None:
     """Register the functions. Call it before the first session is created."""
     jvm = context._jvm
     analysis = jvm.org.apache.spark.sql.catalyst.analysis
-    registrar = compiled(jvm, __package__, _CLASS)
+    registrar = compiled(jvm, _PACKAGE, _CLASS)
     registrar.apply(analysis.FunctionRegistry.builtin(), "\n".join(_lines()))
     registrar.apply(analysis.TableFunctionRegistry.builtin(), "\n".join(_table_lines()))
 

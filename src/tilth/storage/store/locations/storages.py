@@ -1,7 +1,7 @@
 """Storages: locations of tables that have a name.
 
 Covers: what a name stands for, which table lies where, what an address from SQL may refer to.
-Does not cover: proving a location (location.py), where definitions are kept (tilth.catalog), statements (tilth.sql).
+Does not cover: proving a location (location.py), where definitions are kept (tilth.catalog), statements.
 Always holds: a table stays where it was made; `default` is there always and is the node's own location; an address from
 SQL reads no file and no variable but those that the node has set aside for that.
 """

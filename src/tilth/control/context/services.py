@@ -1,0 +1,153 @@
+"""Services of one node that statements use, and the call itself.
+
+Covers: the services, what belongs to one call, asking a worker what only Spark knows. Does not cover: who makes the
+services (node.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryGate
+from tilth.base.settings import BadSettingError, Setting
+from tilth.base.sources import GivenSettings
+from tilth.catalog import AuditSettings, Catalog
+from tilth.clickhouse.dialect_words import CLICKHOUSE
+from tilth.control.context.peers import Peers
+from tilth.control.context.rooms import Consume, Dispatch, Maintenance
+from tilth.control.insert_groups import InsertGroups, PreparedInsert
+from tilth.control.query_log import QueryLog
+from tilth.control.resends import Resends
+from tilth.control.running import RunningStatements
+from tilth.maintenance import DamageBook
+from tilth.model.snapshot import Snapshot
+from tilth.model.task import TaskKind
+from tilth.model.text.zones import UTC_NAMES, ZONE
+from tilth.query.results.waiting import OpenResults
+from tilth.query.settings import SessionSettings
+from tilth.query.snapshots.protocol import WorkerTask
+from tilth.query.snapshots.snapshots import OpenQuery, SnapshotService
+from tilth.storage import NamedRoots, StoreRoot
+from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """One node's rooms."""
+
+    clock: Clock
+    ids: IdSource
+    catalog: Catalog
+    dispatcher: Dispatch
+    consume: Consume
+    maintenance: Maintenance
+    snapshots: SnapshotService
+    #: Batches small inserts.
+    groups: InsertGroups[PreparedInsert]
+    #: Refuses writes when memory runs out.
+    memory: MemoryGate
+    #: Files of tables that cannot be read.
+    damage: DamageBook
+    #: The storages, and which table lies in which.
+    root: NamedRoots
+    #: Root of the backup files.
+    backups: StoreRoot
+    #: This server's name.
+    server: str
+    started_ms: int
+    #: The node's settings as given, by name.
+    node_settings: GivenSettings
+    #: Settings of rooms that stand above SQL, to be shown beside the others.
+    # Any: settings of every type stand in one list.
+    upper_settings: tuple[Setting[Any], ...] = ()
+    query_log: QueryLog = field(default_factory=QueryLog)
+    #: Settings for literals in the logs.
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    #: Folder of large results that wait for clients; empty: they are collected in memory.
+    results: str = ""
+    open_results: OpenResults
+    #: The statements under way.
+    running: RunningStatements
+    #: Work in Spark that was lost and is done again.
+    resends: Resends
+    #: The other servers of the catalog.
+    peers: Peers
+    #: Progress of a task in Spark, by its id.
+    progress: Callable[[str], TaskProgress]
+
+    def opened(
+        self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
+    ) -> AbstractContextManager[OpenQuery]:
+        """Let the worker that runs the statement's query ask for names and files; see query/snapshots.py."""
+        return self.snapshots.opened(
+            call.sending_id,
+            database=call.database,
+            prune=call.settings.prune_parts,
+            client=call.client,
+            seen=seen,
+            zone=call.zone_name if call.settings.dialect == CLICKHOUSE else "",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One statement under way."""
+
+    query_id: str
+    #: Database of unqualified names.
+    database: str
+    settings: SessionSettings
+    #: Text as written, redacted.
+    text: str = ""
+    #: The secrets that were in it.
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    #: `True` if the caller takes a stream of rows.
+    streams: bool = False
+    #: Client that sent it; empty: this process.
+    client: str = ""
+    #: `False` if its query fails at once while Spark is away.
+    waits_for_spark: bool = True
+    #: `True` if its query was lost in Spark and is sent there again.
+    is_sent_again: bool = False
+
+    @property
+    def sending_id(self) -> str:
+        """Id of this sending of its query: a worker that was given up may still ask under the former one."""
+        return f"{self.query_id}-again" if self.is_sent_again else self.query_id
+
+    @property
+    def zone_name(self) -> str:
+        return self.settings.spark.get(ZONE, UTC_NAMES[0])
+
+    @property
+    def zone(self) -> tzinfo:
+        """Raises BadSettingError for an unknown zone."""
+        if self.zone_name in UTC_NAMES:
+            return UTC
+        try:
+            return ZoneInfo(self.zone_name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise BadSettingError(setting=ZONE, value=self.zone_name, allowed="the name of a time zone") from error
+
+
+def ask_worker(services: Services, task: WorkerTask) -> bytes:
+    """Return the payload of a worker's answer; raises what the worker raises, and UnavailableError. For tasks that only
+    read: where Spark is lost, the task is sent again.
+    """
+
+    def send(is_again: bool) -> bytes:
+        spec = services.dispatcher.new_spec(
+            TaskKind.QUERY, warehouse=QUERY_WAREHOUSE, table="", payload=msgspec.msgpack.encode(task)
+        )
+        return services.dispatcher.run(msgspec.structs.replace(spec, waits_for_spark=True)).payload
+
+    return services.resends.once_more(send)

@@ -1,0 +1,1 @@
+"""SHOW, DESCRIBE, EXISTS and EXPLAIN: statements that only say what there is."""

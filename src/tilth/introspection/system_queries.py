@@ -1,0 +1,117 @@
+"""Queries over system tables only: DataFusion, in this process, in milliseconds, with no worker alive.
+
+Covers: recognizing such queries, and answering them. Does not cover: queries that also read tables of rows.
+Always holds: a system table's rows are made when the query names it, and only then; nothing else is read, no file and
+no table of DataFusion's own; nothing is changed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+import pyarrow as pa
+import sqlglot
+from sqlglot import exp
+
+from tilth.introspection.system_query_child import SYSTEM_DATABASE, Build, SystemTables, planned
+from tilth.introspection.system_query_process import answered_apart, may_take_long
+from tilth.model.text.quotes import with_backticks
+from tilth.query.errors import BadQueryError, UnknownColumnError
+from tilth.warehouse import allow_list
+
+_UNKNOWN_COLUMN = re.compile(r"No field named (.+?)\.(?:\s|$)")
+_VALID_FIELDS = re.compile(r"Valid fields are (.+?)\.?$", re.DOTALL)
+# It would write statements that it reads as mere commands, such as EXPLAIN, to standard error.
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
+
+_QUALIFIER = re.compile(r"\bsystem\.\w+\.")
+
+
+class NotForThisLaneError(Exception):
+    """DataFusion does not understand the query; Spark may."""
+
+
+def system_tables_of(text: str, database: str) -> list[str] | None:
+    """System tables that a query reads, or None if it reads anything else, nothing at all, or is not understood."""
+    if SYSTEM_DATABASE not in text.lower() and database.lower() != SYSTEM_DATABASE:
+        return None
+    try:
+        tree = sqlglot.parse_one(with_backticks(text), read="spark")
+    except (sqlglot.errors.SqlglotError, RecursionError):
+        return None
+    if not isinstance(tree, exp.Query) or any(_is_refused(call) for call in tree.find_all(exp.Func)):
+        # Spark's lane refuses it with the reason.
+        return None
+    defined = {one.alias_or_name.lower() for one in tree.find_all(exp.CTE)}
+    names: list[str] = []
+    for table in tree.find_all(exp.Table):
+        if not isinstance(table.this, exp.Identifier) or table.catalog:
+            return None
+        if not table.db and table.name.lower() in defined:
+            continue
+        if (table.db or database).lower() != SYSTEM_DATABASE:
+            return None
+        names.append(table.name.lower())
+    return names or None
+
+
+def _is_refused(call: exp.Func) -> bool:
+    name = call.name if isinstance(call, exp.Anonymous) else call.sql_name()
+    return name.lower() in allow_list().refused_functions
+
+
+def answer_from_system(text: str, build: Build, *, before_long: Callable[[], None] = lambda: None) -> pa.Table:
+    """The rows of a query over system tables; `before_long` is called before one that may take long.
+
+    Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotForThisLaneError for what
+    DataFusion cannot plan.
+    """
+    asked = with_backticks(text)
+    tables = SystemTables(build)
+    try:
+        frame = planned(asked, tables)
+    # DataFusion raises bare ValueErrors and Exceptions.
+    except Exception as error:
+        if tables.error is not None:
+            raise tables.error from error
+        raise _refused(error) from error
+    rows = {name: table.num_rows for name, table in tables.made.items()}
+    if may_take_long(sqlglot.parse_one(asked, read="spark"), rows):
+        before_long()
+        return _readable(answered_apart(asked, tables.made))
+    try:
+        return _readable(frame.to_arrow_table())
+    except Exception as error:
+        raise BadQueryError(_first_line(error)) from error
+
+
+def _refused(error: Exception) -> Exception:
+    text = str(error)
+    unknown = _UNKNOWN_COLUMN.search(text)
+    if unknown is None:
+        return NotForThisLaneError(_first_line(error))
+    valid = _VALID_FIELDS.search(text)
+    hint = f"the columns are: {_QUALIFIER.sub('', valid[1])}" if valid else ""
+    return UnknownColumnError(column=unknown[1], hint=hint)
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """Remove the types that only DataFusion has, and qualifiers in the names of computed columns."""
+    fields = [pa.field(_QUALIFIER.sub("", field.name), _plain(field.type)) for field in table.schema]
+    return table.rename_columns([field.name for field in fields]).cast(pa.schema(fields))
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    return kind
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,124 @@
+"""System table: a name, documented columns, and rows on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tilth.base.hybrid import milliseconds
+from tilth.control.context.services import Services
+
+TEXT = pa.string()
+TEXTS = pa.list_(pa.string())
+INTEGER = pa.int64()
+NUMBER = pa.float64()
+FLAG = pa.bool_()
+#: Microseconds since 1970, UTC.
+TIME = pa.timestamp("us", tz="UTC")
+
+
+class Row:
+    """A row by the names of its columns.
+
+    A value that is not given by name is the attribute of that name of the first record that has one; of a TIME, the
+    attribute `NAME_ms`. Where a record is None, what no other has is NULL.
+    """
+
+    __slots__ = ("_records", "_values")
+
+    def __init__(self, *records: object, **values: object) -> None:
+        self._records = records
+        self._values = values
+
+    def named(self, columns: Sequence[ColumnDoc]) -> dict[str, object]:
+        """The values of exactly these columns."""
+        found = {each.name: self._from_records(each) for each in columns if each.name not in self._values}
+        found |= self._values
+        assert len(found) == len(columns), found.keys() - {each.name for each in columns}
+        return found
+
+    def _from_records(self, column: ColumnDoc) -> object:
+        attribute = f"{column.name}_ms" if column.type == TIME else column.name
+        for record in self._records:
+            if hasattr(record, attribute):
+                value = getattr(record, attribute)
+                return time_of_ms(value) if column.type == TIME else value
+        assert None in self._records, f"no record has {attribute}"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDoc:
+    name: str
+    type: pa.DataType
+    #: One sentence, for the reference.
+    doc: str
+
+
+#: The last column of tables of which each server has rows.
+SERVER = ColumnDoc("server", TEXT, "The server that says so.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemTable:
+    name: str
+    #: Meaning of a row.
+    doc: str
+    columns: tuple[ColumnDoc, ...]
+    rows: Callable[[Services], Iterable[Row]]
+    #: `True` if each server has its own rows: all are queried, and the last column names the server.
+    is_of_servers: bool = False
+
+    @property
+    def all_columns(self) -> tuple[ColumnDoc, ...]:
+        """Return the columns, that of the server among them."""
+        return (*self.columns, SERVER) if self.is_of_servers else self.columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field(column.name, column.type) for column in self.all_columns])
+
+    def build(self, services: Services) -> pa.Table:
+        """Return the rows, those of other servers among them."""
+        own = self.build_own(services)
+        return pa.concat_tables([own, *services.peers.tables(self.name)]) if self.is_of_servers else own
+
+    def build_own(self, services: Services) -> pa.Table:
+        """Return the rows that this server has."""
+        rows = [row.named(self.columns) for row in self.rows(services)]
+        arrays = [pa.array([row[column.name] for row in rows], column.type) for column in self.columns]
+        if self.is_of_servers:
+            arrays.append(pa.array([services.server] * len(rows), TEXT))
+        return pa.table(arrays, schema=self.schema)
+
+
+def time_of_ms(ms: int) -> int | None:
+    """A TIME from milliseconds; 0 means never."""
+    return ms * 1000 if ms else None
+
+
+def time_of_hybrid(hybrid: int) -> int | None:
+    """A TIME from a hybrid time; 0 means never."""
+    return milliseconds(hybrid) * 1000 if hybrid else None
+
+
+class TableNames:
+    """Names of tables by uuid, looked up once for all rows of one answer."""
+
+    def __init__(self, services: Services) -> None:
+        self._names = {one.uuid: (one.database, one.name) for one in services.catalog.tables.list()}
+        for dropped in services.catalog.tables.dropped():
+            self._names.setdefault(dropped.relation.uuid, (dropped.relation.database, dropped.relation.name))
+        for uuid, former in services.catalog.offsets.former().items():
+            self._names.setdefault(uuid, (former.database, former.name))
+
+    def of(self, uuid: str) -> tuple[str, str]:
+        """Database and name; the name is empty for a table that is gone for good."""
+        return self._names.get(uuid, ("", ""))
+
+    def row(self, uuid: str) -> dict[str, str]:
+        """Return the columns `database` and `table` of a row."""
+        database, name = self.of(uuid)
+        return {"database": database, "table": name}

@@ -1,0 +1,275 @@
+"""Definitions as rows: databases, tables and views, columns, versions, dropped tables.
+
+Covers: `system.databases`, `system.tables`, `system.columns`, `system.dropped_tables`, `system.table_versions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tilth.base.hybrid import milliseconds
+from tilth.control.context.definitions import create_statement, default_kind, written_expression
+from tilth.control.context.lifetimes import dropped_keep_ms, files_of
+from tilth.control.context.services import Services
+from tilth.grammar.render import render
+from tilth.grammar.statements import Name, UndropTable
+from tilth.introspection.table import (
+    FLAG,
+    INTEGER,
+    TEXT,
+    TEXTS,
+    TIME,
+    ColumnDoc,
+    Row,
+    SystemTable,
+    time_of_hybrid,
+    time_of_ms,
+)
+from tilth.model.computed import shown_expression
+from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
+from tilth.model.types import spark_name
+from tilth.query.snapshots.past import HISTORY_SETTING, history_seconds, mark_of, readable_from
+from tilth.storage import storage_settings
+
+
+def _rows_of_databases(services: Services) -> Iterator[Row]:
+    for name in services.catalog.tables.databases():
+        yield Row(name=name, tables=len(services.catalog.tables.list(name)))
+
+
+DATABASES = SystemTable(
+    name="databases",
+    doc="One row for each database; `system` itself is not listed.",
+    columns=(
+        ColumnDoc("name", TEXT, "The database's name."),
+        ColumnDoc("tables", INTEGER, "Tables, Kafka tables and views in it."),
+    ),
+    rows=_rows_of_databases,
+)
+
+
+def _rows_of_tables(services: Services) -> Iterator[Row]:
+    for relation in services.catalog.tables.list():
+        # None: what only a table that stores rows has is NULL.
+        yield Row(
+            relation,
+            None,
+            **({"sort_key": [], "unique_key": [], "ttl": None, "storage_policy": None} | _stored(services, relation)),
+            **_view(services, relation),
+            create_statement=create_statement(services, relation),
+        )
+
+
+def _stored(services: Services, table: Relation) -> dict[str, object]:
+    if not isinstance(table, TableDef):
+        return {}
+    snapshot = services.catalog.parts.snapshot(table.uuid)
+    version = services.catalog.parts.version(table.uuid)
+    segments = sum(part.is_segment for part in snapshot.parts)
+    mark = mark_of(table, services.clock)
+    return {
+        "rows": snapshot.rows,
+        "bytes": snapshot.bytes,
+        "parts": len(snapshot.parts) - segments,
+        "segments": segments,
+        "version": version.counter,
+        "last_commit": time_of_hybrid(version.last_commit_ts),
+        "sort_key": list(table.order_by),
+        "unique_key": list(table.unique_key),
+        "ttl": table.ttl,
+        "storage_policy": storage_settings(table).storage_policy,
+        "readable_since": None if mark is None else time_of_ms(max(milliseconds(mark), table.created_ms)),
+        "history_setting": f"{HISTORY_SETTING} = {history_seconds(table):g}",
+        "mutations_pending": len(services.catalog.mutations.pending(table.uuid)),
+    }
+
+
+def _view(services: Services, relation: Relation) -> dict[str, str]:
+    if not isinstance(relation, ViewDef):
+        return {"source": "", "target": ""}
+    source, target = (services.catalog.tables.by_id(uuid) for uuid in (relation.source, relation.target))
+    assert source is None or isinstance(source, KafkaDef)
+    return {"source": full_name(source) if source else "", "target": full_name(target) if target else ""}
+
+
+TABLES = SystemTable(
+    name="tables",
+    doc="One row for each table, Kafka table and materialized view.",
+    columns=(
+        ColumnDoc("database", TEXT, "The database that it is in."),
+        ColumnDoc("name", TEXT, "Its name."),
+        ColumnDoc("engine", TEXT, "MergeTree, Kafka or MaterializedView."),
+        ColumnDoc("uuid", TEXT, "Names its files; survives a rename."),
+        ColumnDoc("rows", INTEGER, "Rows visible now; NULL where no rows are stored."),
+        ColumnDoc("bytes", INTEGER, "Size of the files of visible parts and segments."),
+        ColumnDoc("parts", INTEGER, "Visible parts."),
+        ColumnDoc("segments", INTEGER, "Visible row segments: rows that are not sorted into parts yet."),
+        ColumnDoc("version", INTEGER, "Commits so far; equal numbers mean equal content."),
+        ColumnDoc("last_commit", TIME, "When the last commit was made."),
+        ColumnDoc("sort_key", TEXTS, "Columns of ORDER BY."),
+        ColumnDoc("unique_key", TEXTS, "Columns of UNIQUE KEY; empty: rows may repeat."),
+        ColumnDoc("ttl", TEXT, "When rows expire; NULL: never."),
+        ColumnDoc("storage_policy", TEXT, "The storage where its files are; NULL: it has none."),
+        ColumnDoc("readable_since", TIME, "How far back AS OF can read it; NULL: it keeps no history."),
+        ColumnDoc("history_setting", TEXT, "The setting that decides this, and its value in seconds."),
+        ColumnDoc("mutations_pending", INTEGER, "Mutations that are not done yet."),
+        ColumnDoc("source", TEXT, "Of a view: the Kafka table that it reads."),
+        ColumnDoc("target", TEXT, "Of a view: the table that it writes into."),
+        ColumnDoc("comment", TEXT, "What its creator said of it."),
+        ColumnDoc("created", TIME, "When it was created."),
+        ColumnDoc("create_statement", TEXT, "The statement that makes it as it is now."),
+    ),
+    rows=_rows_of_tables,
+)
+
+
+def _rows_of_columns(services: Services) -> Iterator[Row]:
+    for relation in services.catalog.tables.list():
+        if isinstance(relation, ViewDef):
+            continue
+        is_table = isinstance(relation, TableDef)
+        order_by = relation.order_by if isinstance(relation, TableDef) else ()
+        unique_key = relation.unique_key if isinstance(relation, TableDef) else ()
+        version = relation.version_column if isinstance(relation, TableDef) else None
+        partition_by = {one.column for one in relation.partition_by} if isinstance(relation, TableDef) else set()
+        for position, column in enumerate(relation.schema.all_columns, start=1):
+            yield Row(
+                column,
+                database=relation.database,
+                table=relation.name,
+                position=position,
+                type=spark_name(column.type),
+                default_kind=default_kind(column),
+                default_expression=shown_expression(column, relation.schema) if column.expression else column.default,
+                written_default=written_expression(column, relation.schema),
+                is_default_computed=bool(column.expression) or column.is_default_computed,
+                is_in_sort_key=is_table and column.name in order_by,
+                is_in_partition_key=column.name in partition_by,
+                is_in_unique_key=column.name in unique_key,
+                is_version=column.name == version,
+            )
+
+
+COLUMNS = SystemTable(
+    name="columns",
+    doc="One row for each column of a table or Kafka table.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("name", TEXT, "The column."),
+        ColumnDoc("position", INTEGER, "Its place, from 1."),
+        ColumnDoc("type", TEXT, "The type that is stored, in Spark SQL's words."),
+        ColumnDoc("declared_type", TEXT, "The type as it was written; values keep what it promises, as UInt8 does."),
+        ColumnDoc("nullable", FLAG, "False where NOT NULL was written, and for columns of UNIQUE KEY and the version."),
+        ColumnDoc(
+            "default_kind",
+            TEXT,
+            "`DEFAULT`: for rows that do not bring the column; `MATERIALIZED`: computed when a row is written, and "
+            "stored; `ALIAS`: computed when it is read. Empty: the column has no expression.",
+        ),
+        ColumnDoc("default_expression", TEXT, "The expression as kept; NULL: there is none."),
+        ColumnDoc("written_default", TEXT, "The expression as it was written, with the names that columns have now."),
+        ColumnDoc(
+            "is_default_computed", FLAG, "Whether the expression is computed for each row or INSERT; false: a literal."
+        ),
+        ColumnDoc("is_in_sort_key", FLAG, "Whether ORDER BY names it."),
+        ColumnDoc("is_in_partition_key", FLAG, "Whether PARTITION BY names it."),
+        ColumnDoc("is_in_unique_key", FLAG, "Whether UNIQUE KEY names it."),
+        ColumnDoc("is_version", FLAG, "Whether its value decides which of two rows with one key is the newer."),
+        ColumnDoc("id", INTEGER, "Stays when it is renamed, and is never used again; below 0: it is not stored."),
+        ColumnDoc("comment", TEXT, "What its creator said of it."),
+    ),
+    rows=_rows_of_columns,
+)
+
+
+def _rows_of_dropped_tables(services: Services) -> Iterator[Row]:
+    keep_ms = dropped_keep_ms(services)
+    for each in services.catalog.tables.dropped():
+        relation = each.relation
+        files = files_of(services.catalog, relation.uuid) if isinstance(relation, TableDef) else None
+        yield Row(
+            relation,
+            each,
+            kept_until=time_of_ms(each.dropped_ms + keep_ms),
+            dropped_at=time_of_ms(each.dropped_ms),
+            files=None if files is None else len(files),
+            bytes=None if files is None else sum(file.size for file in files),
+            undrop=None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
+        )
+
+
+DROPPED_TABLES = SystemTable(
+    name="dropped_tables",
+    doc="One row for each dropped table, Kafka table and view of which something is still there.",
+    columns=(
+        ColumnDoc("database", TEXT, "Its database."),
+        ColumnDoc("name", TEXT, "Its name; UNDROP TABLE takes the one of that name that was dropped last."),
+        ColumnDoc("uuid", TEXT, "Its identity."),
+        ColumnDoc("engine", TEXT, "What kind it is."),
+        ColumnDoc("dropped_at", TIME, "When it was dropped."),
+        ColumnDoc("kept_until", TIME, "Until when UNDROP TABLE brings it back, by `dropped_table_keep_seconds`."),
+        ColumnDoc("is_going", FLAG, "Whether it is being removed, so that it cannot be brought back any more."),
+        ColumnDoc("files", INTEGER, "Its files that are still there; NULL where none were stored."),
+        ColumnDoc("bytes", INTEGER, "Their size, which is free once they are gone."),
+        ColumnDoc("undrop", TEXT, "The statement that brings it back; NULL: nothing does any more."),
+    ),
+    rows=_rows_of_dropped_tables,
+)
+#: Limit for each table; the newest are shown.
+VERSIONS_SHOWN_MAX = 10_000
+
+
+def _rows_of_table_versions(services: Services) -> Iterator[Row]:
+    texts = {event.query_id: event.text for event in services.query_log.recent()}
+    for table in services.catalog.tables.list():
+        if not isinstance(table, TableDef):
+            continue
+        commits = services.catalog.history.commits(table.uuid, VERSIONS_SHOWN_MAX)
+        oldest = readable_from([(version, commit.ts) for version, commit in commits], mark_of(table, services.clock))
+        ended: int | None = None
+        for version, commit in commits:
+            is_readable = oldest is not None and version >= oldest
+            yield Row(
+                table,
+                table=table.name,
+                version=version,
+                committed=time_of_hybrid(commit.ts),
+                ended=None if ended is None else time_of_hybrid(ended),
+                commit_ts=commit.ts,
+                readable=is_readable,
+                kind=commit.actor.partition(" ")[0],
+                actor=commit.actor,
+                txn=commit.txn,
+                statement=next((texts[word] for word in commit.actor.split() if word in texts), None),
+            )
+            ended = commit.ts
+
+
+TABLE_VERSIONS = SystemTable(
+    name="table_versions",
+    doc="One row for each commit of a table that is still known, the newest first: what VERSION AS OF takes.",
+    columns=(
+        ColumnDoc("database", TEXT, "The table's database."),
+        ColumnDoc("table", TEXT, "The table."),
+        ColumnDoc("version", INTEGER, "Counts the table's commits; equal numbers mean equal content."),
+        ColumnDoc("committed", TIME, "When it was committed; TIMESTAMP AS OF this time shows it."),
+        ColumnDoc("ended", TIME, "When the next one was committed; NULL: it is the present one."),
+        ColumnDoc("commit_ts", INTEGER, "The commit's hybrid time."),
+        ColumnDoc("readable", FLAG, "Whether it can be read now: `tablet_history_max_age_sec` keeps it."),
+        ColumnDoc(
+            "kind",
+            TEXT,
+            "What made it: `insert`, `update`, `delete`, `alter`, `truncate`, `drop`, `undrop`, `consume`, `replay`, "
+            "`rebuild`, or a background operation such as `merge`, `flush` or `mutate`.",
+        ),
+        ColumnDoc("actor", TEXT, "Who wrote, as in `system.transactions`; of statements it has the query's id."),
+        ColumnDoc("txn", INTEGER, "Its transaction."),
+        ColumnDoc(
+            "statement",
+            TEXT,
+            "The statement, as long as the query log of this server has it; NULL: it has not, or there was none.",
+        ),
+    ),
+    rows=_rows_of_table_versions,
+)

@@ -1,0 +1,23 @@
+"""EXPLAIN: finding such queries, and removing the locations of files from Spark's plans. Pure.
+
+Covers: the folders and buckets behind `Location:`. Does not cover: what else a plan says, EXPLAIN GC and EXPLAIN MERGE.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tilth.grammar.text.tokens import next_token
+
+#: List of locations. Spark shortens long lists, and leaves out their closing bracket.
+_LOCATION = re.compile(r"(Location: \w+ ?(?:\(\d+ paths?\))? ?\[)[^\n]*?(?=\](?:,|\n|$)|\.\.\.)")
+
+
+def explains(text: str) -> bool:
+    """Return whether the query is an EXPLAIN, whatever comments stand before it. Raises SqlSyntaxError."""
+    return next_token(text, 0).text.upper() == "EXPLAIN"
+
+
+def without_locations(plan: str) -> str:
+    """Return Spark's text of a plan without the locations of files."""
+    return _LOCATION.sub(r"\1files of a table", plan)

@@ -1,0 +1,208 @@
+"""A query's rows from Spark into Arrow, whatever types and texts they have.
+
+Covers: collecting within a bound, writing large results to files, types that Arrow has not, texts that are no UTF-8,
+Arrow streams. Does not cover: the query (query/worker/spark.py), its form for a client (server).
+Always holds: the rows are never larger than allowed in this process; what comes out can be read by every client.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from functools import partial
+from typing import IO, Any
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, functions
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.serializers import ArrowCollectSerializer, ArrowStreamSerializer
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.util import _load_from_socket
+
+from tilth.base.units import MIB
+from tilth.model.wire import ColumnInfo
+from tilth.query.errors import ResultTooLargeError
+from tilth.query.language.explained import explains, without_locations
+from tilth.query.results.files import COLLECTED_BYTES_WITHOUT_LIMIT, TOO_LARGE_HINT, write_partition, write_schema
+from tilth.query.snapshots.protocol import COLUMNS_KEY, QueryTask
+from tilth.storage import valid_texts
+from tilth.warehouse import run_tasks, schema_of
+
+#: Results that Spark takes for larger are streamed through files; collecting is faster for small ones.
+COLLECTED_BYTES_MAX = 16 * MIB
+#: Maximum that is collected when Spark's estimate was too low.
+COLLECTED_BYTES_LIMIT = 64 * MIB
+
+
+def rows_of(frame: DataFrame, task: QueryTask) -> pa.Table | None:
+    """The rows; None for a large result, which is written to files. Raises ResultTooLargeError."""
+    bytes_max = task.result_bytes_max or COLLECTED_BYTES_WITHOUT_LIMIT
+    if explains(task.text):
+        return _plan_without_locations(collected(frame, bytes_max))
+    if not task.folder:
+        return collected(frame, bytes_max)
+    if not is_large(frame):
+        try:
+            return collected(frame, min(bytes_max, COLLECTED_BYTES_LIMIT))
+        except ResultTooLargeError:
+            if bytes_max <= COLLECTED_BYTES_LIMIT:
+                raise
+    write_files(frame, task.folder, task.result_bytes_max)
+    return None
+
+
+def _plan_without_locations(answer: pa.Table) -> pa.Table:
+    plans = [None if plan is None else without_locations(plan) for plan in answer.column(0).to_pylist()]
+    return pa.table([pa.array(plans, answer.schema.field(0).type)], schema=answer.schema)
+
+
+def is_large(frame: DataFrame) -> bool:
+    """True if the rows may be too many to be collected, by the estimate of Spark's optimizer, which is too high rather
+    than too low, except for what makes many rows of one."""
+    # Any: a handle of the JVM.
+    plan: Any = frame._jdf.queryExecution().optimizedPlan()
+    size = int(plan.stats().sizeInBytes())
+    return size > COLLECTED_BYTES_MAX or "Generate " in plan.toString()
+
+
+def write_files(frame: DataFrame, folder: str, bytes_max: int) -> None:
+    """Write the rows to files in the folder, one for each partition, in the tasks of one job. `bytes_max` 0: no limit.
+
+    Raises ResultTooLargeError where one task has more rows than allowed.
+    """
+    schema = _described(frame)
+    frame = _without_voids(frame)
+    write_schema(folder, schema)
+    run_tasks(frame, partial(_write_file, folder, schema, bytes_max), type(None))
+
+
+def _write_file(
+    folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
+) -> None:
+    """Write the rows of one of Spark's tasks to a file."""
+    place = TaskContext.get()
+    assert place is not None
+    # Spark numbers the attempts of a task anew when it runs a stage once more; this number it gives once.
+    unique = place.taskAttemptId()
+    write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=unique)
+
+
+def _checked(rows: Iterator[pa.RecordBatch], schema: pa.Schema, bytes_max: int) -> Iterator[pa.RecordBatch]:
+    size = 0
+    for batch in rows:
+        size += batch.nbytes
+        if bytes_max and size > bytes_max:
+            raise ResultTooLargeError(bytes_max=bytes_max, hint=TOO_LARGE_HINT)
+        table = pa.Table.from_arrays(batch.columns, names=schema.names).cast(schema.remove_metadata())
+        yield from _readable(table).to_batches()
+
+
+def _described(frame: DataFrame) -> pa.Schema:
+    """Return the columns as clients get them: times in UTC, Spark's types in the metadata."""
+    columns = [ColumnInfo(field.name, field.dataType.simpleString()) for field in schema_of(frame).fields]
+    schema = to_arrow_schema(_all_nullable(schema_of(_without_voids(frame))), timezone="UTC")
+    return schema.with_metadata({COLUMNS_KEY: msgspec.json.encode(columns)})
+
+
+def collected(frame: DataFrame, bytes_max: int) -> pa.Table:
+    """The rows as Arrow, the columns' Spark types in the schema's metadata. Raises ResultTooLargeError."""
+    schema = _described(frame)
+    frame = _without_voids(frame)
+    port, secret, server = frame._jdf.collectAsArrowToPython()
+    is_read = False
+    try:
+        with _load_from_socket((port, secret), _BoundedCollection(bytes_max)) as stream:
+            batches = list(stream)
+        is_read = True
+    except ResultTooLargeError:
+        is_read = True
+        raise
+    finally:
+        if not is_read:
+            # The reason why the stream broke off.
+            server.getResult()
+    server.getResult()
+    table = pa.Table.from_batches(batches) if batches else schema.remove_metadata().empty_table()
+    return _readable(table.cast(schema.remove_metadata())).replace_schema_metadata(schema.metadata)
+
+
+def _readable(table: pa.Table) -> pa.Table:
+    """Return the rows with valid texts: Spark also makes texts of bytes that are none."""
+    for position, column in enumerate(table.columns):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid:
+            texts = pa.chunked_array([valid_texts(chunk) for chunk in column.chunks], column.type)
+            table = table.set_column(position, table.field(position), texts)
+    return table
+
+
+def _without_voids(frame: DataFrame) -> DataFrame:
+    """Return the rows with texts where a type has void inside, as array() does: Arrow has no such arrays and maps."""
+    fields = schema_of(frame).fields
+    types = [_with_texts(field.dataType) for field in fields]
+    if all(one is field.dataType for one, field in zip(types, fields, strict=True)):
+        return frame
+    numbered = frame.toDF(*(str(index) for index in range(len(fields))))
+    cast = [functions.col(str(index)).cast(one) for index, one in enumerate(types)]
+    return numbered.select(*cast).toDF(*(field.name for field in fields))
+
+
+def _all_nullable(schema: spark_types.StructType) -> spark_types.StructType:
+    """Make columns of void nullable: Arrow has no others."""
+    fields = [
+        spark_types.StructField(
+            field.name, field.dataType, field.nullable or isinstance(field.dataType, spark_types.NullType)
+        )
+        for field in schema.fields
+    ]
+    return spark_types.StructType(fields)
+
+
+def _with_texts(kind: spark_types.DataType, *, is_inside: bool = False) -> spark_types.DataType:
+    """Return the type itself where it has no void inside."""
+    if isinstance(kind, spark_types.NullType):
+        return spark_types.StringType() if is_inside else kind
+    if isinstance(kind, spark_types.ArrayType):
+        element = _with_texts(kind.elementType, is_inside=True)
+        return kind if element is kind.elementType else spark_types.ArrayType(element)
+    if isinstance(kind, spark_types.MapType):
+        key, value = _with_texts(kind.keyType, is_inside=True), _with_texts(kind.valueType, is_inside=True)
+        is_same = key is kind.keyType and value is kind.valueType
+        return kind if is_same else spark_types.MapType(key, value)
+    if isinstance(kind, spark_types.StructType):
+        types = [_with_texts(field.dataType, is_inside=True) for field in kind.fields]
+        if all(one is field.dataType for one, field in zip(types, kind.fields, strict=True)):
+            return kind
+        pairs = zip(kind.fields, types, strict=True)
+        return spark_types.StructType([spark_types.StructField(field.name, one) for field, one in pairs])
+    return kind
+
+
+class _BoundedStream(ArrowStreamSerializer):
+    """Stops to read when the batches together are too large."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__()
+        self._bytes_max = bytes_max
+
+    def load_stream(self, stream: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        size = 0
+        for batch in super().load_stream(stream):
+            size += batch.nbytes
+            if size > self._bytes_max:
+                raise ResultTooLargeError(bytes_max=self._bytes_max, hint=TOO_LARGE_HINT)
+            yield batch
+
+
+class _BoundedCollection(ArrowCollectSerializer, _BoundedStream):
+    """Puts the batches in order like the first, reads them from the second."""
+
+
+def to_stream(table: pa.Table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()

@@ -1,0 +1,77 @@
+"""Snapshots with a lease that keeps their files.
+
+Always holds: the lease is there before the snapshot is read, and in the end is of exactly the snapshot's time; so a
+part that is shown was committed at or before that time and ends after it, which is what GC asks of leases. Every
+commit that was answered before is shown. Whether a moment of the past is kept is looked at once more when the lease is
+there: from then on it stays so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from tilth.base.clock import Clock
+from tilth.catalog import Catalog
+from tilth.model.lease import ReaderLease
+from tilth.model.part import Part
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import TableDef
+from tilth.query.snapshots.past import Moment, check_kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Holder of the leases on a snapshot's files, and how long they last unless they are renewed."""
+
+    #: The server.
+    holder: str
+    ttl_ms: int
+    #: Client that reads; empty: this process.
+    client: str = ""
+    #: `True` if another program reads the files.
+    is_outside: bool = False
+
+    def open(self, catalog: Catalog, table: str, snapshot_ts: int) -> ReaderLease:
+        return catalog.readers.open(
+            table, snapshot_ts, self.holder, self.ttl_ms, client=self.client, is_outside=self.is_outside
+        )
+
+
+def held_snapshot(
+    catalog: Catalog, table: str, holder: LeaseHolder, *, keep: Callable[[Part], bool] | None = None
+) -> tuple[Snapshot, ReaderLease]:
+    """The table as of its newest commit. The lease is the caller's to renew and to close."""
+    newest = catalog.parts.version(table).last_commit_ts
+    lease = holder.open(catalog, table, newest)
+    try:
+        snapshot = catalog.parts.snapshot(table, keep=keep)
+        if snapshot.ts != lease.snapshot_ts:
+            # Somebody committed in between. Until here, the older time has kept what the newer one needs.
+            exact = msgspec.structs.replace(lease, snapshot_ts=snapshot.ts)
+            lease = catalog.readers.renew(exact, holder.ttl_ms)
+    except BaseException:
+        catalog.readers.close(lease)
+        raise
+    return snapshot, lease
+
+
+def held_past(
+    catalog: Catalog,
+    clock: Clock,
+    table: TableDef,
+    moment: Moment,
+    holder: LeaseHolder,
+    *,
+    keep: Callable[[Part], bool] | None = None,
+) -> tuple[Snapshot, ReaderLease]:
+    """The table as of a moment that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
+    lease = holder.open(catalog, table.uuid, moment.ts)
+    try:
+        check_kept(catalog, clock, table, moment)
+        return catalog.parts.snapshot(table.uuid, at=moment.ts, keep=keep), lease
+    except BaseException:
+        catalog.readers.close(lease)
+        raise

@@ -1,0 +1,118 @@
+"""Asks Spark's optimizer what a query needs of its tables, before any of their files is opened.
+
+Covers: names of views, empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using
+it (query/prune.py).
+Always holds: these are internals of Spark; when they do not answer as expected, nothing is ruled out and the log says
+why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from tilth.base.ids import random_id
+from tilth.model.table import Schema
+from tilth.model.types import quoted, spark_name
+from tilth.query.snapshots.predicates import AnyOf, Predicate, Undecided, leaf_name
+from tilth.warehouse import make_active, read_needs
+
+#: Random digits in the names of a statement's views.
+_DIGITS = 12
+
+# Handles of Java objects of Spark's internals; py4j gives them no types.
+Java = Any
+
+
+def view_names(count: int) -> list[str]:
+    """Return random names of views, which no statement can contain: a CTE of the same name would hide the view."""
+    drawn = random_id()[:_DIGITS]
+    return [f"__tilth_{drawn}_{index}" for index in range(count)]
+
+
+def create_views(
+    session: Java,
+    names: Sequence[str],
+    schemas: Sequence[Schema],
+    shown: Sequence[Sequence[str] | None] | None = None,
+) -> None:
+    """An empty temporary view for each table reference; its leaf's columns are called `n:column`.
+
+    `shown`: Spark SQL for each of its columns over the stored ones; None: it has those.
+
+    They may all be NULL, as those of the real rows may for the optimizer: else it would do without columns that it then
+    needs of those.
+    """
+    context = session._sc
+    jvm, gateway = session._jvm, context._gateway
+    row_class = jvm.java.lang.Class.forName("org.apache.spark.sql.catalyst.InternalRow")
+    empty = context._jsc.sc().emptyRDD(jvm.scala.reflect.ClassTag.apply(row_class))
+    projections = shown or [None] * len(names)
+    for occurrence, (name, schema, projection) in enumerate(zip(names, schemas, projections, strict=True)):
+        ddl = ", ".join(f"{quoted(leaf_name(occurrence, c.name))} {spark_name(c.type)}" for c in schema.columns)
+        leaf = session._jsparkSession.internalCreateDataFrame(
+            empty, jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl), False
+        )
+        rows = leaf.toDF(_array(gateway, jvm, schema.names))
+        if projection is not None:
+            rows = rows.selectExpr(_array(gateway, jvm, projection))
+        rows.createOrReplaceTempView(name)
+
+
+def _array(gateway: Java, jvm: Java, texts: Sequence[str]) -> Java:
+    made = gateway.new_array(jvm.java.lang.String, len(texts))
+    for index, text in enumerate(texts):
+        made[index] = text
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Needs of a query from each of its tables."""
+
+    predicates: list[Predicate]
+    #: Names of columns, by table; None: perhaps all.
+    columns: list[frozenset[str] | None]
+
+
+def nothing_known(occurrences: int) -> Needs:
+    """Every row and every column may be needed."""
+    return Needs(predicates=[Undecided()] * occurrences, columns=[None] * occurrences)
+
+
+class _Scan(msgspec.Struct):
+    """One place where a query reads a table, as NeedsReader.java writes it."""
+
+    table: int
+    columns: frozenset[str] | None
+    where: Predicate
+
+
+_decoder = msgspec.json.Decoder(list[_Scan])
+
+
+def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
+    """Return what the query needs of each table. The views must be there.
+
+    Raises Spark's AnalysisException.
+    """
+    execution = session._jsparkSession.sql(text).queryExecution()
+    make_active(session)
+    scans = _decoder.decode(read_needs(session, execution.optimizedPlan()))
+    by_table: list[list[_Scan]] = [[] for _ in range(occurrences)]
+    for scan in scans:
+        by_table[scan.table].append(scan)
+    return Needs(
+        predicates=[AnyOf(tuple(scan.where for scan in found)) if found else Undecided() for found in by_table],
+        columns=[_all_of([scan.columns for scan in found]) for found in by_table],
+    )
+
+
+def _all_of(readings: list[frozenset[str] | None]) -> frozenset[str] | None:
+    """Union of the needs of all readings of a table."""
+    if not readings or None in readings:
+        return None
+    return frozenset().union(*(reading for reading in readings if reading is not None))

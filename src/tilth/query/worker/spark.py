@@ -1,0 +1,580 @@
+"""Runs queries and INSERT .. SELECT on a worker's Spark.
+
+Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
+Does not cover: what names mean and which parts are read (query/snapshots.py, by calls). Always holds: every query has a
+session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See
+also: query/protocol.py, relations.py, shadow.py.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import zip_longest
+from typing import Any, TypeVar, assert_never
+
+import msgspec
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from tilth.base.logs import Log
+from tilth.base.mailbox import Mailbox
+from tilth.model.computed import computed_columns, shown_expression
+from tilth.model.delta import WrittenDelta
+from tilth.model.part import WrittenPart
+from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, Schema
+from tilth.model.task import Cost
+from tilth.model.text.quotes import double_quoted
+from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
+from tilth.query.errors import BadDefinitionError, BadQueryError, BadValueError
+from tilth.query.language.coerce import is_assignable, is_rounded
+from tilth.query.language.spark_errors import from_spark, nested_too_deep
+from tilth.query.results.spark import rows_of, to_stream
+from tilth.query.snapshots.protocol import (
+    AsOf,
+    AsOfTime,
+    AsOfVersion,
+    ChangeResult,
+    ChangeTask,
+    CheckedExpressions,
+    CheckTask,
+    ComputeTask,
+    ExpressionsTask,
+    InsertResult,
+    InsertTask,
+    InsertWork,
+    NamesTask,
+    QueryCalls,
+    QueryTask,
+    ReplayTask,
+    Resolved,
+    ResolveResult,
+    ResolveTask,
+    Source,
+    WorkerTask,
+)
+from tilth.query.worker.changes_spark import changed_rows
+from tilth.query.worker.expressions import ExpressionChecker
+from tilth.query.worker.handed import ReplayWork, ViewCheck
+from tilth.query.worker.headings import headings
+from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
+from tilth.query.worker.relations import (
+    TIME_WORDS,
+    Edit,
+    Past,
+    Relations,
+    edits_of,
+    find_relations,
+    frozen_times,
+    has_fine_times,
+    names_of,
+    rewrite,
+)
+from tilth.query.worker.shadow import Needs, ask_needs, create_views, nothing_known, view_names
+from tilth.query.worker.writing_spark import written_in_tasks
+from tilth.storage import (
+    TableLayout,
+    UpsertRequest,
+    layout_of,
+    note_unanswered,
+    resolve_all,
+    write_parts,
+    write_rows,
+)
+from tilth.storage.read.overlay_spark import spark_schema
+from tilth.storage.read.spark import file_error, in_utc, is_changed, read_snapshot
+from tilth.warehouse import (
+    TaskContext,
+    TaskResult,
+    check_plan,
+    mailbox,
+    parse_expression,
+    parse_plan,
+    run_in_task,
+    schema_of,
+)
+
+_VERSION = re.compile(r"[0-9]{1,18}")
+_PREDICATE_WORDS = re.compile(r"\b(where|on|having|join|filter|using|qualify)\b", re.IGNORECASE)
+
+_log = Log("sql")
+#: PySpark prints every refused query there; the caller gets the error anyway.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+
+T = TypeVar("T")
+#: Needs of a query from its relations, the edits that fix its time, and then the names of its columns.
+_Asked = tuple[Needs | None, list[Edit], list[str] | None]
+
+
+class QueryRunner:
+    """The runner of QUERY tasks."""
+
+    def __init__(self, calls: QueryCalls, check_view: ViewCheck, replay: ReplayWork) -> None:
+        self._calls = calls
+        self._check_view = check_view
+        self._replay = replay
+
+    def __call__(self, context: TaskContext) -> TaskResult:
+        task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
+        try:
+            return self._answer(context, task)
+        except RecursionError as error:
+            raise nested_too_deep() from error
+
+    def _answer(self, context: TaskContext, task: WorkerTask) -> TaskResult:
+        match task:
+            case QueryTask():
+                return self._run(context, task)
+            case NamesTask():
+                return TaskResult(payload=msgspec.msgpack.encode(_names(context.session, task.text)))
+            case CheckTask():
+                checked = self._check_view(
+                    context.session,
+                    task.kafka,
+                    task.target,
+                    task.select,
+                    view=task.view,
+                    target_columns=task.target_columns,
+                )
+                return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
+            case ExpressionsTask():
+                return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
+            case ComputeTask():
+                return TaskResult(payload=_computed(context.session, task))
+            case ChangeTask():
+                return _change(context, task)
+            case ReplayTask(order=order, predicate=predicate):
+                try:
+                    return self._replay(context, order)
+                except (PySparkException, Py4JError) as error:
+                    raise from_spark(error, predicate, lambda place: place, predicate, is_whole=False) from error
+        assert_never(task)
+
+    def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(context.session, letters, self._calls, task)
+            table = query.guarded(lambda: rows_of(query.frame(), task))
+        payload = to_stream(table) if table is not None else b""
+        return TaskResult(payload=payload, actual=Cost(input_bytes=query.input_bytes, output_bytes=len(payload)))
+
+
+def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
+    try:
+        relations = _parsed(session, text).relations
+    except (PySparkException, Py4JError) as error:
+        raise from_spark(error, text, lambda place: place, text) from error
+    if any(relation.past is not None for relation in relations):
+        raise BadQueryError("a view reads new rows only: AS OF has no meaning there")
+    return [relation.name for relation in relations]
+
+
+def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
+    checker = ExpressionChecker(session, task, model_type, to_stream)
+    try:
+        checked = checker.check()
+    except (PySparkException, Py4JError) as error:
+        raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
+    return _with_needs(session, task, checked) if task.asks_needs else checked
+
+
+def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
+    """Add the needs of the expressions, which were checked, from the table."""
+    [view] = view_names(1)
+    values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
+    try:
+        create_views(session, [view], [task.schema])
+        needs = ask_needs(session, f"SELECT {values} FROM {view} WHERE {checked.predicate}", 1)
+    except (PySparkException, Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        _log.warning("rows_not_pruned", table=task.table, reason=f"{type(error).__name__}: {error}")
+        return checked
+    columns = None if needs.columns[0] is None else tuple(sorted(needs.columns[0]))
+    return msgspec.structs.replace(checked, where=needs.predicates[0], columns=columns)
+
+
+def _computed(session: SparkSession, task: ComputeTask) -> bytes:
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    session.conf.set("spark.sql.session.timeZone", task.zone)
+    try:
+        columns = [
+            f"{_default(session, text, task.now_us if task.schema is None else None)} AS {quoted(name)}"
+            for name, text in zip(task.columns, task.expressions, strict=True)
+        ]
+        return to_stream(_given(session, task).selectExpr(*columns).toArrow())
+    except PySparkException as error:
+        text = ", ".join(task.expressions)
+        raise from_spark(error, text, lambda place: place, text, is_whole=False) from error
+
+
+def _given(session: SparkSession, task: ComputeTask) -> DataFrame:
+    if task.schema is None:
+        return session.range(0, task.rows, 1, 1)
+    with pa.ipc.open_stream(task.given) as reader:
+        return session.createDataFrame(reader.read_all(), spark_schema(task.schema))
+
+
+def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
+    """Return the expression with one instant for now() and its kin; unchanged without one or if it cannot be fixed."""
+    if now_us is None or not TIME_WORDS.search(text):
+        return text
+    head = "SELECT "
+    edits = frozen_times(_parsed(session, f"{head}{text}"), now_us)
+    return rewrite(f"{head}{text}", edits or []).text[len(head) :]
+
+
+def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
+    with mailbox(context.session) as letters:
+        try:
+            written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
+        except (PySparkException, Py4JError) as error:
+            damage = file_error(error, letters)
+            if damage is not None:
+                note_unanswered(damage)
+                raise damage from error
+            shown = ", ".join(text for _, text in task.assignments) or task.predicate
+            raise from_spark(error, shown, lambda place: place, shown, is_whole=False) from error
+    cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
+    return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
+
+
+def _parsed(session: SparkSession, text: str) -> Relations:
+    """Return the relations of a query. Raises NotAllowedError, UnknownFunctionError and TooComplexError."""
+    if (session.conf.get("spark.sql.ansi.enabled") or "").lower() != "true" and any(double_quoted(text)):
+        hint = "write names in backticks and texts in single quotes, or leave spark.sql.ansi.enabled on"
+        raise BadQueryError("without spark.sql.ansi.enabled, Spark takes names in double quotes for texts", hint=hint)
+    plan = parse_plan(session, text)
+    check_plan(plan, text)
+    return find_relations(plan, text)
+
+
+class InsertRunner:
+    """The runner of INSERT tasks."""
+
+    def __init__(self, calls: QueryCalls) -> None:
+        self._calls = calls
+
+    def __call__(self, context: TaskContext) -> TaskResult:
+        task = msgspec.msgpack.decode(context.spec.payload, type=InsertWork)
+        match task:
+            case InsertTask():
+                return self._insert(context, task)
+            case ResolveTask(requests=requests):
+                changes = run_in_task(context.session, partial(_resolved, requests), tuple[WrittenDelta, ...])
+                size = sum(change.file.size for change in changes)
+                payload = msgspec.msgpack.encode(ResolveResult(changes=changes))
+                return TaskResult(payload=payload, actual=Cost(output_bytes=size))
+        assert_never(task)
+
+    def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
+        with mailbox(context.session) as letters:
+            query = PreparedQuery(context.session, letters, self._calls, task)
+
+            def insert() -> list[WrittenPart]:
+                frame = query.frame()
+                return inserted(frame, task, context.raise_if_cancelled, query.now_us)
+
+            parts = query.guarded(insert)
+        cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
+        return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
+
+
+def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
+    """Resolve in a task of Spark; the number in the files' names is not this task's, but that of the requests."""
+    return resolve_all(requests, attempt=attempt)
+
+
+class PreparedQuery:
+    """A query's text with snapshots in the place of its relations."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        mailbox: Mailbox,
+        calls: QueryCalls,
+        task: QueryTask | InsertTask,
+    ) -> None:
+        self._session = session
+        self._mailbox = mailbox
+        self._calls = calls
+        self._query_id = task.query_id
+        self._text = task.text
+        self._spark_settings = task.spark
+        #: Its rows are stored, so no value may differ from its text.
+        self._is_insert = isinstance(task, InsertTask)
+        #: Text sent to Spark, for the positions in its messages.
+        self._sent = rewrite(task.text, [])
+        self._shown: list[ShownColumns] = []
+        #: The instant of the whole query, where it was fixed before Spark ran it.
+        self.now_us: int | None = None
+        self.input_bytes = 0
+
+    def guarded(self, act: Callable[[], T]) -> T:
+        """Run it; raises Spark's errors as TilthErrors that point into the user's text."""
+        try:
+            return act()
+        except (PySparkException, Py4JError, RecursionError) as error:
+            damage = file_error(error, self._mailbox)
+            if damage is not None:
+                note_unanswered(damage)
+                raise damage from error
+            raise from_spark(error, self._text, self._sent.original, self._sent.text) from error
+
+    def frame(self) -> DataFrame:
+        """Analyze the query; nothing else has run yet."""
+        session = self._session
+        for name, value in self._spark_settings.items():
+            session.conf.set(name, value)
+        found = _parsed(session, self._text)
+        if self._is_insert and has_fine_times(found):
+            raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
+        if not found.relations:
+            return self._named(found, session.sql(self._text))
+        as_of = _moments(session, [relation.past for relation in found.relations])
+        resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
+        views, known = view_names(len(resolved)), names_of(found, resolved)
+        self._shown = [shown_columns(one.schema, self._text) for one in resolved]
+        edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
+        nothing = nothing_known(len(resolved))
+        otherwise: _Asked = (nothing, [], None)
+        needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
+        sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
+        if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
+            needs = self._answered(lambda: self._asked(resolved, views, edits), nothing)
+        for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, self._shown, strict=True):
+            rows = self._rows_of(source, needed)
+            rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
+            rows.createOrReplaceTempView(view)
+        self._sent = rewrite(self._text, edits + times)
+        frame = session.sql(self._sent.text)
+        return self._named(found, frame, names)
+
+    def _named(self, found: Relations, frame: DataFrame, names: Sequence[str] | None = None) -> DataFrame:
+        """Return the frame with the headings of its answer; `names`: those that Spark would give to the user's text."""
+        wanted = headings(found.nodes[0], self._text, lambda: frame.columns if names is None else names) or names
+        return frame if wanted is None else frame.toDF(*wanted)
+
+    def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
+        """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'
+        names, which must not show those edits. None: it was not worth asking."""
+        if not _PREDICATE_WORDS.search(self._text):
+            return None, [], None
+        times = self._frozen_times(found, resolved)
+        names = None
+        if times:
+            self._create_views(views, resolved)
+            self._sent = rewrite(self._text, edits)
+            names = self._session.sql(self._sent.text).columns
+        needs = self._asked(resolved, views, edits + (times or []))
+        if times is None:
+            return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
+        return needs, times, names
+
+    def _create_views(self, views: list[str], resolved: list[Resolved]) -> None:
+        schemas = [one.schema for one in resolved]
+        create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
+
+    def _asked(self, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> Needs:
+        self._create_views(views, resolved)
+        self._sent = rewrite(self._text, edits)
+        return ask_needs(self._session, self._sent.text, len(resolved))
+
+    def _answered(self, ask: Callable[[], T], otherwise: T) -> T:
+        """Ask Spark's optimizer; return the other where its internals do not answer as expected."""
+        try:
+            return ask()
+        except PySparkException:
+            raise
+        except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            _log.warning("query_not_pruned", cause_id=self._query_id, reason=f"{type(error).__name__}: {error}")
+            return otherwise
+
+    def _frozen_times(self, found: Relations, resolved: list[Resolved]) -> list[Edit] | None:
+        """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""
+        if not TIME_WORDS.search(found.present):
+            return []
+        if any(TIME_WORDS.fullmatch(column.name) for one in resolved for column in one.schema.all_columns):
+            return None
+        jvm: Any = self._session._jvm
+        now = jvm.java.time.Instant.now()
+        self.now_us = now.getEpochSecond() * 1_000_000 + now.getNano() // 1000
+        return frozen_times(found, self.now_us)
+
+    def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
+        if source.snapshot is not None:
+            assert source.root is not None
+            self.input_bytes += source.snapshot.bytes
+            return read_snapshot(self._session, source.snapshot, source.root, columns, mailbox=self._mailbox)
+        table = source.table
+        self.input_bytes += table.nbytes
+        if not table.num_rows:
+            return self._session.createDataFrame([], from_arrow_schema(table.schema))
+        return self._session.createDataFrame(table)
+
+
+def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf | None]:
+    """Moments of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
+    times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
+    micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
+    moments: list[AsOf | None] = []
+    for past in pasts:
+        if past is None:
+            moments.append(None)
+        elif past.time is not None:
+            moments.append(AsOfTime(micros=micros[past.time]))
+        else:
+            moments.append(AsOfVersion(version=_version(past.version or "")))
+    return moments
+
+
+def _version(text: str) -> int:
+    if not _VERSION.fullmatch(text):
+        hint = "system.table_versions lists them; for a time write TIMESTAMP AS OF '2026-01-31 12:00:00'"
+        raise BadQueryError("a version is a whole number", version=text, hint=hint)
+    return int(text)
+
+
+def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
+    """Values of constant expressions, in microseconds since 1970."""
+    shown = ", ".join(times)
+    columns = ", ".join(f"unix_micros(CAST(({time}\n) AS TIMESTAMP))" for time in times)
+    try:
+        (row,) = session.sql(f"SELECT {columns}").collect()
+    except PySparkException as error:
+        hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
+        condition = error.getCondition() or type(error).__name__
+        raise BadQueryError("AS OF needs a time", time=shown, reason=condition, hint=hint) from error
+    # Of a Row, `in` asks for the names of its fields.
+    values = list(row)
+    if None in values:
+        raise BadQueryError("AS OF needs a time", time=shown, hint="its value is NULL")
+    return values
+
+
+def inserted(
+    frame: DataFrame, task: InsertTask, check: Callable[[], None], now_us: int | None = None
+) -> list[WrittenPart]:
+    """Sorts and writes the rows in the tasks of one job; raises what the first failed task met.
+
+    `now_us`: the instant of the SELECT, where it was fixed; None: Spark takes one for all of it.
+    """
+    rows = _conformed(frame, task, now_us)
+    write = partial(_write_inserted, layout_of(task.target, task.root, quorum=task.quorum), task.txn)
+    return written_in_tasks(rows.coalesce(task.tasks_max), write, check, list[WrittenPart])
+
+
+def _write_inserted(
+    layout: TableLayout, txn: int, rows: pa.Table, *, task: int, attempt: int, first_n: int
+) -> list[WrittenPart]:
+    # Rows with keys are found again by where they were written; all others are best sorted at once.
+    write = write_rows if layout.unique_key else write_parts
+    return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
+
+
+def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFrame:
+    """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
+    session, fields = frame.sparkSession, schema_of(frame).fields
+    # With ANSI casts a value that does not fit fails; without, it would change silently.
+    session.conf.set("spark.sql.ansi.enabled", "true")
+    # The columns' types have one meaning, whatever the session of the SELECT says.
+    session.conf.set("spark.sql.timestampType", "TIMESTAMP_LTZ")
+    if len(fields) != len(task.columns):
+        raise BadDefinitionError(
+            "the SELECT gives another number of columns than the INSERT takes",
+            given=len(fields),
+            taken=len(task.columns),
+            columns=", ".join(task.columns),
+            hint="name the columns that are given: INSERT INTO t (a, b) SELECT ..; the others get their defaults",
+        )
+    position = {name.lower(): index for index, name in enumerate(task.columns)}
+    expressions = []
+    for column in task.target.schema.columns:
+        index = position.get(column.name.lower())
+        wanted = spark_name(column.type)
+        if index is None and column.expression:
+            continue
+        if index is None:
+            is_kept = task.is_partial and column.nullable
+            value = "NULL" if is_kept or column.default is None else _default(session, column.default, now_us)
+        else:
+            value = f"`{index}`"
+            given = fields[index].dataType
+            source = model_type(given, column.type)
+            if is_rounded(source, column.type):
+                # Arrow finds the whole numbers that a float does not have, where Spark rounds them.
+                expressions.append(f"{value} AS {quoted(column.name)}")
+                continue
+            if not is_assignable(source, column.type):
+                raise BadValueError(
+                    "a value might be lost on the way into the column",
+                    column=column.name,
+                    type=wanted,
+                    given=given.simpleString(),
+                    hint="say with CAST what is wanted",
+                )
+        expressions.append(f"CAST({value}\n AS {wanted}) AS {quoted(column.name)}")
+    if OP_COLUMN in task.columns and task.target.schema.find(OP_COLUMN) is None:
+        expressions.append(_op_expression(f"`{task.columns.index(OP_COLUMN)}`"))
+    rows = frame.toDF(*(str(index) for index in range(len(fields)))).selectExpr(*expressions)
+    return _with_expressions(rows, task.target.schema)
+
+
+def _with_expressions(rows: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows with the columns that they lack, which are computed from the others."""
+    there = {name.lower() for name in rows.columns}
+    lacking = [column for column in schema.columns if column.name.lower() not in there]
+    if not lacking:
+        return rows
+    for column in lacking:
+        check_plan(parse_expression(rows.sparkSession, shown_expression(column, schema)))
+    others = [quoted(name) for name in rows.columns if schema.find(name) is None]
+    with in_utc(rows.sparkSession):
+        return rows.selectExpr(*computed_columns(schema, there), *others)
+
+
+def _default(session: SparkSession, text: str, now_us: int | None) -> str:
+    """Return the value for rows without the column. It is checked again: the definition may be older than the allow
+    list. Raises NotAllowedError and UnknownFunctionError."""
+    check_plan(parse_expression(session, text))
+    return at_instant(session, text, now_us)
+
+
+def _op_expression(value: str) -> str:
+    """Operation of a row as 0 or 1; a word that is no operation fails the query."""
+    upserts, deletes = (", ".join(f"'{word}'" for word in words) for words in (UPSERT_WORDS, DELETE_WORDS))
+    word = f"lower(CAST({value} AS STRING))"
+    wrong = f"raise_error(concat('a row says by {OP_COLUMN} neither that it is new nor that it deletes: ', {word}))"
+    return (
+        f"CAST(CASE WHEN {word} IN ({upserts}) THEN 0 WHEN {word} IN ({deletes}) THEN 1 "
+        f"ELSE CAST({wrong} AS INT) END AS TINYINT) AS {quoted(OP_COLUMN)}"
+    )
+
+
+_KINDS: dict[str, Kind] = {kind.value: kind for kind in Kind}
+
+
+def model_type(given: spark_types.DataType, wanted: DataType | None = None) -> DataType:
+    """Spark's type as ours, where it is void as the wanted type has it; raises BadValueError for a type that no table
+    can store."""
+    if isinstance(given, spark_types.NullType) and wanted is not None:
+        return wanted
+    if isinstance(given, spark_types.DecimalType):
+        return Decimal(given.precision, given.scale)
+    if isinstance(given, spark_types.ArrayType):
+        return Array(model_type(given.elementType, wanted.element if isinstance(wanted, Array) else None))
+    if isinstance(given, spark_types.MapType):
+        key, value = (wanted.key, wanted.value) if isinstance(wanted, Map) else (None, None)
+        return Map(model_type(given.keyType, key), model_type(given.valueType, value))
+    if isinstance(given, spark_types.StructType):
+        inner = [each.type for each in wanted.fields] if isinstance(wanted, Struct) else []
+        pairs = zip_longest(given.fields, inner[: len(given.fields)])
+        return Struct(tuple(Field(f.name, model_type(f.dataType, of)) for f, of in pairs))
+    kind = Kind.STRING if isinstance(given, spark_types.StringType) else _KINDS.get(given.simpleString())
+    if kind is None:
+        raise BadValueError("no table can store this type", type=given.simpleString(), hint="CAST it to another one")
+    return Simple(kind)

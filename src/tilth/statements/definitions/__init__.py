@@ -1,0 +1,1 @@
+"""Definitions: databases, tables, Kafka tables, views, storages and warehouses, made, dropped and renamed."""

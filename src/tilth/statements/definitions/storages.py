@@ -1,0 +1,273 @@
+"""CREATE, ALTER, DROP and SHOW STORAGE.
+
+Covers: what they check, keep and answer. Does not cover: what an address means (tilth.storage).
+Always holds: a location is proved before its name is kept; a storage that a table uses is not dropped, and no file of
+it is touched when it is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+
+import msgspec
+import pyarrow as pa
+
+from tilth.base.errors import ConflictError, InvalidInputError
+from tilth.base.settings import read_settings
+from tilth.catalog import ReplicaNeededError
+from tilth.control.context.audit import audited
+from tilth.control.context.services import Call, Services
+from tilth.grammar.render import render
+from tilth.grammar.storage_statements import (
+    AlterStorage,
+    CreateStorage,
+    DropStorage,
+    ReplicaChange,
+    ShowCreateStorage,
+    ShowStorages,
+    StorageStatement,
+)
+from tilth.introspection.registry import find_system_table
+from tilth.introspection.statements.show import is_like
+from tilth.model.copy_note import CopyNote
+from tilth.model.storage import DEFAULT_STORAGE, STORAGE_SETTING, Storage
+from tilth.model.table import Relation, TableDef, full_name
+from tilth.query.results.answer import Outcome, done
+from tilth.storage import (
+    BadStoreError,
+    NodeStorageSettings,
+    StorageSettings,
+    StoreRoot,
+    begin_table,
+    check_from_sql,
+    defined_root,
+    insert_quorum,
+    location_text,
+    parse_root,
+    replicas_of,
+    replicas_with_marker,
+    replicated_root,
+    reserve_replica,
+)
+
+_USERS_SHOWN_MAX = 10
+_NAME_CHARACTERS_MAX = 128
+_OWNER = "owner of storages"
+_LOOK = "SELECT * FROM system.replicas"
+_MAKE_ANOTHER = "make another storage with REPLICAS, and a table in it: INSERT .. SELECT"
+#: Definitions are read, changed and declared by one statement at a time.
+_one_at_a_time = threading.Lock()
+
+
+class StorageExistsError(ConflictError):
+    """the storage exists already"""
+
+    code = "STORAGE_EXISTS"
+
+
+class StorageInUseError(ConflictError):
+    """the storage is used"""
+
+    code = "STORAGE_IN_USE"
+
+
+def storages(services: Services, call: Call, statement: StorageStatement) -> Outcome:
+    match statement:
+        case ShowStorages(like=like):
+            table = find_system_table("storages").build(services)
+            kept = [is_like(name, like) for name in table["name"].to_pylist()]
+            return Outcome(table=table.filter(pa.array(kept, pa.bool_())))
+        case ShowCreateStorage(storage=name):
+            root, is_default = services.root.named(name), name == DEFAULT_STORAGE
+            made = CreateStorage(storage=name, root=root.text, if_not_exists=is_default)
+            if root.replicas:
+                addresses = tuple(each.text for each in root.replicas)
+                made = CreateStorage(storage=name, replicas=addresses, quorum=root.quorum)
+            text = render(made)
+            return Outcome(table=pa.table({"statement": pa.array([text], pa.string())}))
+        case CreateStorage():
+            with audited(services, call, verb="CREATE STORAGE"), _one_at_a_time:
+                return _create(services, statement)
+        case AlterStorage():
+            with audited(services, call, verb="ALTER STORAGE"), _one_at_a_time:
+                return _alter(services, statement)
+        case DropStorage():
+            with audited(services, call, verb="DROP STORAGE"), _one_at_a_time:
+                return _drop(services, statement)
+
+
+@contextmanager
+def kept_storage(services: Services, name: str) -> Iterator[None]:
+    """While it is entered, no statement of this process changes the storage; the catalog refuses conflicting changes of
+    other processes.
+
+    Raises StorageNotFoundError.
+    """
+    with nullcontext() if name == DEFAULT_STORAGE else _one_at_a_time:
+        services.root.named(name)
+        yield
+
+
+def create_in_storage(services: Services, table: TableDef, *, if_not_exists: bool = False) -> TableDef:
+    """Create a table in the storage that its settings name, else in that of the setting `storage.default`.
+
+    Returns the table that is there afterwards. Raises StorageNotFoundError, and BadQuorumError for more copies than the
+    storage keeps.
+    """
+    default = read_settings(NodeStorageSettings, services.node_settings.texts).default
+    if STORAGE_SETTING not in table.settings and default != DEFAULT_STORAGE:
+        table = msgspec.structs.replace(table, settings={**table.settings, STORAGE_SETTING: default})
+    storage = _storage_of(table)
+    services.root.named(storage).with_quorum(insert_quorum(table.settings))
+    with kept_storage(services, storage):
+        made = services.catalog.tables.create(table, if_not_exists=if_not_exists)
+    assert isinstance(made, TableDef)
+    if made.uuid == table.uuid:
+        # One that was there may lack files where it lacks the sign.
+        begin_table(services.root.of(made.uuid), made.uuid)
+    return made
+
+
+def _create(services: Services, statement: CreateStorage) -> Outcome:
+    """Raises StorageExistsError, BadStoreError, and what the store says."""
+    name = statement.storage
+    if not name.isprintable() or len(name) > _NAME_CHARACTERS_MAX:
+        hint = f"at most {_NAME_CHARACTERS_MAX} printable characters"
+        raise InvalidInputError("not a name of a storage", storage=name, hint=hint)
+    if name in services.root.all():
+        if statement.if_not_exists:
+            return done(f"exists already: {name}")
+        raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
+    settings = read_settings(NodeStorageSettings, services.node_settings.texts)
+    if statement.replicas:
+        locations = [check_from_sql(each, settings) for each in statement.replicas]
+        quorum = len(locations) // 2 + 1 if statement.quorum is None else statement.quorum
+        root = replicated_root(name, locations, quorum)
+    else:
+        root = check_from_sql(statement.root, settings)
+    for each in root.locations:
+        _check_apart(services, each)
+    for each in root.locations:
+        reserve_replica(each, _owner(services))
+    replica_ids = tuple(services.ids() for _ in root.replicas)
+    storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
+    if not services.catalog.storages.create(storage):
+        raise StorageExistsError(storage=name, hint="it was made meanwhile")
+    _declare(services)
+    return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
+
+
+def _alter(services: Services, statement: AlterStorage) -> Outcome:
+    """Raises StorageNotFoundError, StorageExistsError, ReplicaNeededError, BadStoreError, and what the store says."""
+    # Another server may have changed it a moment ago.
+    _declare(services)
+    name, root = statement.storage, services.root.named(statement.storage)
+    if statement.change is ReplicaChange.ADD:
+        if not root.replicas:
+            raise BadStoreError("this storage has one location, not replicas", storage=name, hint=_MAKE_ANOTHER)
+        return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
+    address = parse_root(statement.replica)
+    number = next((at for at, each in enumerate(root.replicas) if location_text(each) == location_text(address)), None)
+    if number is None:
+        known = ", ".join(each.uri for each in root.replicas) or "none"
+        raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
+    if statement.change is ReplicaChange.REPLACE:
+        return _changed(services, root, statement, number=number, address=statement.substitute)
+    # Whether it is empty or not mounted, only its owner knows.
+    reserve_replica(root.replicas[number], _owner(services))
+    services.maintenance.wake()
+    return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
+
+
+def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, number: int, address: str) -> Outcome:
+    """Make the address the replica of this number: an additional one, or a substitute for one whose files stay."""
+    name = statement.storage
+    before = next((each for each in services.catalog.storages.all() if each.name == name), None)
+    if before is None or defined_root(before) != root:
+        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
+    location = check_from_sql(address, read_settings(NodeStorageSettings, services.node_settings.texts))
+    _check_apart(services, location)
+    tables = [each.uuid for each in _relations(services) if _storage_of(each) == name]
+    others = _complete_others(services, name, tables, besides=number)
+    reserve_replica(location, _owner(services))
+    locations = [*root.replicas[:number], location, *root.replicas[number + 1 :]]
+    replica_ids = (*root.replica_ids[:number], services.ids(), *root.replica_ids[number + 1 :])
+    text = replicated_root(name, locations, root.quorum).text
+    after = msgspec.structs.replace(before, root=text, replica_ids=replica_ids)
+    # Until the files are there nobody reads from it.
+    now_ms, reason = services.clock.now_ms(), "the replica is new"
+    notes = [CopyNote(table=each, replica=number, file=None, since_ms=now_ms, reason=reason) for each in tables]
+    if not services.catalog.storages.replace(after, before, notes, others):
+        raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
+    _declare(services)
+    services.maintenance.wake()
+    return done(f"replica {number} of {name} is {location} and is filled with what it lacks: {_LOOK}")
+
+
+def _complete_others(
+    services: Services, storage: str, tables: Sequence[str], *, besides: int
+) -> dict[str, tuple[int, ...]]:
+    """Return for each table the replicas that answer and have all its files, without the replica `besides`.
+
+    Raises ReplicaNeededError for a table without one. The commit of the change requires that they still have all files.
+    """
+    others = [each for each in replicas_of(services.root.named(storage)) if each.number != besides]
+    copies, found = services.catalog.copies, {}
+    for table in tables:
+        whole = [each for each in others if not copies.of(table, replica=each.number, limit=1)]
+        found[table] = tuple(each.number for each in replicas_with_marker(whole, table))
+        if not found[table]:
+            hint = f"wait until another replica that answers lacks nothing: {_LOOK}"
+            raise ReplicaNeededError(storage=storage, table=table, hint=hint)
+    return found
+
+
+def _owner(services: Services) -> str:
+    """Return the id by which locations know this catalog's node; drawn once."""
+    drawn = services.ids().encode()
+    services.catalog.state.change(_OWNER, lambda known: known or drawn)
+    return (services.catalog.state.get(_OWNER) or drawn).decode()
+
+
+def _check_apart(services: Services, root: StoreRoot) -> None:
+    """Raises StorageExistsError for a location that has a name, and for other keys to a bucket that is used."""
+    known = ((name, each) for name, other in services.root.all().items() for each in other.locations)
+    for name, other in known:
+        if location_text(other) == location_text(root):
+            raise StorageExistsError("this location is a storage already", storage=name, root=root)
+        if (other.kind, other.bucket) == (root.kind, root.bucket) and other.options != root.options:
+            hint = "Spark has one way to a bucket: give the same endpoint and keys, or use another bucket"
+            raise StorageExistsError("this bucket is reached in another way already", storage=name, hint=hint)
+
+
+def _drop(services: Services, statement: DropStorage) -> Outcome:
+    """Raises StorageNotFoundError, and StorageInUseError with who uses it."""
+    name = statement.storage
+    if statement.if_exists and name not in services.root.all():
+        return done(f"no such storage: {name}")
+    services.root.named(name)
+    if name == DEFAULT_STORAGE:
+        raise StorageInUseError("this storage is always there", storage=name)
+    users = [full_name(each) for each in services.catalog.storages.drop(name)]
+    if users:
+        more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
+        hint = "drop them; dropped tables count until they are forgotten, see system.dropped_tables"
+        raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
+    _declare(services)
+    return done(f"storage dropped: {name}; its files were not touched")
+
+
+def _declare(services: Services) -> None:
+    services.root.follow(services.catalog.storages.all)
+
+
+def _relations(services: Services) -> list[Relation]:
+    dropped = [each.relation for each in services.catalog.tables.dropped()]
+    return [*services.catalog.tables.all(), *dropped]
+
+
+def _storage_of(relation: Relation) -> str:
+    """Return the storage of a table; empty for what has no files."""
+    return read_settings(StorageSettings, relation.settings).storage_policy if isinstance(relation, TableDef) else ""

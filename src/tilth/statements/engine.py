@@ -1,0 +1,558 @@
+"""Text in, answer out: each statement goes to the function that does it.
+
+Covers: parsing, settings, the choice of the function, the query log. Does not cover: what statements do. Always
+holds: a statement of later work is refused by name, with nothing half made; what a statement raises is a TilthError,
+or a defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+import pyarrow as pa
+
+from tilth.base.cancel import working_under
+from tilth.base.errors import TilthError
+from tilth.base.full import full_error
+from tilth.base.logs import Log, hide_in_lines
+from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.rand import new_rng
+from tilth.base.settings import Setting, read_settings
+from tilth.base.sources import GivenSettings
+from tilth.catalog import AuditSettings, NotHostedError
+from tilth.clickhouse import dialect
+from tilth.clickhouse.dialect_words import CLICKHOUSE
+from tilth.control.context.names import table_of
+from tilth.control.context.peers import noting_unanswered
+from tilth.control.context.rooms import Rooms
+from tilth.control.context.services import Call, Services
+from tilth.control.insert_groups import InsertGroups, InsertStats
+from tilth.control.log_masking import LogMasking
+from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
+from tilth.control.resends import Resends, StatementStats
+from tilth.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
+from tilth.control.slots import Queue
+from tilth.grammar.parse import parse_noticed
+from tilth.grammar.statements import (
+    AlterTable,
+    BackupCatalog,
+    CheckFiles,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    DeleteRows,
+    Describe,
+    DrillFailover,
+    DropDatabase,
+    DropTable,
+    DropView,
+    ExistsTable,
+    ExplainGc,
+    ExplainMerge,
+    InsertData,
+    InsertQuery,
+    InsertValues,
+    KillMutation,
+    KillQuery,
+    Name,
+    NothingToDo,
+    OptimizeTable,
+    Query,
+    RenameTable,
+    ReplayDeadLetters,
+    ResetConsumeOffset,
+    RunService,
+    SetSettings,
+    ShowCreate,
+    ShowDatabases,
+    ShowFunctions,
+    ShowPartitions,
+    ShowProcesses,
+    ShowSettings,
+    ShowTables,
+    Statement,
+    SwitchService,
+    TruncateTable,
+    UndropTable,
+    UpdateRows,
+    UseDatabase,
+)
+from tilth.grammar.storage_statements import ShowCreateStorage, ShowStorages, StorageStatement
+from tilth.grammar.text.units import with_unit_diff
+from tilth.grammar.warehouse_statements import (
+    AlterServer,
+    AlterWorker,
+    ShowCreateWarehouse,
+    ShowWarehouses,
+    WarehouseStatement,
+)
+from tilth.introspection.registry import find_system_table
+from tilth.introspection.statements import explain, show
+from tilth.introspection.system_queries import system_tables_of
+from tilth.maintenance import DamageBook
+from tilth.model.error_numbers import number_of
+from tilth.model.service import ServiceKind
+from tilth.query.errors import BadQueryError, BadValueError, UnknownFormatError
+from tilth.query.language.clauses import check_select
+from tilth.query.language.masking import log_statement
+from tilth.query.language.redact import Redacted, redacted, shortened
+from tilth.query.language.spark_errors import nested_too_deep
+from tilth.query.results.answer import Answer, Outcome, columns_of
+from tilth.query.results.stream import RowStream
+from tilth.query.results.waiting import OpenResults, ResultLimits
+from tilth.query.settings import session_settings, settings_without_effect
+from tilth.query.snapshots.damaged import check_reads_all
+from tilth.query.snapshots.snapshots import SnapshotService
+from tilth.statements.alter import alter
+from tilth.statements.definitions import storages, tables, warehouses
+from tilth.statements.inserts import insert
+from tilth.statements.inserts.commit import store
+from tilth.statements.operate import backup, drill, kill, replay, session, system
+from tilth.statements.operate.session import named_settings
+from tilth.statements.operate.system import wait_stopped
+from tilth.statements.rows import delete_update, select
+
+#: Names allowed in a query's FORMAT, in lower case; `server` writes these formats.
+OUTPUT_FORMATS = frozenset(
+    {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
+)
+
+_WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows | CreateView
+
+#: Statements that show or end others must not wait for them.
+_WATCHES = (
+    KillQuery
+    | KillMutation
+    | ShowProcesses
+    | ShowPartitions
+    | ShowFunctions
+    | SetSettings
+    | NothingToDo
+    | ShowDatabases
+    | ShowTables
+    | ShowSettings
+    | ShowCreate
+    | Describe
+    | ExistsTable
+    | UseDatabase
+    | ExplainGc
+    | ShowWarehouses
+    | ShowCreateWarehouse
+    | ShowStorages
+    | ShowCreateStorage
+    | AlterWorker
+    | AlterServer
+)
+
+_log = Log("sql")
+
+
+class SqlEngine:
+    """Runs statements; any number of threads may call it at once."""
+
+    def __init__(
+        self,
+        rooms: Rooms,
+        *,
+        settings: GivenSettings | None = None,
+        upper_settings: Iterable[Setting[Any]] = (),
+        limits: StatementLimits | None = None,
+        result_limits: ResultLimits | None = None,
+    ) -> None:
+        """`settings`: the node's, as given; `upper_settings`: those of rooms above this one, to be shown beside the
+        others; `result_limits`: what large results on their way to clients may use.
+        """
+        clock, catalog, maintenance = rooms.clock, rooms.catalog, rooms.maintenance
+        self._clock = clock
+        #: The worker's runners of queries and inserts ask here.
+        self.snapshots = SnapshotService(
+            clock,
+            catalog,
+            root=rooms.root,
+            server=rooms.server,
+            system_table=lambda name: find_system_table(name).build(self._services),
+            scanned=maintenance.scanned,
+        )
+        open_results = OpenResults(clock, result_limits or ResultLimits())
+        running = RunningStatements(clock, limits or StatementLimits(), check_others=open_results.check)
+        query_log, given = QueryLog(), settings or GivenSettings()
+        audit = read_settings(AuditSettings, given.texts)
+        #: Masks literals in expired lines of the logs.
+        self.log_masking = LogMasking(clock, catalog, query_log, audit)
+        self._services = Services(
+            clock=clock,
+            ids=rooms.ids,
+            catalog=catalog,
+            dispatcher=rooms.dispatcher,
+            consume=rooms.consume,
+            maintenance=maintenance,
+            snapshots=self.snapshots,
+            groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
+            memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
+            damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
+            root=rooms.root,
+            backups=rooms.backups,
+            server=rooms.server,
+            started_ms=clock.now_ms(),
+            node_settings=given,
+            upper_settings=tuple(upper_settings),
+            query_log=query_log,
+            audit=audit,
+            running=running,
+            resends=Resends(running),
+            open_results=open_results,
+            peers=rooms.peers,
+            progress=rooms.progress,
+            results=rooms.results,
+        )
+
+    def start(self) -> None:
+        self.snapshots.start()
+        self._services.running.start()
+        self.log_masking.start()
+
+    def stop(self) -> None:
+        """Stop after inserts that wait for their group are stored and answered; others are refused from now on."""
+        self._services.running.stop()
+        self._services.groups.stop()
+        self.snapshots.stop()
+        self.log_masking.stop()
+
+    def cancel_all(self) -> None:
+        """End every statement with an error, now and from now on: the node stops."""
+        self._services.running.cancel_all()
+
+    def insert_stats(self) -> InsertStats:
+        return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
+
+    def statement_stats(self) -> StatementStats:
+        return self._services.resends.stats()
+
+    def run(
+        self,
+        text: str,
+        *,
+        database: str = "default",
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+        streams: bool = False,
+        is_passed_on: bool = False,
+    ) -> Answer:
+        """Runs one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
+        and closes it; otherwise they are collected. `is_passed_on`: another server has sent it to this one."""
+
+        def act(running: _Running) -> Outcome:
+            _check_unicode(text)
+            statement, notices = parse_noticed(with_unit_diff(text))
+            given = dict(settings or {})
+            if isinstance(statement, _WithSettings):
+                given |= dict(statement.settings)
+            running.entry.kind = type(statement).__name__
+            if isinstance(statement, Query):
+                running.output_format = _known_format(statement.format)
+            call = _call(running, database, given, streams=streams)
+            if call.settings.dialect != CLICKHOUSE:
+                check_select(statement)
+            self._services.running.enter(running.entry, queue_of(statement, database))
+            with (
+                dialect.reading(statement, call.settings.dialect, call.settings.spark) as (statement, read_as),
+                noting_unanswered() as unanswered,
+            ):
+                try:
+                    outcome = perform(self._services, call, statement)
+                except NotHostedError as error:
+                    if is_passed_on:
+                        raise
+                    return self._services.peers.run(error, text, database=database, settings=given)
+            ignored = settings_without_effect(named_settings(statement))
+            return replace(outcome, notices=(*outcome.notices, *notices, *read_as, *ignored, *sorted(unanswered)))
+
+        return self._logged(text, database, act, origin)
+
+    def own_rows(self, name: str) -> pa.Table:
+        """Return this server's own rows of a system table. Raises TableNotFoundError."""
+        return find_system_table(name).build_own(self._services)
+
+    def wait_stopped(self, service: ServiceKind, table: str) -> None:
+        """Wait until this server has stopped a service of all tables. Raises UnavailableError."""
+        wait_stopped(self._services, service, table)
+
+    def insert_text(
+        self,
+        database: str,
+        table: str,
+        *,
+        input_format: str,
+        data: bytes,
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+    ) -> Answer:
+        """Store rows given as text, as INSERT .. FORMAT does."""
+
+        def act(running: _Running) -> Outcome:
+            running.entry.kind = "InsertData"
+            call = _call(running, database, settings or {})
+            self._services.running.enter(running.entry, Queue.INSERT)
+            statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
+            return insert.insert_data(self._services, call, statement)
+
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT {input_format}", database, act, origin)
+
+    def insert_arrow(
+        self,
+        database: str,
+        table: str,
+        data: pa.Table | Callable[[int], pa.Table],
+        *,
+        settings: Mapping[str, str] | None = None,
+        origin: Origin | None = None,
+    ) -> Answer:
+        """Store rows given as Arrow; columns are found by name. `data`: as of `insert.store_named`."""
+
+        def act(running: _Running) -> Outcome:
+            running.entry.kind = "InsertArrow"
+            call = _call(running, database, settings or {})
+            self._services.running.enter(running.entry, Queue.INSERT)
+            target = table_of(self._services, call, Name(database, table), what="INSERT")
+            return insert.store_named(self._services, call, target, data)
+
+        return self._logged(f"INSERT INTO {database}.{table} FORMAT Arrow", database, act, origin)
+
+    def _logged(
+        self, text: str, database: str, act: Callable[[_Running], Outcome], origin: Origin | None = None
+    ) -> Answer:
+        """Run it and write a line of the query log, whatever comes of it. Log and errors are redacted."""
+        shown = redacted(text)
+        hide_in_lines(shown.secrets)
+        entry = Running(
+            query_id=self._services.ids(),
+            text=shortened(shown.text, RUNNING_TEXT_MAX),
+            database=database,
+            origin=origin or Origin(),
+            started_ms=self._clock.now_ms(),
+            started=self._clock.monotonic(),
+        )
+        running = _Running(entry, shown)
+        outcome, error = Outcome(), None
+        self._services.running.add(entry)
+        try:
+            with working_under(entry.origin.cancellation):
+                outcome = act(running)
+        except TilthError as refused:
+            shown.hide_in(refused)
+            error = full_error(refused, folder=str(self._services.root)) or refused
+            if error is not refused:
+                raise error from refused
+            raise
+        except RecursionError as deep:
+            error = nested_too_deep()
+            raise error from deep
+        except BaseException as defect:
+            if (full := full_error(defect, folder=str(self._services.root))) is not None:
+                error = full
+                raise full from defect
+            if shown.is_in(str(defect)):
+                message = "a defect of Tilth, whose message contains a secret"
+                raise TilthError(message, error=type(defect).__name__) from None
+            raise
+        finally:
+            if outcome.stream is None:
+                self._finish(running, outcome, outcome.table.num_rows, outcome.table.nbytes, error)
+        return Answer(
+            query_id=entry.query_id,
+            columns=columns_of((outcome.stream or outcome.table).schema),
+            table=outcome.table,
+            stream=self._finished_by_its_end(running, outcome) if outcome.stream is not None else None,
+            message=outcome.message,
+            notices=outcome.notices,
+            connection_settings=outcome.connection_settings,
+            output_format=running.output_format,
+            elapsed_ms=self._elapsed_ms(entry),
+            rows_written=outcome.rows_written,
+            parts_read=outcome.parts_read,
+            parts_pruned=outcome.parts_pruned,
+        )
+
+    def _finished_by_its_end(self, running: _Running, outcome: Outcome) -> RowStream:
+        """The statement goes on until its rows have been taken."""
+        inner = outcome.stream
+        assert inner is not None
+
+        def close(rows: int, size: int, error: TilthError | None) -> None:
+            inner.close(error)
+            if error is not None:
+                running.shown.hide_in(error)
+            self._finish(running, outcome, rows, size, error)
+
+        return RowStream(inner.schema, iter(inner), close)
+
+    def _finish(self, running: _Running, outcome: Outcome, rows: int, size: int, error: TilthError | None) -> None:
+        """Release what the statement has, and write a line of the query log."""
+        entry = running.entry
+        self._services.running.remove(entry.query_id)
+        event = QueryEvent(
+            query_id=entry.query_id,
+            client=entry.origin.shown,
+            kind=entry.kind,
+            text=shortened(log_statement(self._services.audit, entry.text), LOGGED_TEXT_MAX),
+            database=entry.database,
+            started_ms=entry.started_ms,
+            elapsed_ms=self._elapsed_ms(entry),
+            rows=rows,
+            rows_written=outcome.rows_written,
+            result_bytes=size,
+            parts_read=outcome.parts_read,
+            parts_pruned=outcome.parts_pruned,
+            error_code=error.code if error is not None else "",
+            exception_code=number_of(error) if error is not None else 0,
+            error=str(error) if error is not None and not self._services.audit.is_masking else "",
+            sent_again=entry.sent_again,
+        )
+        self._services.query_log.add(event)
+        _log.debug(
+            "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=event.elapsed_ms, error=event.error_code
+        )
+
+    def _elapsed_ms(self, entry: Running) -> float:
+        return round((self._clock.monotonic() - entry.started) * 1000, 3)
+
+
+@dataclass(slots=True)
+class _Running:
+    """State of a statement so far."""
+
+    entry: Running
+    shown: Redacted
+    output_format: str | None = None
+
+
+def _call(running: _Running, database: str, given: Mapping[str, str], *, streams: bool = False) -> Call:
+    settings = session_settings(given)
+    running.entry.seconds_max = settings.max_execution_time
+    return Call(
+        query_id=running.entry.query_id,
+        database=database,
+        settings=settings,
+        text=running.shown.text,
+        secrets=running.shown.secrets,
+        streams=streams,
+        client=running.entry.origin.shown,
+    )
+
+
+def queue_of(statement: Statement, database: str) -> Queue:
+    match statement:
+        case Query():
+            return Queue.WATCH if system_tables_of(statement.text, database) is not None else Queue.QUERY
+        case InsertQuery() | DeleteRows() | UpdateRows():
+            return Queue.CHANGE
+        case InsertValues() | InsertData():
+            return Queue.INSERT
+    return Queue.WATCH if isinstance(statement, _WATCHES) else Queue.CONTROL
+
+
+def perform(services: Services, call: Call, statement: Statement) -> Outcome:
+    if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
+        check_reads_all(call.settings)
+    if isinstance(statement, WarehouseStatement | StorageStatement):
+        return _perform_of_node(services, call, statement)
+    match statement:
+        case Query():
+            return select.run_query(services, call, statement)
+        case InsertValues():
+            return insert.insert_values(services, call, statement)
+        case InsertData():
+            return insert.insert_data(services, call, statement)
+        case InsertQuery():
+            return insert.insert_query(services, call, statement)
+        case CreateDatabase():
+            return tables.create_database(services, statement)
+        case DropDatabase():
+            return tables.drop_database(services, statement)
+        case UseDatabase():
+            return tables.use_database(services, statement)
+        case CreateTable():
+            return tables.create_table(services, call, statement)
+        case CreateView():
+            return tables.create_view(services, call, statement)
+        case DropTable() | DropView():
+            return tables.drop_table(services, call, statement)
+        case UndropTable():
+            return tables.undrop_table(services, call, statement)
+        case TruncateTable():
+            return tables.truncate_table(services, call, statement)
+        case RenameTable():
+            return tables.rename_table(services, call, statement)
+        case AlterTable():
+            return alter.alter_table(services, call, statement)
+        case (
+            ShowDatabases()
+            | ShowTables()
+            | ShowSettings()
+            | ShowProcesses()
+            | ShowCreate()
+            | Describe()
+            | ExistsTable()
+        ):
+            return show.show(services, call, statement)
+        case ShowPartitions() | ShowFunctions():
+            return show.show_more(services, call, statement)
+        case SetSettings():
+            return session.set_settings(services, statement)
+        case NothingToDo():
+            return session.nothing_to_do(services, call, statement)
+        case OptimizeTable():
+            return system.optimize(services, call, statement)
+        case SwitchService():
+            return system.switch_service(services, call, statement)
+        case RunService() | CheckFiles():
+            return system.run_service(services, call, statement)
+        case ResetConsumeOffset():
+            return system.reset_offset(services, call, statement)
+        case ReplayDeadLetters():
+            return replay.replay_dead_letters(services, call, statement)
+        case DeleteRows() | UpdateRows():
+            return delete_update.change_rows(services, call, statement)
+        case KillMutation() | KillQuery():
+            return kill.kill(services, call, statement)
+        case DrillFailover() | BackupCatalog():
+            return _perform_of_servers(services, call, statement)
+        case ExplainMerge() | ExplainGc():
+            return explain.explain(services, call, statement)
+    assert_never(statement)
+
+
+def _perform_of_node(services: Services, call: Call, statement: WarehouseStatement | StorageStatement) -> Outcome:
+    if isinstance(statement, WarehouseStatement):
+        return warehouses.warehouses(services, call, statement)
+    return storages.storages(services, call, statement)
+
+
+def _perform_of_servers(services: Services, call: Call, statement: DrillFailover | BackupCatalog) -> Outcome:
+    if isinstance(statement, DrillFailover):
+        return drill.drill(services, call, statement)
+    return backup.backup_catalog(services, call, statement)
+
+
+def _known_format(name: str | None) -> str | None:
+    """Refuse a format that nobody can write before the query is run for it."""
+    if name is not None and name.lower() not in OUTPUT_FORMATS:
+        raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
+    return name
+
+
+def _check_unicode(text: str) -> None:
+    """Raises BadQueryError for half of a surrogate pair, which Python's texts may hold and no other."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BadQueryError("half of a surrogate pair is not valid Unicode", position=error.start) from error
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise BadValueError("the rows are not UTF-8 text", position=error.start) from error

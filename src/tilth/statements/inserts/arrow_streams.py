@@ -1,0 +1,32 @@
+"""Rows that a client sends as an Arrow stream, in no more memory than an INSERT may take.
+
+Covers: the limit and its error. Does not cover: sizes (language/unpacked.py), what becomes of the rows (insert.py).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tilth.query.errors import InsertTooLargeError
+from tilth.query.language.unpacked import read_stream
+
+_HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes"
+
+
+def read_rows(stream: bytes, bytes_max: int) -> pa.Table:
+    """Return the rows of a stream.
+
+    Raises InsertTooLargeError before they take more than `bytes_max`, and Arrow's errors for what is no such stream.
+    """
+    return read_stream(stream, lambda size: check_size(size, bytes_max))
+
+
+def check_size(size: int, bytes_max: int) -> None:
+    """Raises InsertTooLargeError."""
+    if size > bytes_max:
+        raise too_large(size, bytes_max)
+
+
+def too_large(size: int, bytes_max: int) -> InsertTooLargeError:
+    """Return the error of rows of this size."""
+    return InsertTooLargeError(bytes=size, bytes_max=bytes_max, hint=_HINT)

@@ -1,0 +1,110 @@
+"""The transaction of an INSERT: files first, then one commit of rows, changes and labels.
+
+Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
+who shares a transaction (control/insert_groups.py), finding the older rows of unique keys (upserts.py).
+Always holds: files, then one commit; the transaction settles what each outcome leaves (catalog/commit/txn_handle.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tilth.base.cancel import raise_if_cancelled
+from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, TxnHandle, Update
+from tilth.control.context.services import Services
+from tilth.control.insert_groups import PreparedInsert
+from tilth.model.part import WrittenPart
+from tilth.model.snapshot import Snapshot
+from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
+from tilth.statements.inserts.upserts import commit_upserts
+from tilth.storage import UPSERT_TRIES_MAX, UpsertLookup, layout_of, output_of, upsert_lookup, write_parts, write_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Writing:
+    """Purpose of a transaction of an INSERT."""
+
+    table: TableDef
+    #: The statements that it serves, for people.
+    actor: str
+    #: Task numbers that the writing may use in the names of files.
+    tasks: int
+    #: Labels with the rows of their inserts; None: all that are written.
+    labels: tuple[tuple[str, int | None], ...] = ()
+    #: Copies of each file before the commit; 0: as the table says.
+    quorum: int = 0
+    #: `True` if tasks write the files, perhaps in several attempts.
+    has_tasks: bool = False
+
+
+def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
+    """Write and commit inserts into one table, in their order, in one transaction; raises what refused them all."""
+    table, quorum = inserts[0].table, inserts[0].quorum
+    rows = _joined([insert.rows for insert in inserts])
+    writing = Writing(
+        table=table,
+        actor=f"insert {inserts[0].query_id}" + (f" and {len(inserts) - 1} more" if len(inserts) > 1 else ""),
+        tasks=1,
+        labels=tuple((insert.label, insert.rows.num_rows) for insert in inserts if insert.label),
+        quorum=quorum,
+    )
+    layout = layout_of(table, services.root, quorum=quorum)
+
+    def write(work: TxnHandle) -> Sequence[WrittenPart]:
+        if inserts[0].is_large and not table.unique_key:
+            # It needs no neighbours to make a part that is worth its file: it is sorted at once.
+            return write_parts(layout, rows, txn=work.id, task=0, attempt=0)
+        return write_rows(layout, rows, txn=work.id, task=0, attempt=0)
+
+    committed(services, writing, write)
+
+
+def committed(services: Services, writing: Writing, write: Callable[[TxnHandle], Sequence[WrittenPart]]) -> int:
+    """Begin a transaction, write, commit; return the number of rows."""
+    table, transactions = writing.table, services.catalog.transactions
+    has_key = bool(table.unique_key)
+    tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
+    outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
+    with transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as work:
+        written = write(work)
+        # From here on it ends with the outcome of its commit.
+        raise_if_cancelled()
+        updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
+        total = sum(part.rows for part in written)
+        for label, rows in writing.labels:
+            updates.append(InsertLabel(table=table.uuid, label=label, rows=total if rows is None else rows))
+        requirements: list[Requirement] = [
+            SchemaIs(table=table.uuid, schema_version=table.schema_version),
+            services.catalog.throttle.requirement(table),
+        ]
+        if has_key:
+
+            def look(snapshot: Snapshot, number: int) -> UpsertLookup:
+                task, quorum = writing.tasks + number, writing.quorum
+                return upsert_lookup(
+                    table, written, snapshot, root=services.root, txn=work.id, task=task, quorum=quorum
+                )
+
+            commit_upserts(services, work, table, written, updates, requirements, look)
+        else:
+            work.commit(updates, requirements)
+    if not all(part.is_segment for part in written):
+        # New parts may be worth a merge at once; segments are waited for until there are many.
+        services.maintenance.wake(table.uuid)
+    return total
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Concatenate the rows; where one of the tables has row operations, all get them."""
+    has_op = any(OP_COLUMN in table.column_names for table in tables)
+    plain = []
+    for table in tables:
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        if has_op and OP_COLUMN not in columns:
+            columns[OP_COLUMN] = pa.chunked_array([pa.repeat(pa.scalar(OP_UPSERT, pa.int8()), table.num_rows)])
+        # By name, without what schemas say of NULL: rows that delete may have it everywhere.
+        plain.append(pa.table(columns))
+    return pa.concat_tables(plain).combine_chunks()

@@ -1,0 +1,345 @@
+"""INSERT: rows given by value are read and written right here, rows of a query are computed by Spark.
+
+Covers: the ways in which rows come, back-pressure, labels, which inserts share a commit. Does not cover: waiting for
+each other (control/insert_groups.py), the transaction (commit.py), unique keys (upserts.py).
+Always holds: rows that cannot be read refuse their own INSERT before anything is written, and no other; an INSERT is
+answered when it is committed. Where a partition has many parts the writer waits before it writes, and is refused where
+it has too many; a refusal for want of memory may be tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tilth.base.cancel import pause
+from tilth.base.logs import Log
+from tilth.base.settings import read_settings
+from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
+from tilth.control.context.names import table_of
+from tilth.control.context.placing import warehouse_of_write
+from tilth.control.context.services import Call, Services
+from tilth.control.insert_groups import GroupLimits, PreparedInsert
+from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
+from tilth.model.computed import reached_ids
+from tilth.model.part import WrittenPart
+from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
+from tilth.model.task import TaskKind
+from tilth.query.errors import BadValueError
+from tilth.query.language.unpacked import decoded_bytes
+from tilth.query.language.values import Reading, column_array
+from tilth.query.results.answer import Outcome, done
+from tilth.query.settings import AUTO, InsertSettings
+from tilth.query.snapshots.damaged import QueryParts, naming
+from tilth.query.snapshots.protocol import InsertResult, InsertTask
+from tilth.statements.inserts.arrow_streams import check_size
+from tilth.statements.inserts.commit import Writing, committed, store
+from tilth.statements.inserts.defaults import computing
+from tilth.statements.inserts.formats import (
+    COMPUTED,
+    OP,
+    Compute,
+    InsertTarget,
+    check_deletes,
+    over_columns,
+    read_rows,
+    table_of_rows,
+    target_columns,
+    target_of,
+)
+from tilth.storage import arrow_type, conform_column, layout_of, partition_ids, shape_rows
+
+_log = Log("sql")
+
+# What an INSERT does with the table as it is now and the names of the columns that it brings.
+_Act = Callable[[TableDef, Sequence[str]], Outcome]
+
+
+def insert_values(services: Services, call: Call, statement: InsertValues) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        target = target_of(table)
+        reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
+        columns = target_columns(target, names)
+        rows = table_of_rows(target, columns, statement.rows, reading=reading, compute=compute)
+        return _stored(services, call, table, rows)
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def insert_data(services: Services, call: Call, statement: InsertData) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+    check_size(len(statement.data), call.settings.max_insert_bytes)
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
+        target, form = target_of(table), statement.format
+        rows = read_rows(target, tuple(names), form, statement.data, reading=reading, compute=compute)
+        return _stored(services, call, table, rows)
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def store_named(services: Services, call: Call, table: TableDef, data: pa.Table | Callable[[int], pa.Table]) -> Outcome:
+    """Store rows whose columns are found by name; columns that are not there get their defaults.
+
+    `data`: the rows, or a function that reads them, and checks that they take no more than its argument, in bytes.
+    """
+    bytes_max = call.settings.max_insert_bytes
+    if isinstance(data, pa.Table):
+        rows = data
+        check_size(decoded_bytes(rows), bytes_max)
+    else:
+        rows = data(bytes_max)
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        renamed = rows.rename_columns(list(names))
+        return _stored(
+            services, call, table, _completed(target_of(table), renamed, computing(services, call, table.schema))
+        )
+
+    return _done(services, call, table, rows.column_names, act)
+
+
+def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outcome:
+    table = table_of(services, call, statement.name, what="INSERT")
+
+    def act(table: TableDef, names: Sequence[str]) -> Outcome:
+        # To which partitions the rows will go is not known before they are computed.
+        _wait(services, call, services.catalog.throttle.delay(table))
+        return _computed(services, call, table, statement.query, target_columns(target_of(table), names))
+
+    return _done(services, call, table, statement.columns, act)
+
+
+def _done(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Does the insert unless one with its label is done, or memory is scarce.
+
+    `names` are the columns that the statement names; none: all of them.
+    """
+    label = call.settings.insertion_label
+    earlier = _earlier_answer(services, table, label)
+    if earlier is not None:
+        return earlier
+    services.memory.check()
+    try:
+        return _once_more(services, call, table, names, act)
+    except LabelTakenError:
+        # Sent twice at once: the other one was faster.
+        earlier = _earlier_answer(services, table, label)
+        if earlier is None:
+            raise
+        return earlier
+
+
+def _earlier_answer(services: Services, table: TableDef, label: str) -> Outcome | None:
+    """Answer to an insert whose label is taken."""
+    found = services.catalog.labels.find(table.uuid, label) if label else None
+    if found is None:
+        return None
+    return done(f"already inserted into {full_name(table)}: {found.rows} rows, label {label}; nothing was written")
+
+
+def _once_more(services: Services, call: Call, table: TableDef, names: Sequence[str], act: _Act) -> Outcome:
+    """Perform the INSERT, and once more when an ALTER came in between: into the same columns under their new names, or
+    into the new replicas.
+    """
+    try:
+        return act(table, names)
+    except StorageChangedError as error:
+        _log.info("insert_again", cause_id=call.query_id, table=full_name(table), reason=error)
+        return act(table, names)
+    except SchemaChangedError as error:
+        now = services.catalog.tables.by_id(table.uuid)
+        ids = [column.id for column in target_columns(target_of(table), names)]
+        if not isinstance(now, TableDef):
+            raise
+        by_id = {column.id: column.name for column in (*now.schema.columns, OP)}
+        if any(each not in by_id for each in ids):
+            # A column that the rows bring is gone: what becomes of its values is not for us to decide.
+            raise
+        _log.info("insert_again", cause_id=call.query_id, table=full_name(now), reason=error)
+        return act(now, [by_id[each] for each in ids])
+
+
+def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Table:
+    """Return the rows with the defaults of missing columns and with row operations as numbers."""
+    columns = target_columns(target, rows.column_names)
+    has_op = OP in columns
+    computed: list[Column] = []
+    over: list[Column] = []
+    if has_op:
+        place = columns.index(OP)
+        rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
+    for position, column in enumerate(target.schema.columns, start=1):
+        if column in columns:
+            continue
+        if has_op:
+            check_deletes(target, column)
+        # Which rows delete, and what others lack, is seen when they are written.
+        if has_op and column.default is None and not column.expression and not target.needs(column):
+            continue
+        value = target.missing_value(column)
+        if column.expression:
+            over.append(column)
+        elif value is COMPUTED:
+            computed.append(column)
+        elif value is not None:
+            filled = column_array(column, [value] * rows.num_rows, reading=Reading(), position=position)
+            rows = rows.append_column(column.name, filled)
+    for name, values in (compute(computed, rows.num_rows) if computed else {}).items():
+        rows = rows.append_column(name, values)
+    return _with_expressions(target, rows, over, compute) if over else rows
+
+
+def _with_expressions(target: InsertTarget, rows: pa.Table, columns: Sequence[Column], compute: Compute) -> pa.Table:
+    """Return the rows with these columns, which are computed from the others."""
+    ids = reached_ids(target.schema, (column.id for column in columns))
+    # Rows that delete may lack any of them.
+    named = [msgspec.structs.replace(each, nullable=True) for each in target.schema.columns if each.id in ids]
+    given = {name.lower(): values for name, values in zip(rows.column_names, rows.columns, strict=True)}
+    known = {
+        each.name: conform_column(given[each.name.lower()], each)
+        if each.name.lower() in given
+        else pa.nulls(rows.num_rows, arrow_type(each.type))
+        for each in named
+    }
+    for _, values in over_columns(target.schema, columns, known, compute):
+        known |= values
+        for name, array in values.items():
+            rows = rows.append_column(name, array)
+    return rows
+
+
+def _op_array(given: pa.ChunkedArray) -> pa.Array:
+    """Return the operation of each row; raises BadValueError naming the word that is none."""
+    # Few different words, however many rows.
+    try:
+        words = pc.cast(given, pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+        raise BadValueError(
+            "the values cannot be read as text", column=OP_COLUMN, type=given.type, why=error
+        ) from error
+    encoded = pa.concat_arrays(words.chunks or [pa.array([], pa.string())]).dictionary_encode()
+    ops: list[int] = []
+    for value in encoded.dictionary.to_pylist():
+        try:
+            ops.append(op_of(value))
+        except ValueError as error:
+            raise BadValueError(column=OP_COLUMN, given=value, why=error) from error
+    return pa.array(ops, pa.int8()).take(encoded.indices)
+
+
+def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> Outcome:
+    """Write the rows and commit them, perhaps with those of others."""
+    check_size(rows.nbytes, call.settings.max_insert_bytes)
+    layout = layout_of(table, services.root, quorum=call.settings.insert_quorum)
+    shaped = shape_rows(layout, rows, is_numbered=True)
+    if not shaped.num_rows:
+        return _inserted(table, 0)
+    if not services.catalog.throttle.is_calm(table):
+        partitions = partition_ids(table.schema, table.partition_by, shaped).ids
+        services.catalog.throttle.check(table, partitions)
+        _wait(services, call, services.catalog.throttle.delay(table, partitions))
+    settings = call.settings
+    limits = GroupLimits(
+        wait_seconds=settings.async_insert_busy_timeout_ms / 1000,
+        bytes_max=settings.async_insert_max_data_size,
+        rows_max=settings.async_insert_max_rows,
+    )
+    insert = PreparedInsert(
+        query_id=call.query_id,
+        table=table,
+        rows=shaped,
+        label=settings.insertion_label,
+        quorum=layout.folder.root.quorum,
+        is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
+    )
+    if insert.is_large or not _is_grouped(services, call, table):
+        store(services, [insert])
+    else:
+        services.groups.add(
+            table.uuid,
+            insert,
+            rows=shaped.num_rows,
+            size=shaped.nbytes,
+            # Nobody waits for more copies than were asked for, or gets fewer.
+            shape=(table.schema_version, insert.quorum),
+            label=insert.label,
+            limits=limits,
+        )
+    return _inserted(table, shaped.num_rows)
+
+
+def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
+    """Follow the statement's setting, else the table's, else group where rows land in segments."""
+    said = call.settings.async_insert
+    if said == AUTO:
+        said = read_settings(InsertSettings, table.settings).async_insert
+    return layout_of(table, services.root).is_buffered if said == AUTO else said == "1"
+
+
+def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
+    target = target_of(table)
+    for column in table.schema.columns:
+        if column in columns:
+            continue
+        if OP in columns:
+            check_deletes(target, column)
+        if column.default is None and not column.expression and (OP not in columns or target.needs(column)):
+            target.missing_value(column)
+    tasks_max = call.settings.max_insert_tasks
+
+    def write(work: TxnHandle) -> Sequence[WrittenPart]:
+        task = InsertTask(
+            query_id=call.query_id,
+            text=query_text,
+            spark=dict(call.settings.spark),
+            target=table,
+            root=services.root.of(table.uuid),
+            columns=tuple(column.name for column in columns),
+            is_partial=target.is_partial,
+            txn=work.id,
+            tasks_max=tasks_max,
+            quorum=call.settings.insert_quorum,
+        )
+        spec = services.dispatcher.new_spec(
+            TaskKind.INSERT,
+            warehouse=warehouse_of_write(call, table),
+            table=full_name(table),
+            payload=msgspec.msgpack.encode(task),
+            txn=work.id,
+        )
+        result = services.dispatcher.run(spec)
+        work.tasks_ended(may_have_retried=result.may_have_retried)
+        return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
+
+    label = call.settings.insertion_label
+    writing = Writing(
+        table=table,
+        actor=f"insert {call.query_id}",
+        tasks=tasks_max,
+        labels=((label, None),) if label else (),
+        quorum=call.settings.insert_quorum,
+        has_tasks=True,
+    )
+    reading = QueryParts(services.damage, skips=False)
+    with naming(reading.named), services.opened(call, seen=reading.seen) as query:
+        rows = committed(services, writing, write)
+    return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
+
+
+def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
+    """Slow a writer whose partition has many parts."""
+    if delay is not None:
+        _log.info("insert_delayed", cause_id=call.query_id, ms=round(delay.milliseconds, 3), reason=delay.reason)
+        pause(services.clock, delay.milliseconds / 1000)
+
+
+def _inserted(table: TableDef, rows: int) -> Outcome:
+    return done(f"inserted into {full_name(table)}: {rows} rows", rows_written=rows)

@@ -1,0 +1,1 @@
+"""Operation: SYSTEM, OPTIMIZE, KILL, BACKUP, DRILL, SET."""

@@ -1,0 +1,213 @@
+"""What running queries and readers outside hold: snapshots, leases, their renewal and their end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.sql_world import SqlWorld, answer_view_tasks
+from tilth.base.errors import ErrorKind, TilthError
+from tilth.catalog import SchemaChangedError
+from tilth.control.running import SHOWN_CHARACTERS_MAX, Origin
+from tilth.grammar.errors import UnsupportedSqlError
+from tilth.model.snapshot import Snapshot
+from tilth.model.task import TaskSpec
+from tilth.query.errors import SnapshotLostError
+from tilth.query.snapshots.pins import PIN_MS, Pins
+from tilth.query.snapshots.predicates import Compare, Comparison, Undecided
+from tilth.query.snapshots.snapshots import READER_LEASE_MS
+from tilth.storage import PartFileNotFoundError, local_root
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    made = SqlWorld(tmp_path)
+    made.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a")
+    for value in (1, 2, 3):
+        made.run(f"INSERT INTO t VALUES ({value})")
+    return made
+
+
+def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world: SqlWorld) -> None:
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True) as query:
+        found = service.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
+        assert [one.table for one in found] == ["t", "t", "databases"]
+        first, second, rows = service.pin(
+            "q", [Compare("a", Comparison.EQUAL, 1), Compare("a", Comparison.GREATER, 2), Undecided()]
+        )
+        assert first.snapshot is not None
+        assert second.snapshot is not None
+        assert [part.ranges["a"].low for part in first.snapshot.parts] == [1]
+        assert [part.ranges["a"].low for part in second.snapshot.parts] == [3]
+        assert first.snapshot.ts == second.snapshot.ts
+        assert rows.rows is not None
+        assert pa.ipc.open_stream(rows.rows).read_all().column("name").to_pylist() == ["default"]
+        assert (query.parts_read, query.parts_pruned) == (2, 1)
+        (lease,) = world.catalog.readers.list()
+        assert lease.snapshot_ts <= world.catalog.clock.now()
+    assert world.catalog.readers.list() == []
+    with pytest.raises(TilthError, match="this query has ended"):
+        service.resolve("q", [("t",)])
+
+
+def test_a_lease_is_of_the_time_of_its_snapshot_though_somebody_commits_in_between(
+    world: SqlWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = world.catalog.parts
+    take = parts.snapshot
+
+    def later(*given: Any, **named: Any) -> Snapshot:
+        world.run("INSERT INTO t VALUES (4)")
+        return take(*given, **named)
+
+    monkeypatch.setattr(parts, "snapshot", later)
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        (source,) = service.pin("q", [Undecided()])
+        (lease,) = world.catalog.readers.list()
+        assert source.snapshot is not None
+        assert max(part.commit_ts for part in source.snapshot.parts) == source.snapshot.ts == lease.snapshot_ts
+        service.renew_all()
+        assert world.catalog.readers.list()[0].snapshot_ts == source.snapshot.ts
+    snapshot, lease, _ = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1").pin(
+        "default", "t", None
+    )
+    assert len(snapshot.parts) == 5
+    assert max(part.commit_ts for part in snapshot.parts) == snapshot.ts == lease.snapshot_ts
+    assert world.catalog.readers.list() == [lease]
+
+
+def test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused(world: SqlWorld) -> None:
+    """The query was planned with the old columns: Spark would read files by a wrong schema."""
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        world.run("ALTER TABLE t ADD COLUMN b String")
+        with pytest.raises(SchemaChangedError):
+            service.pin("q", [Undecided()])
+    assert world.catalog.readers.list() == []
+
+
+def test_leases_are_renewed_while_a_query_runs(world: SqlWorld) -> None:
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        service.pin("q", [Undecided()])
+        before = world.catalog.readers.list()[0].expires_ms
+        world.clock.advance(READER_LEASE_MS // 2 / 1000)
+        service.renew_all()
+        assert world.catalog.readers.list()[0].expires_ms == before + READER_LEASE_MS // 2
+
+
+@pytest.mark.parametrize("is_renewed_late", [False, True])
+def test_a_file_that_went_after_the_end_of_its_lease_is_no_damage(world: SqlWorld, is_renewed_late: bool) -> None:
+    """The server stood still for longer than the lease lasts: others have collected what it kept."""
+    service = world.engine.snapshots
+    missing = PartFileNotFoundError(file="t/data/1-0.0-0.parquet")
+
+    def read(seconds: float) -> None:
+        with service.opened("q", database="default", prune=True):
+            service.resolve("q", [("t",)])
+            service.pin("q", [Undecided()])
+            world.clock.advance(seconds)
+            if is_renewed_late:
+                service.renew_all()
+            raise missing
+
+    with pytest.raises(PartFileNotFoundError):
+        read(READER_LEASE_MS / 1000 - 1)
+    with pytest.raises(SnapshotLostError, match="send the statement again") as raised:
+        read(READER_LEASE_MS / 1000 + 1)
+    assert raised.value.kind is ErrorKind.RETRY
+    with service.opened("q", database="default", prune=True):
+        service.resolve("q", [("t",)])
+        assert service.pin("q", [Undecided()])[0].snapshot is not None
+
+
+def test_a_query_whose_files_went_begins_anew(world: SqlWorld) -> None:
+    rows = pa.table({"a": [1]})
+
+    def answer(_: TaskSpec) -> bytes:
+        if len(world.dispatch.specs) == 1:
+            raise SnapshotLostError(server="s")
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, rows.schema) as writer:
+            writer.write_table(rows)
+        return bytes(sink.getvalue())
+
+    world.dispatch.answer = answer
+    assert world.run("SELECT * FROM t").table == rows
+    assert len(world.dispatch.specs) == 2
+
+
+def test_a_view_is_read_as_its_target_and_a_kafka_table_is_not_read(world: SqlWorld) -> None:
+    world.run("CREATE TABLE k (a Int64) ENGINE = Kafka('b:9092', 'topic', 'g', 'JSONEachRow')")
+    world.dispatch.answer = answer_view_tasks(("k",))
+    world.run("CREATE MATERIALIZED VIEW v TO t AS SELECT a FROM k")
+    service = world.engine.snapshots
+    with service.opened("q", database="default", prune=False):
+        assert service.resolve("q", [("v",)])[0].schema.names == ("a",)
+        with pytest.raises(TilthError, match=r"default\.t"):
+            service.resolve("q", [("k",)])
+        with pytest.raises(TilthError, match="at most two parts"):
+            service.resolve("q", [("spark_catalog", "default", "t")])
+
+
+def test_a_snapshot_for_a_reader_outside(world: SqlWorld, tmp_path: Path) -> None:
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
+    snapshot, lease, root = pins.pin("default", "t", None)
+    assert (len(snapshot.parts), root) == (3, str(tmp_path))
+    world.clock.advance(60)
+    pins.renew(lease.id)
+    assert world.catalog.readers.list()[0].expires_ms == lease.expires_ms + 60_000
+    pins.close(lease.id)
+    pins.close(lease.id)
+    assert world.catalog.readers.list() == []
+    with pytest.raises(TilthError, match="was released"):
+        pins.renew(lease.id)
+    assert lease.expires_ms - PIN_MS <= world.clock.now_ms()
+    with pytest.raises(TilthError):
+        pins.pin("default", "nope", None)
+
+
+def test_a_reader_outside_goes_on_under_the_next_process_of_the_server(world: SqlWorld, tmp_path: Path) -> None:
+    client = Origin("10.0.0.7", "5", "report\n\x1b[31mbuilder" + "x" * 500).shown
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s1")
+    _, lease, _ = pins.pin("default", "t", None, client=client)
+    assert lease.client.startswith("10.0.0.7:5 (report[31mbuilder")
+    assert len(lease.client) <= SHOWN_CHARACTERS_MAX
+    assert world.catalog.readers.close_left_behind("s1", {"s1"}) == 0
+    world.clock.advance(60)
+    pins = Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s2")
+    pins.renew(lease.id)
+    [renewed] = world.catalog.readers.list()
+    assert renewed.expires_ms == lease.expires_ms + 60_000
+    assert (renewed.client, renewed.opened_ms) == (lease.client, lease.opened_ms)
+    # The lease of a query is its own: nobody renews or ends it from outside.
+    query = world.catalog.readers.open(lease.table, lease.snapshot_ts, "s2", 1_000)
+    with pytest.raises(TilthError, match="was released"):
+        pins.renew(query.id)
+    pins.close(query.id)
+    assert len(world.catalog.readers.list()) == 2
+    Pins(world.clock, world.catalog, root=local_root(tmp_path), server="s3").close(lease.id)
+    assert [each.id for each in world.catalog.readers.list()] == [query.id]
+
+
+def test_columns_of_another_zone_are_refused_where_one_is_asked_for(world: SqlWorld) -> None:
+    world.run("CREATE TABLE z (a DateTime('Europe/Berlin'), b DateTime('UTC')) ENGINE = MergeTree ORDER BY a")
+    service = world.engine.snapshots
+    for zone in ("UTC", "Europe/Berlin", "America/St_Johns"):
+        with (
+            service.opened("q", database="default", prune=True, zone=zone),
+            pytest.raises(UnsupportedSqlError, match=r"of default\.z in a session in"),
+        ):
+            service.resolve("q", [("z",)])
+    world.run("CREATE TABLE y (a DateTime('Europe/Berlin'), b DateTime) ENGINE = MergeTree ORDER BY a")
+    for zone in ("", "Europe/Berlin"):
+        with service.opened("q", database="default", prune=True, zone=zone):
+            assert service.resolve("q", [("y",), ("t",)])

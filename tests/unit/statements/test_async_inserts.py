@@ -1,0 +1,156 @@
+"""Small inserts through the engine: where their rows land, who shares a commit, and what each is told."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.sql_world import SqlWorld, fake_rooms, refused, table_of
+from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.rand import new_rng
+from tilth.catalog import Unknown
+from tilth.model.part import Part
+from tilth.model.txn import TxnState
+from tilth.statements.engine import SqlEngine
+from tilth.storage import local_root
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> SqlWorld:
+    made = SqlWorld(tmp_path)
+    made.run("CREATE TABLE t (a Int32 NOT NULL, s String) ENGINE = MergeTree ORDER BY a SETTINGS memory_buffer = 1")
+    made.run("CREATE TABLE plain (a Int32) ENGINE = MergeTree ORDER BY a")
+    return made
+
+
+def parts(world: SqlWorld, name: str = "t") -> tuple[Part, ...]:
+    return world.catalog.parts.snapshot(table_of(world, name).uuid).parts
+
+
+def at_once(world: SqlWorld, *texts: str, rows_max: int = 100) -> dict[str, str]:
+    """Runs the statements from threads of their own; by statement its message, or the code of its error.
+
+    With `rows_max` rows a group is full and waits no longer.
+    """
+    wait_ms = 1000 if rows_max == 100 else 60_000
+    told: dict[str, str] = {}
+
+    def run(text: str) -> None:
+        try:
+            told[text] = world.run(
+                text, settings={"async_insert_busy_timeout_ms": str(wait_ms), "async_insert_max_rows": str(rows_max)}
+            ).message
+        except TilthError as error:
+            told[text] = error.code
+
+    threads = [threading.Thread(target=run, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return told
+
+
+def test_rows_of_a_memory_table_land_in_segments_of_others_in_parts(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (2, 'b'), (1, 'a')")
+    world.run("INSERT INTO t VALUES (3, 'c')", settings={"async_insert": "0"})
+    world.run("INSERT INTO plain VALUES (1)")
+    world.run("INSERT INTO plain VALUES (1)", settings={"async_insert": "1"})
+    assert [part.is_segment for part in parts(world)] == [True, True]
+    assert [part.is_segment for part in parts(world, "plain")] == [False, False]
+
+
+def test_what_is_large_is_sorted_at_once(world: SqlWorld) -> None:
+    world.run("INSERT INTO t VALUES (2, 'b'), (1, 'a')", settings={"async_insert_max_rows": "1"})
+    world.engine.insert_arrow(
+        "default", "t", pa.table({"a": [1], "s": ["x" * 2000]}), settings={"async_insert_max_data_size": "1 KiB"}
+    )
+    assert [part.is_segment for part in parts(world)] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("of_table", "of_statement", "is_grouped"),
+    [("", "auto", False), ("1", "auto", True), ("1", "0", False), ("0", "1", True), ("auto", "true", True)],
+)
+def test_the_statement_decides_then_the_table(
+    world: SqlWorld, of_table: str, of_statement: str, is_grouped: bool
+) -> None:
+    if of_table:
+        world.run(f"ALTER TABLE plain MODIFY SETTING async_insert = '{of_table}'")
+    before = world.clock.monotonic()
+    world.run("INSERT INTO plain VALUES (1)", settings={"async_insert": of_statement})
+    # Whoever leads a group waits for others; the clock moves by that.
+    assert (world.clock.monotonic() > before) is is_grouped
+
+
+def test_a_bad_insert_among_good_ones_fails_alone(world: SqlWorld) -> None:
+    good = [f"INSERT INTO t VALUES ({number}, 'x')" for number in range(12)]
+    bad = "INSERT INTO t VALUES ('one', 'x')"
+    told = at_once(world, *good, bad)
+    assert told.pop(bad) == "BAD_VALUE"
+    assert set(told.values()) == {"inserted into default.t: 1 rows"}
+    assert sum(part.rows for part in parts(world)) == len(good)
+
+
+def test_an_alter_in_between_is_no_error(world: SqlWorld) -> None:
+    """Each reads its rows again, for the columns as they are now."""
+    commit, is_first = world.catalog.transactions.commit, [True]
+
+    def altered(*arguments: object) -> object:
+        if is_first:
+            is_first.clear()
+            world.run("ALTER TABLE t RENAME COLUMN s TO text")
+        return commit(*arguments)  # type: ignore[arg-type]
+
+    world.catalog.transactions.commit = altered  # type: ignore[assignment,method-assign]
+    told = at_once(world, *(f"INSERT INTO t (s, a) VALUES ('x', {number})" for number in range(4)), rows_max=4)
+    assert set(told.values()) == {"inserted into default.t: 1 rows"}
+    assert sum(part.rows for part in parts(world)) == 4
+    assert {part.schema_version for part in parts(world)} == {table_of(world).schema_version}
+
+
+def test_an_outcome_that_is_not_known_is_told_as_such(world: SqlWorld) -> None:
+    def lost(*_: object) -> object:
+        return Unknown("the answer was lost")
+
+    world.catalog.transactions.commit = lost  # type: ignore[assignment,method-assign]
+    told = at_once(world, "INSERT INTO t VALUES (1, 'x')", "INSERT INTO t VALUES (2, 'x')")
+    assert set(told.values()) == {"UNKNOWN_OUTCOME"}
+    # Nothing is given up that may have landed.
+    assert {txn.state for txn in world.catalog.transactions.unfinished()} == {TxnState.RUNNING}
+
+
+def test_memory_that_runs_out_refuses_inserts_but_not_what_is_done(world: SqlWorld, tmp_path: Path) -> None:
+    used = [0]
+    gate = MemoryGate(lambda: MemoryReading(used=used[0], hard=1000, soft=800), new_rng(1))
+    engine = SqlEngine(
+        replace(fake_rooms(world.clock, world.new_id, world.catalog, root=local_root(tmp_path)), memory=gate)
+    )
+    engine.run("INSERT INTO t VALUES (1, 'x')", settings={"insertion_label": "x"})
+    used[0] = 1001
+    statements: Sequence[str] = (
+        "INSERT INTO t VALUES (1, 'x')",
+        "INSERT INTO t SELECT 1",
+        "INSERT INTO t FORMAT CSV 1,x",
+    )
+    for statement in statements:
+        with pytest.raises(TilthError) as caught:
+            engine.run(statement)
+        assert caught.value.code == "MEMORY_PRESSURE"
+    assert gate.rejections == len(statements)
+    assert "already" in engine.run(statements[0], settings={"insertion_label": "x"}).message
+    engine.run("SHOW TABLES")
+
+
+def test_nothing_is_taken_after_the_stop(world: SqlWorld) -> None:
+    world.engine.stop()
+    error = refused(world, "INSERT INTO t VALUES (1, 'x')")
+    assert isinstance(error, UnavailableError)
+    assert "stopping" in str(error)
+    assert parts(world) == ()
