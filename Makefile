@@ -41,12 +41,12 @@ format: setup ## rewrite the files as ruff likes them
 test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
 	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars s3-jars hdfs-jars ## everything: style, lane 1, then simulation and acceptance, then integration
+test: setup broker-jars s3-jars hdfs-jars ## all but long tests: style, lane 1, then real files, brokers and nodes
 	@$(PY) -m tools.lanes --jobs $(JOBS)
 
-test-long: setup broker-jars ## hours: kills at every place, ten times the random sequences, half an hour of stress
-	TILTH_CRASH_KILLS=60 TILTH_SEQUENCES=5000 TILTH_STRESS_SECONDS=1800 \
-		$(PYTEST) -n $(JOBS) --dist loadfile tests/simulation
+test-long: setup broker-jars s3-jars hdfs-jars ## hours: all cases, all examples, kills at every place, chaos
+	@TILTH_ALL_EXAMPLES=1 TILTH_CRASH_KILLS=60 TILTH_CRASH_POSTGRES_KILLS=8 TILTH_SEQUENCES=5000 TILTH_POSTGRES_SEQUENCES=300 \
+		TILTH_STRESS_SECONDS=1800 TILTH_JEPSEN_ROUNDS=5 TILTH_HOSTILE_CASES=20 $(PY) -m tools.lanes --jobs $(JOBS) long
 
 mutants: setup java ## break promises of the source one by one, in a copy, and show for each the test that fails
 	$(PY) -m tools.mutants

@@ -17,26 +17,12 @@ import psutil
 import pytest
 
 from tools.broker import JARS, JAVA_HOME, Broker
+from tools.durations import slow_files
 from tools.lanes import BROKER_VARIABLE
 from tools.postgres import Postgres
 
 #: Inherited by everything that a test starts, so that orphans are found too.
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
-#: Files that take a minute or more.
-SLOWEST = {
-    "test_crash.py",
-    "test_questions.py",
-    "test_sequences.py",
-    "test_hung_jvm.py",
-    "test_views_that_fail.py",
-    "test_round_matrix.py",
-    "test_slow_readers.py",
-    "test_beside_duckdb.py",
-    "test_beside_duckdb_on_postgres.py",
-    "test_jepsen.py",
-    "test_filters_find_every_row.py",
-    "test_long_lists.py",
-}
 #: Characters of a failure that are shown at once; all of it is shown in the end.
 FAILURE_SHOWN_MAX = 2000
 #: How long processes that are on their way out may take.
@@ -72,7 +58,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     need the lane's Spark to be gone, so that it is ended once.
     """
     alone = {item.path for item in items if "no_spark" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: (item.path in alone, item.path.name not in SLOWEST))
+    seconds = slow_files()
+    items.sort(key=lambda item: (item.path in alone, -seconds.get(item.location[0], 0.0)))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,13 +2,15 @@
 
     python -m tools.durations [--page]
 
-Covers: the slowest tests and files of the last run of each lane; `--page` writes them to tests/durations.md. Does not
-cover: running them (lanes.py). A fixture counts for the test that asked for it first.
+Covers: the slowest tests and files of the last run of each lane; `--page` writes them to tests/durations.md, from which
+tests/conftest.py knows which files to begin with. Does not cover: running them (lanes.py). A fixture counts for the
+test that asked for it first.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterable
@@ -22,7 +24,10 @@ REPORTS = ROOT / ".cache" / "durations"
 PAGE = ROOT / "tests" / "durations.md"
 #: Tests and files that are listed.
 TESTS_SHOWN = 20
-FILES_SHOWN = 20
+FILES_SHOWN = 40
+_FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \|$", re.MULTILINE)
+#: Those of `make test`.
+LANES = ("1", "2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,11 @@ def slowest_files(tests: Iterable[Timed]) -> list[tuple[str, float]]:
     return sorted(sums.items(), key=lambda item: -item[1])
 
 
+def slow_files() -> dict[str, float]:
+    """Return the files that the page lists, with their seconds."""
+    return {file: float(seconds) for file, seconds in _FILE_ROW.findall(PAGE.read_text())}
+
+
 def page(lanes: dict[str, list[Timed]]) -> str:
     """Return the page: each lane's sum, the slowest files and tests of all lanes."""
     tests = [each for lane in lanes.values() for each in lane]
@@ -89,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.durations", description="The slowest tests.")
     parser.add_argument("--page", action="store_true", help="write tests/durations.md")
     arguments = parser.parse_args()
-    lanes = {lane: read_report(report_of(lane)) for lane in "123" if report_of(lane).exists()}
+    lanes = {lane: read_report(report_of(lane)) for lane in LANES if report_of(lane).exists()}
     text = page(lanes)
     if arguments.page:
         PAGE.write_text(text)

@@ -1,10 +1,10 @@
 """The lanes of tests, one after the other, with the time of each: what `make test` and `make test-fast` run.
 
-    python -m tools.lanes [--jobs N] [all | fast | lint]
+    python -m tools.lanes [--jobs N] [all | fast | lint | long]
 
-Covers: the style and the lanes; what runs beside lane 1 (types, the start of the broker, class data). Does not cover:
-which tests there are (tests/README.md). Always holds: it stops at the first lane that fails, prints the times in the
-end, and ends the broker that it has started.
+Covers: the style and the lanes; what runs beside them (types, the start of the broker, class data); the long tests,
+which `make test-long` alone runs. Does not cover: which tests there are (tests/README.md). Always holds: it stops at
+the first lane that fails, prints the times in the end, and ends the broker that it has started.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tools.broker import ROOT, Broker
@@ -33,8 +33,11 @@ CLASS_DATA = [sys.executable, "-m", "tools.class_data"]
 FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
 #: Slowest tests that a lane shows in the end.
 SLOWEST_SHOWN = 20
-#: The tests of a file that shares a node or a Spark stay together.
-SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
+SLOW = ("tests/simulation", "tests/acceptance", "tests/integration")
+#: Those that `make test-long` runs: all of lane 2, and what has examples.
+LONG = ("tests/property", *SLOW)
+#: Without the tests and the cases that are marked so.
+NOT_LONG = ("-m", "not long")
 
 
 class LaneFailedError(Exception):
@@ -56,22 +59,28 @@ class Lanes:
             self._run(TYPES)
 
     def fast(self) -> None:
-        """Style, and lane 1 with types beside it."""
-        self.style()
-        with self._timed("lane 1"), _beside(TYPES):
-            self._pytest("1", "worksteal", FAST)
+        """Lane 1."""
+        with self._timed("lane 1"):
+            self._pytest("1", "worksteal", FAST, *NOT_LONG)
 
     def slow(self) -> None:
-        """The lanes that need a broker."""
-        for lane, folders in SLOW.items():
-            with self._timed(f"lane {lane}"):
-                # In the order of tests/conftest.py.
-                self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder")
+        """Lane 2, which needs a broker."""
+        with self._timed("lane 2"):
+            self._in_files("2", SLOW, *NOT_LONG)
+
+    def long(self) -> None:
+        """Every test with every case; needs a broker."""
+        with self._timed("long"):
+            self._in_files("long", LONG)
 
     def summary(self) -> str:
         total = sum(seconds for _, seconds in self._seconds)
         each = [f"{name} {_clock(seconds)}" for name, seconds in self._seconds]
         return ", ".join([*each, f"together {_clock(total)}"])
+
+    def _in_files(self, lane: str, folders: Sequence[str], *options: str) -> None:
+        """The tests of a file, which share a node or a Spark, stay together; the order is that of tests/conftest.py."""
+        self._pytest(lane, "loadfile", folders, "--no-loadscope-reorder", *options)
 
     def _pytest(self, lane: str, distribution: str, folders: Sequence[str], *options: str) -> None:
         """Run the tests of a lane; their durations are recorded, and the slowest are shown."""
@@ -108,56 +117,72 @@ def _beside(command: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[Callable[[], None]]:
-    """Starts a broker meanwhile; who calls what this yields has it, and so have the tests that are run from then on."""
-    broker = Broker(folder)
+def _broker_and_class_data() -> Iterator[Callable[[], None]]:
+    """Starts a broker and makes class data meanwhile; who calls what this yields has both, and so have the tests that
+    are run from then on.
+    """
     failures: list[BaseException] = []
+    with tempfile.TemporaryDirectory(prefix="tilth-lanes-") as folder, ExitStack() as class_data:
+        broker = Broker(Path(folder))
 
-    def start() -> None:
+        def start() -> None:
+            try:
+                broker.start()
+            except Exception as error:
+                failures.append(error)
+
+        class_data.enter_context(_beside(CLASS_DATA))
+        starting = threading.Thread(target=start, name="broker")
+
+        def wait_for_them() -> None:
+            starting.join()
+            class_data.close()
+            if failures:
+                raise LaneFailedError(f"the broker did not start: {failures[0]}")
+            os.environ[BROKER_VARIABLE] = folder
+
+        starting.start()
         try:
-            broker.start()
-        except Exception as error:
-            failures.append(error)
-
-    starting = threading.Thread(target=start, name="broker")
-
-    def wait_started() -> None:
-        starting.join()
-        if failures:
-            raise LaneFailedError(f"the broker did not start: {failures[0]}")
-        os.environ[BROKER_VARIABLE] = str(folder)
-
-    starting.start()
-    try:
-        yield wait_started
-    finally:
-        starting.join()
-        broker.stop()
+            yield wait_for_them
+        finally:
+            starting.join()
+            broker.stop()
 
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
+def _run_chosen(lanes: Lanes, which: str) -> None:
+    if which == "long":
+        with _broker_and_class_data() as wait_for_them:
+            wait_for_them()
+            lanes.long()
+        return
+    lanes.style()
+    if which == "lint":
+        lanes.types()
+    elif which == "fast":
+        with _beside(TYPES):
+            lanes.fast()
+    else:
+        with _broker_and_class_data() as wait_for_them:
+            lanes.fast()
+            wait_for_them()
+            # Types are checked beside the longest lane.
+            with _beside(TYPES):
+                lanes.slow()
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m tools.lanes", description="Runs the lanes of tests.")
-    parser.add_argument("which", nargs="?", choices=("all", "fast", "lint"), default="all")
+    parser.add_argument("which", nargs="?", choices=("all", "fast", "lint", "long"), default="all")
     parser.add_argument("--jobs", type=int, default=2, help="processes that run the tests of a lane")
     arguments = parser.parse_args()
     lanes = Lanes(arguments.jobs)
     try:
-        if arguments.which == "lint":
-            lanes.style()
-            lanes.types()
-        elif arguments.which == "fast":
-            lanes.fast()
-        else:
-            with tempfile.TemporaryDirectory(prefix="tilth-lanes-") as folder, _broker(Path(folder)) as wait_for_broker:
-                with _beside(CLASS_DATA):
-                    lanes.fast()
-                wait_for_broker()
-                lanes.slow()
+        _run_chosen(lanes, arguments.which)
     except LaneFailedError as failed:
         sys.exit(f"failed: {failed}; {lanes.summary()}")
     print(lanes.summary())

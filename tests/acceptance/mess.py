@@ -28,7 +28,7 @@ OPEN_MILLISECONDS = 900_000
 LAG_MESSAGES = 30_000
 #: What a view computes for each message: slowly, and for so long that its round seems to hang.
 SLOW_STEPS = 150
-STUCK_STEPS = 2_200
+STUCK_STEPS = 1_500
 #: A step of these.
 STEP = "aggregate(sequence(1, 100000), 0L, (c, d) -> c + (d + id) % 7)"
 

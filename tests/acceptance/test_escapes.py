@@ -8,16 +8,19 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.long import examples
 from tools.escapes import Traps, attempts, run, traps
 
 pytestmark = pytest.mark.acceptance
 
+ATTEMPTS = examples(600)
+
 
 def test_no_attempt_reaches_the_host() -> None:
-    tried = run(500)
+    tried = run(ATTEMPTS)
     assert [(each.escaped, each.text, each.answer) for each in tried if each.escaped] == []
     # The node was there until the end, and refused most of them for the right reason.
-    assert sum(each.code in ("NOT_ALLOWED", "UNKNOWN_FUNCTION", "UNSUPPORTED_SYNTAX") for each in tried) > 250
+    assert sum(each.code in ("NOT_ALLOWED", "UNKNOWN_FUNCTION", "UNSUPPORTED_SYNTAX") for each in tried) > ATTEMPTS // 2
 
 
 SPRINGS: dict[str, Callable[[Traps], object]] = {

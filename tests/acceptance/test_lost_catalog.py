@@ -132,6 +132,7 @@ def test_a_lost_catalog_is_made_again_and_everything_goes_on(broker: Broker, nod
     check_work_goes_on(node)
 
 
+@pytest.mark.long
 def test_without_a_journal_the_files_alone_make_the_tables(tmp_path: Path, node: NodeProcess) -> None:
     node.start()
     node.wait_ready()
@@ -163,6 +164,7 @@ def test_without_a_journal_the_files_alone_make_the_tables(tmp_path: Path, node:
         assert all(row[2] for row in node.connection.sql(f"SYSTEM VERIFY {table}").rows)
 
 
+@pytest.mark.long
 def test_a_lost_database_is_made_again_of_the_files(postgres: Postgres, tmp_path: Path) -> None:
     folder, made = tmp_path / "node", tmp_path / "made"
     first, last = postgres.address(schema="lost"), postgres.address(schema="again")

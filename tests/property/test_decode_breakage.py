@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.long import examples
 from tests.property.hostile_messages import TYPES, is_made_of, json_texts
 from tests.unit.ingest.decoding import decode
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple
@@ -53,7 +54,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
             return draw(st.sampled_from([b"null", b"[]", b"7", b"nonsense", b"{", b"}", b'{"id":1}}', b'{"id":1},']))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), rows, spoiled()), max_size=30))
 def test_exactly_the_broken_ones_are_told(drawn: list[tuple[bool, dict[str, Any], bytes]]) -> None:
     values: list[bytes | None] = [bad if is_bad else json.dumps(row).encode() for is_bad, row, bad in drawn]
@@ -70,7 +71,7 @@ def test_exactly_the_broken_ones_are_told(drawn: list[tuple[bool, dict[str, Any]
     assert decoded.rows.to_pylist() == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(rows, max_size=10), st.sampled_from(["", " ", "\n", "\r\n\t"]), st.booleans())
 def test_several_objects_in_one_message(objects: list[dict[str, Any]], space: str, is_pretty: bool) -> None:
     text = space.join(json.dumps(each, indent=2 if is_pretty else None) for each in objects)
@@ -84,7 +85,7 @@ GOOD = b'{"n": %d}'
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_whatever_a_message_says_it_is_decoded_as_it_says_or_told(name: str, data: st.DataObject) -> None:
     """Between neighbours, each of which must be there once."""
@@ -111,7 +112,7 @@ _cells = st.text(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.lists(st.tuples(st.none() | _cells, st.none() | _cells), min_size=1, max_size=6),
     st.sampled_from(["\n", "\r\n", "\r"]),
@@ -133,7 +134,7 @@ def test_texts_come_out_of_csv_as_they_went_in(
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -> None:
     texts = data.draw(st.lists(st.one_of(json_texts(TYPES[name]), _cells), min_size=1, max_size=6))
@@ -151,7 +152,7 @@ def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -
     assert len(decoded.rows.column("v").to_pylist()) == len(offsets)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.binary(max_size=30), max_size=10), st.sampled_from(["LineAsString", "RawBLOB", "JSONEachRow", "CSV"])
 )

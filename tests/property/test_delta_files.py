@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.long import examples
 from tilth.model.delta import Delta, DeltaKind, PartSource, WrittenDelta, applied_order
 from tilth.model.part import PartName, WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind
@@ -32,7 +33,7 @@ from tilth.storage import (
     write_segments,
 )
 
-_RELAXED = settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+_RELAXED = settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 _STRINGS = Array(Simple(Kind.STRING))
 SCHEMA = Schema(
     columns=(

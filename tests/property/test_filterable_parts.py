@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.hostile import plain, strategy
+from tests.long import examples
 from tests.part_sources import new_part, plain_source
 from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
@@ -92,7 +93,7 @@ def _check(layout: TableLayout, file: DataFile) -> None:
                 assert path not in with_dictionary, (path, value)
 
 
-@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(80), suppress_health_check=[HealthCheck.too_slow])
 @given(_tables(), st.integers(1, 9), st.integers(1, 9))
 def test_no_value_of_a_filterable_file_is_unfilterable(
     drawn: tuple[Schema, list[list[pa.Table]]], group_rows: int, block_rows: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.long import examples
 from tests.maintenance_world import MaintenanceWorld, mutated
 from tilth.base.errors import ConflictError
 from tilth.catalog import BadMergeError, HidePartition, InsertPart, ReplaceParts
@@ -130,7 +131,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS)
 def test_any_order_ends_with_what_the_statements_say(steps: list[Step]) -> None:
     case = Case()

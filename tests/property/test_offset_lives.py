@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.catalog_world import World
+from tests.long import examples
 from tests.unit.ingest.offsets_world import FakeBroker, Log, Reader
 from tilth.ingest.consumer.standing import Standing
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError, ResetError
@@ -262,4 +263,4 @@ class OffsetLives(RuleBasedStateMachine):
 
 
 TestOffsetLives = OffsetLives.TestCase
-TestOffsetLives.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestOffsetLives.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

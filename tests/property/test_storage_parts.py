@@ -15,6 +15,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.long import examples
 from tests.part_sources import new_part, plain_source
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
@@ -30,7 +31,7 @@ from tilth.storage import (
     write_parts,
 )
 
-_RELAXED = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+_RELAXED = settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 _DAY = datetime.date(2000, 1, 1)
 #: Few values each, so that keys repeat.
 _VALUES: dict[DataType, st.SearchStrategy[Any]] = {

@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.long import examples
 from tilth.grammar.parse import parse
 from tilth.grammar.statements import InsertValues
 from tilth.model.table import Column, Schema
@@ -136,7 +137,7 @@ def nothing_computed(columns: Any, rows: int) -> dict[str, pa.Array]:
     raise AssertionError("no default is computed here")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(columns, min_size=1, max_size=3))
 def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]) -> None:
     rows = min(len(values) for _, values in found)
@@ -160,7 +161,7 @@ def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]
         assert told(conform(reader.read_all(), schema), schema) == expected
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(columns)
 def test_literals_say_exactly_the_value(found: tuple[DataType, list[Any]]) -> None:
     data_type, values = found

@@ -55,7 +55,7 @@ KINDS = (
     OpKind.HISTORY_GC,
     OpKind.DELETED_PART_GC,
 )
-SEQUENCES = int(os.environ.get("TILTH_SEQUENCES", "500"))
+SEQUENCES = int(os.environ.get("TILTH_SEQUENCES", "120"))
 FRESH_SEED = int(os.environ.get("TILTH_SEQUENCE_SEED", "0")) or secrets.randbelow(1 << 40)
 STEPS = 16
 KEYS = 6

@@ -22,7 +22,7 @@ from tools.postgres import Postgres
 
 pytestmark = pytest.mark.simulation
 
-SEQUENCES = int(os.environ.get("TILTH_POSTGRES_SEQUENCES", "30"))
+SEQUENCES = int(os.environ.get("TILTH_POSTGRES_SEQUENCES", "8"))
 
 
 @pytest.fixture(autouse=True)

@@ -42,6 +42,11 @@ def place(path: Path, node: ast.stmt | None = None) -> str:
     return f"{relative}:{node.lineno}" if node is not None else str(relative)
 
 
+def is_long(test: ast.FunctionDef) -> bool:
+    """Whether only `make test-long` runs the test, in none of its cases another run."""
+    return any("mark.long" in ast.unparse(each) and "param" not in ast.unparse(each) for each in test.decorator_list)
+
+
 def _is_generated(path: Path) -> bool:
     parts = path.relative_to(ROOT).parts
     return any(part in GENERATED or part.endswith(("_cache", ".egg-info")) for part in parts)

@@ -1,5 +1,5 @@
-"""The mutants of tools/mutant_list still fit the source, and their tests are still there. That each is killed,
-`make mutants` shows.
+"""The mutants of tools/mutant_list still fit the source, and their tests are still there, and run by `make test`. That
+each is killed, `make mutants` shows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.tidy.sources import ROOT, tree_of
+from tests.tidy.sources import ROOT, is_long, tree_of
 from tools.mutant_list import MUTANTS, Mutant, mutated
 
 IDS = [each.name for each in MUTANTS]
@@ -32,5 +32,6 @@ def test_the_tests_of_a_mutant_are_there(mutant: Mutant) -> None:
     assert mutant.tests
     for test in mutant.tests:
         path, _, name = test.partition("::")
-        functions = {node.name for node in tree_of(ROOT / path).body if isinstance(node, ast.FunctionDef)}
+        functions = {node.name: node for node in tree_of(ROOT / path).body if isinstance(node, ast.FunctionDef)}
         assert name in functions, test
+        assert not is_long(functions[name]), test

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.tidy.sources import PACKAGE, PROGRAMS, ROOT, place, python_files, tree_of
+from tests.tidy.sources import PACKAGE, PROGRAMS, ROOT, is_long, place, python_files, tree_of
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -135,6 +135,20 @@ def test_no_test_is_left_out() -> None:
         and (node.attr in {"skip", "skipif", "xfail"} or node.attr.startswith("importor"))
         and ast.unparse(node.value) in {"pytest", "pytest.mark"}
     ]
+    assert faults == []
+
+
+def test_each_file_with_long_tests_has_others_that_every_run_makes() -> None:
+    faults = []
+    for path in python_files(ROOT / "tests"):
+        names = [node for node in ast.walk(tree_of(path)) if isinstance(node, ast.FunctionDef)]
+        tests = [node for node in names if node.name.startswith("test_")]
+        if tests and all(is_long(node) for node in tests):
+            faults.append(place(path))
+        marks = [
+            node for node in tree_of(path).body if isinstance(node, ast.Assign) and "mark.long" in ast.unparse(node)
+        ]
+        faults += [place(path, node) for node in marks if ast.unparse(node.targets[0]) == "pytestmark"]
     assert faults == []
 
 

@@ -88,6 +88,7 @@ def test_no_version_is_given_out_twice_after_a_failover_without_the_tail(pair: P
         assert one.incarnation.timeline == 2
 
 
+@pytest.mark.long
 def test_each_failover_begins_a_history_and_a_restart_of_the_same_database_does_not(pair: PostgresPair) -> None:
     with closing(opened(pair)) as kv:
         put(kv, b"a")
@@ -218,6 +219,7 @@ def test_a_commit_is_landed_only_when_the_standby_has_it(
         kv.confirm()
 
 
+@pytest.mark.long
 def test_a_commit_whose_wait_was_cancelled_is_not_landed_before_a_synchronous_one(
     synchronous: PostgresPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,6 +261,7 @@ def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: Post
         assert kv.get(b"a") is not None
 
 
+@pytest.mark.long
 def test_what_commits_wait_for_is_said_within_ten_seconds(synchronous: PostgresPair) -> None:
     with closing(opened(synchronous)) as kv:
         watch = kv.database_watch()

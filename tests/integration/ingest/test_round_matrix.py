@@ -26,6 +26,7 @@ from tests.integration.ingest.message_kinds import (
     without_key,
 )
 from tests.integration.ingest.round_world import RoundWorld
+from tests.long import cases
 from tilth.ingest import BrokenMessageError
 from tilth.warehouse import WorkerSession
 
@@ -114,11 +115,17 @@ def check_cell(world: RoundWorld, names: Sequence[str], plans: list[list[Planned
 #: Views that never refuse by computing, and so need one reading, with those that do.
 TAKING, ALL = ("picks", "keys", "filters"), tuple(VIEWS)
 KINDS = ("none", "undecodable", "all undecodable", "refused", "all refused")
+CELLS = [(form, kind) for form in FORMATS for kind in KINDS]
+#: Those that every run makes: each format, and the kinds that hold the others.
+QUICK_CELLS = (("json", "refused"), ("csv", "all undecodable"), ("debezium", "all refused"))
+ALONE = [((name,), kind) for name in VIEWS for kind in KINDS if not kind.startswith("all")]
+ALONE += [(TAKING, kind) for kind in KINDS if not kind.startswith("all")]
+QUICK_ALONE = ((("casts",), "refused"), (("explodes",), "refused"), (("never",), "none"), (TAKING, "undecodable"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("form", FORMATS)
-def test_all_views_at_once(tmp_path: Path, spark: WorkerSession, form: str, kind: str) -> None:
+@pytest.mark.parametrize("cell", cases(CELLS, first=0, and_also=QUICK_CELLS), ids="-".join)
+def test_all_views_at_once(tmp_path: Path, spark: WorkerSession, cell: tuple[str, str]) -> None:
+    form, kind = cell
     world, plans = run_cell(tmp_path, spark, ALL, form, kind, "dead_letter")
     refused = check_cell(world, ALL, plans)
     assert (refused > 0) is (kind != "all undecodable")
@@ -127,16 +134,20 @@ def test_all_views_at_once(tmp_path: Path, spark: WorkerSession, form: str, kind
     assert set(world.topic.fetched().values()) == {2 if is_failing else 1}
 
 
-@pytest.mark.parametrize("kind", ["none", "undecodable", "refused"])
-@pytest.mark.parametrize("names", [*((name,) for name in VIEWS), TAKING], ids="+".join)
-def test_each_view_alone(tmp_path: Path, spark: WorkerSession, names: tuple[str, ...], kind: str) -> None:
+@pytest.mark.parametrize(
+    "views",
+    cases(ALONE, first=0, and_also=QUICK_ALONE),
+    ids=lambda views: f"{'+'.join(views[0])}-{views[1]}",
+)
+def test_each_view_alone(tmp_path: Path, spark: WorkerSession, views: tuple[tuple[str, ...], str]) -> None:
+    names, kind = views
     world, plans = run_cell(tmp_path, spark, names, "json", kind, "dead_letter")
     check_cell(world, names, plans)
     fails = names == ("never",) or (kind == "refused" and names[0] in ("casts", "explodes"))
     assert set(world.topic.fetched().values()) == {2 if fails else 1}
 
 
-@pytest.mark.parametrize("kind", ["undecodable", "refused", "all refused"])
+@pytest.mark.parametrize("kind", cases(["refused", "undecodable", "all refused"]))
 def test_in_stream_mode_only_what_views_refuse_is_a_dead_letter(
     tmp_path: Path, spark: WorkerSession, kind: str
 ) -> None:
@@ -163,7 +174,7 @@ def test_in_stream_mode_only_what_views_refuse_is_a_dead_letter(
     world.check()
 
 
-@pytest.mark.parametrize("name", ["casts", "keys", "explodes"])
+@pytest.mark.parametrize("name", cases(["casts", "keys", "explodes"], first=2))
 def test_in_throw_mode_the_round_fails_and_names_the_message(tmp_path: Path, spark: WorkerSession, name: str) -> None:
     world = RoundWorld(tmp_path, spark, kafka_handle_error_mode="throw")
     world.source(COLUMNS)

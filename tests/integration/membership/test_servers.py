@@ -21,6 +21,7 @@ import pytest
 from confluent_kafka import Producer
 
 import tilth
+from tests.long import cases
 from tilth.base.clock import SystemClock
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, Joining, PostgresKV, ServerVersionError, parse_postgres
@@ -236,8 +237,9 @@ def test_a_query_is_killed_by_its_id_from_any_server(world: World) -> None:
         world.sql("b", "KILL QUERY 'nobody'")
 
 
-def test_a_killed_server_s_tables_move_and_come_back(world: World) -> None:
-    for _ in range(2):
+@pytest.mark.parametrize("times", cases([1, 2]))
+def test_a_killed_server_s_tables_move_and_come_back(world: World, times: int) -> None:
+    for _ in range(times):
         host = world.host
         other = world.other(host)
         world.nodes[host].kill()
@@ -269,6 +271,7 @@ def test_a_server_that_starts_leaves_what_queries_of_others_hold(world: World) -
         assert found == {"a": False, "b": True}
 
 
+@pytest.mark.long
 def test_a_worker_goes_on_with_the_next_server_when_its_own_is_killed(world: World) -> None:
     worker = WorkerRun(
         world.folder / "worker",
@@ -311,34 +314,34 @@ def test_a_worker_goes_on_with_the_next_server_when_its_own_is_killed(world: Wor
         worker.stop()
 
 
-def test_a_failover_is_rehearsed_under_load_and_everything_is_as_before(world: World) -> None:
+@pytest.mark.parametrize("name", cases(NAMES))
+def test_a_failover_is_rehearsed_under_load_and_everything_is_as_before(world: World, name: str) -> None:
     home = world.host
-    for name in NAMES:
-        over = threading.Event()
+    over = threading.Event()
 
-        def produce(over: threading.Event = over) -> None:
-            while not over.wait(0.1):
-                world.produce(20)
+    def produce() -> None:
+        while not over.wait(0.1):
+            world.produce(20)
 
-        source = threading.Thread(target=produce)
-        source.start()
-        try:
-            drilled = world.sql(name, "DRILL FAILOVER source FOR SECONDS 3")
-        finally:
-            over.set()
-            source.join()
-        there, back = (dict(zip(drilled.names, row, strict=True)) for row in drilled.rows)
-        assert (there["from_server"], there["to_server"]) == (home, world.other(home))
-        assert (back["from_server"], back["to_server"]) == (world.other(home), home)
-        for move in (there, back):
-            assert move["lost"] == "nothing"
-            assert 0 < move["seconds"] < 20
-            assert 0 < move["gap_seconds"] < 20
-            assert move["rounds"] > 0
-        assert world.hosts() == [home]
-        assert world.sql(name, "DRILL FAILOVER plain FOR SECONDS 1").rows[0][-1] == "nothing"
-    for name in NAMES:
-        world.wait_for_rows(name)
+    source = threading.Thread(target=produce)
+    source.start()
+    try:
+        drilled = world.sql(name, "DRILL FAILOVER source FOR SECONDS 3")
+    finally:
+        over.set()
+        source.join()
+    there, back = (dict(zip(drilled.names, row, strict=True)) for row in drilled.rows)
+    assert (there["from_server"], there["to_server"]) == (home, world.other(home))
+    assert (back["from_server"], back["to_server"]) == (world.other(home), home)
+    for move in (there, back):
+        assert move["lost"] == "nothing"
+        assert 0 < move["seconds"] < 20
+        assert 0 < move["gap_seconds"] < 20
+        assert move["rounds"] > 0
+    assert world.hosts() == [home]
+    assert world.sql(name, "DRILL FAILOVER plain FOR SECONDS 1").rows[0][-1] == "nothing"
+    for each in NAMES:
+        world.wait_for_rows(each)
     [host] = [
         server for (server,) in world.sql("a", "SELECT server FROM system.bg_threads WHERE table = 'source'").rows
     ]
@@ -385,8 +388,14 @@ def test_a_database_that_is_killed_is_waited_for(world: World) -> None:
     [
         ({"server_name": "a"}, ("SERVER_NAME_TAKEN", "server=a", "http://127.0.0.1")),
         ({"storage_root": "file:///tmp/elsewhere-of-tilth"}, ("STORE_LOCATION", "elsewhere")),
-        ({"catalog_url": "postgresql://tilth@127.0.0.1:9/x"}, ("CATALOG_AWAY", "127.0.0.1:9")),
-        ({"catalog_url": "postgresql://tilth:secret-word@127.0.0.1/x"}, ("BAD_CATALOG_ADDRESS",)),
+        pytest.param(
+            {"catalog_url": "postgresql://tilth@127.0.0.1:9/x"}, ("CATALOG_AWAY", "127.0.0.1:9"), marks=pytest.mark.long
+        ),
+        pytest.param(
+            {"catalog_url": "postgresql://tilth:secret-word@127.0.0.1/x"},
+            ("BAD_CATALOG_ADDRESS",),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_a_server_that_does_not_fit_is_refused(world: World, settings: dict[str, str], words: tuple[str, ...]) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.hostile import SEED_VARIABLE, seed_of_run
 from tests.integration.sql import test_beside_duckdb as suite
+from tests.long import cases
 from tilth.node import Node
 from tools.postgres import Postgres
 
@@ -26,7 +27,7 @@ def catalog_settings(postgres: Postgres) -> dict[str, str]:
     return {"catalog.url": postgres.address(schema="beside")}
 
 
-@pytest.mark.parametrize("seed", FIXED_SEEDS)
+@pytest.mark.parametrize("seed", cases(FIXED_SEEDS))
 def test_fixed_cases_on_postgres(node: Node, session: SparkSession, seed: int) -> None:
     suite.check_case(node, session, seed)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.long import cases
 from tilth.node import Node, open_node
 from tilth.storage import BadColumnError
 from tools.class_data import CLASS_DATA
@@ -70,7 +71,9 @@ def _make(node: Node, name: str, settings: str = "") -> None:
         _run(node, f"INSERT INTO {name} {rows}")
 
 
-@pytest.mark.parametrize("settings", ["", "SETTINGS parquet_row_group_rows = 1", "SETTINGS memory_buffer = 1"])
+@pytest.mark.parametrize(
+    "settings", cases(["SETTINGS parquet_row_group_rows = 1", "SETTINGS memory_buffer = 1", ""], first=2)
+)
 def test_the_answer_does_not_change_with_flush_and_merge(node: Node, settings: str) -> None:
     _make(node, "kept", settings)
     for step in ("SELECT 1 AS id", "SYSTEM FLUSH kept", "OPTIMIZE TABLE kept FINAL"):
@@ -95,7 +98,7 @@ def test_the_answer_does_not_change_with_flush_and_merge(node: Node, settings: s
     ],
     ids=["delete", "alter_delete", "update", "alter_update"],
 )
-@pytest.mark.parametrize("text", ["x > 5", "x = 0", "day = DATE'1582-10-10'"])
+@pytest.mark.parametrize("text", cases(["x > 5", "x = 0", "day = DATE'1582-10-10'"]))
 @pytest.mark.parametrize("is_merged", [False, True], ids=["parts", "merged"])
 def test_statements_that_change_rows_find_them_all(
     node: Node, statement: str, answer: str, text: str, is_merged: bool

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.long import cases
 from tilth.node import Node, open_node
 from tools.class_data import CLASS_DATA
 
@@ -95,7 +96,7 @@ def _found(node: Node, conditions: dict[str, str], settings: str = "") -> dict[s
     return {shape: {row[1] for row in rows if row[0] == shape} for shape in conditions}
 
 
-@pytest.mark.parametrize("kind", _LISTS)
+@pytest.mark.parametrize("kind", cases(_LISTS, and_also=("s", "x", "day")))
 def test_long_lists_find_what_short_ones_find(node: Node, kind: str) -> None:
     short = _found(node, _conditions(kind, length=0), "SETTINGS prune_parts = 0")
     assert short["in"]
@@ -103,7 +104,7 @@ def test_long_lists_find_what_short_ones_find(node: Node, kind: str) -> None:
     assert _found(node, _conditions(kind, length=LENGTH)) == short
 
 
-@pytest.mark.parametrize("shape", ["in", "not_in", "two"])
+@pytest.mark.parametrize("shape", cases(["in", "not_in", "two"]))
 def test_delete_and_update_take_the_rows_that_select_finds(node: Node, shape: str) -> None:
     name = f"c_{shape}"
     _make(node, name)

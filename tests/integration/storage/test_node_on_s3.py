@@ -208,8 +208,8 @@ def test_no_secret_is_shown(location: Location) -> None:
     ("changed", "words"),
     [
         ({"secret": "wrong-secret-of-the-bucket"}, "STORE_REFUSED"),
-        ({"bucket": "nowhere"}, "nowhere"),
-        ({"endpoint": "http://127.0.0.1:9"}, "STORE_AWAY"),
+        pytest.param({"bucket": "nowhere"}, "nowhere", marks=pytest.mark.long),
+        pytest.param({"endpoint": "http://127.0.0.1:9"}, "STORE_AWAY", marks=pytest.mark.long),
     ],
 )
 def test_a_location_that_cannot_be_used_is_named_at_the_first_start(

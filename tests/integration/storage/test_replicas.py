@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import tilth
+from tests.long import cases
 from tilth.base.errors import TilthError
 from tools.broker import ROOT
 from tools.node_process import NodeProcess
@@ -158,7 +159,7 @@ def test_a_replica_that_hangs_holds_up_one_file_for_a_short_time(world: World) -
     world.wait_whole("hangs")
 
 
-@pytest.mark.parametrize("replica", [0, 2])
+@pytest.mark.parametrize("replica", cases([0, 2]))
 def test_a_wrong_copy_and_a_lost_one_are_made_anew(world: World, replica: int) -> None:
     name = f"wrong_{replica}"
     make(world, name)
@@ -196,6 +197,7 @@ def test_a_replica_that_has_lost_everything_is_filled_on_demand_only(world: Worl
         world.wait_whole(table)
 
 
+@pytest.mark.long
 def test_files_that_go_while_a_replica_is_away_go_there_too(world: World) -> None:
     make(world, "goes")
     world.wait_whole("goes")

@@ -16,6 +16,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.long import cases
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.integration
@@ -95,7 +96,7 @@ def test_ready_is_a_door_of_its_own(node: NodeProcess) -> None:
     assert httpx.get(f"{node.url}/v1/health").status_code == 200
 
 
-@pytest.mark.parametrize("how", [signal.SIGSTOP, signal.SIGKILL])
+@pytest.mark.parametrize("how", cases([signal.SIGSTOP, signal.SIGKILL]))
 def test_a_jvm_that_hangs_or_dies_is_replaced_and_queries_are_sent_again(
     node: NodeProcess, how: signal.Signals
 ) -> None:
@@ -147,7 +148,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.parametrize("kind", ENDLESS)
+@pytest.mark.parametrize("kind", cases(ENDLESS, and_also=("constant",)))
 def test_cancelled_queries_that_nothing_interrupts_end_and_others_go_on(node: NodeProcess, kind: str) -> None:
     jvm = jvm_of(node)
     running = InFlight(node, ENDLESS[kind])

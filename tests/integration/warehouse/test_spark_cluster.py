@@ -175,6 +175,7 @@ def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_d
 
 
 @pytest.mark.usefixtures("stranger")
+@pytest.mark.long
 def test_merges_and_changes_lose_and_double_nothing_while_executors_die(
     cluster: SparkCluster, node: NodeProcess, tables: str
 ) -> None:
@@ -292,6 +293,7 @@ def test_a_master_that_is_away_is_named_at_the_start(java_home: Path, tmp_path: 
     assert "no Spark master answers: master=spark://127.0.0.1:9" in node.log_tail()
 
 
+@pytest.mark.long
 def test_a_node_with_another_secret_is_not_heard(stranger: NodeProcess) -> None:
     assert stranger.wait_end(SECONDS_MAX)
     assert stranger.exit_code == 1
@@ -300,6 +302,7 @@ def test_a_node_with_another_secret_is_not_heard(stranger: NodeProcess) -> None:
     assert files_with("no-secret-of-this-cluster", stranger.data.parent) == {stranger.data.parent / "secret"}
 
 
+@pytest.mark.long
 def test_executors_with_another_python_are_refused(cluster: SparkCluster, java_home: Path, tmp_path: Path) -> None:
     settings = cluster.settings | {
         "warehouse.python": "/usr/bin/python3",

@@ -266,6 +266,7 @@ def test_a_query_whose_worker_is_killed_runs_on_another_one(world: World) -> Non
     world.wait_alive("a-query")
 
 
+@pytest.mark.long
 def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
@@ -284,6 +285,7 @@ def test_a_worker_that_is_stopped_is_replaced_and_comes_back(world: World, flow:
     assert "registering_again" in world.write.log()
 
 
+@pytest.mark.long
 def test_a_worker_whose_jvm_hangs_is_replaced_with_its_reason(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
@@ -317,6 +319,7 @@ def test_workers_come_back_to_a_server_that_was_killed(world: World, flow: Flow)
     flow.check()
 
 
+@pytest.mark.long
 def test_a_worker_that_is_asked_to_stop_says_farewell(world: World, flow: Flow) -> None:
     flow.send(100)
     flow.wait_all()
@@ -350,6 +353,7 @@ def test_a_drained_worker_gives_its_consumers_away_without_losing_a_round(world:
     world.wait_alive(drained)
 
 
+@pytest.mark.long
 def test_a_warehouse_of_a_user_waits_for_its_worker_and_has_one(world: World) -> None:
     sql = world.node.connection.sql
     sql("CREATE WAREHOUSE reports SETTINGS num_workers = 1, work = 'queries', cores = 2")
