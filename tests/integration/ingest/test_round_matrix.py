@@ -118,8 +118,8 @@ KINDS = ("none", "undecodable", "all undecodable", "refused", "all refused")
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS]
 #: Those that every run makes: each format, and the kinds that hold the others.
 QUICK_CELLS = (("json", "refused"), ("csv", "all undecodable"), ("debezium", "all refused"))
-ALONE = [((name,), kind) for name in VIEWS for kind in KINDS if not kind.startswith("all")]
-ALONE += [(TAKING, kind) for kind in KINDS if not kind.startswith("all")]
+SETS: list[tuple[str, ...]] = [*((name,) for name in VIEWS), TAKING]
+ALONE = [(names, kind) for names in SETS for kind in KINDS if not kind.startswith("all")]
 QUICK_ALONE = ((("casts",), "refused"), (("explodes",), "refused"), (("never",), "none"), (TAKING, "undecodable"))
 
 
