@@ -46,6 +46,7 @@ def test_no_statement_is_refused_unclearly_or_ignored_silently(judged: list[Judg
     assert [f"{each.result}: {each.statement.text}: {each.answer}" for each in wrong] == []
 
 
+@pytest.mark.long
 def test_none_of_the_wider_collection_either(node: LocalNode, judged_wider: list[Judged]) -> None:
     assert len(judged_wider) >= 450
     wrong = [each for each in judged_wider if each.result in (Class.UNCLEAR, Class.SILENT)]

@@ -1,4 +1,6 @@
-"""What a node leaves on the disk when it, or its JVM, is killed: nothing that the next start does not remove."""
+"""What a node leaves on the disk when it, or its JVM, is killed: nothing that the next start does not remove; and whose
+its folders are.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +52,25 @@ def work(node: NodeProcess) -> None:
     assert sql("SELECT count(DISTINCT k) FROM t").rows == [(100,)]
 
 
+def make_folders(node: NodeProcess) -> None:
+    """As somebody made them by hand."""
+    node.data.mkdir(parents=True)
+    node.data.chmod(0o755)
+    (node.data / "catalog").mkdir(mode=0o755)
+
+
+def check_folders(node: NodeProcess) -> None:
+    """They are the node's alone."""
+    modes = {each.name: oct(each.stat().st_mode & 0o777) for each in [node.data, *node.data.iterdir()]}
+    assert modes == {
+        "data": "0o750",
+        "catalog": "0o700",
+        "tables": "0o700",
+        "spark": "0o700",
+        "log": "0o700",
+    }
+
+
 def test_kills_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Sockets have short paths.
     temporary = Path(tempfile.mkdtemp(prefix="left-"))
@@ -57,9 +78,11 @@ def test_kills_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     node = NodeProcess(tmp_path / "with a long name so that sockets need a folder of their own")
     spark = node.data / "spark"
     counts: list[int] = []
+    make_folders(node)
     try:
         node.start()
         node.wait_ready()
+        check_folders(node)
         node.connection.sql("CREATE TABLE t (k BIGINT, s STRING) ENGINE = MergeTree ORDER BY k")
         work(node)
         counts.append(files_below(spark, temporary))
@@ -93,24 +116,3 @@ def test_kills_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def stray(spark: Path) -> list[str]:
     """What is in the folder beside those of runs."""
     return [each.name for each in spark.iterdir() if not each.name.startswith("run-")]
-
-
-def test_the_nodes_folders_are_its_alone(tmp_path: Path) -> None:
-    node = NodeProcess(tmp_path)
-    node.data.mkdir(parents=True)
-    # As somebody made them by hand.
-    node.data.chmod(0o755)
-    (node.data / "catalog").mkdir(mode=0o755)
-    try:
-        node.start()
-        node.wait_ready()
-        modes = {each.name: oct(each.stat().st_mode & 0o777) for each in [node.data, *node.data.iterdir()]}
-        assert modes == {
-            "data": "0o750",
-            "catalog": "0o700",
-            "tables": "0o700",
-            "spark": "0o700",
-            "log": "0o700",
-        }
-    finally:
-        node.stop()

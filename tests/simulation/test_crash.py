@@ -82,17 +82,10 @@ ANY_MOMENT = "any moment"
 AMID_ALTER = "amid an ALTER"
 AMID_EXPIRY = "amid an expiry"
 
-
-def _points(*begins: str) -> tuple[str, ...]:
-    return tuple(place for place in POINTS if place.startswith(begins))
-
-
-#: Each run dies once within each of these: in a round, in what maintenance and mutations commit, in what only removes,
-#: and from outside.
+#: Each run dies once within each of these: in a round, in what maintenance, changes and expiry do, and from outside.
 KINDS = (
-    _points("round."),
-    (*_points("flush.", "rebase.", "flush_deltas.", "minor_delta.", "major_delta.", "merge."), *MUTATION_POINTS),
-    (*_points("log_gc.", "history_gc.", "deleted_part_gc.", "gc.", "work."), *EXPIRY_POINTS),
+    tuple(place for place in POINTS if place.startswith("round.")),
+    tuple(place for place in ALL_POINTS if not place.startswith("round.")),
     (ANY_MOMENT, AMID_ALTER, AMID_EXPIRY),
 )
 KILLS = int(os.environ.get("TILTH_CRASH_KILLS", str(len(KINDS))))

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, events
+from tests.long import cases
 from tilth.ingest import OffsetMark, ToMark, ToOffsets
 from tilth.model.offset import TopicPartition
 from tilth.model.table import KafkaDef, TableDef
@@ -163,6 +164,7 @@ def test_an_unclean_leader_election_is_a_gap_though_the_topic_has_grown_again(
         world.close()
 
 
+@pytest.mark.long
 def test_a_clean_restart_of_the_broker_is_no_gap(tmp_path: Path, spark: WorkerSession, own_broker: Broker) -> None:
     own_broker.create_topic("clean", 2)
     world = IngestWorld(tmp_path / "node", spark, own_broker.bootstrap)
@@ -264,7 +266,7 @@ def test_lag_is_counted_behind_a_gap_and_failures_are_forgotten(world: IngestWor
     world.verify(target)
 
 
-@pytest.mark.parametrize("group", ["", ", kafka_group_name = 'g'"])
+@pytest.mark.parametrize("group", cases([", kafka_group_name = 'g'", ""]))
 def test_a_rename_goes_on(world: IngestWorld, broker: Broker, group: str) -> None:
     topic = "renamed-group" if group else "renamed"
     broker.create_topic(topic)

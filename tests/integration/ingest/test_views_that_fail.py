@@ -269,19 +269,22 @@ def test_views_that_choose_nothing_move_the_offsets(tmp_path: Path, spark: Worke
 
 @pytest.mark.parametrize(
     "select",
-    [
-        "SELECT id, n AS v FROM k LIMIT 3",
-        "SELECT id, n AS v FROM k LIMIT 0",
-        "SELECT id, n AS v FROM k ORDER BY id LIMIT 3",
-        "SELECT id, n AS v FROM k OFFSET 5",
-        "SELECT id, n AS v FROM k TABLESAMPLE (10 PERCENT)",
-        "SELECT id, n AS v FROM (SELECT * FROM k LIMIT 5)",
-        "WITH q AS (SELECT * FROM k) SELECT id, n AS v FROM q LIMIT 5",
-        "SELECT id, n AS v FROM k WHERE id IN (SELECT id FROM k LIMIT 5)",
-        "SELECT a.id, a.n AS v FROM k a JOIN (SELECT id FROM k LIMIT 1) b ON a.id = b.id",
-        "SELECT CAST(1 AS BIGINT) AS id, CAST(1 AS BIGINT) AS v",
-        "SELECT id, id AS v FROM range(10)",
-    ],
+    cases(
+        [
+            "SELECT id, n AS v FROM k ORDER BY id LIMIT 3",
+            "SELECT id, n AS v FROM k OFFSET 5",
+            "SELECT id, n AS v FROM k TABLESAMPLE (10 PERCENT)",
+            "SELECT a.id, a.n AS v FROM k a JOIN (SELECT id FROM k LIMIT 1) b ON a.id = b.id",
+            "SELECT CAST(1 AS BIGINT) AS id, CAST(1 AS BIGINT) AS v",
+            "SELECT id, n AS v FROM k LIMIT 3",
+            "SELECT id, n AS v FROM k LIMIT 0",
+            "SELECT id, n AS v FROM (SELECT * FROM k LIMIT 5)",
+            "WITH q AS (SELECT * FROM k) SELECT id, n AS v FROM q LIMIT 5",
+            "SELECT id, n AS v FROM k WHERE id IN (SELECT id FROM k LIMIT 5)",
+            "SELECT id, id AS v FROM range(10)",
+        ],
+        first=5,
+    ),
 )
 def test_views_that_would_leave_messages_out_are_refused(tmp_path: Path, spark: WorkerSession, select: str) -> None:
     world = world_of(tmp_path, spark)
@@ -294,13 +297,16 @@ def test_views_that_would_leave_messages_out_are_refused(tmp_path: Path, spark: 
 
 @pytest.mark.parametrize(
     "select",
-    [
-        "SELECT id, (SELECT max(n) FROM k LIMIT 1) AS v FROM k",
-        "SELECT id, n AS v FROM k WHERE EXISTS (SELECT 1 FROM k WHERE n > 5)",
-        "SELECT id, n AS v FROM k ORDER BY id",
-        "SELECT id, v FROM k, LATERAL (SELECT max(e) AS v FROM explode(array(n, id)) q(e))",
-        "SELECT DISTINCT id, n AS v FROM k",
-    ],
+    cases(
+        [
+            "SELECT id, (SELECT max(n) FROM k LIMIT 1) AS v FROM k",
+            "SELECT DISTINCT id, n AS v FROM k",
+            "SELECT id, n AS v FROM k WHERE EXISTS (SELECT 1 FROM k WHERE n > 5)",
+            "SELECT id, n AS v FROM k ORDER BY id",
+            "SELECT id, v FROM k, LATERAL (SELECT max(e) AS v FROM explode(array(n, id)) q(e))",
+        ],
+        first=2,
+    ),
 )
 def test_views_that_only_look_as_if_they_did_are_not(tmp_path: Path, spark: WorkerSession, select: str) -> None:
     world = world_of(tmp_path, spark)

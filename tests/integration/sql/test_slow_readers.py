@@ -68,6 +68,7 @@ def test_a_client_that_stops_reading_holds_its_result_for_a_while_only(tmp_path:
     assert "has not read for" in refused.value.message
 
 
+@pytest.mark.long
 def test_results_on_the_disk_have_a_bound(tmp_path: Path) -> None:
     with filled_node(tmp_path, results_disk_max="100 MiB") as node, tilth.connect(node.url) as connection:
         with connection.stream(LARGE) as rows:

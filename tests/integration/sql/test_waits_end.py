@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 import tilth
+from tests.long import cases
 from tilth.client import ServerError
 from tools.node_process import NodeProcess
 
@@ -95,7 +96,7 @@ def filled(node: NodeProcess, table: str, *, parts: int = 3) -> None:
         sql(f"INSERT INTO {table} VALUES ({number}, 1)")
 
 
-@pytest.mark.parametrize("by", ["KILL QUERY", "max_execution_time", "a closed connection"])
+@pytest.mark.parametrize("by", cases(["KILL QUERY", "max_execution_time", "a closed connection"]))
 def test_a_long_query_of_system_tables_ends(node: NodeProcess, by: str) -> None:
     processes = len(psutil.Process(node.pid).children())
     if by == "a closed connection":

@@ -93,6 +93,7 @@ def test_a_name_node_that_hangs_is_one_to_try_again_after(cluster: HdfsCluster, 
     assert store.read("t/data/a").to_pybytes() == b"abc"
 
 
+@pytest.mark.long
 def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsCluster, location: Location) -> None:
     store = store_at(location)
     write(store, "t/data/b", b"abc")
@@ -123,6 +124,7 @@ def test_answers_that_were_lost_double_nothing_and_are_no_clash(cluster: HdfsClu
         store.create("t/data/a")
 
 
+@pytest.mark.long
 def test_a_name_node_that_is_gone_is_reported_and_found_again(cluster: HdfsCluster, location: Location) -> None:
     layout, store = layout_in(location), store_at(location)
     (part,) = write_parts(layout, rows_of(10), txn=1, task=0, attempt=0)
@@ -174,6 +176,7 @@ os.kill(os.getpid(), 9)
 """
 
 
+@pytest.mark.long
 def test_what_a_killed_writer_left_goes_by_name(cluster: HdfsCluster, location: Location) -> None:
     done = subprocess.run([sys.executable, "-c", KILLED, location.root.text], timeout=60, check=False)
     assert done.returncode == -9
@@ -194,6 +197,7 @@ for _ in range(200):
 """
 
 
+@pytest.mark.long
 def test_stores_that_are_freed_while_answers_arrive_hang_nothing(location: Location) -> None:
     subprocess.run([sys.executable, "-c", FREED, location.root.text], timeout=60, check=True)
 
@@ -214,6 +218,7 @@ threading.Event().wait(0.3)
 """
 
 
+@pytest.mark.long
 def test_processes_that_exit_while_answers_arrive_end_well(location: Location) -> None:
     started = [subprocess.Popen([sys.executable, "-c", EXITING, location.root.text]) for _ in range(10)]
     assert [each.wait(60) for each in started] == [0] * 10

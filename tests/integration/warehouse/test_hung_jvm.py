@@ -168,6 +168,7 @@ def test_cancelled_queries_that_nothing_interrupts_end_and_others_go_on(node: No
     assert jvm_of(node).pid == jvm.pid
 
 
+@pytest.mark.long
 def test_a_task_whose_python_workers_hang_is_cancelled_and_the_next_one_runs(node: NodeProcess) -> None:
     node.connection.sql("CREATE TABLE big (id BIGINT) ENGINE = MergeTree ORDER BY id")
     running = InFlight(node, "INSERT INTO big SELECT id FROM range(40000000)")

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
+from tests.long import cases
 from tilth.base.errors import TilthError
 from tilth.introspection.registry import system_table_names
 from tools.broker import Broker
@@ -106,8 +107,9 @@ def wait(is_done: Callable[[], bool], what: str) -> None:
 
 
 @contextmanager
-def streaming(broker: Broker, topic: str) -> Iterator[Source]:
-    source = Source(broker.bootstrap, topic)
+def streaming(broker: Broker, topic: str, sent: int) -> Iterator[Source]:
+    """`sent`: messages that are in the topic already."""
+    source = Source(broker.bootstrap, topic, sent)
     thread = threading.Thread(target=source.run)
     thread.start()
     try:
@@ -144,27 +146,29 @@ def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) ->
     assert all(row[2] for row in sql("SYSTEM VERIFY d.u").rows)
 
 
+@pytest.mark.parametrize("dies", cases(["an executor", "everything"]))
 def test_rounds_lose_and_double_nothing_while_executors_workers_and_the_master_die(
-    cluster: SparkCluster, node: NodeProcess, tables: str, broker: Broker
+    cluster: SparkCluster, node: NodeProcess, tables: str, broker: Broker, dies: str
 ) -> None:
     def commits_go_on(what: str) -> None:
         rounds = node.value(ROUNDS)
         wait(lambda: node.value(ROUNDS) >= rounds + 2, f"rounds after {what}")
 
-    with streaming(broker, tables) as source:
+    with streaming(broker, tables, node.value(CONSUMED)) as source:
         commits_go_on("the start")
         cluster.kill_executor()
         commits_go_on("an executor was killed")
-        stopped = cluster.signal_executor(signal.SIGSTOP)
-        time.sleep(2)
-        stopped.send_signal(signal.SIGCONT)
-        commits_go_on("an executor was stopped and went on")
-        cluster.kill_worker(0)
-        commits_go_on("a worker of Spark was killed")
-        cluster.start_worker(0)
-        cluster.kill_master()
-        commits_go_on("the master was killed")
-        cluster.start_master()
+        if dies == "everything":
+            stopped = cluster.signal_executor(signal.SIGSTOP)
+            time.sleep(2)
+            stopped.send_signal(signal.SIGCONT)
+            commits_go_on("an executor was stopped and went on")
+            cluster.kill_worker(0)
+            commits_go_on("a worker of Spark was killed")
+            cluster.start_worker(0)
+            cluster.kill_master()
+            commits_go_on("the master was killed")
+            cluster.start_master()
         wait(lambda: len(cluster.executors()) == 2, "two executors")
     wait(lambda: node.value(CONSUMED) >= source.sent, "the rest of the topic")
     assert node.connection.sql("SELECT count(*), count(DISTINCT id) FROM d.t WHERE id >= 0").rows == [

@@ -333,6 +333,7 @@ def test_a_worker_that_is_asked_to_stop_says_farewell(world: World, flow: Flow) 
     world.wait_alive("a-write")
 
 
+@pytest.mark.long
 def test_a_drained_worker_gives_its_consumers_away_without_losing_a_round(world: World, flow: Flow) -> None:
     sql = world.node.connection.sql
     flow.send(100)
