@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -37,10 +37,8 @@ from tools.jepsen.tables import PARTITION_ROWS, STORED, UPDATED_IDS, VIEW_KEYS, 
 
 SETTLE_SECONDS_MAX = 120.0
 _OPEN_GAPS = "SELECT table FROM system.ingest_gaps WHERE table = 'ko' AND resolution IS NULL"
-_ACQUIRED = re.compile(r"action=table_lease_acquired cause_id=(\S+) epoch=(\d+)")
-_STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) epoch=(\d+)")
-#: It hosts tables under its new id before it logs that it has joined.
-_JOINED = re.compile(r"action=(?:server_joined .*server|servers_changed .*me)=(\S+)")
+_ACQUIRED = re.compile(r"action=table_lease_acquired cause_id=(\S+) server=(\S+) epoch=(\d+)")
+_STARTED = re.compile(r"action=consumer_started .*table=(\S+) consumer=(\d+) server=(\S+) epoch=(\d+)")
 
 
 def judge(subject: Subject, history: History, sent: Sent, seen: Seen) -> Faults:
@@ -53,7 +51,7 @@ def judge(subject: Subject, history: History, sent: Sent, seen: Seen) -> Faults:
     _judge_messages(subject, sent, faults)
     _judge_verify(subject, faults)
     _judge_files(subject, faults, history)
-    faults.add(check_hosts([*seen.hostings, *_logged(subject.logs())]))
+    faults.add(check_hosts([*seen.hostings, *_logged(subject.logs().values())]))
     faults.add(check_growing(seen.growing, history.windows))
     faults.add(check_past(seen.past))
     return faults
@@ -201,18 +199,16 @@ def _counted(result: Result, column: str) -> Mapping[int, int]:
     return Counter(result.arrow().column(column).to_pylist())
 
 
-def _logged(logs: Mapping[str, Path]) -> Sequence[Hosting]:
-    """Return the tables and consumers that servers host by their logs."""
+def _logged(logs: Iterable[Path]) -> Sequence[Hosting]:
+    """Return the tables and consumers that servers host by their logs, which name the process that acquired a lease."""
     found = []
-    for server, path in logs.items():
-        holder = server
+    for path in logs:
         with suppress(OSError):
             for line in path.read_text(errors="replace").splitlines():
-                if joined := _JOINED.search(line):
-                    holder = joined[1]
-                elif acquired := _ACQUIRED.search(line):
-                    found.append(Hosting(thing=f"table/{acquired[1]}", epoch=int(acquired[2]), holder=holder))
+                if acquired := _ACQUIRED.search(line):
+                    uuid, holder, epoch = acquired.groups()
+                    found.append(Hosting(thing=f"table/{uuid}", epoch=int(epoch), holder=holder))
                 elif started := _STARTED.search(line):
-                    thing = f"consumer {started[1]}/{started[2]}"
-                    found.append(Hosting(thing=thing, epoch=int(started[3]), holder=holder))
+                    table, consumer, holder, epoch = started.groups()
+                    found.append(Hosting(thing=f"consumer {table}/{consumer}", epoch=int(epoch), holder=holder))
     return found

@@ -37,7 +37,7 @@ class TableLeases:
             if lease is None or lease.holder != self._server():
                 # This server has joined anew since it acquired the lease, which another one may hold by now.
                 lease = self._leases[uuid] = self._all.acquire(_name(uuid), self._server())
-                _log.info("table_lease_acquired", cause_id=uuid, epoch=lease.epoch)
+                _log.info("table_lease_acquired", cause_id=uuid, server=lease.holder, epoch=lease.epoch)
             return lease.fence
 
     def lose(self, uuid: str) -> None:

@@ -169,6 +169,7 @@ class Consumers:
             cause_id=spec.id,
             table=name,
             consumer=index,
+            server=lease.holder,
             epoch=lease.epoch,
             partitions=len(positions),
         )
