@@ -17,8 +17,9 @@ from rich.table import Table
 from bench.report import Figure, print_report
 from tilth.base.rand import new_rng
 from tilth.base.units import MIB
+from tilth.maintenance.merge.policy.candidates import CandidatePart
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
-from tilth.maintenance.policy import CandidatePart, MergeSettings
+from tilth.maintenance.table.settings import MergeSettings
 
 PARTS = 7_000
 TARGET_SECONDS = 1.0

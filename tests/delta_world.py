@@ -10,7 +10,7 @@ from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, ReplaceParts
 from tilth.maintenance import MaintenanceManager, ManagerSettings, OpRow
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_task, encode_facts
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta, by_file
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind, Switch, SwitchState

@@ -14,6 +14,7 @@ from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.maintenance.copies.task_spark import CopyFact
 from tilth.maintenance.copies.task_spark import decode_task as decode_copy_task
 from tilth.maintenance.copies.task_spark import encode_facts as encode_copy_facts
@@ -26,9 +27,8 @@ from tilth.maintenance.mutate.task_spark import (
     decode_mutate_task,
     encode_mutate_facts,
 )
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
 from tilth.maintenance.work.procedure import Input, Rebaser
-from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, WrittenPart

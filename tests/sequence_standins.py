@@ -23,8 +23,8 @@ from tilth.catalog.kv import KVOutcome, Precondition, ReadView, Versioned, ViewU
 from tilth.catalog.records.small_commit import UNKNOWNS_MAX
 from tilth.maintenance.copies.task_spark import copy_runner
 from tilth.maintenance.deltas.task_spark import delta_runner
-from tilth.maintenance.work import op as op_module
-from tilth.maintenance.work.task_spark import flush_runner, merge_runner
+from tilth.maintenance.one_part.task_spark import flush_runner, merge_runner
+from tilth.maintenance.work import part_work as op_module
 from tilth.model.task import TaskKind, TaskSpec
 from tilth.testing import Fault, FaultyKV
 from tilth.warehouse import Runner, TaskContext, WorkerReports

@@ -43,10 +43,11 @@ from tilth.catalog import (
     rebase,
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings, sweep_transaction
+from tilth.maintenance.kinds import OpKind, Prepared
 from tilth.maintenance.manager.manager import StandIns
-from tilth.maintenance.op import Op, OpKind, Prepared
-from tilth.maintenance.policy import Effort
-from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.merge.policy.candidates import Effort
+from tilth.maintenance.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.work.op import Op
 from tilth.model.delta import PartSource, seen_of
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
@@ -360,7 +361,6 @@ class SequenceWorld:
         op = self.op(kind)
         stats = op.stats()
         self.faulty.settle()
-        assert stats is not None
         if not stats.is_runnable:
             return None
         prepared = op.prepare()

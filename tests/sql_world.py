@@ -44,7 +44,7 @@ from tilth.maintenance import (
     OptimizeReport,
     ScrubRow,
 )
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import Expression, TableDef

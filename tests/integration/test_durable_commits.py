@@ -21,7 +21,7 @@ from tests.sequence_world import SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
 from tilth import begin
 from tilth.catalog.kv import KVOutcome, Precondition
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.storage import local_folder
 from tilth.storage.store.files.files import make_folder
 

@@ -25,8 +25,8 @@ from tilth.catalog import (
 from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.part_gc import PartGc
+from tilth.maintenance.kinds import Prepared
 from tilth.maintenance.manager.manager import StandIns
-from tilth.maintenance.op import Prepared
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.model.mutation import MutationKind

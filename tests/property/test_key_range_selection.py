@@ -16,11 +16,11 @@ from tests.long import examples
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
 from tilth.maintenance.merge.policy import knapsack
+from tilth.maintenance.merge.policy.candidates import CandidatePart, MergeSpec
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.key_shares import key_shares
 from tilth.maintenance.merge.policy.knapsack import EXACT_ITEMS_MAX, Items, choose
-from tilth.maintenance.policy.candidates import CandidatePart, MergeSpec
-from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
+from tilth.maintenance.table.settings import KeyRangeSettings, MergeSettings
 
 KEYS = 1 << 32
 RATIO = 1.05

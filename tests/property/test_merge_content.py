@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from tests.long import examples
 from tests.part_sources import plain_source
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeSelection
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection
-from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
+from tilth.maintenance.table.settings import KeyRangeSettings, MergeSettings
 from tilth.model.part import WrittenPart
 from tilth.model.table import Column, Schema, Transform, TransformKind
 from tilth.model.types import Kind, Simple

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeSpec, split_runs
 from tilth.maintenance.merge.policy.scoring import Limits, RunScores
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSpec, split_runs
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.settings import MergeSettings
 
 PLAIN = MergeSettings(expected_parts=-1)
 F = 5 * 2**20

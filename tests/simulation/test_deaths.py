@@ -16,7 +16,7 @@ import pytest
 from tests.sequence_standins import Died, failpoints_to
 from tests.sequence_world import AT_ONCE, SequenceWorld
 from tests.simulation.sequence_model import Fresh, Row, Shape
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.txn import TxnState
 from tilth.storage import file_name
 

@@ -16,7 +16,7 @@ from tests.long import cases
 from tests.maintenance_world import MaintenanceWorld
 from tilth.catalog import Catalog, InsertPart
 from tilth.maintenance.copies import task_spark as copies
-from tilth.maintenance.work.task_spark import MergeFacts, decode_task, encode_facts
+from tilth.maintenance.one_part.task_spark import MergeFacts, decode_task, encode_facts
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec

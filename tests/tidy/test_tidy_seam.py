@@ -17,7 +17,7 @@ OPENERS = {"memory_map", "OSFile", "create_memory_map", "input_stream", "output_
 #: Modules that can run code from bytes.
 CODE_MODULES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "runpy"}
 #: No files of tables: what the machine says about memory.
-OTHERS = {PACKAGE / "maintenance" / "manager" / "memory.py"}
+OTHERS = {PACKAGE / "maintenance" / "memory" / "meter.py"}
 
 
 def test_nobody_but_the_seam_has_files_of_tables_in_hand() -> None:

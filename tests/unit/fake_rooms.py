@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus, OpRow
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef

@@ -9,7 +9,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="refused-after-its-commit",
         breaks="DROP PARTITION that has landed on one server is done again on the one that hosts the table",
         path="src/tilth/maintenance/manager/manager.py",
-        old="        found = self._registry.find(table_uuid)\n        return 0 if",
+        old="        found = self._tables.get(table_uuid)\n        return 0 if",
         new="        found = self._registry.get(table_uuid)\n        return 0 if",
         tests=("tests/unit/statements/test_after_commit.py::test_parts_of_another_servers_table_are_hidden_once",),
     ),
@@ -181,16 +181,11 @@ MAINTENANCE: tuple[Mutant, ...] = (
         breaks="while a service is stopped, nobody asks what became of a commit whose answer was lost",
         path="src/tilth/maintenance/work/op.py",
         old="""        self.resolve()
-        snapshot = self.snapshot()
-        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
-            self._notify(Stopped())
-            return OpStats.idle("stopped by the user")
+        now_ms = self._clock.now_ms()
 """,
-        new="""        snapshot = self.snapshot()
-        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
-            self._notify(Stopped())
-            return OpStats.idle("stopped by the user")
-        self.resolve()
+        new="""        now_ms = self._clock.now_ms()
+        if self.watch.is_on(self.kind.traits.service, now_ms):
+            self.resolve()
 """,
         tests=(
             "tests/unit/maintenance/test_work_shell.py::"
@@ -200,7 +195,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="end-heard-before-parts-are-free",
         breaks="the next look finds the parts of a run that has ended reserved, and the run counted",
-        path="src/tilth/maintenance/work/op.py",
+        path="src/tilth/maintenance/work/part_work.py",
         old="            self._let_go(work)\n            self._notify(WorkEnded(work, error))\n",
         new="            self._notify(WorkEnded(work, error))\n            self._let_go(work)\n",
         tests=(
@@ -210,7 +205,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="late-files-stay",
         breaks="what a task writes after its transaction was cleaned up stays for ever",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="            if txn.outputs and (found is None or runs != found.runs):",
         new="            if found is not None and runs != found.runs:",
         tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
@@ -218,7 +213,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="late-files-behind-a-hole",
         breaks="a task that goes on behind the files that were removed leaves what it writes then",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="                now = replace(tombstone, runs=runs)\n                tombstones.put([now])\n",
         new="                pass\n",
         tests=("tests/unit/maintenance/test_late_files.py::test_files_behind_those_that_are_gone_are_found",),
@@ -237,7 +232,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="failure-outlives-a-late-answer",
         breaks="a failure stands although the next try is committed, because its answer came late",
-        path="src/tilth/maintenance/work/op.py",
+        path="src/tilth/maintenance/work/part_work.py",
         old="        for work, error in self._attempts.resolve():\n            self._judge(work, error)\n",
         new="        for work, error in self._attempts.resolve():\n",
         tests=(
@@ -267,7 +262,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="no-tombstone",
         breaks="files stay that a task writes when its transaction was cleaned up",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="            if txn.outputs and (found is None or runs != found.runs):",
         new="            if txn.outputs and found is not None:",
         tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
@@ -275,7 +270,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="late-files-counted-after-they-go",
         breaks="what leads to late files goes before it is noted how many there are",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="                tombstones.put([now])\n",
         new="",
         tests=(
@@ -297,7 +292,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="others-losses-not-waited-for",
         breaks="files of commits that another process knows and the database has lost go",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="return is_before and is_fresh and not self._catalog.is_own(txn.server)",
         new="return False",
         tests=(
@@ -308,7 +303,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
     Mutant(
         name="listings-believed",
         breaks="a file that a bucket lists late stays",
-        path="src/tilth/maintenance/work/ended.py",
+        path="src/tilth/maintenance/cleaner/ended.py",
         old="return any(may_list_late(self._root.of(table)) for table in stored)",
         new="return False",
         tests=(

@@ -1,7 +1,7 @@
 """Memory against its limits: how likely a write is refused, and the refusal (docs/policies/throttling.md#memory).
 
 Covers: the formula, the gate that writers pass, a budget of bytes that requests share. Does not cover: measuring memory
-(maintenance/memory.py), freeing it. Always holds: below the soft limit nothing is refused, above the hard one
+(maintenance/memory/meter.py), freeing it. Always holds: below the soft limit nothing is refused, above the hard one
 everything; a refusal applies nothing and may be tried again.
 """
 
@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from tilth.base.errors import RetryError
+from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng
 from tilth.base.units import show_bytes
 
@@ -23,21 +23,6 @@ class MemoryPressureError(RetryError):
     """rejecting write request: soft memory limit exceeded"""
 
     code = "MEMORY_PRESSURE"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryReading:
-    """Bytes in use and the two limits."""
-
-    used: int = 0
-    #: Hard limit, from which on every write is refused; None: there is no limit.
-    hard: int | None = None
-    #: Soft limit, from which on some are refused.
-    soft: int = 0
-
-    @property
-    def percent(self) -> float:
-        return self.used * 100 / self.hard if self.hard else 0.0
 
 
 def reject_chance(reading: MemoryReading) -> float:

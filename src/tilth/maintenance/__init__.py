@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
+    from tilth.maintenance.cleaner.left_files import sweep_transaction
+    from tilth.maintenance.cleaner.sweeper import Sweeper
+    from tilth.maintenance.copies.op import ScrubRow
+    from tilth.maintenance.damage.book import CURE, DamageBook, DamagedFile, unreadable
+    from tilth.maintenance.flush.commands import FlushReport
+    from tilth.maintenance.gc.explain import GcRow
+    from tilth.maintenance.gc.round import GcReport
+    from tilth.maintenance.kinds import OpKind
     from tilth.maintenance.manager.manager import MaintenanceManager
-    from tilth.maintenance.op import OpKind
-    from tilth.maintenance.policy.expiry import is_expired, ttl_of
-    from tilth.maintenance.policy.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
+    from tilth.maintenance.manager.optimize import OptimizeReport
+    from tilth.maintenance.merge.explain import MergeCandidateRow
+    from tilth.maintenance.mutate.commands import MutationProgress
     from tilth.maintenance.runners import maintenance_runners
     from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
     from tilth.maintenance.stats import (
         RUN_MILLISECONDS,
         ChoiceRow,
-        FlushReport,
-        GcReport,
-        GcRow,
         MaintenanceNumbers,
         ManagerStatus,
-        MergeCandidateRow,
-        MutationProgress,
         OpNumbers,
         OpRow,
         OpRun,
-        OptimizeReport,
-        ScrubRow,
     )
-    from tilth.maintenance.work.damage import CURE, DamageBook, DamagedFile, unreadable
-    from tilth.maintenance.work.left_files import sweep_transaction
-    from tilth.maintenance.work.sweeper import Sweeper
+    from tilth.maintenance.table.settings import TABLE_SETTINGS, GcSettings, gc_settings, table_settings
+    from tilth.maintenance.table.ttl import is_expired, ttl_of
 else:
     __getattr__ = door(__name__)
 

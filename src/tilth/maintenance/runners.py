@@ -9,7 +9,7 @@ from __future__ import annotations
 from tilth.maintenance.copies.task_spark import copy_runner
 from tilth.maintenance.deltas.task_spark import delta_runner
 from tilth.maintenance.mutate.task_spark import mutate_runner
-from tilth.maintenance.work.task_spark import flush_runner, merge_runner
+from tilth.maintenance.one_part.task_spark import flush_runner, merge_runner
 from tilth.model.task import TaskKind
 from tilth.warehouse import Runner
 

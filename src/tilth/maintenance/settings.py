@@ -1,4 +1,4 @@
-"""Settings of the node's maintenance manager; those of each table are in policy/settings.py.
+"""Settings of the node's maintenance manager; those of each table are in table/settings.py.
 
 Covers: names (the ones users of Kudu and ByConity know), defaults, checks, what each direction costs, and the values
 that the manager, the scheduler and the ops receive.
@@ -19,8 +19,7 @@ from tilth.base.settings import (
     within,
 )
 from tilth.base.units import parse_bytes, parse_seconds
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.kinds import OpKind
 
 
 def _bytes_or_none(text: str) -> int:
@@ -125,6 +124,56 @@ class WorkloadSettings:
         SettingCheck(float, "above 0", lambda n: n > 0),
         "Rows written into a table a second from which on it counts as busy. Fewer: more tables count. More: only the "
         "busiest do.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushSettings:
+    """Settings of when rows and changes of rows are flushed."""
+
+    threshold_mb: int = node_setting(
+        "flush_threshold_mb",
+        1024,
+        within(int, 1),
+        "Rows, or changes of rows, that wait for a flush, from which on their size alone is a reason to flush. Less: "
+        "queries read fewer unsorted rows and changes. More: fewer, larger parts.",
+        unit="MiB",
+    )
+    threshold_secs: int = node_setting(
+        "flush_threshold_secs",
+        120,
+        within(int, 0),
+        "Age from which on rows or changes of rows are flushed however few they are. Shorter: queries read fewer "
+        "unsorted rows and changes. Longer: fewer, larger parts.",
+        unit="s",
+    )
+    upper_bound_ms: int = node_setting(
+        "flush_upper_bound_ms",
+        3_600_000,
+        within(int, 1),
+        "Age at which the gain of a flush is 1, as much as age can give. Shorter: old rows go before merges sooner. "
+        "Longer: merges go first for longer.",
+        unit="ms",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSettings:
+    """Settings of when the deltas of a part are compacted."""
+
+    minor_files_max: int = node_setting(
+        "tablet_delta_store_minor_compact_max",
+        1000,
+        within(int, 1),
+        "Delta files of one part and kind at which making them one gains as much as it can. Fewer: queries open fewer "
+        "files. More: changes are written again less often.",
+    )
+    major_ratio_min: float = node_setting(
+        "tablet_delta_store_major_compact_min_ratio",
+        0.1,
+        within(float, 0, 1),
+        "Share of a part's bytes that its deltas must have before its updated columns are written anew. Less: queries "
+        "patch fewer rows. More: columns are written again less often.",
     )
 
 

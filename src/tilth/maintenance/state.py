@@ -65,6 +65,12 @@ def failed_again(before: Failure | None, error: Exception, *, now_ms: int, about
     return Failure(count=count, reason=reason, at_ms=now_ms, until_ms=now_ms + wait)
 
 
+def standing(failure: Failure | None, now_ms: int) -> Failure | None:
+    """Return the failure. One in the future comes from a clock that was ahead and is ignored: its wait would be as long
+    as that."""
+    return None if failure is None or failure.at_ms > now_ms else failure
+
+
 def newest(failures: Iterable[Failure]) -> Failure | None:
     return max(failures, key=lambda failure: failure.at_ms, default=None)
 
@@ -103,8 +109,7 @@ def service_status(
             reason = work.running_reason
         case ServiceState.FAILED:
             assert failure is not None
-            wait = max(0, failure.until_ms - now_ms) / 1000
-            reason = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
+            return failed_status(failure, now_ms)
         case ServiceState.WAITING:
             reason = work.waiting_reason
         case ServiceState.IDLE:
@@ -112,6 +117,13 @@ def service_status(
         case _:
             assert_never(state)
     return state, reason, failure
+
+
+def failed_status(failure: Failure, now_ms: int) -> tuple[ServiceState, str, Failure]:
+    """Return what `system.bg_threads` has of a service whose work has failed."""
+    wait = max(0, failure.until_ms - now_ms) / 1000
+    text = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
+    return ServiceState.FAILED, text, failure
 
 
 def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:

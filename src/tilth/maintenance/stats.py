@@ -1,4 +1,4 @@
-"""Reports of maintenance: rows of system tables and answers to commands."""
+"""Reports of the manager: rows of system tables, its status, its numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from tilth.base.metrics import counter
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 
 #: Upper ends of the histogram of how long runs took; beyond the last one there is one more bucket.
 RUN_MILLISECONDS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_200_000, 3_600_000)
@@ -90,143 +90,6 @@ class ChoiceRow:
     #: Number of ops that could have run, and the best of the others with their scores.
     runnable: int = 0
     others: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MergeCandidateRow:
-    """One line of EXPLAIN MERGE."""
-
-    partition: str
-    #: Parts of the range, or of the partition if it has no range.
-    parts: int
-    rows: int
-    bytes: int
-    #: Lower is better; 0 where there is no score. Of key_range it is the gain with its sign turned.
-    score: float
-    #: `running`, `waiting`, `would run`, `lost`, `refused`, `lone`, `failed`, `damaged`, `stopped`; of a history
-    #: `replayed`, `summary`.
-    state: str
-    reason: str
-    #: Milliseconds since 1970; 0: at the next look, or when somebody starts merges again. Of a history: when it would
-    #: have been merged.
-    next_attempt_ms: int
-    #: `True` if the policy allows it, though others may go first.
-    is_allowed: bool = False
-    #: Reason why its partition is polled later than others; empty if it is not.
-    back_off: str = ""
-    #: Names of the first and the last of the parts.
-    first_part: str = ""
-    last_part: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationProgress:
-    """Progress of a pending mutation; joined with its entry by `uuid` and `id`."""
-
-    #: The table's.
-    uuid: str
-    id: int
-    #: Visible parts that still need it, and those that it has reached.
-    parts_to_do: int
-    parts_done: int
-    #: Tasks under way.
-    running: int
-    #: Empty, and the times 0, while nothing has failed.
-    latest_failed_part: str = ""
-    latest_fail_ms: int = 0
-    latest_fail_reason: str = ""
-    #: Retry time of the part that failed, milliseconds since 1970; 0: at the next poll.
-    next_attempt_ms: int = 0
-    #: Current activity, or the reason why it waits.
-    state_reason: str = ""
-    #: `part .. : why`, where a part failed in a way that waiting alone does not heal; empty otherwise.
-    lasting_failure: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushReport:
-    """Report of SYSTEM FLUSH."""
-
-    segments: int
-    #: Parts made of them; none of segments whose rows are all deleted.
-    parts: int
-    #: Rows of those parts.
-    rows: int
-    #: Bytes of the segments with their changes.
-    bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeReport:
-    """Report of OPTIMIZE."""
-
-    partitions: int
-    merges: int
-    parts_before: int
-    parts_after: int
-    rows_merged: int
-    bytes_read: int
-    seconds: float
-    #: Reason why more than one part is left, if a mutation is the cause; empty otherwise.
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcReport:
-    """Report of one round of collecting; for SYSTEM GC, of the whole table."""
-
-    partitions: int = 0
-    #: Partitions whose rows had all expired, and that were dropped.
-    expired: int = 0
-    #: Records that left the table.
-    moved: int = 0
-    #: Ended records that stay for now.
-    kept: int = 0
-    #: Files that are gone, and their bytes.
-    removed: int = 0
-    removed_bytes: int = 0
-    #: Items that stay in the trash for now, of those looked at.
-    in_trash: int = 0
-    #: Reason why the first item that stays does so.
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcRow:
-    """One line of EXPLAIN GC."""
-
-    partition: str
-    #: The name of the part, mark or range, of the delta's file, or of the dropped table.
-    entry: str
-    #: `part`, `segment`, `mark`, `range`, `delta`, `trash`, `dropped table`; empty in a last line that says that there
-    #: are more.
-    kind: str
-    #: `visible`, `in force` (a mark or range that still hides something), `hidden`, `in trash`, `removable`.
-    state: str
-    #: Holder; empty if nothing retains it.
-    held_by: str
-    #: Until when at least, milliseconds since 1970; 0: not known.
-    until_ms: int
-    bytes: int
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScrubRow:
-    """One row of SYSTEM SCRUB: the copies of a table's files in one place."""
-
-    #: Number of the replica; 0 if the storage has no replicas.
-    replica: int
-    root: str
-    #: Files read, and their bytes.
-    files: int
-    bytes: int
-    #: Copies that differed from what was written, and those of them that still do.
-    wrong: int
-    left: int
-    is_ok: bool
-    detail: str
 
 
 @dataclass(slots=True, kw_only=True)

@@ -17,7 +17,8 @@ from tilth.base.cancel import working_under
 from tilth.base.errors import TilthError
 from tilth.base.full import full_error
 from tilth.base.logs import Log, hide_in_lines
-from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.memory import MemoryReading
+from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings

@@ -25,7 +25,7 @@ from tilth.catalog import (
 )
 from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.deltas.task_spark import delta_runner
-from tilth.maintenance.work.task_spark import flush_runner
+from tilth.maintenance.one_part.task_spark import flush_runner
 from tilth.model.delta import seen_of
 from tilth.model.task import TaskKind
 from tilth.model.txn import LeftoverNote, TxnOutput

@@ -18,7 +18,7 @@ from tilth.base.settings import read_settings
 from tilth.catalog import Catalog, InsertPart, RocksKV
 from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.manager.manager import StandIns
-from tilth.maintenance.work.task_spark import merge_runner
+from tilth.maintenance.one_part.task_spark import merge_runner
 from tilth.model.part import Part
 from tilth.model.service import ServiceKind, ServiceStats
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind

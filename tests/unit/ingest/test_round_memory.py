@@ -10,7 +10,7 @@ import pytest
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
-from tilth.base.pressure import MemoryReading
+from tilth.base.memory import MemoryReading
 from tilth.ingest.consumer.calls import BeginGranted, BeginRound
 from tilth.ingest.service.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
 from tilth.ingest.service.stats import EventLog

@@ -8,10 +8,10 @@ import pytest
 
 from tilth.base.units import MIB
 from tilth.maintenance.merge.policy.adaptive import Hold, Pace, pace, write_amplification
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeSelection
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection
-from tilth.maintenance.policy.partitions import HOUR, SIX_HOURS, PartitionStats, SlotBytes
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.partition_counts import HOUR, SIX_HOURS, PartitionStats, SlotBytes
+from tilth.maintenance.table.settings import MergeSettings
 
 NOW = 100 * SIX_HOURS + 10
 SETTINGS = MergeSettings(expected_parts=10)

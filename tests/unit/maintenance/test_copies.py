@@ -19,11 +19,11 @@ from tilth.maintenance.copies import replicate
 from tilth.maintenance.copies.op import CopyCommands
 from tilth.maintenance.copies.replicate import KNOWN_MS, REFRESH_MS, ReplicateRoutine
 from tilth.maintenance.copies.scrub import ScrubRoutine
+from tilth.maintenance.copies.table_copies import TableCopies, batches
 from tilth.maintenance.copies.task_spark import decode_task, encode_facts, work_on_copies
-from tilth.maintenance.copies.work import TableCopies, batches
 from tilth.maintenance.counters import MaintenanceCounters
-from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.damage.book import DamageBook
+from tilth.maintenance.table.watch import TableWatch
 from tilth.model.part import DataFile, FileCopies, Part, WrittenPart
 from tilth.model.storage import Storage
 from tilth.model.table import TableDef
@@ -72,7 +72,7 @@ class CopiesWorld(World):
         )
         # Any: what the routines use of a context.
         self.context = cast(Any, SimpleNamespace(server=server, watch=watch, switched_off_by=lambda kind: ""))
-        self.copies = TableCopies(self.context)
+        self.copies = TableCopies(self.context.server, self.context.watch)
         self.replicate, self.scrub = ReplicateRoutine(self.copies), ScrubRoutine(self.copies)
 
     def add(self, *rows: int) -> WrittenPart:

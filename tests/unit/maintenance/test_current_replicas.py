@@ -14,12 +14,12 @@ import pytest
 
 from tests.sql_world import SqlWorld, table_of
 from tilth.base.errors import UnavailableError
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.current_replicas import CHANGES_MAX, remove_from_current
+from tilth.maintenance.cleaner.left_files import sweep_again, sweep_transaction
 from tilth.maintenance.gc.round import Round
 from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.policy import GcSettings
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.current_replicas import CHANGES_MAX, remove_from_current
-from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
+from tilth.maintenance.table.settings import GcSettings
 from tilth.model.txn import TxnOutput
 from tilth.storage import NamedRoots, Roots, local_root, replicas_of
 

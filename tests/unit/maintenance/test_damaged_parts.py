@@ -12,9 +12,9 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import CorruptError
 from tilth.base.ids import random_id
 from tilth.catalog import Catalog, HidePartition, InsertPart, MemoryKV
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.work.damage import DamageBook
-from tilth.maintenance.work.task_spark import MergeTask
+from tilth.maintenance.damage.book import DamageBook
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.part import ColumnRange, DataFile, Part, WrittenPart
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema, TableDef

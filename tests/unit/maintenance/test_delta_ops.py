@@ -17,9 +17,9 @@ from tilth.maintenance.deltas.policy import (
     folded,
 )
 from tilth.maintenance.deltas.task_spark import DeltaTask, DeltaWay
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
-from tilth.maintenance.work.op import OVERTAKEN
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.work.part_work import OVERTAKEN
 from tilth.model.delta import Delta, DeltaKind, Target, applied_order
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, SwitchState

@@ -10,10 +10,9 @@ import pytest
 
 from tests.maintenance_world import MaintenanceWorld
 from tilth.catalog import InsertPart
+from tilth.maintenance.merge.policy.candidates import CandidatePart, MergeRefusal, MergeSelection
 from tilth.maintenance.merge.policy.lone import with_expired_rows
-from tilth.maintenance.policy import MergeRefusal, MergeSelection
-from tilth.maintenance.policy.candidates import CandidatePart
-from tilth.maintenance.work.task_spark import MergeTask
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.part import ColumnRange
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.storage import Expiry

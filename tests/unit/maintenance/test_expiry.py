@@ -12,16 +12,10 @@ import msgspec
 import pytest
 
 from tilth.base.errors import InvalidInputError
-from tilth.maintenance.policy.expiry import (
-    TableTtl,
-    is_expired,
-    judge_expiry,
-    judge_rows,
-    last_of_key,
-    partition_end,
-    ttl_of,
-)
-from tilth.maintenance.policy.settings import GcSettings, MergeSettings
+from tilth.maintenance.gc.policy import judge_expiry
+from tilth.maintenance.merge.policy.expired_rows import judge_rows
+from tilth.maintenance.table.settings import GcSettings, MergeSettings
+from tilth.maintenance.table.ttl import TableTtl, is_expired, last_of_key, partition_end, ttl_of
 from tilth.model.part import Bound, ColumnRange, DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, Transform, TransformKind
 from tilth.model.types import DataType, Kind, Simple

@@ -14,10 +14,10 @@ from tilth.base.errors import UnavailableError
 from tilth.base.settings import read_settings
 from tilth.catalog import CommitOutcome, HidePartition, Unknown
 from tilth.maintenance.flush.policy import flush_runs
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import OpRow
-from tilth.maintenance.work.task_spark import MergeTask
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.service import ServiceKind, Switch, SwitchState

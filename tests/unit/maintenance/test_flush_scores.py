@@ -6,8 +6,9 @@ import pytest
 
 from tests.oracle import Row, number, oracle
 from tilth.base.units import MIB
-from tilth.maintenance.policy.flush_scores import DeltaStore, best_delta_store, flush_gain, major_gain, minor_gain
-from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.deltas.policy import DeltaStore, best_delta_store, major_gain, minor_gain
+from tilth.maintenance.gains import flush_gain
+from tilth.maintenance.settings import DeltaSettings, FlushSettings
 
 
 @pytest.mark.parametrize("row", oracle("flush", "Score with a threshold of 64 MiB"))

@@ -9,7 +9,7 @@ import pytest
 from tests.oracle import Row, names, number, oracle
 from tilth.base.hybrid import pack
 from tilth.base.rand import new_rng
-from tilth.maintenance.policy.gc import (
+from tilth.maintenance.gc.policy import (
     Cutoff,
     GcEntry,
     GcHold,
@@ -28,7 +28,7 @@ from tilth.maintenance.policy.gc import (
     trash_limit,
     trash_pause,
 )
-from tilth.maintenance.policy.settings import GcSettings
+from tilth.maintenance.table.settings import GcSettings
 
 NOW_MS = 1_700_000_000_000
 SETTINGS = GcSettings()

@@ -18,8 +18,8 @@ from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.op import GcOp
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.stats import GcReport
+from tilth.maintenance.gc.round import GcReport
+from tilth.maintenance.kinds import OpKind
 from tilth.model.lease import ReaderLease
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind

@@ -15,7 +15,7 @@ from tilth.catalog import HidePartition, InsertLabel, InsertPart, RestorePartiti
 from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import round as gc_round
 from tilth.maintenance.gc.op import FIRST_LOOK_MS
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
 from tilth.storage import StoreRoot

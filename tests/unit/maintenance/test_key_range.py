@@ -11,12 +11,12 @@ import pytest
 
 from tests.oracle import Row, names, number, oracle
 from tilth.base.units import MIB
+from tilth.maintenance.merge.policy.candidates import CandidatePart, CandidateState, Effort, MergeSelection
 from tilth.maintenance.merge.policy.key_bytes import HIGHEST, LOWEST, key_bounds, value_bytes
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.key_shares import key_shares
 from tilth.maintenance.merge.policy.knapsack import fill_knapsack
-from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, Effort, MergeSelection
-from tilth.maintenance.policy.settings import KeyRangeSettings, MergeSettings
+from tilth.maintenance.table.settings import KeyRangeSettings, MergeSettings
 from tilth.model.part import Bound, ColumnRange
 from tilth.model.table import Column, Schema
 from tilth.model.types import DataType, Decimal, Kind, Simple

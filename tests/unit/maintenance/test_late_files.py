@@ -15,9 +15,9 @@ from tests.unit.maintenance.test_leftover_files import NoStorage, Server
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, InsertPart, TxnAbortedError, TxnHandle, TxnNotFoundError
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GAPS_MS, GRACE_MS
-from tilth.maintenance.work.left_files import sweep_again, sweep_transaction
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GAPS_MS, GRACE_MS
+from tilth.maintenance.cleaner.left_files import sweep_again, sweep_transaction
 from tilth.model.txn import Txn, TxnOutput, TxnState
 from tilth.storage import data_folder, local_root
 from tilth.storage.store.files.files import remove_files
@@ -88,7 +88,7 @@ def removals(server: Server, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         found.append(given[2].id)
         return sweep_again(*given, **named)
 
-    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", counting)
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.sweep_again", counting)
     return found
 
 
@@ -108,7 +108,7 @@ def test_a_slow_store_holds_up_the_manager_for_seconds_and_no_transaction_for_go
             raise UnavailableError("the store does not answer")
         return sweep_again(catalog, root, txn, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", slow)
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.sweep_again", slow)
     pass_grace(server)
     for work in works:
         write(server, work.id, "0.0-0.parquet")
@@ -302,7 +302,7 @@ def test_a_storage_that_is_away_takes_no_removal_from_the_tombstone(
     pass_grace(server)
     write(server, work.id, "0.0-0.parquet")
     with monkeypatch.context() as patched:
-        patched.setattr("tilth.maintenance.work.ended.away_reason", lambda _: "a replica is away")
+        patched.setattr("tilth.maintenance.cleaner.ended.away_reason", lambda _: "a replica is away")
         pass_time(server, 3 * DAY_SECONDS)
     assert (server.files_of(str(work.id)), tombstones_of(server)) == (["0.0-0.parquet"], [str(work.id)])
     pass_time(server, 120)
@@ -332,8 +332,8 @@ def test_a_tombstone_that_a_clock_ahead_has_written_is_due_now(server: Server) -
 
 
 def test_the_oldest_tombstones_are_forgotten_beyond_a_bound(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilth.maintenance.work.ended.TOMBSTONES_MAX", 3)
-    monkeypatch.setattr("tilth.maintenance.work.ended.LATE_SWEEPS_MAX", 2)
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.TOMBSTONES_MAX", 3)
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.LATE_SWEEPS_MAX", 2)
     works = [begin(server) for _ in range(5)]
     for work in works:
         cancel(work)
@@ -352,7 +352,7 @@ def test_the_oldest_tombstones_are_forgotten_beyond_a_bound(server: Server, monk
 def test_tombstones_whose_files_cannot_be_removed_take_no_turn_from_others(
     server: Server, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
-    monkeypatch.setattr("tilth.maintenance.work.ended.LATE_SWEEPS_MAX", 2)
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.LATE_SWEEPS_MAX", 2)
     works = [begin(server) for _ in range(5)]
     for work in works:
         cancel(work)
@@ -370,7 +370,7 @@ def test_tombstones_whose_files_cannot_be_removed_take_no_turn_from_others(
         if is_away:
             patched.setattr(server.cleaner._ended, "_away", lambda txn, known: txn.id in first)
         else:
-            patched.setattr("tilth.maintenance.work.ended.sweep_again", failing)
+            patched.setattr("tilth.maintenance.cleaner.ended.sweep_again", failing)
         server.tick(60)
         server.tick(1)
         server.tick(1)

@@ -11,8 +11,8 @@ from tests.bucket_roots import bucket_root, set_keys
 from tests.catalog_world import World
 from tilth.catalog import Catalog, InsertPart, Joining, TxnHandle
 from tilth.maintenance import sweep_transaction
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.txn import TxnOutput
 from tilth.storage.store.paths import name_of
 from tilth.testing import FakeBucket

@@ -14,8 +14,8 @@ from tests.removals import watch_removals
 from tilth.base.errors import UnavailableError, UnknownOutcomeError
 from tilth.catalog import Catalog, InsertPart, Joining, Unknown
 from tilth.maintenance import sweep_transaction
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.server import COORDINATOR, ServerRecord
 from tilth.model.txn import Txn, TxnOutput
 from tilth.storage import StorageNotFoundError, StoreRoot, local_root
@@ -128,7 +128,7 @@ def test_what_was_removed_with_the_commit_is_not_looked_for_again(
     txn = server.land("0.1-0.parquet")
     assert (server.files_of(txn), server.notes()) == (["0.0-0.parquet"], [txn])
     swept: list[int] = []
-    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", lambda *given, **_: swept.append(given[2].id))
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.sweep_again", lambda *given, **_: swept.append(given[2].id))
     server.tick()
     server.tick(GRACE_MS)
     assert (swept, server.notes()) == ([], [])
@@ -143,7 +143,7 @@ def test_what_lands_while_notes_go_is_not_looked_for_either(server: Server, monk
         server.land("0.1-0.parquet")
 
     monkeypatch.setattr(server.catalog.transactions, "forget_swept", forget_and_land)
-    monkeypatch.setattr("tilth.maintenance.work.ended.sweep_again", lambda *given, **_: swept.append(given[2].id))
+    monkeypatch.setattr("tilth.maintenance.cleaner.ended.sweep_again", lambda *given, **_: swept.append(given[2].id))
     server.tick()
     assert (len(server.notes()), swept) == (1, [])
 

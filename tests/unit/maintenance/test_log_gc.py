@@ -11,7 +11,7 @@ from tilth.base.errors import UnavailableError
 from tilth.catalog import HidePartition, InsertPart, RestorePartition
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.op import GcOp
-from tilth.maintenance.op import IoUsage, OpKind
+from tilth.maintenance.kinds import IoUsage, OpKind
 from tilth.model.part import DataFile, Entry, Part
 from tilth.model.service import ServiceKind
 from tilth.storage import StoreRoot

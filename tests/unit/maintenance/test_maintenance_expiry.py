@@ -9,7 +9,7 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import ConflictError, FencedError
 from tilth.catalog import ExpirePartition, HideEverything, InsertPart, PartsGoneError, RestorePartition
 from tilth.maintenance.gc.expiry import ExpiryPhase
-from tilth.maintenance.work.task_spark import MergeTask
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.part import ColumnRange, Part
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef, Transform, TransformKind

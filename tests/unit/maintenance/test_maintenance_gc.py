@@ -12,8 +12,8 @@ from tilth.catalog import HideEverything, HidePartition, NothingToUndropError, R
 from tilth.maintenance.gc import explain as gc_explain
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
-from tilth.maintenance.policy.gc import Cutoff, GcEntry, GcHold, Verdict, plan_moves
-from tilth.maintenance.policy.settings import GcSettings
+from tilth.maintenance.gc.policy import Cutoff, GcEntry, GcHold, Verdict, plan_moves
+from tilth.maintenance.table.settings import GcSettings
 from tilth.model.part import DataFile
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.storage import StoreRoot

@@ -16,12 +16,13 @@ from tilth.base.settings import read_settings
 from tilth.base.units import GIB
 from tilth.catalog import StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
+from tilth.maintenance.kinds import IoUsage, OpKind, OpStats, Prepared, Refused, op_name
 from tilth.maintenance.manager.decisions import RELEASE_MEMORY
 from tilth.maintenance.manager.manager import StandIns
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.op import IoUsage, NotPrepared, Op, OpKind, OpStats, Prepared, op_name
+from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.state import FAR_MS, Failure
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.op import Op
 from tilth.model.mutation import MutationKind
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceKind, ServiceState
@@ -36,19 +37,21 @@ class SayingOp:
     watch: TableWatch
     kind: OpKind = OpKind.MERGE
     service: ServiceKind = ServiceKind.MERGE
-    says: OpStats | None = field(default_factory=lambda: OpStats(is_runnable=True, perf_improvement=1.0))
+    says: OpStats = field(default_factory=lambda: OpStats(is_runnable=True, perf_improvement=1.0))
     due_ms: int = FAR_MS
     running: int = 0
     wakeups: int = 0
     last_wakeup_ms: int = 0
     has_unknown: bool = False
     is_cancelled: bool = False
+    seen: OpStats = field(default_factory=lambda: OpStats.idle("not looked at yet"))
+    unseen: Failure | None = None
     notices: int = 0
     events: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     #: Held while it is cleared.
     gate: threading.Event = field(default_factory=threading.Event)
-    prepares: Callable[[], Prepared | NotPrepared] = lambda: Prepared(about="work", work=None)
+    prepares: Callable[[], Prepared | Refused] = lambda: Prepared(about="work", work=None)
     performs: Callable[[], str] = lambda: "done"
     #: After one run there is nothing left to do.
     is_single: bool = True
@@ -78,11 +81,11 @@ class SayingOp:
     def cancel_partition(self, partition: str | None) -> int:
         return self.running
 
-    def stats(self) -> OpStats | None:
+    def stats(self) -> OpStats:
         self.wakeups += 1
-        return None if self.is_cancelled else self.says
+        return OpStats.idle("cancelled") if self.is_cancelled else self.says
 
-    def prepare(self) -> Prepared | NotPrepared:
+    def prepare(self) -> Prepared | Refused:
         prepared = self.prepares()
         if isinstance(prepared, Prepared) and self.is_single:
             self.says = OpStats(is_runnable=False, about="nothing left")
@@ -125,7 +128,7 @@ class Saying(MaintenanceWorld):
     def build(self, watch: TableWatch) -> TableOps:
         op = self.ops.setdefault(watch.uuid, SayingOp(watch))
         op.watch = watch
-        return TableOps(watch, (op,))
+        return TableOps(watch, (op,))  # type: ignore[arg-type]  # what the manager needs of an op
 
     @property
     def op(self) -> SayingOp:
@@ -152,7 +155,7 @@ IDLE = OpStats(is_runnable=False)
 def test_prepare_fails_1000_times_and_no_slot_is_lost() -> None:
     """A leaked count is KUDU-2083."""
     world = Saying()
-    world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0)).prepares = lambda: NotPrepared("gone")
+    world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0)).prepares = lambda: Refused("gone")
     for _ in range(1000):
         world.manager.step()
     assert world.manager.numbers().prepare_failed == 1000
@@ -306,9 +309,9 @@ def test_stop_races_with_a_choice_and_nothing_begins() -> None:
     op = world.say(world.t, OpStats(is_runnable=True, perf_improvement=1.0))
     inner = world.manager._runs.reserve
 
-    def reserve(uuid: str, chosen: Op) -> object:
+    def reserve(chosen: Op) -> object:
         world.manager.stop()
-        return inner(uuid, chosen)
+        return inner(chosen)
 
     world.manager._runs.reserve = reserve  # type: ignore[assignment,method-assign]
     choice = world.manager.step()

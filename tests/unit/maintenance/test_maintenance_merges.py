@@ -20,8 +20,8 @@ from tilth.catalog import (
     TableNotFoundError,
     Unknown,
 )
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.work.task_spark import MergeTask
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.part import ColumnRange
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.snapshot import Snapshot

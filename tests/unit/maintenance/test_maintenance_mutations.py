@@ -10,9 +10,9 @@ from tests.maintenance_world import MaintenanceWorld, aborted
 from tilth.base.errors import UnavailableError
 from tilth.catalog import BadMergeError, CommitOutcome, HidePartition, Unknown
 from tilth.maintenance import MutationProgress
+from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.mutate.task_spark import MutateTask
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.work.task_spark import MergeTask
+from tilth.maintenance.one_part.task_spark import MergeTask
 from tilth.model.mutation import MutationKind, MutationState
 from tilth.model.service import ServiceKind, Switch, SwitchState
 from tilth.model.table import Column, Schema

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.settings import BadSettingError, read_settings
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.settings import (
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
+from tilth.maintenance.table.settings import (
     TABLE_SETTINGS,
     PartitionStrategy,
     TableSettings,
     table_settings,
 )
-from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings
 
 
 def test_defaults_agree() -> None:

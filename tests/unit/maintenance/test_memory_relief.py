@@ -8,8 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 
 from tests.maintenance_world import MaintenanceWorld
-from tilth.maintenance.manager.relief import PERIOD_SECONDS, MemoryRelief
-from tilth.maintenance.manager.scheduler import MemoryUse
+from tilth.base.memory import MemoryReading
+from tilth.maintenance.memory.relief import PERIOD_SECONDS, MemoryRelief
 from tilth.storage import release_unused
 from tilth.testing import ManualClock
 
@@ -35,7 +35,7 @@ class Host:
 
     def look(self, seconds: float = 0.0, limit: int | None = 100) -> int:
         self.clock.advance(seconds)
-        self.relief.relieve(MemoryUse(consumption=self.used, hard_limit=limit))
+        self.relief.relieve(MemoryReading(used=self.used, hard=limit))
         self.relief.wait(WAIT_SECONDS)
         return self.tries
 
@@ -72,7 +72,7 @@ def test_the_manager_says_what_came_of_it() -> None:
     world = MaintenanceWorld()
     tries: list[int] = []
     world.manager.add_memory_relief(lambda: tries.append(1))
-    world.manager._relief.relieve(MemoryUse(consumption=90, hard_limit=100))
+    world.manager._relief.relieve(MemoryReading(used=90, hard=100))
     world.manager._relief.wait(WAIT_SECONDS)
     assert tries == [1]
     row = world.manager.choices()[0]

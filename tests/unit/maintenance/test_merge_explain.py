@@ -11,6 +11,7 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import GIB, MIB
 from tilth.maintenance import MergeCandidateRow
+from tilth.maintenance.merge.policy.candidates import CandidatePart, CandidateState, MergeSelection
 from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import HIGHEST
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
@@ -24,9 +25,8 @@ from tilth.maintenance.merge.policy.replay import (
     replay,
 )
 from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import CandidatePart, CandidateState, MergeSelection
-from tilth.maintenance.policy.partitions import PartitionStats
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.partition_counts import PartitionStats
+from tilth.maintenance.table.settings import MergeSettings
 from tilth.model.part import PartEvent
 
 PLAIN = MergeSettings(expected_parts=-1)

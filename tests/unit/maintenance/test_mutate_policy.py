@@ -9,8 +9,8 @@ import pytest
 
 from tests.oracle import Row, oracle
 from tilth.base.hybrid import pack
-from tilth.maintenance.policy.candidates import CandidatePart, why_apart
-from tilth.maintenance.policy.mutate import (
+from tilth.maintenance.merge.policy.candidates import CandidatePart, why_apart
+from tilth.maintenance.mutate.policy import (
     Blame,
     MutateView,
     PartitionState,
@@ -20,8 +20,8 @@ from tilth.maintenance.policy.mutate import (
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.policy.settings import MutateSettings, table_settings
 from tilth.maintenance.state import Failure
+from tilth.maintenance.table.settings import MutateSettings, table_settings
 from tilth.model.mutation import Mutation, MutationKind, first_needed, needs
 from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion

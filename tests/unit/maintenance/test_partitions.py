@@ -9,17 +9,10 @@ import pytest
 
 from tests.oracle import Row, names, number, oracle
 from tilth.base.rand import new_rng
-from tilth.maintenance.policy.partitions import (
-    BackOff,
-    PartitionSelection,
-    PartitionStats,
-    Rotation,
-    SlotBytes,
-    postpone,
-    select_for_gc,
-    select_for_merge,
-)
-from tilth.maintenance.policy.settings import GcPartitionSettings, PartitionSettings, PartitionStrategy
+from tilth.maintenance.gc.policy import select_for_gc
+from tilth.maintenance.merge.policy.partitions import BackOff, postpone, select_for_merge
+from tilth.maintenance.table.partition_counts import PartitionSelection, PartitionStats, Rotation, SlotBytes
+from tilth.maintenance.table.settings import GcPartitionSettings, PartitionSettings, PartitionStrategy
 
 NOW = 1_000_000.0
 FRESH = Rotation(last_time=NOW)

@@ -8,18 +8,17 @@ from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import FencedError, UnavailableError
 from tilth.catalog import PartsGoneError
 from tilth.maintenance.flush.op import FlushPlanner
+from tilth.maintenance.kinds import OpStats, Refused
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.op import REFRESH_BUSY_MS, MergePlanner
 from tilth.maintenance.mutate.op import MutatePlanner
 from tilth.maintenance.state import FAR_MS
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.planner import (
-    Benefit,
     Busy,
     Cancelled,
     Denied,
     OpSnapshot,
-    Refused,
     Renewed,
     Stopped,
     WorkEnded,
@@ -48,14 +47,14 @@ def snapshot(world: MaintenanceWorld, *, running: int = 0, has_news: bool = Fals
 
 def test_what_waits_to_be_merged_is_held_until_it_is_taken(world: MaintenanceWorld) -> None:
     planner = merge_planner(world)
-    assert isinstance(planner.choose(snapshot(world)), Refused)
+    assert not planner.choose(snapshot(world)).is_runnable
     parts = [world.insert("a")[0] for _ in range(10)]
     planner.refresh(snapshot(world), NOBODY)
     [held] = planner.held
     assert set(held.names) == {str(part.name) for part in parts}
     answer = planner.choose(snapshot(world))
-    assert isinstance(answer, Benefit)
-    assert answer.gain > 0
+    assert answer.is_runnable
+    assert answer.perf_improvement > 0
     # What waits is worth a turn at once, a new look is not.
     assert (planner.due_ms(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (0, FAR_MS)
     assert planner.dequeue(snapshot(world), NOBODY) == [held]
@@ -118,16 +117,16 @@ def test_looks_follow_each_other_while_they_lead_to_merges(world: MaintenanceWor
 
 def test_segments_are_worth_more_as_they_age(world: MaintenanceWorld) -> None:
     planner = FlushPlanner(context(world))
-    assert planner.choose(snapshot(world)) == Refused("no segments")
+    assert planner.choose(snapshot(world)) == OpStats.idle("no segments")
     world.insert_segment("a", rows=4)
     planner.refresh(snapshot(world), NOBODY)
     young = planner.choose(snapshot(world))
     world.clock.advance(121)
     old = planner.choose(snapshot(world))
-    assert isinstance(young, Benefit)
-    assert isinstance(old, Benefit)
-    assert young.gain == 0 < old.gain
-    assert planner.choose(snapshot(world, running=1)) == Refused("1 flushes are running")
+    assert young.is_runnable
+    assert old.is_runnable
+    assert young.perf_improvement == 0 < old.perf_improvement
+    assert planner.choose(snapshot(world, running=1)) == OpStats.idle("1 flushes are running")
     taken = planner.dequeue(snapshot(world), NOBODY)
     assert not isinstance(taken, Refused)
     # With a flush all that is known ends.
@@ -139,7 +138,7 @@ def test_a_loss_delays_the_next_look_at_a_mutation(world: MaintenanceWorld) -> N
     world.insert("a")
     planner = MutatePlanner(context(world))
     assert (planner.choose(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (
-        Refused("no mutation is pending"),
+        OpStats.idle("no mutation is pending"),
         FAR_MS,
     )
     world.alter_delete("a is odd")

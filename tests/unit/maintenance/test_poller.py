@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field
 
 import pytest
 
+from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.maintenance.manager import poller
-from tilth.maintenance.manager.poller import Observations, Poller
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.op import OpKind, OpStats
+from tilth.maintenance.manager.poller import Poller
+from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.settings import WorkloadSettings
-from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.state import FAR_MS, Failure
+from tilth.maintenance.table.watch import TableWatch
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
@@ -32,6 +33,8 @@ class CountedOp:
     service: ServiceKind = ServiceKind.MERGE
     error: Exception | None = None
     has_unknown: bool = False
+    seen: OpStats | None = None
+    unseen: Failure | None = None
 
     def stats(self) -> OpStats:
         self.asked += 1
@@ -47,15 +50,15 @@ class Tables:
     def __post_init__(self) -> None:
         self.tables: dict[str, TableOps] = {}
         self.ops: dict[str, CountedOp] = {}
-        observations = Observations(self.clock)
-        self.poller = Poller(self.clock, observations, WorkloadSettings(), lambda uuid: self.tables.get(uuid))
+        self.woken: deque[str] = deque()
+        self.poller = Poller(self.clock, WorkloadSettings(), self.tables.get, self.woken)
 
     def add(self, uuid: str, due_ms: int = FAR_MS) -> CountedOp:
         watch = TableWatch(TableDef(uuid=uuid, database="d", name=uuid, schema=SCHEMA))
         op = self.ops[uuid] = CountedOp(uuid, due_ms)
         self.tables[uuid] = TableOps(watch, (op,))  # type: ignore[arg-type]  # what a look needs of an op
-        watch.woken = self.poller.woken
-        self.poller.woken(uuid)
+        watch.woken = self.woken.append
+        self.woken.append(uuid)
         return op
 
     def poll(self) -> dict[str, int]:

@@ -8,14 +8,15 @@ from dataclasses import replace
 import pytest
 
 from tests.oracle import Row, number, oracle
+from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.base.units import MIB
-from tilth.maintenance.manager.scheduler import MemoryUse, adjusted_score, choose, is_flush_due
-from tilth.maintenance.op import Choice, ChoiceRule, IoUsage, OpKind, OpStats, OpView, op_name
+from tilth.maintenance.kinds import Choice, ChoiceRule, IoUsage, OpKind, OpStats, OpView, op_name
+from tilth.maintenance.manager.scheduler import adjusted_score, choose, is_flush_due
 from tilth.maintenance.settings import SchedulerSettings
 
 SETTINGS = SchedulerSettings()
-CALM = MemoryUse(consumption=0, hard_limit=1000)
+CALM = MemoryReading(used=0, hard=1000)
 
 
 class Draws:
@@ -53,14 +54,14 @@ def op(
     return OpView(name=name, table=table or name, stats=stats)
 
 
-def used(percent: float) -> MemoryUse:
-    return MemoryUse(consumption=int(percent * 100), hard_limit=10_000)
+def used(percent: float) -> MemoryReading:
+    return MemoryReading(used=int(percent * 100), hard=10_000)
 
 
 def pick(
     ops: Iterable[OpView],
     *,
-    memory: MemoryUse = CALM,
+    memory: MemoryReading = CALM,
     settings: SchedulerSettings = SETTINGS,
     rng: Rng | None = None,
     free_workers: int = 1,
@@ -197,7 +198,7 @@ def test_skip_rate_inside_the_band(row: Row) -> None:
 def test_no_pressure_below_the_band_or_without_a_limit() -> None:
     """docs/policies/scheduling.md#memory-pressure"""
     assert not is_flush_due(used(59.99), settings=SETTINGS, rng=Draws())
-    assert not is_flush_due(MemoryUse(consumption=10**12), settings=SETTINGS, rng=Draws())
+    assert not is_flush_due(MemoryReading(used=10**12), settings=SETTINGS, rng=Draws())
     narrow = replace(SETTINGS, memory_limit_soft_percentage=60.0)
     assert is_flush_due(used(60), settings=narrow, rng=Draws())
 
@@ -213,13 +214,8 @@ def test_other_work_at_the_lower_border() -> None:
 
 
 def test_what_is_passed_over() -> None:
-    """Not runnable, cancelled, not valid; no free worker."""
-    idle = [
-        op("a", perf=9.0, is_runnable=False),
-        replace(op("b", perf=9.0), is_cancelled=True),
-        OpView(name="c", table="c", stats=None),
-        op("d", perf=0.25),
-    ]
+    """Not runnable; no free worker."""
+    idle = [op("a", perf=9.0, is_runnable=False), op("d", perf=0.25)]
     choice = pick(idle)
     assert (choice.op_name, choice.reason) == ("d", "perf score=0.250000")
     refused = pick(idle, free_workers=0)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
 from pathlib import Path
 
 import pytest
 
 from tests.catalog_world import World
 from tilth.catalog import Catalog, Joining, NotHostedError, TableMovingError
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
+from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.registry import Registry
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.manager.table_ops import TableOps
+from tilth.maintenance.table.watch import TableWatch
 from tilth.model.server import COORDINATOR
 from tilth.model.txn import Txn, TxnState
 from tilth.storage import local_root
@@ -124,13 +126,8 @@ def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
         made.append(watch.uuid)
         raise AssertionError
 
-    registry = Registry(
-        world.catalog,
-        build,
-        refused=lambda table, reason: None,
-        woken=lambda uuid: None,
-        hosts=lambda uuid: uuid in hosted,
-    )
+    decisions = DecisionLog(world.clock)
+    registry = Registry(world.catalog, {}, build, decisions, deque(), hosts=lambda uuid: uuid in hosted)
     with pytest.raises(AssertionError):
         registry.refresh()
     assert made == [world.t]
@@ -142,12 +139,7 @@ def test_only_tables_of_this_server_are_looked_after(servers: Servers) -> None:
 
 def test_a_table_that_comes_back_while_its_former_ops_end_is_not_said_to_be_missing(servers: Servers) -> None:
     world = servers.worlds[0]
-    registry = Registry(
-        world.catalog,
-        lambda watch: TableOps(watch, ()),
-        refused=lambda table, reason: None,
-        woken=lambda uuid: None,
-    )
+    registry = Registry(world.catalog, {}, lambda watch: TableOps(watch, ()), DecisionLog(world.clock), deque())
     table = registry.get(world.t)
     registry.leave(table)
     with pytest.raises(TableMovingError, match="has not ended yet"):

@@ -9,10 +9,10 @@ import pytest
 
 from tests.oracle import Row, number, numbers, oracle
 from tilth.base.units import GIB, KIB, MIB
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeSelection, MergeSpec, split_runs
 from tilth.maintenance.merge.policy.scoring import Limits, RunScores
 from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges, submittable
-from tilth.maintenance.policy.candidates import CandidatePart, Effort, MergeSelection, MergeSpec, split_runs
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.settings import MergeSettings
 
 DAY = 86_400.0
 #: Without the controller.

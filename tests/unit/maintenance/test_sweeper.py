@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tilth.maintenance import Sweeper
-from tilth.maintenance.work import sweeper as module
-from tilth.maintenance.work.sweeper import WAITING_MAX
+from tilth.maintenance.cleaner import sweeper as module
+from tilth.maintenance.cleaner.sweeper import WAITING_MAX
 
 ENOUGH_SECONDS = 30.0
 

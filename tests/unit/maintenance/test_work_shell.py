@@ -18,11 +18,11 @@ from tilth.catalog import (
     Unknown,
     Update,
 )
+from tilth.maintenance.kinds import OpKind, Prepared
 from tilth.maintenance.manager.runs import Slot
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.op import OpKind, Prepared
+from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.model.service import ServiceKind, SwitchState
 from tilth.model.txn import LeftoverNote
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.units import GIB
-from tilth.maintenance.manager.memory import LIMIT_SHARE, MemoryMeter, ProcessMemory, limit_of, machine_bytes
+from tilth.maintenance.kinds import LoadScore
+from tilth.maintenance.memory.meter import LIMIT_SHARE, MemoryMeter, ProcessMemory, limit_of, machine_bytes
 from tilth.maintenance.settings import WorkloadSettings
-from tilth.maintenance.work.workload import Rates, Workload, flush_score, merge_score
+from tilth.maintenance.table.workload import Rates, Workload, load_score
 from tilth.testing import ManualClock
 
 ON = WorkloadSettings(is_enabled=True)
@@ -28,10 +29,10 @@ ON = WorkloadSettings(is_enabled=True)
 def test_score(scans: float, rows: float, flush: float, merge: float) -> None:
     """docs/policies/scheduling.md#workload"""
     rates = Rates(scans_per_second=scans, rows_per_second=rows)
-    assert (flush_score(rates, ON), merge_score(rates, ON)) == (flush, merge)
-    assert flush_score(rates, WorkloadSettings()) == merge_score(rates, WorkloadSettings()) == 0
+    assert [load_score(load, rates, ON) for load in (LoadScore.READ, LoadScore.USED, None)] == [flush, merge, 0]
+    assert {load_score(load, rates, WorkloadSettings()) for load in LoadScore} == {0}
     double = WorkloadSettings(is_enabled=True, upper_bound=2.0)
-    assert merge_score(rates, double) == 2 * merge
+    assert load_score(LoadScore.USED, rates, double) == 2 * merge
 
 
 def test_rates_are_made_anew_after_a_minute_and_the_baseline_after_five() -> None:
@@ -52,18 +53,18 @@ def test_rates_are_made_anew_after_a_minute_and_the_baseline_after_five() -> Non
 def test_memory_is_sampled_at_most_every_50_ms() -> None:
     clock = ManualClock()
     samples = [10, 20, 98, 99, 50, 98]
-    meter = MemoryMeter(clock, hard_limit=100, warn_percentage=98.0, read=lambda: samples.pop(0))
+    meter = MemoryMeter(clock, hard_limit=100, soft_percentage=80.0, warn_percentage=98.0, read=lambda: samples.pop(0))
     assert meter.use().percent == 10
     clock.advance(0.04)
-    assert meter.use().consumption == 10
+    assert meter.use().used == 10
     clock.advance(0.02)
-    assert meter.use().consumption == meter.last.consumption == 20
+    assert meter.use().used == meter.last.used == 20
 
 
 def test_the_log_warns_once_each_time_that_memory_comes_near_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     samples = [97, 98, 99, 50, 98]
-    meter = MemoryMeter(clock, hard_limit=100, warn_percentage=98.0, read=lambda: samples.pop(0))
+    meter = MemoryMeter(clock, hard_limit=100, soft_percentage=80.0, warn_percentage=98.0, read=lambda: samples.pop(0))
     warnings = []
     with caplog.at_level("WARNING", logger="tilth.maintenance"):
         while samples:
@@ -77,7 +78,7 @@ def test_without_a_limit_memory_is_not_looked_at() -> None:
     def fail() -> int:
         raise AssertionError("not asked for")
 
-    meter = MemoryMeter(ManualClock(), hard_limit=limit_of(-1), warn_percentage=98.0, read=fail)
+    meter = MemoryMeter(ManualClock(), hard_limit=limit_of(-1), soft_percentage=80.0, warn_percentage=98.0, read=fail)
     assert meter.use().percent == 0
 
 

@@ -14,9 +14,9 @@ from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, InsertPart, TxnAbortedError
 from tilth.catalog.kv import Incarnation, Unknown
 from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, KnownHistory, judge, next_number
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
 from tilth.membership import Member
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import Column, Schema, TableDef

@@ -12,7 +12,8 @@ import pytest
 
 from tests.sql_world import SqlWorld, fake_rooms, refused, table_of
 from tilth.base.errors import TilthError, UnavailableError
-from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.memory import MemoryReading
+from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.catalog import Unknown
 from tilth.model.part import Part

@@ -21,8 +21,8 @@ from tilth.catalog import MemoryKV, TxnHandle
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space
 from tilth.catalog.records.keys import pack as key_of
-from tilth.maintenance.work.cleaner import LOST_KEPT_MS, TRIM_PERIOD_MS, Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.cleaner.cleaner import LOST_KEPT_MS, TRIM_PERIOD_MS, Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
 from tilth.model.txn import LostTxn, Txn, TxnOutput, TxnState

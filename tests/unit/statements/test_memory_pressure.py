@@ -6,7 +6,8 @@ import pytest
 
 from tests.oracle import Row, number, oracle
 from tilth.base.errors import ErrorKind
-from tilth.base.pressure import MemoryGate, MemoryPressureError, MemoryReading, describe_pressure, reject_chance
+from tilth.base.memory import MemoryReading
+from tilth.base.pressure import MemoryGate, MemoryPressureError, describe_pressure, reject_chance
 from tilth.base.rand import new_rng
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError, UnavailableError
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.part import WrittenPart
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.storage import local_root, write_rows

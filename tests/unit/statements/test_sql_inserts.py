@@ -12,8 +12,8 @@ import pytest
 
 from tests.sql_world import SqlWorld, refused
 from tilth.base.errors import TilthError
-from tilth.maintenance.work.cleaner import Cleaner
-from tilth.maintenance.work.ended import GRACE_MS
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.table import TableDef
 from tilth.model.task import TaskSpec
 from tilth.model.txn import TxnState

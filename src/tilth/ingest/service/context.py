@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
-from tilth.base.pressure import MemoryReading
+from tilth.base.memory import MemoryReading
 from tilth.catalog import Catalog
 from tilth.ingest.settings import IngestSettings
 from tilth.model.server import hosts_all

@@ -1,21 +1,21 @@
 """The ops about copies of one table's files, and SYSTEM SCRUB.
 
 Covers: wiring, what a round is worth, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
-switch, failures, status (work/routine.py).
+switch, failures, status (work/routine.py, work/op.py).
 Always holds: a command and the background take turns.
 """
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.errors import UnavailableError
 from tilth.maintenance.copies.replicate import ReplicateRoutine
 from tilth.maintenance.copies.scrub import BYTES_MAX, FILES_MAX, Scrubbed, ScrubRoutine
-from tilth.maintenance.copies.work import TableCopies, batches
-from tilth.maintenance.op import OpStats
-from tilth.maintenance.stats import ScrubRow
+from tilth.maintenance.copies.table_copies import TableCopies, batches
+from tilth.maintenance.kinds import OpStats
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.routine import RoutineOp
 from tilth.model.copy_note import CopyNote
@@ -29,6 +29,23 @@ SCRUB_GAIN = 0.001
 ROUNDS_MAX = 1_000
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubRow:
+    """One row of SYSTEM SCRUB: the copies of a table's files in one place."""
+
+    #: Number of the replica; 0 if the storage has no replicas.
+    replica: int
+    root: str
+    #: Files read, and their bytes.
+    files: int
+    bytes: int
+    #: Copies that differed from what was written, and those of them that still do.
+    wrong: int
+    left: int
+    is_ok: bool
+    detail: str
+
+
 class CopyOp(RoutineOp):
     """The op of one of the two routines."""
 
@@ -40,15 +57,14 @@ class CopyOp(RoutineOp):
         gain: float,
         one_at_a_time: threading.Lock,
     ) -> None:
-        super().__init__(routine, table.context, table.is_cancelled)
+        super().__init__(routine, table)
         self._copies = routine
         self._gain = gain
         self._one_at_a_time = one_at_a_time
-        self._counters = table.context.server.counters
+        self._counters = table.server.counters
 
     def benefit(self) -> OpStats:
-        priority = self.context.watch.settings.priority
-        return OpStats(is_runnable=True, perf_improvement=self._gain, priority=priority, about=self.routine.about())
+        return OpStats(is_runnable=True, perf_improvement=self._gain, about=self.routine.about())
 
     def round(self) -> str:
         with self._one_at_a_time, self._counters.run(self.kind):
@@ -61,7 +77,7 @@ class CopyCommands:
     """The ops of one table's copies, and the command about them. For any thread."""
 
     def __init__(self, context: TableContext) -> None:
-        self._table = TableCopies(context)
+        self._table = TableCopies(context.server, context.watch)
         self._replicate, self._scrub = ReplicateRoutine(self._table), ScrubRoutine(self._table)
         self._one_at_a_time = threading.Lock()
         self.ops = (

@@ -17,9 +17,9 @@ from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.retry import backoff_ms
 from tilth.base.units import show_bytes
+from tilth.maintenance.copies.table_copies import TableCopies
 from tilth.maintenance.copies.task_spark import CopyItem
-from tilth.maintenance.copies.work import TableCopies
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
@@ -117,7 +117,7 @@ class ReplicateRoutine:
         now_ms = self._table.clock.now_ms()
         notes = [note for note in self._notes(replicas) if self._is_due(note, usable.keys(), now_ms)]
         for note in notes:
-            if note.file is None and not self._table.is_cancelled.is_set():
+            if note.file is None and not self._table.watch.is_cancelled.is_set():
                 self._note_missing(note)
         report = self.copy([note for note in notes if note.file is not None])
         self._due_ms = self._table.clock.now_ms()
@@ -189,7 +189,8 @@ class ReplicateRoutine:
         self._table.settle(made, folder)
         self._table.catalog.copies.fail(failed)
         copied = sum(fact.copied for fact in facts)
-        self._table.context.server.counters.copied(copied)
+        with self._table.server.counters.adding() as numbers:
+            numbers.copied_bytes += copied
         _log.info("copies_made", table=self._table.watch.name, files=len(made), bytes=copied, failed=len(failed))
         if failed and not made:
             raise UnavailableError("copies could not be made", copies=len(failed), because=failed[0][1])

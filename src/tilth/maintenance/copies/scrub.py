@@ -3,7 +3,7 @@
 Rule: docs/policies/replicas.md#scrubs.
 
 Covers: what is read when, how far a round comes, what becomes of a wrong copy. Does not cover: making copies
-(replicate.py), what queries say of a damaged part (work/damage.py).
+(replicate.py), what queries say of a damaged part (damage/book.py).
 Always holds: what is read is bounded by a number of bytes a second; a restart goes on where the last round ended.
 """
 
@@ -19,9 +19,9 @@ from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.units import show_bytes
 from tilth.catalog import KnownFiles
+from tilth.maintenance.copies.table_copies import TableCopies, batches
 from tilth.maintenance.copies.task_spark import CopyFact, CopyItem
-from tilth.maintenance.copies.work import TableCopies, batches
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.part import DataFile, PartEvent
 from tilth.storage import PartFileCorruptError
@@ -126,7 +126,9 @@ class ScrubRoutine:
                 self._judge(file, fact, found)
         self._note(found, now)
         found.read_bytes = sum(file.size for file in files) * len(self._table.root.locations)
-        self._table.context.server.counters.scrubbed(found.read_bytes, len(found.wrong))
+        with self._table.server.counters.adding() as numbers:
+            numbers.scrubbed_bytes += found.read_bytes
+            numbers.wrong_copies += len(found.wrong)
         for file, fact in zip(files, facts, strict=True):
             if fact.is_lost and file.name in now.live:
                 self._report(file, fact)

@@ -12,7 +12,7 @@ from tilth.base.clock import Clock
 from tilth.catalog import Catalog
 from tilth.maintenance.deltas.policy import PartitionDeltas
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.table.watch import TableWatch
 from tilth.model.delta import applied_order
 from tilth.model.part import PartEvent
 

@@ -24,26 +24,23 @@ from tilth.maintenance.deltas.policy import (
     choose_minor,
 )
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.kinds import OpKind, OpStats, Refused
+from tilth.maintenance.state import FAR_MS, ServiceWork
+from tilth.maintenance.table.sources import sources_of
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.maintenance.work.planner import (
-    Benefit,
     Busy,
     Denied,
     OpSnapshot,
     PartLogged,
     Planner,
-    Refused,
     Renewed,
-    Status,
     WorkEnded,
     WorkEvent,
 )
 from tilth.maintenance.work.procedure import Job, Output, Procedure
-from tilth.maintenance.work.sources import sources_of
 from tilth.model.delta import Seen
 from tilth.storage import layout_of
 
@@ -101,11 +98,13 @@ class DeltaPlanner(Planner[DeltaWork]):
         # Of where nothing is left that could fail.
         self.failures.keep(lambda name, each: name in there and not (is_idle and each.until_ms <= snapshot.now_ms))
 
-    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
+    def choose(self, snapshot: OpSnapshot) -> OpStats:
         work = self._choice.work
         if work is None:
-            return Refused(self._choice.about)
-        return Benefit(gain=work.gain, log_bytes=work.log_bytes, about=work.about)
+            return OpStats.idle(self._choice.about)
+        return OpStats(
+            is_runnable=True, perf_improvement=work.gain, logs_retained_bytes=work.log_bytes, about=work.about
+        )
 
     def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[DeltaWork] | Refused:
         wanted = self._choice.work
@@ -118,9 +117,10 @@ class DeltaPlanner(Planner[DeltaWork]):
         self._choice = DeltaChoice(about=work.about, due_ms=0)
         return [work]
 
-    def status(self, snapshot: OpSnapshot) -> Status:
+    def status(self, snapshot: OpSnapshot) -> ServiceWork:
         work = self._choice.work
-        return Status(
+        return ServiceWork(
+            running=snapshot.running,
             waiting=int(work is not None),
             failure=self.failures.newest(),
             running_reason=f"{snapshot.running} {self._kind} are running",

@@ -4,7 +4,7 @@ Rules: docs/policies/flush.md, docs/policies/delta-compaction.md.
 
 Covers: FLUSH_DELTAS, by which change segments of a partition become deltas of their parts; MINOR_DELTA, by which the
 delta files of a kind of a part become one; MAJOR_DELTA, by which updated columns of a part are written anew. Does not
-cover: reading what there is (look.py), the run (op.py, maintenance/work).
+cover: reading what there is (observation.py), the run (op.py, maintenance/work).
 Always holds:
 - FLUSH_DELTAS takes of a part all changes up to a time, with no hole, so that what is written applies where they did.
   Changes of rows that are not flushed, and of parts that something works on, go on as one new change segment.
@@ -20,9 +20,9 @@ from dataclasses import dataclass, replace
 
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_scores import DeltaStore, best_delta_store, flush_gain, major_gain, minor_gain
-from tilth.maintenance.policy.settings import DeltaSettings, FlushSettings
+from tilth.maintenance.gains import flush_gain
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.settings import DeltaSettings, FlushSettings
 from tilth.maintenance.state import FAR_MS
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
@@ -134,6 +134,15 @@ class DeltaChoice:
     about: str = ""
     #: Time from which age alone may make work worth it.
     due_ms: int = FAR_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaStore:
+    """Changes that are not flushed."""
+
+    bytes: int
+    #: Log that would be replayed for them.
+    replay_bytes: int
 
 
 def choose_flush(
@@ -253,6 +262,32 @@ def folded(deltas: Sequence[Delta]) -> list[Delta]:
         for delta in deltas
         if delta.kind is DeltaKind.UPDATE or (delta.kind is DeltaKind.COLUMN and not updated.isdisjoint(delta.columns))
     ]
+
+
+def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> int | None:
+    """Return the index of the store to flush; `used_percent` is that of memory under pressure, else 0."""
+    weight = min(100.0, max(0.0, used_percent))
+    best: int | None = None
+    best_score, best_bytes = 0.0, 0
+    for place, store in enumerate(stores):
+        score = store.bytes * weight + store.replay_bytes * (100 - weight)
+        if score > best_score or (score > best_score - 1 and store.bytes > best_bytes):
+            best, best_score, best_bytes = place, score, store.bytes
+    return best
+
+
+def minor_gain(files_by_kind: Mapping[str, int], settings: DeltaSettings) -> float:
+    """Return the gain of merging one part's delta files of one kind; the kind with the most files counts."""
+    files = max(files_by_kind.values(), default=0)
+    return 0.0 if files <= 1 else min(1.0, files / settings.minor_files_max)
+
+
+def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings: DeltaSettings) -> float:
+    """Return the gain of writing one part's updates into its columns. Deletes alone give nothing."""
+    if not update_files or not base_bytes:
+        return 0.0
+    ratio = delta_bytes / base_bytes
+    return 0.0 if ratio < settings.major_ratio_min else min(1.0, ratio)
 
 
 def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:

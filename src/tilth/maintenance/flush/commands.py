@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.base.errors import CorruptError, UnavailableError
+from tilth.maintenance.damage.book import CURE
 from tilth.maintenance.flush.op import Flush, FlushPlanner, FlushProcedure
+from tilth.maintenance.one_part.task_spark import MergeFacts
 from tilth.maintenance.state import is_failure
-from tilth.maintenance.stats import FlushReport
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.damage import CURE
-from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.task_spark import MergeFacts
+from tilth.maintenance.work.part_work import PartWorkOp
 
 FLUSH_WAIT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushReport:
+    """Report of SYSTEM FLUSH."""
+
+    segments: int
+    #: Parts made of them; none of segments whose rows are all deleted.
+    parts: int
+    #: Rows of those parts.
+    rows: int
+    #: Bytes of the segments with their changes.
+    bytes: int
+    seconds: float
 
 
 class DamagedSegmentsError(CorruptError):

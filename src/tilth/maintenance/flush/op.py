@@ -1,7 +1,7 @@
 """FLUSH of one table: row segments are sorted into parts, all that are there at once.
 
 Covers: looks, which flushes one run has, the procedure. Does not cover: which segments go together (flush/policy.py),
-what it is worth (policy/flush_scores.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
+what it is worth (gains.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
 Always holds: age is that of the oldest row that waits, whenever the last flush was.
 """
 
@@ -10,35 +10,28 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from tilth.base.units import show_bytes
-from tilth.catalog import ReplaceParts, Update
 from tilth.maintenance.flush.policy import FlushSpec, flush_runs
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.flush_scores import flush_gain
-from tilth.maintenance.state import FAR_MS, newest
+from tilth.maintenance.gains import flush_gain
+from tilth.maintenance.kinds import OpKind, OpStats, Refused
+from tilth.maintenance.one_part.procedure import OnePartProcedure
+from tilth.maintenance.one_part.task_spark import MergeFacts
+from tilth.maintenance.state import FAR_MS, ServiceWork, newest
+from tilth.maintenance.table.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
 from tilth.maintenance.work.planner import (
-    Benefit,
     Busy,
     Denied,
     OpSnapshot,
     PartLogged,
     Planner,
-    Refused,
     Renewed,
-    Status,
     WorkEnded,
     WorkEvent,
 )
-from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
-from tilth.maintenance.work.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now, sources_of
-from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
-from tilth.model.delta import Seen, deleted_rows
+from tilth.model.delta import deleted_rows
 from tilth.model.part import Part
-from tilth.storage import layout_of
 
 #: Between two looks at a table that changes.
 REFRESH_BUSY_MS = 1_000
@@ -167,16 +160,16 @@ class FlushPlanner(Planner[Flush]):
             bytes=sum(part.bytes + delta_bytes(part, there.changes) for part in segments),
         )
 
-    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
+    def choose(self, snapshot: OpSnapshot) -> OpStats:
         waiting = self._open(snapshot.now_ms)
         if not waiting.specs:
-            return Refused(waiting.why_nothing())
+            return OpStats.idle(waiting.why_nothing())
         if snapshot.running:
-            return Refused(f"{snapshot.running} flushes are running")
+            return OpStats.idle(f"{snapshot.running} flushes are running")
         gain = self._gain(waiting, snapshot.now_ms)
         about = waiting.about(snapshot.now_ms, gain)
         # Segments are files: a flush gives no memory back.
-        return Benefit(gain=gain, log_bytes=waiting.bytes, about=about)
+        return OpStats(is_runnable=True, perf_improvement=gain, logs_retained_bytes=waiting.bytes, about=about)
 
     def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[Flush] | Refused:
         failing = self.failures.waiting(snapshot.now_ms)
@@ -188,12 +181,13 @@ class FlushPlanner(Planner[Flush]):
         self._has_ended = True
         return Refused("no segment can be flushed now")
 
-    def status(self, snapshot: OpSnapshot) -> Status:
+    def status(self, snapshot: OpSnapshot) -> ServiceWork:
         known = self._watch.damaged.all()
         waiting = self._open(snapshot.now_ms)
         gain = self._gain(waiting, snapshot.now_ms)
         about = waiting.about(snapshot.now_ms, gain)
-        return Status(
+        return ServiceWork(
+            running=snapshot.running,
             waiting=len(waiting.specs) if gain > 0 else 0,
             failure=newest([*self.failures.all().values(), *(known[name] for name in self._out if name in known)]),
             running_reason=f"{snapshot.running} flushes are running",
@@ -232,60 +226,31 @@ class FlushPlanner(Planner[Flush]):
         return flush_gain(waiting.bytes, max(0, now_ms - waiting.oldest_ms), self._settings)
 
 
-class FlushProcedure(Procedure[Flush, MergeFacts]):
+class FlushProcedure(OnePartProcedure[Flush]):
     """Procedure of a flush."""
 
     kind = OpKind.FLUSH
     verb = noun = "flush"
+    event = "flush"
 
     def __init__(self, context: TableContext) -> None:
-        self._root = context.server.root
-        self._watch = context.watch
-        self._flushed = context.server.counters.flushed
+        super().__init__(context)
+        self._counters = context.server.counters
 
     def about(self, works: Sequence[Flush]) -> str:
         size, count = sum(each.spec.size for each in works), sum(len(each.sources) for each in works)
         return f"{count} segments with {show_bytes(size)} into {len(works)} parts"
 
-    def job(self, work: Flush) -> Job:
-        definition = self._watch.definition
-        sources = sources_of(definition, work.sources, work.changes)
-        task = MergeTask(
-            layout=layout_of(definition, self._root, sources[0].schema),
-            sources=sources,
-            partition=work.spec.partition,
-            values=work.sources[0].values,
-            txn=0,
-        )
-        return Job(
-            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
-            tasks=1,
-            inputs=(Input(layout=task.layout, partition=task.partition, sources=sources),),
-            input_bytes=work.spec.size,
-            rows=work.spec.rows,
-        )
+    def reason(self, work: Flush) -> str:
+        return work.spec.about
 
-    def facts(self, payload: bytes) -> MergeFacts:
-        return decode_facts(payload)
-
-    def outputs(self, work: Flush, facts: MergeFacts) -> list[Output]:
-        return [Output(task=0, written=facts.written)]
-
-    def updates(self, work: Flush, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
-        replaced = ReplaceParts(
-            table=self._watch.uuid,
-            sources=tuple(part.name for part in work.sources),
-            written=facts.written,
-            duration_ms=duration_ms,
-            reason=work.spec.about,
-            seen=seen,
-            event="flush",
-        )
-        return [replaced]
+    def input_bytes(self, work: Flush) -> int:
+        return work.spec.size
 
     def report(self, work: Flush, facts: MergeFacts, duration_ms: int) -> str:
         if facts.written is not None:
-            self._flushed(facts.written.file.size)
+            with self._counters.adding() as numbers:
+                numbers.flushed_bytes += facts.written.file.size
         deleted = f", {facts.rows_deleted} deleted rows left out" if facts.rows_deleted else ""
         return f"{len(work.sources)} segments of {work.spec.partition} in {duration_ms} ms{deleted}"
 

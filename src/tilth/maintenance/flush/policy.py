@@ -1,7 +1,7 @@
 """Choice of the row segments that become one part together. Pure.
 
 Covers: runs of neighbours that a flush may sort into one part, cut to bounded size. Does not cover: when a flush is
-worth it (flush_scores.py), doing it (flush/op.py).
+worth it (gains.py), doing it (flush/op.py).
 Always holds: a run has segments of one partition with the same columns that need the same mutations, none of them taken
 by other work, and no part stands between them; a segment that is too large for a run is one of its own.
 """

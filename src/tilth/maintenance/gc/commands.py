@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from tilth.base.errors import NotFoundError
 from tilth.maintenance.gc.deleted_part_gc import DeletedPartGc
-from tilth.maintenance.gc.explain import explain_table
+from tilth.maintenance.gc.explain import GcRow, explain_table
 from tilth.maintenance.gc.history_gc import HistoryGc
 from tilth.maintenance.gc.log_gc import LogGc
 from tilth.maintenance.gc.op import GcOp
 from tilth.maintenance.gc.part_gc import PartGc
-from tilth.maintenance.gc.round import GcTable, joined
+from tilth.maintenance.gc.round import GcReport, GcTable, joined
 from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.stats import GcReport, GcRow
 from tilth.maintenance.work.context import TableContext
 
 
@@ -23,7 +22,7 @@ class GcCommands:
     """Commands for the garbage of one table."""
 
     def __init__(self, context: TableContext) -> None:
-        self._table = GcTable(context=context)
+        self._table = GcTable(context.server, context.watch)
         parts = PartGc(self._table)
         log = LogGc(self._table, TrashPhase(self._table), parts)
         parts.hand_segments_to(log.found)

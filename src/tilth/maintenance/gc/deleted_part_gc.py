@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.base.units import show_bytes
 from tilth.catalog import PartsChangedError, PartsGoneError, ReplaceParts
 from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
-from tilth.maintenance.op import IoUsage, OpKind
+from tilth.maintenance.kinds import IoUsage, OpKind
 from tilth.model.delta import Delta, by_file, deleted_rows
 from tilth.model.part import Part, PartEvent
 
@@ -38,8 +37,6 @@ class DeletedPartGc:
     def __init__(self, table: GcTable) -> None:
         self._table = table
         self._pending = PendingPartitions(table.watch)
-        #: Bytes of parts without rows that were found pending, by partition.
-        self._waiting: dict[str, int] = {}
 
     def due_ms(self) -> int:
         return self._pending.first_ms()
@@ -60,7 +57,7 @@ class DeletedPartGc:
         return {delta.partition for delta in self._table.catalog.parts.deltas(self._table.uuid)}
 
     def retained(self) -> int:
-        return sum(list(self._waiting.values()))
+        return self._pending.retained()
 
     def about(self) -> str:
         return self.waits() or "a look is due"
@@ -84,14 +81,7 @@ class DeletedPartGc:
             done.reason = f"{young[0][0].name}: its last rows were deleted after {limit.hold}"
         for first in range(0, len(ancient), HIDE_BATCH):
             self._hide(done, partition, ancient[first : first + HIDE_BATCH])
-        with table.watch.lock:
-            if young:
-                self._waiting[partition] = sum(part.bytes for part, _ in young)
-            else:
-                self._waiting.pop(partition, None)
-        if young:
-            due_ms = min(milliseconds(newest) for _, newest in young) + promised_ms(table.settings) + 1
-            self._pending.note_ended(partition, due_ms, now_ms, pause=table.settings.pause)
+        self._pending.plan(partition, [(part.bytes, newest) for part, newest in young], now_ms, table.settings)
 
     def _without_rows(self, partition: str) -> list[tuple[Part, int]]:
         """Visible parts, segments not among them, all of whose rows are deleted, with the time of the last change."""

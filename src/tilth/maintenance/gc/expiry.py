@@ -1,6 +1,6 @@
 """Step 2 of collecting: a partition whose last row has expired is dropped as a whole, by a range.
 
-Covers: when which partition expires, and the transaction that hides it. Does not cover: the verdict (policy/expiry.py).
+Covers: when which partition expires, and the transaction that hides it. Does not cover: the verdict (policy.py).
 Always holds: what is hidden is what was judged; a part that came meanwhile, or a TTL that was changed, refuses the
 commit.
 """
@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from tilth.base.errors import FencedError, InvalidInputError, TilthError
 from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
+from tilth.maintenance.gc.policy import judge_expiry
 from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
 from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.table.ttl import TableTtl, partition_end, ttl_of
 from tilth.model.part import Entry, Part
 from tilth.model.table import TableDef
 from tilth.model.ttl import ends_ms

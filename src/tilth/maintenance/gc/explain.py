@@ -13,9 +13,7 @@ from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_time
 from tilth.catalog import visibility
-from tilth.maintenance.gc.round import GcTable, promised_ms
-from tilth.maintenance.policy.expiry import TableTtl, judge_expiry, partition_end, ttl_of
-from tilth.maintenance.policy.gc import (
+from tilth.maintenance.gc.policy import (
     Cutoff,
     GcEntry,
     GcHold,
@@ -23,10 +21,12 @@ from tilth.maintenance.policy.gc import (
     Verdict,
     judge_ended,
     judge_entry,
+    judge_expiry,
     judge_trash,
     kept_ms,
 )
-from tilth.maintenance.stats import GcRow
+from tilth.maintenance.gc.round import GcTable, promised_ms
+from tilth.maintenance.table.ttl import TableTtl, partition_end, ttl_of
 from tilth.model.delta import Delta
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Entry, Mark, Part, TrashItem
@@ -35,6 +35,26 @@ from tilth.model.ttl import ends_ms
 #: Lines; a last one says how many there are besides.
 ROWS_MAX = 10_000
 _TRASH_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcRow:
+    """One line of EXPLAIN GC."""
+
+    partition: str
+    #: The name of the part, mark or range, of the delta's file, or of the dropped table.
+    entry: str
+    #: `part`, `segment`, `mark`, `range`, `delta`, `trash`, `dropped table`; empty in a last line that says that there
+    #: are more.
+    kind: str
+    #: `visible`, `in force` (a mark or range that still hides something), `hidden`, `in trash`, `removable`.
+    state: str
+    #: Holder; empty if nothing retains it.
+    held_by: str
+    #: Until when at least, milliseconds since 1970; 0: not known.
+    until_ms: int
+    bytes: int
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from tilth.base.failpoints import hit
-from tilth.base.hybrid import milliseconds, pack
+from tilth.base.hybrid import pack
 from tilth.base.units import show_bytes
+from tilth.maintenance.cleaner.current_replicas import remove_from_current
 from tilth.maintenance.gc.pending import PendingPartitions
+from tilth.maintenance.gc.policy import GcEntry, Verdict, judge_ended
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.gc.trash import not_removed
-from tilth.maintenance.op import IoUsage, OpKind
-from tilth.maintenance.policy.gc import GcEntry, Verdict, judge_ended
-from tilth.maintenance.work.current_replicas import remove_from_current
+from tilth.maintenance.kinds import IoUsage, OpKind
 from tilth.model.delta import Delta
 from tilth.model.history import ancient_mark
 from tilth.model.part import Part, PartEvent
@@ -51,8 +51,6 @@ class HistoryGc:
     def __init__(self, table: GcTable) -> None:
         self._table = table
         self._pending = PendingPartitions(table.watch)
-        #: Partitions that may have deltas, with the bytes of those that were found to wait.
-        self._waiting: dict[str, int] = {}
         #: Time of the next trim of versions; none while there is no new one.
         self._trim_ms: int | None = None
 
@@ -64,10 +62,9 @@ class HistoryGc:
         promised = promised_ms(self._table.settings)
         if self._trim_ms is None and event.event not in _WITHOUT_VERSION:
             self._trim_ms = event.at_ms + max(promised, TRIM_PERIOD_MS)
-        with self._table.watch.lock:
-            if event.event in _MAKING_EVENTS:
-                self._waiting.setdefault(partition, 0)
-            has_deltas = partition in self._waiting
+        if event.event in _MAKING_EVENTS:
+            self._pending.expect(partition)
+        has_deltas = partition in self._pending.waiting()
         if event.event in _ENDING_EVENTS or (has_deltas and event.event in _REPLACING_EVENTS):
             self._pending.note(partition, event.at_ms + promised + 1)
         elif has_deltas and event.event == "remove":
@@ -87,18 +84,13 @@ class HistoryGc:
         return {delta.partition for delta in self._table.catalog.parts.deltas(self._table.uuid, is_all=True)}
 
     def retained(self) -> int:
-        return sum(list(self._waiting.values()))
+        return self._pending.retained()
 
     def about(self) -> str:
         return self.waits() or "a look is due"
 
     def waits(self) -> str:
-        size, partitions = self.retained(), self._pending.count()
-        if not size and not partitions:
-            return ""
-        # What has ended since the last look is not weighed yet.
-        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"ended deltas{text} wait until nothing needs them"
+        return self._pending.waits("ended deltas{} wait until nothing needs them")
 
     def run(self, done: Round) -> str:
         self._pending.each(done, self._table, self._collect)
@@ -130,7 +122,8 @@ class HistoryGc:
         done.kept += len(staying)
         if staying and not done.reason:
             done.reason = f"{staying[0][1].name}: {staying[0][1].reason}"
-        self._plan(partition, [delta for delta, _ in staying], now_ms, has_others=len(going) < len(deltas))
+        ended = [(delta.bytes, delta.end_ts) for delta, _ in staying]
+        self._pending.plan(partition, ended, now_ms, table.settings, has_others=len(going) < len(deltas))
 
     def _orphans(self, partition: str, deltas: Sequence[Delta]) -> set[str]:
         """Files of the deltas of which no part is there any more, neither in the table nor in its trash."""
@@ -176,16 +169,6 @@ class HistoryGc:
         if failed:
             self._pending.note(deltas[0].partition, table.clock.now_ms() + int(table.settings.pause * 1000))
             raise not_removed(failed)
-
-    def _plan(self, partition: str, ended: Sequence[Delta], now_ms: int, *, has_others: bool) -> None:
-        with self._table.watch.lock:
-            if has_others:
-                self._waiting[partition] = sum(delta.bytes for delta in ended)
-            else:
-                self._waiting.pop(partition, None)
-        if ended:
-            due_ms = min(milliseconds(delta.end_ts) for delta in ended) + promised_ms(self._table.settings) + 1
-            self._pending.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
 
     def _trim(self, done: Round) -> int:
         """Forget versions that no allowed read can name; return how many."""

@@ -16,14 +16,13 @@ from typing import Protocol
 
 from tilth.base.errors import TilthError
 from tilth.base.failpoints import hit
-from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
 from tilth.catalog import visibility
 from tilth.maintenance.gc.pending import PendingPartitions
+from tilth.maintenance.gc.policy import GcEntry, judge_ended
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.op import IoUsage, OpKind
-from tilth.maintenance.policy.gc import GcEntry, judge_ended
+from tilth.maintenance.kinds import IoUsage, OpKind
 from tilth.model.part import Entry, Part, PartEvent
 
 
@@ -45,8 +44,6 @@ class LogGc:
         self._trash = trash
         self._marks = marks
         self._pending = PendingPartitions(table.watch)
-        #: Partitions where segments wait, with the bytes of those that were found.
-        self._waiting: dict[str, int] = {}
 
     def due_ms(self) -> int:
         return self._pending.first_ms()
@@ -55,8 +52,7 @@ class LogGc:
         # Drops and mutations end segments too, which is not as common: PART_GC reports them.
         if event.event != "flush":
             return False
-        with self._table.watch.lock:
-            self._waiting.setdefault(partition, 0)
+        self._pending.expect(partition)
         self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
 
@@ -67,27 +63,20 @@ class LogGc:
 
     def schedule(self, at_ms: int) -> None:
         """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""
-        with self._table.watch.lock:
-            partitions = list(self._waiting)
-        for partition in partitions:
+        for partition in self._pending.waiting():
             self._pending.note(partition, at_ms)
 
     def poll(self, now_ms: int) -> None:
         """Do nothing: what is asked is known."""
 
     def retained(self) -> int:
-        return sum(list(self._waiting.values()))
+        return self._pending.retained()
 
     def about(self) -> str:
         return self.waits() or "a look is due"
 
     def waits(self) -> str:
-        size, partitions = self.retained(), self._pending.count()
-        if not size and not partitions:
-            return ""
-        # What has ended since the last look is not weighed yet.
-        text = f" with {show_bytes(size)}" if size else f" of {partitions} partitions"
-        return f"flushed segments{text} wait until nothing needs them"
+        return self._pending.waits("flushed segments{} wait until nothing needs them")
 
     def run(self, done: Round) -> str:
         self._pending.each(done, self._table, self._collect)
@@ -139,15 +128,7 @@ class LogGc:
 
     def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:
         """Note when the partition is looked at again for these segments."""
-        with self._table.watch.lock:
-            if ended:
-                self._waiting[partition] = sum(part.bytes for part, _ in ended)
-            else:
-                self._waiting.pop(partition, None)
-        if ended:
-            promised = promised_ms(self._table.settings)
-            due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised + 1
-            self._pending.note_ended(partition, due_ms, now_ms, pause=self._table.settings.pause)
+        self._pending.plan(partition, [(part.bytes, end) for part, end in ended], now_ms, self._table.settings)
 
 
 def ended_segments(entries: Sequence[Entry]) -> list[tuple[Part, int]]:

@@ -1,7 +1,7 @@
 """Phase 1 of collecting: records that nobody needs any more leave the table for the trash.
 
 Covers: which partitions are looked at when, what moves, partitions that are empty. Does not cover: the verdicts
-(policy/gc.py), end times (catalog).
+(policy.py), end times (catalog).
 Always holds: a partition without reports costs nothing but a look now and then; data moves before the mark that hides
 it, because the catalog ends a mark only when nothing is left under it.
 """
@@ -14,10 +14,7 @@ from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import visibility
 from tilth.maintenance.gc.expiry import ExpiryPhase
-from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.policy import Rotation, select_for_gc
-from tilth.maintenance.policy.gc import (
+from tilth.maintenance.gc.policy import (
     Cutoff,
     GcEntry,
     is_round_due,
@@ -25,8 +22,12 @@ from tilth.maintenance.policy.gc import (
     kept_ms,
     move_pause,
     plan_moves,
+    select_for_gc,
 )
+from tilth.maintenance.gc.round import GcTable, Round
+from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.table.partition_counts import Rotation
 from tilth.model.part import Entry, Part
 
 #: All partitions are looked at this often even if nothing was reported of them.
@@ -151,7 +152,7 @@ class MovePhase:
         limit = self._table.limit(now_ms, done.settings)
         done.partitions = len(partitions)
         for partition in partitions:
-            if self._table.is_cancelled.is_set():
+            if self._table.watch.is_cancelled.is_set():
                 return
             self._judge(done, partition, limit, now_ms)
 

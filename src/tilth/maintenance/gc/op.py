@@ -11,10 +11,9 @@ import threading
 from dataclasses import replace
 from typing import Protocol
 
-from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.op import IoUsage, OpKind, OpStats
+from tilth.maintenance.gc.round import GcReport, GcTable, Round
+from tilth.maintenance.kinds import IoUsage, OpKind, OpStats
 from tilth.maintenance.state import is_failure
-from tilth.maintenance.stats import GcReport
 from tilth.maintenance.work.routine import Routine, RoutineOp
 
 #: The first look at a table comes some time within this, and within so much for each table of the server.
@@ -40,11 +39,11 @@ class GcOp(RoutineOp):
     """The op of one such routine."""
 
     def __init__(self, routine: GcRoutine, table: GcTable) -> None:
-        super().__init__(routine, table.context, table.is_cancelled)
+        super().__init__(routine, table)
         self._gc = routine
         self._table = table
-        self._counters = table.context.server.counters
-        self._table_count = table.context.server.table_count
+        self._counters = table.server.counters
+        self._table_count = table.server.table_count
         self._has_begun = False
         self._round = threading.Lock()
 
@@ -70,7 +69,6 @@ class GcOp(RoutineOp):
             io=self._gc.io,
             logs_retained_bytes=size if is_log else 0,
             data_retained_bytes=0 if is_log else size,
-            priority=self._table.watch.settings.priority,
             about=self._gc.about(),
         )
 
@@ -105,6 +103,17 @@ class GcOp(RoutineOp):
             with self._round, self._counters.run(self.kind):
                 return self._gc.run(done)
         finally:
-            self._counters.freed(self.kind, done.report())
+            self._count(done)
             for error in done.failures:
                 self.failed(error)
+
+    def _count(self, done: Round) -> None:
+        """Count a round, also one that broke off."""
+        with self._counters.adding() as numbers:
+            numbers.expired += done.expired
+            numbers.ops[self.kind].removed_bytes += done.removed_bytes
+            # Parts without rows are hidden first, and removed by PART_GC.
+            if self.kind is not OpKind.DELETED_PART_GC:
+                numbers.moved += done.moved
+                numbers.removed += done.removed
+                numbers.removed_bytes += done.removed_bytes

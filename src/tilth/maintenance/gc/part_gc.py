@@ -4,7 +4,7 @@
                                         phase 1, a record      phase 2, files
 
 Covers: which phase is due, SYSTEM GC. Does not cover: rounds, failures and status (op.py), phase 1 (move.py), phase 2
-(trash.py), partitions that expire (expiry.py), verdicts (policy/gc.py), end times (catalog).
+(trash.py), partitions that expire (expiry.py), verdicts (policy.py), end times (catalog).
 Always holds: an item that fails stays and stops no other.
 """
 
@@ -16,7 +16,7 @@ from tilth.maintenance.gc.expiry import ExpiryPhase
 from tilth.maintenance.gc.move import MovePhase
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.op import IoUsage, OpKind
+from tilth.maintenance.kinds import IoUsage, OpKind
 from tilth.maintenance.state import FAR_MS
 from tilth.model.part import Part, PartEvent
 

@@ -1,12 +1,15 @@
-"""Times at which the partitions of a table are looked at again. Safe to use from several threads."""
+"""Partitions of a table that are looked at again: when, and for how many bytes. Safe to use from several threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from tilth.maintenance.gc.round import GcTable, Round
+from tilth.base.hybrid import milliseconds
+from tilth.base.units import show_bytes
+from tilth.maintenance.gc.round import GcTable, Round, promised_ms
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.table.settings import GcSettings
+from tilth.maintenance.table.watch import TableWatch
 
 
 class PendingPartitions:
@@ -15,6 +18,8 @@ class PendingPartitions:
     def __init__(self, watch: TableWatch) -> None:
         self._lock = watch.lock
         self._due_ms: dict[str, int] = {}
+        #: Partitions where something is known to wait, with its bytes as far as they are known.
+        self._bytes: dict[str, int] = {}
         #: Time of the next query for partitions with anything to collect.
         self._ask_ms = FAR_MS
 
@@ -28,14 +33,54 @@ class PendingPartitions:
         with self._lock:
             return len(self._due_ms)
 
+    def expect(self, partition: str) -> None:
+        """Note that something waits in the partition, whose bytes are not known yet."""
+        with self._lock:
+            self._bytes.setdefault(partition, 0)
+
+    def waiting(self) -> list[str]:
+        """Return the partitions where something is known to wait."""
+        with self._lock:
+            return list(self._bytes)
+
+    def retained(self) -> int:
+        """Return the bytes that are known to wait."""
+        with self._lock:
+            return sum(self._bytes.values())
+
+    def waits(self, text: str) -> str:
+        """Say what waits, with how much of it in the text's gap; empty: nothing does."""
+        size, partitions = self.retained(), self.count()
+        if not size and not partitions:
+            return ""
+        # What has ended since the last look is not weighed yet.
+        return text.format(f" with {show_bytes(size)}" if size else f" of {partitions} partitions")
+
+    def plan(
+        self,
+        partition: str,
+        ended: Sequence[tuple[int, int]],
+        now_ms: int,
+        settings: GcSettings,
+        *,
+        has_others: bool = False,
+    ) -> None:
+        """Note what waits there now, the bytes and the end of each: it is looked at again when the first may go. With
+        `has_others` something waits there beside."""
+        with self._lock:
+            if ended or has_others:
+                self._bytes[partition] = sum(size for size, _ in ended)
+            else:
+                self._bytes.pop(partition, None)
+        if ended:
+            due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised_ms(settings) + 1
+            # Where that is over, somebody holds it.
+            self.note(partition, due_ms if due_ms > now_ms else now_ms + int(settings.pause * 1000))
+
     def note(self, partition: str, at_ms: int) -> None:
         """The partition is looked at then, if not before."""
         with self._lock:
             self._due_ms[partition] = min(self._due_ms.get(partition, at_ms), at_ms)
-
-    def note_ended(self, partition: str, due_ms: int, now_ms: int, *, pause: float) -> None:
-        """Something there may go then; where that is over, somebody holds it: looked at again after a pause."""
-        self.note(partition, due_ms if due_ms > now_ms else now_ms + int(pause * 1000))
 
     def schedule(self, at_ms: int) -> None:
         """Ask at that time, if not before, which partitions have anything to collect."""
@@ -62,7 +107,7 @@ class PendingPartitions:
             partitions = self.claim(known, now_ms)
         done.partitions = len(partitions)
         for partition in partitions:
-            if table.is_cancelled.is_set():
+            if table.watch.is_cancelled.is_set():
                 break
             collect(done, partition, now_ms)
 

@@ -10,30 +10,29 @@ from tilth.base.failpoints import hit
 from tilth.base.hybrid import pack
 from tilth.base.rand import Rng
 from tilth.catalog import TableLeases, Update
-from tilth.maintenance.policy import GcSettings
-from tilth.maintenance.policy.gc import Cutoff, cutoff
-from tilth.maintenance.stats import GcReport
-from tilth.maintenance.work.routine import RoutineTable
+from tilth.maintenance.gc.policy import Cutoff, cutoff
+from tilth.maintenance.table.settings import GcSettings
+from tilth.maintenance.work.context import TableContext
 from tilth.model.history import ancient_mark
 from tilth.model.lease import ReaderLease
 from tilth.storage import Roots
 
 
 @dataclass(frozen=True, slots=True)
-class GcTable(RoutineTable):
+class GcTable(TableContext):
     """One table as collecting sees it."""
 
     @property
     def root(self) -> Roots:
-        return self.context.server.root
+        return self.server.root
 
     @property
     def rng(self) -> Rng:
-        return self.context.server.rng
+        return self.server.rng
 
     @property
     def table_leases(self) -> TableLeases:
-        return self.context.server.table_leases
+        return self.server.table_leases
 
     @property
     def settings(self) -> GcSettings:
@@ -62,7 +61,7 @@ class GcTable(RoutineTable):
 
     def commit(self, verb: str, place: str, updates: Sequence[Update]) -> int:
         """Commit updates without files; return the transaction. The failpoints of `place` are around it."""
-        with self.context.begin(verb) as work:
+        with self.begin(verb) as work:
             hit(f"{place}.before_commit")
             try:
                 work.commit(updates)
@@ -82,6 +81,26 @@ class GcTable(RoutineTable):
 def promised_ms(settings: GcSettings) -> int:
     """Return how long after its end reads of the past may need a file at least."""
     return round((settings.old_parts_lifetime if settings.history < 0 else settings.history) * 1000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GcReport:
+    """Report of one round of collecting; for SYSTEM GC, of the whole table."""
+
+    partitions: int = 0
+    #: Partitions whose rows had all expired, and that were dropped.
+    expired: int = 0
+    #: Records that left the table.
+    moved: int = 0
+    #: Ended records that stay for now.
+    kept: int = 0
+    #: Files that are gone, and their bytes.
+    removed: int = 0
+    removed_bytes: int = 0
+    #: Items that stay in the trash for now, of those looked at.
+    in_trash: int = 0
+    #: Reason why the first item that stays does so.
+    reason: str = ""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Phase 2 of collecting: files of what lies in the trash for long enough are removed.
 
 Covers: when the trash is looked at, which files go, the place where the next round goes on. Does not cover: the
-verdicts (policy/gc.py).
+verdicts (policy.py).
 Always holds: the table's storage is never listed; a file that cannot be removed stays in the trash and stops no other.
 """
 
@@ -13,9 +13,8 @@ from tilth.base.errors import UnavailableError
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import TrashedPart
-from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.policy import GcSettings
-from tilth.maintenance.policy.gc import (
+from tilth.maintenance.cleaner.current_replicas import remove_from_current
+from tilth.maintenance.gc.policy import (
     TrashRecord,
     TrashState,
     after_trash_round,
@@ -25,8 +24,9 @@ from tilth.maintenance.policy.gc import (
     trash_limit,
     trash_pause,
 )
+from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.state import FAR_MS
-from tilth.maintenance.work.current_replicas import remove_from_current
+from tilth.maintenance.table.settings import GcSettings
 from tilth.model.part import Part
 from tilth.storage import remove_data
 
@@ -68,7 +68,7 @@ class TrashPhase:
         done.in_trash = 0
         while True:
             self.run(done)
-            if self._known.cursor is None or self._table.is_cancelled.is_set():
+            if self._known.cursor is None or self._table.watch.is_cancelled.is_set():
                 break
 
     def run(self, done: Round) -> None:

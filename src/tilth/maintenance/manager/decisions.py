@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
-from tilth.maintenance.op import Choice, ChoiceRule
+from tilth.maintenance.kinds import Choice, ChoiceRule
 from tilth.maintenance.stats import ChoiceRow
 
 #: Name, in the op column, of giving unused memory back.
@@ -39,39 +39,38 @@ class DecisionLog:
         op, reason = choice.op_name or "", f"{choice.reason}; {about}"
         text = ", ".join(f"{name} {score:.6f}" for name, score in others)
         self._last_idle = ""
-        self._add(
-            ChoiceRow(
-                at_ms=self._clock.now_ms(),
-                op=op,
-                table=table,
-                rule=choice.rule,
-                reason=reason,
-                score=choice.score,
-                runnable=runnable,
-                others=text,
-            )
-        )
+        self._add(op, table, choice.rule, reason, score=choice.score, runnable=runnable, others=text)
         _log.info("maintenance_choice", op=op, rule=choice.rule, reason=reason, runnable=runnable, others=text)
 
     def refused(self, op: str, table: str, reason: str) -> None:
         """Log a piece of work, or a table, that is left alone."""
-        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=op, table=table, rule="refused", reason=reason))
+        self._add(op, table, "refused", reason)
         _log.debug("maintenance_refusal", op=op, table=table, reason=reason)
 
     def relieved(self, reason: str) -> None:
         """Log a try to give memory back, and what came of it."""
-        rule = ChoiceRule.MEMORY_PRESSURE
-        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op=RELEASE_MEMORY, table="", rule=rule, reason=reason))
-        _log.info("maintenance_choice", op=RELEASE_MEMORY, rule=rule, reason=reason)
+        self._add(RELEASE_MEMORY, "", ChoiceRule.MEMORY_PRESSURE, reason)
+        _log.info("maintenance_choice", op=RELEASE_MEMORY, rule=ChoiceRule.MEMORY_PRESSURE, reason=reason)
 
     def idle(self, choice: Choice) -> None:
         """Log once that nothing was chosen, until the reason changes."""
-        if choice.reason == self._last_idle:
-            return
-        self._last_idle = choice.reason
-        self._add(ChoiceRow(at_ms=self._clock.now_ms(), op="", table="", rule=choice.rule, reason=choice.reason))
-        _log.debug("maintenance_idle", rule=choice.rule, reason=choice.reason)
+        if choice.reason != self._last_idle:
+            self._last_idle = choice.reason
+            self._add("", "", choice.rule, choice.reason)
+            _log.debug("maintenance_idle", rule=choice.rule, reason=choice.reason)
 
-    def _add(self, row: ChoiceRow) -> None:
+    def _add(
+        self, op: str, table: str, rule: str, reason: str, *, score: float = 0.0, runnable: int = 0, others: str = ""
+    ) -> None:
+        row = ChoiceRow(
+            at_ms=self._clock.now_ms(),
+            op=op,
+            table=table,
+            rule=rule,
+            reason=reason,
+            score=score,
+            runnable=runnable,
+            others=others,
+        )
         with self._lock:
             self._rows.append(row)

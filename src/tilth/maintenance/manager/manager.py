@@ -5,55 +5,50 @@ the cleaner's turns. Does not cover: the choice (scheduler.py), which tables the
 (runs.py), the ops (the folders of their kinds).
 Always holds: no failure of an op ends the loop; a choice and a refusal both leave their reason; whatever is remembered
 here can be lost.
-See also: work/watch.py for what is remembered of a table, work/cleaner.py for what did not land.
+See also: table/watch.py for what is remembered of a table, cleaner/ for what did not land.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
-from tilth.base.pressure import MemoryReading
+from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng, new_rng
 from tilth.catalog import Catalog, TableLeases
+from tilth.maintenance.cleaner.cleaner import Cleaner
+from tilth.maintenance.copies.op import ScrubRow
 from tilth.maintenance.counters import MaintenanceCounters
+from tilth.maintenance.damage.book import DamageBook
+from tilth.maintenance.flush.commands import FlushReport
+from tilth.maintenance.gc.explain import GcRow
+from tilth.maintenance.gc.round import GcReport
+from tilth.maintenance.kinds import Choice, ChoiceRule, OpKind, OpView, Prepared, Refused
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
-from tilth.maintenance.manager.memory import MemoryMeter, ProcessMemory, limit_of
-from tilth.maintenance.manager.optimize import optimize_table
-from tilth.maintenance.manager.poller import Observations, Poller
+from tilth.maintenance.manager.optimize import OptimizeReport, optimize_table
+from tilth.maintenance.manager.poller import Poller, not_seen
 from tilth.maintenance.manager.registry import Registry
-from tilth.maintenance.manager.relief import MemoryRelief
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
 from tilth.maintenance.manager.status import op_row, service_stats
-from tilth.maintenance.manager.tables import TableOps, ops_of
-from tilth.maintenance.op import Choice, ChoiceRule, NotPrepared, Op, OpKind, OpView, Prepared
+from tilth.maintenance.manager.table_ops import TableOps, ops_of
+from tilth.maintenance.memory.meter import MemoryMeter, ProcessMemory, limit_of
+from tilth.maintenance.memory.relief import MemoryRelief
+from tilth.maintenance.merge.explain import MergeCandidateRow
+from tilth.maintenance.mutate.commands import MutationProgress
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.stats import (
-    ChoiceRow,
-    FlushReport,
-    GcReport,
-    GcRow,
-    MaintenanceNumbers,
-    ManagerStatus,
-    MergeCandidateRow,
-    MutationProgress,
-    OpRow,
-    OpRun,
-    OptimizeReport,
-    ScrubRow,
-)
-from tilth.maintenance.work.cleaner import Cleaner
+from tilth.maintenance.stats import ChoiceRow, MaintenanceNumbers, ManagerStatus, OpRow, OpRun
+from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.context import ServerContext, TableContext
-from tilth.maintenance.work.damage import DamageBook
+from tilth.maintenance.work.op import Op
 from tilth.maintenance.work.procedure import NewRebaser, rebaser_of
 from tilth.maintenance.work.slots import RewriteSlots
-from tilth.maintenance.work.watch import TableWatch
 from tilth.model.server import hosts_all
 from tilth.model.service import ServiceStats
 from tilth.storage import Roots, release_unused
@@ -69,7 +64,6 @@ STOP_SECONDS_MAX = 30.0
 REFRESH_SECONDS_MAX = 10.0
 #: Log interval while it is disabled.
 DISABLED_LOG_SECONDS = 300.0
-#: Ops whose waiting bytes are shown as numbers.
 
 _log = Log("maintenance")
 
@@ -102,49 +96,22 @@ class MaintenanceManager:
         stand_ins: StandIns | None = None,
     ) -> None:
         """`root`: the folder below which the tables' folders are; `hosts(uuid)`: whether a table is this server's."""
+        stand_ins = stand_ins or StandIns()
         self._clock = clock
         self._catalog = catalog
         self._dispatcher = dispatcher
         self._settings = settings
         self._hosts = hosts
-        stand_ins = stand_ins or StandIns()
         self._rng = stand_ins.rng
-        self._table_leases = TableLeases(catalog.leases, server=lambda: catalog.server)
-        self._counters = MaintenanceCounters(clock)
-        #: Files of tables that cannot be read.
-        self.damage = DamageBook(clock, catalog, root)
-        self._observations = Observations(clock)
-        self._feed = PartFeed(catalog)
-        self._cleaner = Cleaner(
-            clock,
-            catalog,
-            root,
-            dropped_kept_ms=int(settings.dropped_table_keep * 1000),
-            failover_grace_ms=int(settings.failover_grace * 1000),
-            hosts=hosts,
-        )
-        self._registry = Registry(
-            catalog,
-            stand_ins.build or self._build,
-            refused=lambda table, reason: self._decisions.refused("", table, reason),
-            woken=lambda uuid: self._poller.woken(uuid),
-            hosts=hosts,
-        )
-        self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        self._places = RewriteSlots(clock, places=self._rewrites_max, running=lambda: self._runs.rewrites())
-        self._poller = Poller(clock, self._observations, settings.workload, self._registry.find)
-        self._memory = MemoryMeter(
-            clock,
-            hard_limit=limit_of(settings.memory_limit_hard),
-            warn_percentage=settings.memory_limit_warn_percentage,
-            read=stand_ins.memory or ProcessMemory(clock),
-        )
-        self._decisions = DecisionLog(clock)
-        self._relief = self._new_relief()
-        self._context = self._new_context(root, stand_ins.new_rebaser)
         self._lock = threading.Lock()
-        #: Tables about which something is to be read anew.
-        self._woken: set[str] = set()
+        self._awake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        #: The tables by uuid, and those to be looked at because something has happened to them.
+        self._tables: dict[str, TableOps] = {}
+        self._woken: deque[str] = deque()
+        #: Tables of which definition, switches or mutations are to be read anew; or those of all.
+        self._changed: set[str] = set()
         self._must_refresh = True
         #: Refreshes of all tables, for those who wait for the next one.
         self._refreshed = threading.Condition()
@@ -156,9 +123,35 @@ class MaintenanceManager:
         self._may_refresh_at = 0.0
         self._cleaned_at = -CLEAN_PERIOD_MS / 1000
         self._logged_disabled: float | None = None
-        self._awake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._table_leases = TableLeases(catalog.leases, server=lambda: catalog.server)
+        self._counters = MaintenanceCounters(clock)
+        self._decisions = DecisionLog(clock)
+        #: Files of tables that cannot be read.
+        self.damage = DamageBook(clock, catalog, root)
+        self._cleaner = Cleaner(
+            clock,
+            catalog,
+            root,
+            dropped_kept_ms=int(settings.dropped_table_keep * 1000),
+            failover_grace_ms=int(settings.failover_grace * 1000),
+            hosts=hosts,
+        )
+        self._memory = self._new_meter(stand_ins.memory)
+        self._relief = MemoryRelief(
+            clock,
+            [release_unused],
+            read=self._memory.read,
+            pressure_percent=settings.scheduler.memory_pressure_percentage,
+            log=self._decisions.relieved,
+        )
+        self._feed = PartFeed(catalog)
+        self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
+        self._places = RewriteSlots(clock, places=self._rewrites_max, running=self._runs.rewrites)
+        self._context = self._new_context(root, stand_ins.new_rebaser)
+        self._registry = Registry(
+            catalog, self._tables, stand_ins.build or self._build, self._decisions, self._woken, hosts=hosts
+        )
+        self._poller = Poller(clock, settings.workload, self._tables.get, self._woken)
 
     def start(self) -> None:
         """Clean up after an earlier run on this catalog, then begin to work."""
@@ -173,9 +166,7 @@ class MaintenanceManager:
         self._awake.set()
         # All are asked before any is waited for.
         for table in self._registry.all():
-            self._runs.forbid(table.watch.uuid)
-            for op in table.ops:
-                op.cancel()
+            table.cancel()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS_MAX)
         if not self._runs.wait_until_idle(STOP_SECONDS_MAX):
@@ -185,10 +176,10 @@ class MaintenanceManager:
     def wake(self, table_uuid: str | None = None) -> None:
         """Look at the table now instead of a little later: it, a switch, a setting or a mutation has changed."""
         with self._lock:
-            if table_uuid is None or self._registry.find(table_uuid) is None:
+            if table_uuid is None or self._tables.get(table_uuid) is None:
                 self._must_refresh = True
             else:
-                self._woken.add(table_uuid)
+                self._changed.add(table_uuid)
         self._awake.set()
 
     def add_memory_relief(self, act: Callable[[], None]) -> None:
@@ -213,7 +204,7 @@ class MaintenanceManager:
     def scanned(self, table_uuids: Iterable[str]) -> None:
         """Count that a query begins to read these tables: the more are read, the more it is worth to merge them."""
         for uuid in table_uuids:
-            table = self._registry.find(uuid)
+            table = self._tables.get(uuid)
             if table is not None:
                 with table.watch.lock:
                     table.watch.workload.add(scans=1)
@@ -238,7 +229,7 @@ class MaintenanceManager:
         """Return a row for each service of every table."""
         now_ms = self._clock.now_ms()
         return [
-            service_stats(table.watch, ops, now_ms, server=self._catalog.server, unseen=self._observations.failure)
+            service_stats(table.watch, ops, now_ms, server=self._catalog.server)
             for table in self._registry.all()
             for ops in table.by_service()
         ]
@@ -247,18 +238,13 @@ class MaintenanceManager:
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
-                last = self._observations.last(op)
-                size = last.logs_retained_bytes if op.kind is OpKind.FLUSH else last.data_retained_bytes
+                size = op.seen.logs_retained_bytes if op.kind is OpKind.FLUSH else op.seen.data_retained_bytes
                 waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
     def ops(self) -> list[OpRow]:
         """Return every registered op as it was weighed last; only the manager's own thread weighs them."""
-        return [
-            op_row(table.watch, op, self._observations.last(op), self._settings.scheduler)
-            for table in self._registry.all()
-            for op in table.ops
-        ]
+        return [op_row(op, self._settings.scheduler) for table in self._registry.all() for op in table.ops]
 
     def runs(self) -> list[OpRun]:
         return self._runs.listing()
@@ -268,9 +254,7 @@ class MaintenanceManager:
 
     def memory(self) -> MemoryReading:
         """Memory in use, as of at most 50 ms ago, and the limits at which writers are slowed and refused."""
-        use = self._memory.use()
-        soft = int((use.hard_limit or 0) * self._settings.scheduler.memory_limit_soft_percentage / 100)
-        return MemoryReading(used=use.consumption, hard=use.hard_limit, soft=soft)
+        return self._memory.use()
 
     def status(self) -> ManagerStatus:
         runs = self._runs.listing()
@@ -279,8 +263,8 @@ class MaintenanceManager:
             is_enabled=self._settings.is_enabled,
             threads=self._settings.workers,
             busy=self._runs.count,
-            memory_used=memory.consumption,
-            memory_limit=memory.hard_limit,
+            memory_used=memory.used,
+            memory_limit=memory.hard,
             registered=tuple(self.ops()),
             running=tuple(run for run in runs if not run.ended_ms),
             completed=tuple(run for run in runs if run.ended_ms),
@@ -288,7 +272,7 @@ class MaintenanceManager:
 
     def mutations(self, table_uuid: str | None = None) -> list[MutationProgress]:
         """Return the progress of the pending mutations of the table, or of all; those of one table oldest first."""
-        one = None if table_uuid is None else self._registry.find(table_uuid)
+        one = None if table_uuid is None else self._tables.get(table_uuid)
         found = self._registry.all() if table_uuid is None else [one] if one is not None else []
         tables = [table for table in found if table.watch.mutations]
         return [progress for table in tables for progress in table.command().mutations.progress()]
@@ -339,7 +323,7 @@ class MaintenanceManager:
         """Ask what this server runs in the partition, or anywhere in the table, to end; return how many runs. It is
         called after a commit that hid the parts, so it refuses nothing: what another server runs there cannot commit.
         """
-        found = self._registry.find(table_uuid)
+        found = self._tables.get(table_uuid)
         return 0 if found is None else sum(op.cancel_partition(partition) for op in found.ops)
 
     # --- the loop ---
@@ -366,7 +350,7 @@ class MaintenanceManager:
         if is_wanted or started - self._refreshed_at >= REFRESH_MS / 1000:
             with self._lock:
                 self._must_refresh = False
-                self._woken.clear()
+                self._changed.clear()
             self._refreshed_at = started
             with self._refreshed:
                 self._refreshes_begun = number = self._refreshes_begun + 1
@@ -384,30 +368,26 @@ class MaintenanceManager:
             for table in gone:
                 self._leave(table)
             return
-        while self._woken:
+        while self._changed:
             with self._lock:
-                uuid = self._woken.pop()
+                uuid = self._changed.pop()
             left = self._registry.refresh_one(uuid)
             if left is not None:
                 self._leave(left)
 
     def _leave(self, table: TableOps) -> None:
         """Ask the table's ops to end; the table is released when they have."""
-        self._runs.forbid(table.watch.uuid)
         self._poller.forget(table)
         self._registry.leave(table)
 
     def _see_off(self) -> None:
         for table in self._registry.leaving():
             uuid = table.watch.uuid
-            if self._runs.of_table(uuid) or any(op.running for op in table.ops):
+            if self._runs.has_any(uuid) or any(op.running for op in table.ops):
                 continue
-            for op in table.ops:
-                self._observations.forget(op)
             self._served.pop(table.watch.name, None)
             self._table_leases.release(uuid)
             self._registry.forget(uuid)
-            self._runs.allow(uuid)
             # It may have come back meanwhile, by UNDROP.
             self._must_refresh = True
 
@@ -416,7 +396,7 @@ class MaintenanceManager:
         events, is_all = self._feed.news(now_ms)
         for event in events:
             self._places.observe(event)
-            table = self._registry.find(event.table)
+            table = self._tables.get(event.table)
             if table is None and not self._hosts(event.table):
                 continue
             if table is None:
@@ -431,8 +411,7 @@ class MaintenanceManager:
         # Of a start, older events miss in the statistics only: everything is looked at anyway.
         if not is_all and not is_first:
             for table in self._registry.all():
-                for op in table.ops:
-                    op.notice_all()
+                table.notice_all()
                 self._poller.urge(table)
 
     def _start_one(self) -> Choice:
@@ -452,27 +431,30 @@ class MaintenanceManager:
             rng=self._rng,
             last_served=self._served,
         )
-        self._counters.chose(self._clock.monotonic() - started)
+        with self._counters.adding() as numbers:
+            numbers.choices += 1
+            numbers.choosing_microseconds += (self._clock.monotonic() - started) * 1e6
         if choice.op_name is None:
             self._decisions.idle(choice)
             return choice
-        table, op = self._poller.found(choice.op_name)
-        slot = self._runs.reserve(table.watch.uuid, op)
+        op = self._poller.found(choice.op_name)
+        slot = self._runs.reserve(op)
         if slot is None:
             # It was cancelled while it was chosen.
             self._decisions.idle(choice)
             return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason=f"{op.name} was cancelled")
         prepared = self._prepare(op, slot)
-        table.watch.is_woken = True
-        if isinstance(prepared, NotPrepared):
-            self._counters.prepare_failed()
-            self._decisions.refused(op.name, table.watch.name, prepared.reason)
+        op.watch.is_woken = True
+        if isinstance(prepared, Refused):
+            with self._counters.adding() as numbers:
+                numbers.prepare_failed += 1
+            self._decisions.refused(op.name, op.table, prepared.reason)
             return choice
         self._turns += 1
-        self._served[table.watch.name] = self._turns
+        self._served[op.table] = self._turns
         self._decisions.chose(
             choice,
-            table.watch.name,
+            op.table,
             about=prepared.about,
             runnable=len(views),
             others=passed_over(views, choice, self._settings.scheduler),
@@ -483,7 +465,7 @@ class MaintenanceManager:
     def _startable(self, views: list[OpView]) -> list[OpView]:
         if self._places.is_free():
             return views
-        return [view for view in views if not self._poller.found(view.name)[1].kind.traits.is_rewrite]
+        return [view for view in views if not self._poller.found(view.name).kind.traits.is_rewrite]
 
     def _free_slots(self) -> int:
         if self._stopping.is_set():
@@ -496,27 +478,36 @@ class MaintenanceManager:
             _log.warning("maintenance_is_disabled", setting="enable_maintenance_manager")
         return 0
 
-    def _prepare(self, op: Op, slot: Slot) -> Prepared | NotPrepared:
+    def _prepare(self, op: Op, slot: Slot) -> Prepared | Refused:
         """Prepare the run of a slot, which is released unless there is something to run."""
-        prepared: Prepared | NotPrepared | None = None
+        prepared: Prepared | Refused | None = None
         try:
             prepared = op.prepare()
         except TilthError as error:
-            return NotPrepared(f"not prepared: {self._observations.failed(op, error).reason}")
+            return Refused(f"not prepared: {not_seen(op, error, self._clock.now_ms()).reason}")
         finally:
             if not isinstance(prepared, Prepared):
                 self._runs.release(slot)
-        self._observations.recovered(op)
+        op.unseen = None
         return prepared
 
     def _run_ended(self, slot: Slot) -> None:
         if slot.op.kind is OpKind.MUTATE:
             # The entry may be done, and the next one's turn.
             with self._lock:
-                self._woken.add(slot.uuid)
+                self._changed.add(slot.op.watch.uuid)
         self._awake.set()
 
     # --- what the ops are given ---
+
+    def _new_meter(self, read: Callable[[], int] | None) -> MemoryMeter:
+        return MemoryMeter(
+            self._clock,
+            hard_limit=limit_of(self._settings.memory_limit_hard),
+            soft_percentage=self._settings.scheduler.memory_limit_soft_percentage,
+            warn_percentage=self._settings.memory_limit_warn_percentage,
+            read=read or ProcessMemory(self._clock),
+        )
 
     def _new_context(self, root: Roots, new_rebaser: NewRebaser) -> ServerContext:
         return ServerContext(
@@ -531,18 +522,9 @@ class MaintenanceManager:
             places=self._places,
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,
-            table_count=self._registry.count,
+            table_count=self._tables.__len__,
             workers=self._workers,
             used_percent=self._used_under_pressure,
-        )
-
-    def _new_relief(self) -> MemoryRelief:
-        return MemoryRelief(
-            self._clock,
-            [release_unused],
-            read=self._memory.read,
-            pressure_percent=self._settings.scheduler.memory_pressure_percentage,
-            log=self._decisions.relieved,
         )
 
     def _build(self, watch: TableWatch) -> TableOps:

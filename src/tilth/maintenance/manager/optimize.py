@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from tilth.base.cancel import carry
 from tilth.base.errors import NotFoundError
 from tilth.catalog import Catalog
 from tilth.maintenance.flush.commands import DamagedSegmentsError
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.policy import Effort
-from tilth.maintenance.stats import OptimizeReport
+from tilth.maintenance.manager.table_ops import TableOps
+from tilth.maintenance.merge.policy.candidates import Effort
 from tilth.maintenance.work.context import ServerContext
 
 #: Partitions at once; the warehouse's slots bound it further.
 OPTIMIZE_THREADS = 4
 OPTIMIZE_WAIT_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeReport:
+    """Report of OPTIMIZE."""
+
+    partitions: int
+    merges: int
+    parts_before: int
+    parts_after: int
+    rows_merged: int
+    bytes_read: int
+    seconds: float
+    #: Reason why more than one part is left, if a mutation is the cause; empty otherwise.
+    note: str = ""
 
 
 def optimize_table(server: ServerContext, table: TableOps, partition: str | None, *, is_final: bool) -> OptimizeReport:

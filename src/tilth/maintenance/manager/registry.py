@@ -9,13 +9,14 @@ runs any more, and until then it is not registered again, so that no two ops bel
 from __future__ import annotations
 
 import threading
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
-from typing import TypeVar
 
 from tilth.base.errors import TilthError
 from tilth.catalog import Catalog, NotHostedError, TableMovingError, TableNotFoundError
-from tilth.maintenance.manager.tables import TableOps
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.manager.decisions import DecisionLog
+from tilth.maintenance.manager.table_ops import TableOps
+from tilth.maintenance.table.watch import TableWatch
 from tilth.model.mutation import Mutation, MutationState
 from tilth.model.server import hosts_all
 from tilth.model.service import ALL_TABLES, Switch
@@ -28,41 +29,34 @@ class Registry:
     def __init__(
         self,
         catalog: Catalog,
+        tables: dict[str, TableOps],
         build: Callable[[TableWatch], TableOps],
+        decisions: DecisionLog,
+        woken: deque[str],
         *,
-        refused: Callable[[str, str], None],
-        woken: Callable[[str], None],
         hosts: Callable[[str], bool] = hosts_all,
     ) -> None:
-        """`build` makes a table's ops; `refused(table, reason)` is called with a table that cannot be registered,
-        `woken` with the uuid of each new table and of each in which something has changed; `hosts(uuid)` says
-        whether a table is this server's.
+        """`tables`: where they are kept, by uuid; `build` makes a table's ops; `woken`: each new table, and each in
+        which something has changed, is added there; `hosts(uuid)`: whether a table is this server's.
         """
         self._catalog = catalog
+        self._tables = tables
         self._build = build
-        self._refused = refused
+        self._decisions = decisions
         self._woken = woken
         self._hosts = hosts
         self._lock = threading.Lock()
-        self._tables: dict[str, TableOps] = {}
         self._leaving: dict[str, TableOps] = {}
 
     def all(self) -> list[TableOps]:
         with self._lock:
             return list(self._tables.values())
 
-    def count(self) -> int:
-        return len(self._tables)
-
-    def find(self, uuid: str) -> TableOps | None:
-        with self._lock:
-            return self._tables.get(uuid)
-
     def get(self, uuid: str) -> TableOps:
         """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError,
         NotHostedError where it is another server's, and TableMovingError while its former ops are ending.
         """
-        found = self.find(uuid)
+        found = self._tables.get(uuid)
         if found is not None:
             return found
         relation = self._catalog.tables.by_id(uuid)
@@ -84,24 +78,25 @@ class Registry:
         # Three reads of the catalog, whatever the number of tables.
         tables = (each for each in self._catalog.tables.all() if isinstance(each, TableDef))
         there = {each.uuid: each for each in tables if self._hosts(each.uuid)}
-        switches = _by_table(self._catalog.services.all(), lambda switch: switch.table)
-        pending = _by_table(
-            (each for each in self._catalog.mutations.all() if each.state is MutationState.PENDING),
-            lambda mutation: mutation.table,
-        )
-        for_all = switches.get(ALL_TABLES, [])
+        switches: defaultdict[str, list[Switch]] = defaultdict(list)
+        for switch in self._catalog.services.all():
+            switches[switch.table].append(switch)
+        pending: defaultdict[str, list[Mutation]] = defaultdict(list)
+        for entry in self._catalog.mutations.all():
+            if entry.state is MutationState.PENDING:
+                pending[entry.table].append(entry)
         with self._lock:
             gone = [table for uuid, table in self._tables.items() if uuid not in there]
         for uuid, definition in there.items():
             table = self._known(uuid, definition)
             if table is not None:
-                table.watch.set_switches([*for_all, *switches.get(uuid, ())])
-                _set_mutations(table, pending.get(uuid, ()))
+                table.watch.set_switches([*switches[ALL_TABLES], *switches[uuid]])
+                _set_mutations(table, pending[uuid])
         return gone
 
     def refresh_one(self, uuid: str) -> TableOps | None:
         """Refresh one table that is known. Return it when it is gone."""
-        table = self.find(uuid)
+        table = self._tables.get(uuid)
         if table is None:
             return None
         relation = self._catalog.tables.by_id(uuid)
@@ -116,8 +111,7 @@ class Registry:
         with self._lock:
             self._tables.pop(table.watch.uuid, None)
             self._leaving[table.watch.uuid] = table
-        for op in table.ops:
-            op.cancel()
+        table.cancel()
 
     def leaving(self) -> list[TableOps]:
         """Return the tables that have left and whose ops may still run."""
@@ -131,16 +125,16 @@ class Registry:
 
     def _known(self, uuid: str, definition: TableDef) -> TableOps | None:
         """Return the table, its definition up to date; none while it is leaving or cannot be registered."""
-        known = self.find(uuid)
+        known = self._tables.get(uuid)
         try:
             if known is None:
                 return self._add(definition)
             if known.watch.definition is not definition and known.watch.definition != definition:
                 known.watch.redefine(definition)
-                _notice_all(known)
+                known.notice_all()
         except TilthError as error:
             # A storage that is not known here yet, for one: this table waits, the others do not.
-            self._refused(full_name(definition), str(error))
+            self._decisions.refused("", full_name(definition), str(error))
             return None
         return known
 
@@ -154,8 +148,8 @@ class Registry:
             if definition.uuid in self._leaving:
                 return None
             added = self._tables.setdefault(definition.uuid, made)
-        added.watch.woken = self._woken
-        self._woken(definition.uuid)
+        added.watch.woken = self._woken.append
+        self._woken.append(definition.uuid)
         return added
 
     def _refresh(self, table: TableOps) -> None:
@@ -168,19 +162,4 @@ class Registry:
 
 def _set_mutations(table: TableOps, pending: Iterable[Mutation]) -> None:
     if table.watch.set_mutations(pending):
-        _notice_all(table)
-
-
-def _notice_all(table: TableOps) -> None:
-    for op in table.ops:
-        op.notice_all()
-
-
-T = TypeVar("T", Switch, Mutation)
-
-
-def _by_table(found: Iterable[T], table_of: Callable[[T], str]) -> dict[str, list[T]]:
-    grouped: dict[str, list[T]] = {}
-    for each in found:
-        grouped.setdefault(table_of(each), []).append(each)
-    return grouped
+        table.notice_all()

@@ -2,22 +2,22 @@
 
 Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
 is chosen (scheduler.py), what a run does (the folders of their kinds).
-Always holds: a slot that was reserved is released however the run goes; no run of a forbidden table begins, for both
-are decided under one lock.
+Always holds: a slot that was reserved is released however the run goes; no run of a cancelled op begins.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
-from tilth.maintenance.op import Op, Prepared
+from tilth.maintenance.kinds import Prepared
 from tilth.maintenance.stats import OpRun
+from tilth.maintenance.work.op import Op
 
 _log = Log("maintenance")
 
@@ -27,13 +27,21 @@ class Slot:
     """The right to run once."""
 
     number: int
-    #: The table's.
-    uuid: str
     op: Op
     #: Empty until it runs.
     about: str = ""
     started_ms: int = 0
     thread_id: int = 0
+
+    def run(self, *, ended_ms: int = 0, error: str = "") -> OpRun:
+        return OpRun(
+            name=self.op.name,
+            about=self.about,
+            thread_id=self.thread_id,
+            started_ms=self.started_ms,
+            ended_ms=ended_ms,
+            error=error,
+        )
 
 
 class Runs:
@@ -48,8 +56,6 @@ class Runs:
         #: Runs from the choice on, also while being prepared; in the order of their reservation.
         self._slots: dict[int, Slot] = {}
         self._numbers = 0
-        self._of_table: Counter[str] = Counter()
-        self._forbidden: set[str] = set()
         self._ended: deque[OpRun] = deque(maxlen=history_size)
 
     @property
@@ -60,28 +66,18 @@ class Runs:
         with self._lock:
             return sum(slot.op.kind.traits.is_rewrite for slot in self._slots.values())
 
-    def of_table(self, uuid: str) -> int:
+    def has_any(self, uuid: str) -> bool:
+        """True if something of the table runs or is being prepared."""
         with self._lock:
-            return self._of_table[uuid]
+            return any(slot.op.watch.uuid == uuid for slot in self._slots.values())
 
-    def forbid(self, uuid: str) -> None:
-        """Begin no run of this table from now on; those under way are left to their end."""
+    def reserve(self, op: Op) -> Slot | None:
+        """Reserve a slot for a run that is to be prepared; none if the op is cancelled."""
         with self._lock:
-            self._forbidden.add(uuid)
-
-    def allow(self, uuid: str) -> None:
-        with self._lock:
-            self._forbidden.discard(uuid)
-
-    def reserve(self, uuid: str, op: Op) -> Slot | None:
-        """Reserve a slot for a run that is to be prepared; none for a table that is forbidden."""
-        with self._lock:
-            if uuid in self._forbidden:
+            if op.is_cancelled:
                 return None
             self._numbers += 1
-            slot = Slot(number=self._numbers, uuid=uuid, op=op)
-            self._slots[slot.number] = slot
-            self._of_table[uuid] += 1
+            slot = self._slots[self._numbers] = Slot(number=self._numbers, op=op)
             return slot
 
     def release(self, slot: Slot) -> None:
@@ -112,50 +108,28 @@ class Runs:
     def listing(self) -> list[OpRun]:
         """Runs under way, then the last that ended, newest first."""
         with self._lock:
-            live = [
-                OpRun(
-                    name=slot.op.name,
-                    about=slot.about,
-                    thread_id=slot.thread_id,
-                    started_ms=slot.started_ms,
-                    ended_ms=0,
-                    error="",
-                )
-                for slot in reversed(self._slots.values())
-                if slot.started_ms
-            ]
+            live = [slot.run() for slot in reversed(self._slots.values()) if slot.started_ms]
             return live + list(reversed(self._ended))
 
     def _work(self, slot: Slot, prepared: Prepared) -> None:
         slot.thread_id = threading.get_ident()
-        about, failure = slot.about, ""
+        failure = ""
         try:
-            about = slot.op.perform(prepared)
+            slot.about = slot.op.perform(prepared)
         except TilthError as error:
             failure = str(error)
         # The outermost loop of a run: no failure ends the process, each one is reported.
         except BaseException as error:
             failure = f"{type(error).__name__}: {error}"
             _log.error("maintenance_run_failed", op=slot.op.name, error=error)
-        run = OpRun(
-            name=slot.op.name,
-            about=about,
-            thread_id=slot.thread_id,
-            started_ms=slot.started_ms,
-            ended_ms=self._clock.now_ms(),
-            error=failure,
-        )
+        run = slot.run(ended_ms=self._clock.now_ms(), error=failure)
         with self._lock:
             self._ended.append(run)
             self._free(slot)
-        _log.info("maintenance_run", op=run.name, about=about, ms=run.ended_ms - run.started_ms, error=failure)
+        _log.info("maintenance_run", op=run.name, about=run.about, ms=run.ended_ms - run.started_ms, error=failure)
         self._on_end(slot)
 
     def _free(self, slot: Slot) -> None:
-        if self._slots.pop(slot.number, None) is None:
-            return
-        self._of_table[slot.uuid] -= 1
-        if not self._of_table[slot.uuid]:
-            del self._of_table[slot.uuid]
+        self._slots.pop(slot.number, None)
         if not self._slots:
             self._is_idle.notify_all()

@@ -9,44 +9,23 @@ order: one for pressure, only inside its band; then one for data, only if an op 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
+from tilth.base.memory import MemoryReading
 from tilth.base.rand import Rng
 from tilth.base.units import MIB
-from tilth.maintenance.op import Choice, ChoiceRule, IoUsage, OpStats, OpView
+from tilth.maintenance.kinds import Choice, ChoiceRule, IoUsage, OpStats, OpView
 from tilth.maintenance.settings import SchedulerSettings
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryUse:
-    """Bytes in use, and the limit; none is no limit."""
-
-    consumption: int = 0
-    hard_limit: int | None = None
-
-    @property
-    def percent(self) -> float:
-        return self.consumption * 100 / self.hard_limit if self.hard_limit else 0.0
-
-
-@dataclass(slots=True)
-class _Best:
-    """The leaders of the five races."""
-
-    log: tuple[int, OpView] | None = None
-    #: Leaders among the ops that free log or memory, and among those that free memory.
-    replay: tuple[tuple[int, int], OpView] | None = None
-    memory: tuple[tuple[int, int], OpView] | None = None
-    data: tuple[int, OpView] | None = None
-    gain: tuple[float, OpView] | None = None
+KeyT = TypeVar("KeyT", int, float, tuple[int, int])
 
 
 def choose(
     ops: Iterable[OpView],
     *,
     free_workers: int,
-    memory: MemoryUse,
+    memory: MemoryReading,
     settings: SchedulerSettings,
     rng: Rng,
     last_served: Mapping[str, int] | None = None,
@@ -57,30 +36,25 @@ def choose(
     """
     if free_workers <= 0:
         return Choice(op_name=None, rule=ChoiceRule.NO_FREE_WORKER, reason="no free threads")
-    runnable = [
-        (op, op.stats)
-        for op in sorted(ops, key=lambda op: op.name.encode())
-        if op.stats is not None and op.stats.is_runnable and not op.is_cancelled
-    ]
-    best = _lead(runnable, settings)
-    if best.log:
-        freed, op = best.log
-        return _choice(op, ChoiceRule.FREE_LOG, f"free {freed} bytes of WAL")
+    runnable = [op for op in sorted(ops, key=lambda op: op.name.encode()) if op.stats.is_runnable]
+    freeing = _first(runnable, lambda op: op.stats.logs_retained_bytes if op.stats.io is IoUsage.LOW else 0, above=0)
+    if freeing is not None:
+        return _choice(freeing, ChoiceRule.FREE_LOG, f"free {freeing.stats.logs_retained_bytes} bytes of WAL")
     is_pressed = is_flush_due(memory, settings=settings, rng=rng)
-    if best.memory and is_pressed:
-        (logs, ram), op = best.memory
-        text = f"{logs} bytes log retention, and flush {ram} bytes memory"
-        return _choice(op, ChoiceRule.MEMORY_PRESSURE, f"under memory pressure ({memory.percent:.2f}% used), {text}")
-    if best.replay and best.replay[0][0] // MIB >= settings.log_target_replay_size_mb:
-        (logs, ram), op = best.replay
-        return _choice(op, ChoiceRule.REPLAY_SIZE, f"{logs} bytes log retention, and flush {ram} bytes memory")
-    has_gain = best.gain is not None and best.gain[0] > 0
-    if best.data and best.data[0] > settings.data_gc_min_size_mb * MIB:
-        freed, op = best.data
-        if not has_gain or rng.random() <= settings.data_gc_prioritization_prob:
-            return _choice(op, ChoiceRule.FREE_DATA, f"{freed} bytes on disk")
-    if best.gain is not None and has_gain:
-        score, op = _in_turn(runnable, best.gain, settings, last_served or {})
+    flush = _first((op for op in runnable if op.stats.ram_anchored_bytes), _retained, above=(0, 0))
+    if flush is not None and is_pressed:
+        text = f"under memory pressure ({memory.percent:.2f}% used), {_retention(flush)}"
+        return _choice(flush, ChoiceRule.MEMORY_PRESSURE, text)
+    replayed = _first(runnable, _retained, above=(0, 0))
+    if replayed is not None and replayed.stats.logs_retained_bytes // MIB >= settings.log_target_replay_size_mb:
+        return _choice(replayed, ChoiceRule.REPLAY_SIZE, _retention(replayed))
+    gain = _first(runnable, lambda op: adjusted_score(op.stats, settings), above=0.0)
+    data = _first(runnable, lambda op: op.stats.data_retained_bytes, above=max(0, settings.data_gc_min_size_mb * MIB))
+    if data is not None and (gain is None or rng.random() <= settings.data_gc_prioritization_prob):
+        return _choice(data, ChoiceRule.FREE_DATA, f"{data.stats.data_retained_bytes} bytes on disk")
+    if gain is not None:
+        op = _in_turn(runnable, gain, settings, last_served or {})
+        score = adjusted_score(op.stats, settings)
         return _choice(op, ChoiceRule.READ_GAIN, f"perf score={score:.6f}", score)
     return Choice(op_name=None, rule=ChoiceRule.NOTHING_TO_GAIN, reason="no ops with positive improvement")
 
@@ -92,7 +66,7 @@ def passed_over(
     others = (
         (adjusted_score(op.stats, settings), op.name)
         for op in ops
-        if op.name != choice.op_name and op.stats is not None and op.stats.is_runnable
+        if op.name != choice.op_name and op.stats.is_runnable
     )
     return [(name, score) for score, name in heapq.nsmallest(count, others, key=lambda each: (-each[0], each[1]))]
 
@@ -106,12 +80,12 @@ def adjusted_score(stats: OpStats, settings: SchedulerSettings) -> float:
     return float(gain * settings.maintenance_op_multiplier**steps)
 
 
-def is_flush_due(memory: MemoryUse, *, settings: SchedulerSettings, rng: Rng) -> bool:
+def is_flush_due(memory: MemoryReading, *, settings: SchedulerSettings, rng: Rng) -> bool:
     """Choose whether ops that free memory go first: never below the band, always above, by chance inside.
 
     docs/policies/scheduling.md#memory-pressure.
     """
-    if memory.hard_limit is None or memory.percent < settings.memory_pressure_percentage:
+    if memory.hard is None or memory.percent < settings.memory_pressure_percentage:
         return False
     band = settings.memory_limit_soft_percentage - settings.memory_pressure_percentage
     below_soft = settings.memory_limit_soft_percentage - memory.percent
@@ -120,41 +94,28 @@ def is_flush_due(memory: MemoryUse, *, settings: SchedulerSettings, rng: Rng) ->
     return rng.random() * band >= settings.run_non_memory_ops_prob * below_soft
 
 
-def _lead(runnable: Sequence[tuple[OpView, OpStats]], settings: SchedulerSettings) -> _Best:
-    best = _Best()
-    for op, stats in runnable:
-        logs = stats.logs_retained_bytes
-        if stats.io is IoUsage.LOW and logs > (best.log[0] if best.log else 0):
-            best.log = (logs, op)
-        pair = (logs, stats.ram_anchored_bytes)
-        if pair > (best.replay[0] if best.replay else (0, 0)):
-            best.replay = (pair, op)
-        if pair[1] and pair > (best.memory[0] if best.memory else (0, 0)):
-            best.memory = (pair, op)
-        if stats.data_retained_bytes > (best.data[0] if best.data else 0):
-            best.data = (stats.data_retained_bytes, op)
-        score = adjusted_score(stats, settings)
-        if best.gain is None or score > best.gain[0]:
-            best.gain = (score, op)
-    return best
+def _first(ops: Iterable[OpView], key: Callable[[OpView], KeyT], *, above: KeyT) -> OpView | None:
+    """Return the first of those ops that have the most of something, if that is more than so much."""
+    best = max(ops, key=key, default=None)
+    return best if best is not None and key(best) > above else None
+
+
+def _retained(op: OpView) -> tuple[int, int]:
+    return op.stats.logs_retained_bytes, op.stats.ram_anchored_bytes
+
+
+def _retention(op: OpView) -> str:
+    return f"{op.stats.logs_retained_bytes} bytes log retention, and flush {op.stats.ram_anchored_bytes} bytes memory"
 
 
 def _in_turn(
-    runnable: Sequence[tuple[OpView, OpStats]],
-    best: tuple[float, OpView],
-    settings: SchedulerSettings,
-    last_served: Mapping[str, int],
-) -> tuple[float, OpView]:
+    runnable: Sequence[OpView], best: OpView, settings: SchedulerSettings, last_served: Mapping[str, int]
+) -> OpView:
     """Return the op of the table served longest ago, of those less than one step of priority below the best score."""
     # The hair keeps an op exactly one step below out of the band, whatever the rounding.
-    floor = best[0] / settings.maintenance_op_multiplier * (1 + 1e-9)
-    turn = (last_served.get(best[1].table, -1), -best[0])
-    for op, stats in runnable:
-        score = adjusted_score(stats, settings)
-        if score > floor and (last_served.get(op.table, -1), -score) < turn:
-            turn = (last_served.get(op.table, -1), -score)
-            best = (score, op)
-    return best
+    floor = adjusted_score(best.stats, settings) / settings.maintenance_op_multiplier * (1 + 1e-9)
+    in_band = [op for op in runnable if adjusted_score(op.stats, settings) > floor]
+    return min((best, *in_band), key=lambda op: (last_served.get(op.table, -1), -adjusted_score(op.stats, settings)))
 
 
 def _choice(op: OpView, rule: ChoiceRule, reason: str, score: float = 0.0) -> Choice:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tilth.maintenance.manager.scheduler import adjusted_score
-from tilth.maintenance.op import Op, OpStats
 from tilth.maintenance.settings import SchedulerSettings
-from tilth.maintenance.state import FAR_MS, Failure, newest
+from tilth.maintenance.state import FAR_MS, newest
 from tilth.maintenance.stats import OpRow
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.table.watch import TableWatch
+from tilth.maintenance.work.op import Op
 from tilth.model.service import ServiceState, ServiceStats, running_switch
 
 #: The state of a service is the first of these that one of its ops has.
@@ -22,7 +22,8 @@ _ORDER = (
 )
 
 
-def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSettings) -> OpRow:
+def op_row(op: Op, settings: SchedulerSettings) -> OpRow:
+    watch, stats = op.watch, op.seen
     return OpRow(
         name=op.name,
         kind=op.kind,
@@ -43,12 +44,9 @@ def op_row(watch: TableWatch, op: Op, stats: OpStats, settings: SchedulerSetting
     )
 
 
-def service_stats(
-    watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str, unseen: Callable[[Op], Failure | None]
-) -> ServiceStats:
-    """Return the statistics of the ops of one service; `unseen`: a failure to look at an op, of which the op itself
-    does not know."""
-    states = [_state_of(op, unseen(op), now_ms) for op in ops]
+def service_stats(watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: str) -> ServiceStats:
+    """Return the statistics of the ops of one service."""
+    states = [op.state(now_ms) for op in ops]
     # It is stopped where all its ops are: a setting may turn off one of them.
     going = [each for each in states if each[0] is not ServiceState.STOPPED]
     state, reason, _ = min(going or states, key=lambda each: _ORDER.index(each[0]))
@@ -86,12 +84,3 @@ def service_stats(
         next_wakeup_ms=0 if wakeup_ms >= FAR_MS else wakeup_ms,
         next_attempt_ms=0 if attempt_ms >= FAR_MS else attempt_ms,
     )
-
-
-def _state_of(op: Op, unseen: Failure | None, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-    state, reason, failure = op.state(now_ms)
-    if unseen is not None and state is not ServiceState.STOPPED:
-        wait = max(0, unseen.until_ms - now_ms) / 1000
-        text = f"{unseen.reason}; failed {unseen.count} times, next try in {wait:.0f} s"
-        return ServiceState.FAILED, text, unseen
-    return state, reason, failure

@@ -13,33 +13,20 @@ from dataclasses import replace
 from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import milliseconds
 from tilth.base.settings import setting_of
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeCandidate, MergeSelection, MergeSpec
+from tilth.maintenance.merge.policy.expired_rows import has_expired_rows, judge_rows, rewrite_due_ms
 from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
 from tilth.maintenance.merge.policy.replay import SelectMerges
 from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
-from tilth.maintenance.policy import (
-    CandidatePart,
-    Effort,
-    MergeCandidate,
-    MergePolicy,
-    MergeSelection,
-    MergeSpec,
-    PartitionStats,
-)
-from tilth.maintenance.policy.expiry import (
-    TableTtl,
-    has_expired_rows,
-    is_expired,
-    judge_rows,
-    rewrite_due_ms,
-    ttl_of,
-)
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.partition_counts import PartitionStats
+from tilth.maintenance.table.settings import MergePolicy, MergeSettings
+from tilth.maintenance.table.sources import ChangesOf, delta_bytes
+from tilth.maintenance.table.ttl import TableTtl, is_expired, ttl_of
+from tilth.maintenance.table.watch import share_of
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.sources import ChangesOf, delta_bytes
-from tilth.maintenance.work.watch import share_of
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
 from tilth.model.table import TableDef

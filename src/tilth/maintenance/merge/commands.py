@@ -10,8 +10,10 @@ from collections.abc import Collection, Sequence
 
 from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import PartsGoneError
+from tilth.maintenance.kinds import Prepared
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.explain import (
+    MergeCandidateRow,
     MergeSnapshot,
     explain_damaged,
     explain_held,
@@ -20,13 +22,11 @@ from tilth.maintenance.merge.explain import (
     policy_named,
 )
 from tilth.maintenance.merge.op import DISABLED, PARTS_MAX, Merge, MergeOp, MergePlanner, MergeProcedure
+from tilth.maintenance.merge.policy.candidates import Effort, MergeSpec
 from tilth.maintenance.merge.policy.replay import EVENTS_MAX, replay
-from tilth.maintenance.op import Prepared
-from tilth.maintenance.policy import Effort, MergeSpec
-from tilth.maintenance.stats import MergeCandidateRow
+from tilth.maintenance.table.sources import PartsNow, parts_by_partition, parts_now
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.op import PartWorkOp
-from tilth.maintenance.work.sources import PartsNow, parts_by_partition, parts_now
+from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.model.service import ServiceKind
 
 

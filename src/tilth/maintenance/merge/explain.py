@@ -12,16 +12,43 @@ from itertools import groupby
 
 from tilth.base.errors import InvalidInputError
 from tilth.base.units import show_bytes
+from tilth.maintenance.damage.book import CURE
+from tilth.maintenance.merge.policy.candidates import CandidateState, MergeCandidate
 from tilth.maintenance.merge.policy.replay import HistorySums, Replay, ReplayedMerge
-from tilth.maintenance.policy import CandidateState, MergeCandidate, MergePolicy
 from tilth.maintenance.state import Failure
-from tilth.maintenance.stats import MergeCandidateRow
-from tilth.maintenance.work.damage import CURE
+from tilth.maintenance.table.settings import MergePolicy
 from tilth.model.part import Part
 
 #: Maximum number of candidates that are listed.
 ROWS_MAX = 10_000
 _ALLOWED = frozenset({CandidateState.WOULD_RUN, CandidateState.LOST})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeCandidateRow:
+    """One line of EXPLAIN MERGE."""
+
+    partition: str
+    #: Parts of the range, or of the partition if it has no range.
+    parts: int
+    rows: int
+    bytes: int
+    #: Lower is better; 0 where there is no score. Of key_range it is the gain with its sign turned.
+    score: float
+    #: `running`, `waiting`, `would run`, `lost`, `refused`, `lone`, `failed`, `damaged`, `stopped`; of a history
+    #: `replayed`, `summary`.
+    state: str
+    reason: str
+    #: Milliseconds since 1970; 0: at the next look, or when somebody starts merges again. Of a history: when it would
+    #: have been merged.
+    next_attempt_ms: int
+    #: `True` if the policy allows it, though others may go first.
+    is_allowed: bool = False
+    #: Reason why its partition is polled later than others; empty if it is not.
+    back_off: str = ""
+    #: Names of the first and the last of the parts.
+    first_part: str = ""
+    last_part: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,53 +10,38 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tilth.base.retry import Retry
 from tilth.base.units import show_bytes
-from tilth.catalog import ReplaceParts, Update
+from tilth.maintenance.kinds import OpKind, OpStats, Refused
 from tilth.maintenance.merge.choice import MergeChoice
+from tilth.maintenance.merge.policy.candidates import Effort, MergeRefusal, MergeSelection, MergeSpec
+from tilth.maintenance.merge.policy.partitions import BackOff, postpone, select_for_merge
 from tilth.maintenance.merge.policy.size_tiered import submittable
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy import (
-    BackOff,
-    Effort,
-    MergeRefusal,
-    MergeSelection,
-    MergeSpec,
-    PartitionStats,
-    PartitionStrategy,
-    Rotation,
-    postpone,
-    select_for_merge,
-    with_partitions,
-)
-from tilth.maintenance.state import FAR_MS, newest, rule_of
+from tilth.maintenance.one_part.procedure import OnePartProcedure
+from tilth.maintenance.one_part.task_spark import MergeFacts
+from tilth.maintenance.state import FAR_MS, ServiceWork, newest, rule_of
+from tilth.maintenance.table.partition_counts import PartitionStats, Rotation, with_partitions
+from tilth.maintenance.table.settings import PartitionStrategy
+from tilth.maintenance.table.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
-from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.maintenance.work.planner import (
-    Benefit,
     Busy,
     Cancelled,
     Denied,
     OpSnapshot,
     PartLogged,
     Planner,
-    Refused,
     Renewed,
-    Status,
     Stopped,
     WorkEnded,
     WorkEvent,
     is_left_alone,
 )
-from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
-from tilth.maintenance.work.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes, sources_of
-from tilth.maintenance.work.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
-from tilth.model.delta import Delta, Seen
+from tilth.model.delta import Delta
 from tilth.model.part import Part
-from tilth.storage import Expiry, layout_of
+from tilth.storage import Expiry, TableLayout
 
 #: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
 #: by age too, the more slowly the older they are.
@@ -225,24 +210,25 @@ class MergePlanner(Planner[Merge]):
         self._waiting = [Merge(spec=spec) for spec in selection.specs[: self._room(snapshot)]]
         self._is_fruitful = bool(self._waiting)
 
-    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
+    def choose(self, snapshot: OpSnapshot) -> OpStats:
         if self._watch.settings.merge.is_disabled:
             self._waiting = []
-            return Refused(DISABLED)
+            return OpStats.idle(DISABLED)
         if not self._waiting:
-            return Refused("nothing worth merging")
+            return OpStats.idle("nothing worth merging")
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
         bytes_max = self._places.merge_bytes_max()
         self._next = next((each for each in self._waiting if bytes_max is None or each.spec.size <= bytes_max), None)
         if self._next is None:
             first = self._waiting[0].spec
             kept = "the last place is kept for small merges while rows come in"
-            return Refused(f"{first.partition}: {show_bytes(first.size)} are to be merged, {kept}")
+            return OpStats.idle(f"{first.partition}: {show_bytes(first.size)} are to be merged, {kept}")
         if self._room(snapshot) == 0:
-            return Refused(f"{snapshot.running} merges are running, more are not allowed")
+            return OpStats.idle(f"{snapshot.running} merges are running, more are not allowed")
         spec = self._next.spec
-        return Benefit(
-            gain=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=snapshot.now_ms / 1000),
+        return OpStats(
+            is_runnable=True,
+            perf_improvement=self._choice.gain(spec, visible_bytes=self._visible_bytes, now=snapshot.now_ms / 1000),
             about=f"{spec.partition}: {spec.reason}",
         )
 
@@ -260,11 +246,12 @@ class MergePlanner(Planner[Merge]):
             return None
         return Merge(spec=work.spec, sources=found, changes=changes_of(found, there.changes))
 
-    def status(self, snapshot: OpSnapshot) -> Status:
+    def status(self, snapshot: OpSnapshot) -> ServiceWork:
         failures = (self.failures.newest(), self._watch.damaged.newest())
         first = next(iter(self._refusals.values()), None)
         idle = "nothing worth merging" if first is None else f"{first.partition}: {first.reason}"
-        return Status(
+        return ServiceWork(
+            running=snapshot.running,
             waiting=len(self._waiting),
             failure=newest(each for each in failures if each is not None),
             running_reason=f"{snapshot.running} merges are running, {len(self._waiting)} are waiting",
@@ -343,71 +330,38 @@ class MergePlanner(Planner[Merge]):
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
 
 
-class MergeProcedure(Procedure[Merge, MergeFacts]):
+class MergeProcedure(OnePartProcedure[Merge]):
     """Procedure of a merge."""
 
     kind = OpKind.MERGE
     verb = noun = "merge"
+    event = "merge"
 
     def __init__(self, context: TableContext, choice: MergeChoice) -> None:
+        super().__init__(context)
         self._clock = context.server.clock
-        self._root = context.server.root
-        self._watch = context.watch
         self._choice = choice
 
     def about(self, works: Sequence[Merge]) -> str:
         [merge] = works
         return f"{merge.spec.partition}: {merge.spec.reason}"
 
-    def job(self, work: Merge) -> Job:
-        task = self._task(work)
-        return Job(
-            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
-            tasks=1,
-            inputs=(Input(layout=task.layout, partition=task.partition, sources=task.sources),),
-            input_bytes=read_bytes(work.sources, work.changes),
-            rows=work.spec.rows,
-        )
+    def reason(self, work: Merge) -> str:
+        return work.spec.reason
 
-    def facts(self, payload: bytes) -> MergeFacts:
-        return decode_facts(payload)
+    def input_bytes(self, work: Merge) -> int:
+        return read_bytes(work.sources, work.changes)
 
-    def outputs(self, work: Merge, facts: MergeFacts) -> list[Output]:
-        return [Output(task=0, written=facts.written)]
-
-    def updates(self, work: Merge, facts: MergeFacts, duration_ms: int, seen: Seen) -> list[Update]:
-        replaced = ReplaceParts(
-            table=self._watch.uuid,
-            sources=tuple(part.name for part in work.sources),
-            written=facts.written,
-            duration_ms=duration_ms,
-            reason=work.spec.reason,
-            seen=seen,
-        )
-        return [replaced]
+    def expired(self, layout: TableLayout) -> Expiry | None:
+        ttl = self._choice.ttl_in_force
+        if ttl is None or all(column.id != ttl.column.id for column in layout.schema.columns):
+            return None
+        return Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
 
     def report(self, work: Merge, facts: MergeFacts, duration_ms: int) -> str:
         left_out = ((facts.rows_deleted, "deleted"), (facts.rows_expired, "expired"))
         without = "".join(f", {rows} {why} rows left out" for rows, why in left_out if rows)
         return f"{len(work.sources)} parts of {work.spec.partition} in {duration_ms} ms{without}"
-
-    def _task(self, work: Merge) -> MergeTask:
-        """Return the task, for a transaction to come; the result has the columns of its sources."""
-        definition = self._watch.definition
-        sources = sources_of(definition, work.sources, work.changes)
-        layout = layout_of(definition, self._root, sources[0].schema)
-        ttl = self._choice.ttl_in_force
-        expired: Expiry | None = None
-        if ttl is not None and any(column.id == ttl.column.id for column in layout.schema.columns):
-            expired = Expiry(column=ttl.column.name, below=ttl.below(self._clock.now_ms()))
-        return MergeTask(
-            layout=layout,
-            sources=sources,
-            partition=work.spec.partition,
-            values=work.sources[0].values,
-            txn=0,
-            expired=expired,
-        )
 
 
 MergeOp = PartWorkOp[Merge, MergeFacts]

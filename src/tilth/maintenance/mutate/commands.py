@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tilth.maintenance.mutate.op import MutatePlanner
+from tilth.maintenance.mutate.policy import MutateSelection, MutateView, select_mutations
+from tilth.maintenance.mutate.rewrite import Rewrite, RewriteProcedure
 from tilth.maintenance.mutate.task_spark import MutateFacts
-from tilth.maintenance.mutate.work import Rewrite, RewriteProcedure
-from tilth.maintenance.policy.mutate import MutateSelection, MutateView, select_mutations
 from tilth.maintenance.state import newest
-from tilth.maintenance.stats import MutationProgress
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.op import PartWorkOp
+from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.model.mutation import Mutation, needs
 from tilth.model.service import ServiceKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationProgress:
+    """Progress of a pending mutation; joined with its entry by `uuid` and `id`."""
+
+    #: The table's.
+    uuid: str
+    id: int
+    #: Visible parts that still need it, and those that it has reached.
+    parts_to_do: int
+    parts_done: int
+    #: Tasks under way.
+    running: int
+    #: Empty, and the times 0, while nothing has failed.
+    latest_failed_part: str = ""
+    latest_fail_ms: int = 0
+    latest_fail_reason: str = ""
+    #: Retry time of the part that failed, milliseconds since 1970; 0: at the next poll.
+    next_attempt_ms: int = 0
+    #: Current activity, or the reason why it waits.
+    state_reason: str = ""
+    #: `part .. : why`, where a part failed in a way that waiting alone does not heal; empty otherwise.
+    lasting_failure: str = ""
 
 
 class MutateCommands:

@@ -1,6 +1,6 @@
 """Failures of a table's oldest mutation: by part, and losses that are no part's fault.
 
-Covers: whose fault the end of a task is, the waits. Does not cover: how long a part waits (policy/mutate.py,
+Covers: whose fault the end of a task is, the waits. Does not cover: how long a part waits (policy.py,
 docs/policies/mutations.md#failures).
 Always holds: what is known of parts is known for one entry; a loss raises the count of no part.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
-from tilth.maintenance.mutate.work import Rewrite
-from tilth.maintenance.policy.mutate import blame, failed_once_more
+from tilth.maintenance.mutate.policy import blame, failed_once_more
+from tilth.maintenance.mutate.rewrite import Rewrite
 from tilth.maintenance.state import Failure, failed_again, newest, rule_of
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.table.watch import TableWatch
 
 _log = Log("maintenance")
 

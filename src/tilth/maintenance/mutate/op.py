@@ -1,7 +1,7 @@
 """MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
 
-Covers: looks, the end of an entry. Does not cover: which parts are next (policy/mutate.py), what a rewrite is
-(work.py), whose fault a failure is (failures.py), how far entries are (commands.py), reserving and running
+Covers: looks, the end of an entry. Does not cover: which parts are next (policy.py), what a rewrite is
+(rewrite.py), whose fault a failure is (failures.py), how far entries are (commands.py), reserving and running
 (maintenance/work).
 Always holds: entries are read after parts (docs/policies/mutations.md#inputs); an entry is begun when the one before it
 has ended. Parts of batches that wait are not reserved, so that merges go on.
@@ -16,33 +16,31 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
+from tilth.maintenance.kinds import OpStats, Refused
 from tilth.maintenance.mutate.failures import EntryFailures
-from tilth.maintenance.mutate.work import Rewrite
-from tilth.maintenance.policy.mutate import (
+from tilth.maintenance.mutate.policy import (
     MutateSelection,
     MutateView,
     mutation_gain,
     select_mutations,
 )
-from tilth.maintenance.state import FAR_MS, rule_of
+from tilth.maintenance.mutate.rewrite import Rewrite
+from tilth.maintenance.state import FAR_MS, ServiceWork, rule_of
+from tilth.maintenance.table.sources import changes_of, parts_now
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.planner import (
-    Benefit,
     Busy,
     Cancelled,
     Denied,
     OpSnapshot,
     PartLogged,
     Planner,
-    Refused,
     Renewed,
-    Status,
     Stopped,
     WorkEnded,
     WorkEvent,
     is_left_alone,
 )
-from tilth.maintenance.work.sources import changes_of, parts_now
 from tilth.model.history import ancient_mark
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import parse_part_name
@@ -129,16 +127,18 @@ class MutatePlanner(Planner[Rewrite]):
         self._waiting = [Rewrite(spec=spec) for spec in selection.specs]
         self._refusals = [(_named(refusal.mutation), refusal.reason) for refusal in selection.refusals]
 
-    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
+    def choose(self, snapshot: OpSnapshot) -> OpStats:
         if not self._watch.mutations:
             self._forget()
-            return Refused("no mutation is pending")
+            return OpStats.idle("no mutation is pending")
         if not self._waiting:
-            return Refused(self._idle_reason("nothing to rewrite"))
+            return OpStats.idle(self._idle_reason("nothing to rewrite"))
         if snapshot.running >= self._watch.settings.mutate.running_max:
-            return Refused(f"{snapshot.running} rewrites are running, more are not allowed")
+            return OpStats.idle(f"{snapshot.running} rewrites are running, more are not allowed")
         spec = self._waiting[0].spec
-        return Benefit(gain=mutation_gain(spec.mutation, now_ms=snapshot.now_ms), about=spec.reason)
+        return OpStats(
+            is_runnable=True, perf_improvement=mutation_gain(spec.mutation, now_ms=snapshot.now_ms), about=spec.reason
+        )
 
     def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[Rewrite] | Refused:
         if not self._waiting:
@@ -153,9 +153,10 @@ class MutatePlanner(Planner[Rewrite]):
     def is_outdated(self, work: Rewrite) -> bool:
         return work.spec.mutation.id not in {entry.id for entry in self._watch.mutations}
 
-    def status(self, snapshot: OpSnapshot) -> Status:
+    def status(self, snapshot: OpSnapshot) -> ServiceWork:
         waiting = len(self._waiting)
-        return Status(
+        return ServiceWork(
+            running=snapshot.running,
             waiting=waiting,
             failure=self.failures.newest(),
             running_reason=f"{snapshot.running} rewrites are running, {waiting} are waiting",

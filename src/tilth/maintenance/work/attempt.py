@@ -1,8 +1,8 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
 Covers: commits that are asked for again, changes that came to the sources meanwhile, failed and cancelled tasks, for
-every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done (op.py), what
-an outcome leaves behind (catalog/commit/txn_handle.py), bringing changes over (tilth.storage).
+every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done
+(part_work.py), what an outcome leaves behind (catalog/commit/txn_handle.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
 unknown nothing is deleted, and the same commit is asked for again until it is known.
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
@@ -29,11 +29,10 @@ from tilth.base.failpoints import hit
 from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.catalog import AddDelta, PartsChangedError, TxnHandle, Update, rebase
+from tilth.maintenance.table.sources import newer
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.procedure import FactsT, Input, Job, Output, Procedure, Rebaser, WorkT
-from tilth.maintenance.work.sources import newer
 from tilth.model.delta import PartSource, WrittenDelta, seen_of
-from tilth.model.part import WrittenPart
 from tilth.storage import remove_row_map
 from tilth.warehouse import (
     Handle,
@@ -53,15 +52,15 @@ _log = Log("maintenance")
 REBASES_MAX = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class _Arrived:
-    """Changes that have come to one output meanwhile; replaced in each round."""
+    """Changes that have come to one output meanwhile; more in each round."""
 
     input: Input
     output: Output
     #: None until something comes, or where there is nothing to bring it onto.
     rebaser: Rebaser | None = None
-    deltas: tuple[WrittenDelta, ...] = ()
+    deltas: list[WrittenDelta] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,11 +80,6 @@ class _Written(Generic[WorkT, FactsT]):
     @property
     def deltas(self) -> list[WrittenDelta]:
         return [delta for each in self.arrived for delta in each.deltas]
-
-    @property
-    def parts(self) -> list[tuple[Input, WrittenPart]]:
-        """Return the parts that were written, and of what."""
-        return [(each.input, each.output.written) for each in self.arrived if each.output.written is not None]
 
 
 @dataclass(slots=True, eq=False)
@@ -114,17 +108,10 @@ class Attempts(Generic[WorkT, FactsT]):
         self._live: set[_Live[WorkT]] = set()
         #: Commits of which nobody knows; their parts stay reserved.
         self._unknown: list[_Written[WorkT, FactsT]] = []
-        self._is_cancelled = False
 
     @property
     def has_unknown(self) -> bool:
         return bool(self._unknown)
-
-    def cancel_all(self) -> None:
-        """Running tasks are asked to end, later ones too."""
-        with self._lock:
-            self._is_cancelled = True
-        self.cancel(lambda _: True)
 
     def cancel(self, is_meant: Callable[[WorkT], bool]) -> int:
         """Ask the tasks of such work to end; return how many are asked. One that commits already is not stopped."""
@@ -164,7 +151,7 @@ class Attempts(Generic[WorkT, FactsT]):
         """Work from the files to the commit; return what was done, raise why it was not."""
         live = _Live(work)
         with self._lock:
-            live.is_cancelled = self._is_cancelled
+            live.is_cancelled = self._watch.is_cancelled.is_set()
             self._live.add(live)
         try:
             return self._perform(live)
@@ -280,27 +267,28 @@ class Attempts(Generic[WorkT, FactsT]):
             for partition in sorted(partitions)
             for delta in self._catalog.parts.deltas(self._watch.uuid, partition)
         ]
-        for place, arrived in enumerate(written.arrived):
+        for arrived in written.arrived:
             sources = newer(arrived.input.sources, written.seen, deltas)
-            written.arrived[place] = self._brought_over(written.txn, arrived, sources)
+            self._bring_over(written.txn, arrived, sources)
             written.seen.update((source.file.name, source.change_ts) for source in sources if source.deltas)
         _log.info("changes_rebased", cause_id=str(written.txn.id), table=self._watch.name, round=written.rounds)
         hit("rebase.before_commit")
 
-    def _brought_over(self, txn: TxnHandle, arrived: _Arrived, sources: Sequence[PartSource]) -> _Arrived:
+    def _bring_over(self, txn: TxnHandle, arrived: _Arrived, sources: Sequence[PartSource]) -> None:
         output = arrived.output
         if output.written is None or not any(source.deltas for source in sources):
-            return arrived
-        rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
-        delta = rebaser.rebase(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
-        deltas = arrived.deltas if delta is None else (*arrived.deltas, delta)
-        return _Arrived(input=arrived.input, output=output, rebaser=rebaser, deltas=deltas)
+            return
+        arrived.rebaser = arrived.rebaser or self._new_rebaser(arrived.input, output.written)
+        delta = arrived.rebaser.rebase(sources, txn=txn.id, task=output.task, n=len(arrived.deltas))
+        if delta is not None:
+            arrived.deltas.append(delta)
 
     def _remove_row_maps(self, written: _Written[WorkT, FactsT]) -> None:
         """Remove the maps, which are for rebases alone."""
         try:
-            for made_of, part in written.parts:
-                remove_row_map(made_of.layout.folder, part.file.name)
+            for each in written.arrived:
+                if each.output.written is not None:
+                    remove_row_map(each.input.layout.folder, each.output.written.file.name)
         except (OSError, TilthError) as error:
             # All that is lost is space: they go with their parts.
             _log.warning("row_maps_left", cause_id=str(written.txn.id), table=self._watch.name, reason=error)

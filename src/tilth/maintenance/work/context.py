@@ -9,11 +9,10 @@ from tilth.base.clock import Clock
 from tilth.base.rand import Rng
 from tilth.catalog import Catalog, TableLeases, TxnHandle
 from tilth.maintenance.counters import MaintenanceCounters
-from tilth.maintenance.op import OpKind
 from tilth.maintenance.settings import ManagerSettings
+from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.procedure import NewRebaser
 from tilth.maintenance.work.slots import RewriteSlots
-from tilth.maintenance.work.watch import TableWatch
 from tilth.storage import Roots, output_of
 from tilth.warehouse import Dispatcher
 
@@ -50,6 +49,18 @@ class TableContext:
     server: ServerContext
     watch: TableWatch
 
+    @property
+    def clock(self) -> Clock:
+        return self.server.clock
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.server.catalog
+
+    @property
+    def uuid(self) -> str:
+        return self.watch.uuid
+
     def begin(self, verb: str, *, tasks: int = 0) -> TxnHandle:
         """Begin a transaction that carries the table's fence; its tasks may write files of the table.
 
@@ -61,7 +72,3 @@ class TableContext:
             fences=(self.server.table_leases.fence(self.watch.uuid),),
             has_tasks=tasks > 0,
         )
-
-    def switched_off_by(self, kind: OpKind) -> str:
-        """The setting of the node that turns these ops off, empty: none."""
-        return self.server.settings.switched_off_by(kind)

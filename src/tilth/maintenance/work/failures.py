@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilth.base.logs import Log
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.state import Failure, failed_again, newest
+from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.planner import PartWork
-from tilth.maintenance.work.watch import TableWatch
 
 _log = Log("maintenance")
 

@@ -1,386 +1,138 @@
-"""The runner of all work that writes files and commits: `PartWorkOp(context, planner, procedure)`.
+"""An op: one kind of maintenance of one table, as the manager sees it.
 
-Covers: the switch, outcomes that nobody knows, refreshes, reserving parts, running, what follows from the end of a
-run, status. Does not cover: what is worth doing (the planner), what the work is (the procedure), one piece of work from
-files to commit (attempt.py), the slot it runs in (the manager).
-Always holds: a part is reserved by one work at a time and released when the outcome is known; the set of reserved parts
-is copied before parts are read (docs/policies/size-tiered.md#inputs). What nobody knows is asked for first of all, also
-while the service is stopped. Who hears of an end finds the parts released and the run counted no more.
+Covers: what all ops have in common: the switch, the last look, the state. Does not cover: ops that write parts
+(part_work.py), ops that come due by time or news (routine.py), when an op is asked and run (maintenance/manager).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from typing import Generic, cast
+from abc import ABC, abstractmethod
+from dataclasses import replace
 
-from tilth.base.cancel import carry
-from tilth.base.errors import FencedError, UnknownOutcomeError
-from tilth.base.logs import Log
-from tilth.maintenance.op import NotPrepared, OpStats, Prepared, op_name
-from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, service_status
-from tilth.maintenance.work.attempt import Attempts
+from tilth.maintenance.kinds import OpKind, OpStats, Prepared, Refused, op_name
+from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_status, service_status, standing
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.planner import (
-    Busy,
-    Cancelled,
-    Denied,
-    OpSnapshot,
-    PartLogged,
-    PartWork,
-    Planner,
-    Refused,
-    Renewed,
-    Stopped,
-    WorkEnded,
-    WorkEvent,
-    WorkT,
-    is_left_alone,
-)
-from tilth.maintenance.work.procedure import FactsT, Procedure
-from tilth.maintenance.work.watch import TableWatch
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceState
 
-#: Pieces of work of one run at once; the warehouse's slots bound it further.
-RUN_THREADS = 4
-#: Report of work for which other work was faster.
-OVERTAKEN = "its part was merged meanwhile"
 
-_log = Log("maintenance")
+class Op(ABC):
+    """One kind of maintenance of one table. Several runs of it may be under way at once.
 
+    `stats`, `prepare`, `abandon`, `observe` and `notice_all` are called on the manager's thread, `perform` on a thread
+    of the run, all others on any.
+    """
 
-class PartWorkOp(Generic[WorkT, FactsT]):
-    """`tilth.maintenance.op.Op` for one kind of work in one table. For any thread."""
-
-    def __init__(self, context: TableContext, planner: Planner[WorkT], procedure: Procedure[WorkT, FactsT]) -> None:
-        self.kind = procedure.kind
-        self._context = context
+    def __init__(self, context: TableContext, kind: OpKind) -> None:
+        self.kind = kind
+        self.context = context
+        self.watch = context.watch
         self._clock = context.server.clock
-        self._watch: TableWatch = context.watch
-        self._planner = planner
-        self._procedure = procedure
-        self._attempts = Attempts(context, procedure)
-        self._switched_off_by = context.switched_off_by(procedure.kind)
-        #: Held while the planner is asked. Before the table's lock, never after it.
-        self._lock = threading.RLock()
-        self._running = 0
-        #: Work that waits with its parts reserved, and the parts of work that runs or whose outcome is unknown.
-        self._held: list[WorkT] = []
-        self._own: set[str] = set()
-        self._refusals: frozenset[tuple[str, str]] = frozenset()
-        self._has_news = True
-        self._is_cancelled = threading.Event()
-        #: Looks so far, and when the last one was.
+        self._switched_off_by = context.server.settings.switched_off_by(kind)
+        #: Runs under way, commands among them.
+        self.running = 0
+        #: Looks or rounds so far, and the time of the last one; 0: not yet.
         self.wakeups = 0
         self.last_wakeup_ms = 0
+        #: The manager's last look, and why looking or preparing failed; such an op waits and holds nobody up.
+        self.seen = OpStats.idle("not looked at yet")
+        self.unseen: Failure | None = None
 
     @property
     def table(self) -> str:
-        return self._watch.name
+        """The table's full name."""
+        return self.watch.name
 
     @property
     def name(self) -> str:
-        return op_name(self.kind, self._watch.name)
-
-    @property
-    def running(self) -> int:
-        return self._running
-
-    @property
-    def has_unknown(self) -> bool:
-        return self._attempts.has_unknown
+        """`KIND(table)`, see `op_name`."""
+        return op_name(self.kind, self.watch.name)
 
     @property
     def is_cancelled(self) -> bool:
         """True if the table is gone or the server stops."""
-        return self._is_cancelled.is_set()
+        return self.watch.is_cancelled.is_set()
+
+    @property
+    def has_unknown(self) -> bool:
+        """True if the outcome of a commit is unknown: it is asked for while the service is stopped too."""
+        return False
 
     @property
     def due_ms(self) -> int:
+        """Return when `stats` may change, if nothing is noticed before; FAR_MS: never."""
         if self.has_unknown:
             return 0
-        if self._switched_off_by:
-            return FAR_MS
-        with self._lock:
-            return self._planner.due_ms(self.snapshot())
+        return FAR_MS if self._switched_off_by else self.next_due_ms()
 
-    def observe(self, event: PartEvent, partition: str) -> None:
-        self._notify(PartLogged(event, partition))
-
-    def notice_all(self) -> None:
-        cancelled = self._attempts.cancel(self._planner.is_outdated)
-        if cancelled:
-            _log.info(f"{self._procedure.noun}_tasks_cancelled", table=self._watch.name, tasks=cancelled)
-        # A wake-up in the future comes from a clock that was ahead.
-        self.last_wakeup_ms = min(self.last_wakeup_ms, self._clock.now_ms())
-        self._notify(Renewed())
-
-    def cancel(self) -> None:
-        self._is_cancelled.set()
-        self._attempts.cancel_all()
-
-    def cancel_partition(self, partition: str | None) -> int:
-        self._notify(Cancelled(partition))
-        return self._attempts.cancel(lambda work: partition is None or partition in work.partitions)
-
-    def stats(self) -> OpStats | None:
+    def stats(self) -> OpStats:
+        """Estimate cheaply what could be gained."""
         if self.is_cancelled:
-            return None
+            return OpStats.idle("cancelled")
         self.resolve()
-        snapshot = self.snapshot()
-        if not self._watch.is_on(self.kind.traits.service, snapshot.now_ms):
-            self._notify(Stopped())
-            return OpStats.idle("stopped by the user")
-        if self._switched_off_by:
-            self._notify(Stopped())
-            return OpStats.idle(f"{self._switched_off_by} is off")
-        with self._lock:
-            if snapshot.now_ms >= self._planner.refresh_due_ms(snapshot):
-                self._refresh(snapshot.now_ms)
-            answer = self._planner.choose(self.snapshot())
-            self._hold()
-        if isinstance(answer, Refused):
-            return OpStats.idle(answer.reason)
-        return OpStats(
-            is_runnable=True,
-            ram_anchored_bytes=answer.ram_bytes,
-            logs_retained_bytes=answer.log_bytes,
-            perf_improvement=answer.gain,
-            priority=self._watch.settings.priority,
-            about=answer.about,
-        )
-
-    def prepare(self) -> Prepared | NotPrepared:
-        with self._lock:
-            reason = ""
-            # Each turn has less to take.
-            while True:
-                snapshot = self.snapshot()
-                taken = self._planner.dequeue(snapshot, self.busy(snapshot.now_ms))
-                if isinstance(taken, Refused):
-                    self._hold()
-                    return NotPrepared(reason or taken.reason)
-                works = self.begin(taken)
-                self._hold()
-                if works:
-                    return Prepared(about=self._procedure.about(works), work=works)
-                reason = f"{taken[0].subject}: its parts are not free any more"
-
-    def abandon(self, prepared: Prepared) -> None:
-        for work in self._works_of(prepared):
-            self._let_go(work)
-            self._notify(Denied(work))
-
-    def perform(self, prepared: Prepared) -> str:
-        works = self._works_of(prepared)
-        reports = self.run(works)
-        for report in reports:
-            if isinstance(report, Exception):
-                raise report
-        return self._procedure.summary(works, [str(report) for report in reports])
+        now_ms = self._clock.now_ms()
+        reason = f"{self._switched_off_by} is off" if self._switched_off_by else ""
+        if not self.watch.is_on(self.kind.traits.service, now_ms):
+            reason = "stopped by the user"
+        if reason:
+            self.stopped()
+            return OpStats.idle(reason)
+        stats = self.weigh(now_ms)
+        return replace(stats, priority=self.watch.settings.priority) if stats.is_runnable else stats
 
     def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        with self._lock:
-            status = self._planner.status(self.snapshot())
+        """Return the content of `system.bg_threads`: the state, why, and the last failure that still stands."""
+        work = self.status(now_ms)
         if self._switched_off_by:
-            return ServiceState.STOPPED, f"{self._switched_off_by} is off", status.failure
-        work = ServiceWork(
-            running=self._running,
-            waiting=status.waiting,
-            failure=status.failure,
-            running_reason=status.running_reason,
-            waiting_reason=status.waiting_reason,
-            idle_reason=status.idle_reason,
-        )
-        return service_status(self._watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
+            return ServiceState.STOPPED, f"{self._switched_off_by} is off", work.failure
+        status = service_status(self.watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
+        unseen = standing(self.unseen, now_ms)
+        if unseen is None or status[0] is ServiceState.STOPPED:
+            return status
+        return failed_status(unseen, now_ms)
 
-    # --- for commands ---
+    def cancel(self) -> None:
+        """Begin nothing new and ask running work to end: the table is gone or the server stops."""
+        self.watch.is_cancelled.set()
 
-    def snapshot(self) -> OpSnapshot:
-        """The op now."""
-        return OpSnapshot(
-            now_ms=self._clock.now_ms(),
-            running=self._running,
-            has_news=self._has_news,
-            refreshed_ms=self.last_wakeup_ms,
-        )
+    def cancel_partition(self, partition: str | None) -> int:
+        """Ask work in the partition to end; none means everywhere. Return the number of runs."""
+        return 0
 
-    def busy(self, now_ms: int) -> Busy:
-        """Return what cannot be chosen now. Ask before parts are read."""
-        with self._lock:
-            return Busy(
-                reserved=self._watch.reserved.now().difference(_names(self._held)),
-                own=frozenset(self._own),
-                damaged=self._watch.damaged.left_out(now_ms),
-            )
-
-    def locked(self) -> AbstractContextManager[object]:
-        """While it is held, nothing is heard or chosen: for questions to the planner that belong together."""
-        return self._lock
-
-    def begin(self, works: Iterable[WorkT]) -> list[WorkT]:
-        """Reserve and load the works that can be; each that is returned has to be given to `run`."""
-        begun: list[WorkT] = []
-        try:
-            for work in works:
-                loaded = self._load(work)
-                if loaded is not None:
-                    begun.append(loaded)
-        except BaseException:
-            for work in begun:
-                self._let_go(work)
-            raise
-        return begun
-
-    def run(self, works: Sequence[WorkT]) -> list[str | Exception]:
-        """Run from files to commits; return for each what was done, or why it was not."""
-        with self._context.server.counters.run(self.kind):
-            if len(works) == 1:
-                return [self._run(works[0])]
-            with ThreadPoolExecutor(min(RUN_THREADS, len(works)), thread_name_prefix="tilth-work") as pool:
-                return list(pool.map(carry(self._run), works))
-
-    def resolve(self) -> None:
+    def resolve(self) -> None:  # noqa: B027  # most have nothing to ask
         """Ask for the commits whose outcome is unknown."""
-        for work, error in self._attempts.resolve():
-            self._judge(work, error)
-            self._release(work)
-            self._notify(WorkEnded(work, error))
 
-    # --- looking ---
+    def stopped(self) -> None:  # noqa: B027  # most have nothing that waits
+        """Let nothing wait for its turn: the op is switched off."""
 
-    def _refresh(self, now_ms: int) -> None:
-        self.wakeups += 1
-        snapshot = self.snapshot()
-        self.last_wakeup_ms = now_ms
-        self._has_news = False
-        try:
-            self._planner.refresh(snapshot, self.busy(now_ms))
-        except BaseException:
-            # What was not read is still news: the next look reads it.
-            self._has_news = True
-            raise
-        self._hold()
-        refusals = self._planner.refusals
-        for subject, reason in refusals:
-            if (subject, reason) not in self._refusals:
-                self._refused(subject, reason)
-        self._refusals = frozenset(refusals)
+    @abstractmethod
+    def observe(self, event: PartEvent, partition: str) -> None:
+        """Note a line of the part log about this table."""
 
-    def _notify(self, event: WorkEvent[WorkT]) -> None:
-        with self._lock:
-            if self._planner.observe(event, self._clock.now_ms()):
-                self._has_news = True
-                self._watch.is_woken = True
-            self._hold()
+    @abstractmethod
+    def notice_all(self) -> None:
+        """Look at everything again: news were lost, or definition, settings or mutations have changed."""
 
-    def _refused(self, subject: str, reason: str) -> None:
-        self._context.server.refused(self.name, self._watch.name, f"{subject}: {reason}")
+    @abstractmethod
+    def next_due_ms(self) -> int:
+        """Return when `weigh` may say something new."""
 
-    # --- reserving and releasing ---
+    @abstractmethod
+    def weigh(self, now_ms: int) -> OpStats:
+        """Return the gain of the next run, or why there is none; its priority is added."""
 
-    def _hold(self) -> None:
-        """Reserve the parts of what waits now, release those of what waits no more. Hold the lock."""
-        wanted = list(self._planner.held)
-        if wanted == self._held:
-            return
-        before, self._held = self._held, []
-        # As one step, so that nothing else gets in between.
-        with self._watch.lock:
-            self._watch.reserved.release(_names(before))
-            denied: list[WorkT] = []
-            for work in wanted:
-                (self._held if self._watch.reserved.reserve(work.names) else denied).append(work)
-        for work in denied:
-            self._planner.observe(Denied(work), self._clock.now_ms())
+    @abstractmethod
+    def prepare(self) -> Prepared | Refused:
+        """Reserve the work of one run; quick, on the manager's own thread."""
 
-    def _load(self, work: WorkT) -> WorkT | None:
-        """Return the work with those of its parts that are free, counted as running; None where it cannot be done."""
-        with self._lock:
-            if work in self._held:
-                self._held.remove(work)
-                free = list(work.names)
-            else:
-                free = self._watch.reserved.reserve_free(work.names)
-            loaded: WorkT | None = None
-            try:
-                if free and (self._procedure.is_divisible or len(free) == len(work.names)):
-                    loaded = self._planner.load(work, free)
-            finally:
-                kept = frozenset() if loaded is None else frozenset(loaded.names)
-                self._own |= kept
-                self._watch.reserved.release(name for name in free if name not in kept)
-                if len(kept) < len(work.names):
-                    self._notify(Denied(work))
-            self._running += loaded is not None
-            return loaded
+    @abstractmethod
+    def perform(self, prepared: Prepared) -> str:
+        """Do the work and release its inputs, also on failure; on a worker thread. Return what was done."""
 
-    def _let_go(self, work: WorkT) -> None:
-        """It runs no more."""
-        with self._lock:
-            self._running -= 1
-        self._release(work)
+    @abstractmethod
+    def abandon(self, prepared: Prepared) -> None:
+        """Release what was reserved for a run that will not happen."""
 
-    def _release(self, work: WorkT) -> None:
-        with self._lock:
-            self._own.difference_update(work.names)
-            self._watch.reserved.release(work.names)
-
-    def _works_of(self, prepared: Prepared) -> list[WorkT]:
-        assert isinstance(prepared.work, list)
-        return cast("list[WorkT]", prepared.work)
-
-    # --- doing ---
-
-    def _run(self, work: WorkT) -> str | Exception:
-        try:
-            report: str | Exception = self._attempts.perform(work)
-        except UnknownOutcomeError as error:
-            # Its parts stay reserved.
-            with self._lock:
-                self._running -= 1
-            self._notify(WorkEnded(work, error))
-            return error
-        # Whatever it was, it is remembered and waits before the next try.
-        except Exception as error:
-            report = OVERTAKEN if isinstance(error, self._procedure.overtaken) else error
-            self._ended(work, error)
-        except BaseException:
-            self._let_go(work)
-            raise
-        else:
-            self._ended(work, None)
-        return report
-
-    def _ended(self, work: WorkT, error: Exception | None) -> None:
-        try:
-            self._judge(work, error)
-        finally:
-            self._let_go(work)
-            self._notify(WorkEnded(work, error))
-
-    def _judge(self, work: WorkT, error: Exception | None) -> None:
-        """Note the end of a run; a failure stands in `system.bg_threads` and waits."""
-        if error is None:
-            self._planner.failures.landed(work)
-            return
-        if isinstance(error, FencedError):
-            # Another server has it; the next work takes it anew.
-            self._context.server.table_leases.lose(self._watch.uuid)
-        if isinstance(error, self._procedure.overtaken):
-            self._refused(work.subject, f"{OVERTAKEN}: {error}")
-            return
-        if is_left_alone(error):
-            # A drop or a stop of the server, or the table went on without us.
-            self._refused(work.subject, str(error))
-            return
-        reason = self._planner.failures.missed(work, error, self._clock.now_ms())
-        if reason:
-            self._refused(work.subject, reason)
-
-
-def _names(works: Iterable[PartWork]) -> list[str]:
-    return [name for work in works for name in work.names]
+    @abstractmethod
+    def status(self, now_ms: int) -> ServiceWork:
+        """Return what runs and waits, in numbers and words."""

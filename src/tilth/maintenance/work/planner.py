@@ -1,7 +1,7 @@
 """The op's questions to each kind of work: a planner says what is worth doing.
 
 Covers: the protocol of planners and works, the events that planners hear, their answers. Does not cover: the op
-(op.py), how work is done (attempt.py).
+(part_work.py), how work is done (attempt.py).
 Always holds: a planner has no thread, no lock and no clock, and reserves nothing: the op calls it on one thread at a
 time, with the time and with what is reserved; what it wants of the catalog it reads.
 
@@ -15,8 +15,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeAlias, TypeVar
 
-from tilth.maintenance.state import Failure, is_failure
-from tilth.maintenance.work.sources import ChangesOf
+from tilth.maintenance.kinds import OpStats, Refused
+from tilth.maintenance.state import ServiceWork, is_failure
+from tilth.maintenance.table.sources import ChangesOf
 from tilth.model.part import Part, PartEvent
 from tilth.warehouse import TaskCancelledError
 
@@ -118,35 +119,6 @@ class Busy:
         return self.reserved | self.damaged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Benefit:
-    """The gain of the next run."""
-
-    gain: float
-    #: Bytes of memory and of log that it frees.
-    ram_bytes: int = 0
-    log_bytes: int = 0
-    about: str
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """The reason why nothing is done now."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Status:
-    """A planner's own status; the reasons for `system.bg_threads`."""
-
-    waiting: int
-    failure: Failure | None
-    running_reason: str
-    waiting_reason: str
-    idle_reason: str
-
-
 def is_left_alone(error: Exception) -> bool:
     """True if the end of a run counts as no failure: it was cancelled, or what was planned is out of date."""
     return isinstance(error, TaskCancelledError) or not is_failure(error)
@@ -189,8 +161,8 @@ class Planner(Protocol[WorkT]):
     def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         """Read the state of the table."""
 
-    def choose(self, snapshot: OpSnapshot) -> Benefit | Refused:
-        """Return what the next run would be, from the last observation."""
+    def choose(self, snapshot: OpSnapshot) -> OpStats:
+        """Return what the next run would gain, or why there is none, from the last observation."""
 
     def dequeue(self, snapshot: OpSnapshot, busy: Busy) -> Sequence[WorkT] | Refused:
         """Return the work of one run; it waits no more."""
@@ -204,4 +176,4 @@ class Planner(Protocol[WorkT]):
         """True if running work is asked to end, because nobody wants it any more."""
         return False
 
-    def status(self, snapshot: OpSnapshot) -> Status: ...
+    def status(self, snapshot: OpSnapshot) -> ServiceWork: ...

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tilth.catalog import Update
-from tilth.maintenance.op import OpKind
+from tilth.maintenance.kinds import OpKind
 from tilth.model.delta import PartSource, Seen, WrittenDelta
 from tilth.model.part import WrittenPart
 from tilth.storage import PartRebaser, TableLayout

@@ -1,26 +1,21 @@
-"""Routines: work of one table that comes due by time or news and makes no parts, as the manager sees it.
+"""Routines: work of one table that comes due by time or news and makes no parts, as an op.
 
-Covers: the switch, one round after the other, failures, status. Does not cover: what a round does (gc/, copies/).
+Covers: one round after the other, failures, status. Does not cover: what a round does (gc/, copies/).
 Always holds: one round at a time; what failed waits and is reported.
 """
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from abc import abstractmethod
 from typing import Protocol
 
-from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.base.retry import Retry
-from tilth.catalog import Catalog
-from tilth.maintenance.op import NotPrepared, OpKind, OpStats, Prepared, op_name
-from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_again, is_failure, rule_of, service_status
+from tilth.maintenance.kinds import OpKind, OpStats, Prepared, Refused
+from tilth.maintenance.state import Failure, ServiceWork, failed_again, is_failure, rule_of, standing
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.work.op import Op
 from tilth.model.part import PartEvent
-from tilth.model.service import ServiceState
 
 _log = Log("maintenance")
 
@@ -49,54 +44,19 @@ class Routine(Protocol):
         """Describe what waits for its time; empty where nothing does."""
 
 
-@dataclass(frozen=True, slots=True)
-class RoutineTable:
-    """One table as its routines see it."""
+class RoutineOp(Op):
+    """The op of one routine; a kind of routine says what it is worth and what a round is."""
 
-    context: TableContext
-    is_cancelled: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def clock(self) -> Clock:
-        return self.context.server.clock
-
-    @property
-    def catalog(self) -> Catalog:
-        return self.context.server.catalog
-
-    @property
-    def watch(self) -> TableWatch:
-        return self.context.watch
-
-    @property
-    def uuid(self) -> str:
-        return self.watch.uuid
-
-
-class RoutineOp(ABC):
-    """`tilth.maintenance.op.Op` for one routine; a kind of routine says what it is worth and what a round is."""
-
-    # A round's commits are decided by the round.
-    has_unknown = False
-
-    def __init__(self, routine: Routine, context: TableContext, is_cancelled: threading.Event) -> None:
-        self.kind = routine.kind
+    def __init__(self, routine: Routine, context: TableContext) -> None:
+        super().__init__(context, routine.kind)
         self.routine = routine
-        self.context = context
-        self.is_cancelled = is_cancelled
-        self._clock = context.server.clock
-        self._switched_off_by = context.switched_off_by(routine.kind)
-        self._running = 0
         self._failure: Failure | None = None
         #: A round that was out of date is not repeated before.
         self._rests_until_ms = 0
         #: Reason why the last round left something.
         self.last_reason = ""
-        #: Rounds so far, and when the last one was.
-        self.wakeups = 0
-        self.last_wakeup_ms = 0
 
-    def begin(self, now_ms: int) -> None:  # noqa: B027  # most have nothing to do
+    def begin(self, now_ms: int) -> None:  # most have nothing to do
         """Do what comes before the first look."""
 
     def held_back(self) -> str:
@@ -111,58 +71,26 @@ class RoutineOp(ABC):
     def round(self) -> str:
         """Do one round of the background; return what was done."""
 
-    @property
-    def table(self) -> str:
-        return self.context.watch.name
-
-    @property
-    def name(self) -> str:
-        return op_name(self.kind, self.table)
-
-    @property
-    def running(self) -> int:
-        """Rounds under way: 0 or 1."""
-        return self._running
-
-    @property
-    def due_ms(self) -> int:
-        if self._switched_off_by:
-            return FAR_MS
+    def next_due_ms(self) -> int:
         return max(self.routine.due_ms(), self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 
     def observe(self, event: PartEvent, partition: str) -> None:
         if self.routine.observe(event, partition):
-            self.context.watch.is_woken = True
+            self.watch.is_woken = True
 
     def notice_all(self) -> None:
         now_ms = self._clock.now_ms()
         self.routine.schedule(now_ms)
         self._rests_until_ms = 0
-        if self._failure is not None and self._failure.at_ms > now_ms:
-            # The failure was recorded by a clock that was ahead: its backoff would end only at that time.
-            self._failure = None
-        self.context.watch.is_woken = True
+        self._failure = standing(self._failure, now_ms)
+        self.watch.is_woken = True
 
-    def cancel(self) -> None:
-        self.is_cancelled.set()
-
-    def cancel_partition(self, partition: str | None) -> int:
-        """None: a round takes nothing that anybody waits for."""
-        return 0
-
-    def stats(self) -> OpStats | None:
-        if self.is_cancelled.is_set():
-            return None
-        now_ms = self._clock.now_ms()
-        if not self.context.watch.is_on(self.kind.traits.service, now_ms):
-            return OpStats.idle("stopped by the user")
-        if self._switched_off_by:
-            return OpStats.idle(f"{self._switched_off_by} is off")
+    def weigh(self, now_ms: int) -> OpStats:
         if self._failure is not None and now_ms < self._failure.until_ms:
             return OpStats.idle(f"failed: {self._failure.reason}")
         if now_ms < self._rests_until_ms:
             return OpStats.idle("the last round was out of date")
-        if self._running:
+        if self.running:
             return OpStats.idle("a round is running")
         self.begin(now_ms)
         self.routine.poll(now_ms)
@@ -172,14 +100,14 @@ class RoutineOp(ABC):
             return OpStats.idle(reason)
         return self.benefit()
 
-    def prepare(self) -> Prepared | NotPrepared:
-        if self._running or self.routine.due_ms() > self._clock.now_ms():
-            return NotPrepared("nothing is due")
-        self._running = 1
+    def prepare(self) -> Prepared | Refused:
+        if self.running or self.routine.due_ms() > self._clock.now_ms():
+            return Refused("nothing is due")
+        self.running = 1
         return Prepared(about=self.routine.about(), work=None)
 
     def abandon(self, prepared: Prepared) -> None:
-        self._running = 0
+        self.running = 0
 
     def perform(self, prepared: Prepared) -> str:
         self.wakeups += 1
@@ -193,21 +121,18 @@ class RoutineOp(ABC):
             self.routine.schedule(self.last_wakeup_ms)
             raise
         finally:
-            self._running = 0
-            self.context.watch.is_woken = True
+            self.running = 0
+            self.watch.is_woken = True
 
-    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        work = ServiceWork(
-            running=self._running,
-            waiting=int(not self._switched_off_by and self.routine.due_ms() <= now_ms),
+    def status(self, now_ms: int) -> ServiceWork:
+        return ServiceWork(
+            running=self.running,
+            waiting=int(self.routine.due_ms() <= now_ms),
             failure=self._failure,
             running_reason="a round is running",
             waiting_reason=self.held_back() or "a round is due and waits for a free thread",
             idle_reason=self.routine.waits() or self.last_reason,
         )
-        if self._switched_off_by:
-            return ServiceState.STOPPED, f"{self._switched_off_by} is off", self._failure
-        return service_status(self.context.watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
 
     def succeeded(self) -> None:
         """Forget the last failure."""
@@ -217,7 +142,7 @@ class RoutineOp(ABC):
         """Note the failure by the rule of all background services; one that counts stands in `system.bg_threads` and
         waits."""
         if rule_of(error) is Retry.STOP:
-            self.context.server.table_leases.lose(self.context.watch.uuid)
+            self.context.server.table_leases.lose(self.watch.uuid)
         failure = failed_again(self._failure, error, now_ms=self._clock.now_ms())
         if not is_failure(error):
             self._rests_until_ms = failure.until_ms

@@ -10,7 +10,7 @@ no notice would stand beside the result. DELETE and UPDATE would leave rows unch
 backup.
 
 Covers: SELECT and EXPLAIN, errors of all statements that read. Does not cover: how a file becomes known as damaged
-(maintenance/work/damage.py).
+(maintenance/damage/book.py).
 Always holds: without the setting an answer has the rows of all parts, or there is none.
 """
 

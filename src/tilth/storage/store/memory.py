@@ -1,6 +1,6 @@
 """Memory that this process holds and does not use, given back to the system.
 
-Covers: Arrow's pool, the allocator of C. Does not cover: when (maintenance/manager/relief.py), the memory of a JVM.
+Covers: Arrow's pool, the allocator of C. Does not cover: when (maintenance/memory/relief.py), the memory of a JVM.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from math import log
 
 from tilth.base.units import MIB
-from tilth.maintenance.policy.candidates import CandidatePart, Effort
-from tilth.maintenance.policy.partitions import SIX_HOURS, PartitionStats
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort
+from tilth.maintenance.table.partition_counts import SIX_HOURS, PartitionStats
+from tilth.maintenance.table.settings import MergeSettings
 
 #: Base in an OPTIMIZE.
 AGGRESSIVE_BASE = 1.0

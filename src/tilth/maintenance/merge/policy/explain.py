@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from tilth.maintenance.merge.policy.adaptive import Hold, Pace, pace
-from tilth.maintenance.merge.policy.scoring import Limits, RangeScore, RunScores, limits_of
-from tilth.maintenance.merge.policy.size_tiered import select_merges
-from tilth.maintenance.policy.candidates import (
+from tilth.maintenance.merge.policy.candidates import (
     CandidatePart,
     CandidateState,
     Effort,
@@ -24,8 +22,10 @@ from tilth.maintenance.policy.candidates import (
     candidate_of,
     split_runs,
 )
-from tilth.maintenance.policy.partitions import PartitionStats
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.merge.policy.scoring import Limits, RangeScore, RunScores, limits_of
+from tilth.maintenance.merge.policy.size_tiered import select_merges
+from tilth.maintenance.table.partition_counts import PartitionStats
+from tilth.maintenance.table.settings import MergeSettings
 
 #: Base that allows every range within the limits.
 _ANY_BASE = 0.0

@@ -16,10 +16,7 @@ from math import inf
 import numpy as np
 
 from tilth.base.units import MIB, show_bytes
-from tilth.maintenance.merge.policy.key_shares import Floats, key_shares
-from tilth.maintenance.merge.policy.knapsack import SUPPORT_ADJUST, Items, choose
-from tilth.maintenance.merge.policy.lone import fold_alone
-from tilth.maintenance.policy.candidates import (
+from tilth.maintenance.merge.policy.candidates import (
     CandidatePart,
     CandidateState,
     Effort,
@@ -31,7 +28,10 @@ from tilth.maintenance.policy.candidates import (
     candidate_of,
     why_apart,
 )
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.merge.policy.key_shares import Floats, key_shares
+from tilth.maintenance.merge.policy.knapsack import SUPPORT_ADJUST, Items, choose
+from tilth.maintenance.merge.policy.lone import fold_alone
+from tilth.maintenance.table.settings import MergeSettings
 from tilth.model.part import parse_part_name
 
 #: Choices that are remembered.

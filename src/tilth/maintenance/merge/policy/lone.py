@@ -1,6 +1,6 @@
 """Merges of one part alone: deltas folded into a part without neighbour, rows left out whose TTL has ended. Pure.
 
-Covers: both for every policy. Does not cover: when rows have expired (maintenance/policy/expiry.py).
+Covers: both for every policy. Does not cover: when rows have expired (maintenance/table/ttl.py).
 Always holds: no part is under merge or in another merge of the same selection.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from math import inf
 
-from tilth.maintenance.policy.candidates import (
+from tilth.maintenance.merge.policy.candidates import (
     CandidatePart,
     CandidateState,
     Effort,
@@ -18,7 +18,7 @@ from tilth.maintenance.policy.candidates import (
     MergeSpec,
     candidate_of,
 )
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.table.settings import MergeSettings
 
 
 def fold_alone(parts: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> MergeSpec | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 from typing import TypeAlias
 
-from tilth.maintenance.policy.candidates import CandidatePart, MergeSelection, MergeSpec
-from tilth.maintenance.policy.partitions import PartitionStats
+from tilth.maintenance.merge.policy.candidates import CandidatePart, MergeSelection, MergeSpec
+from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.model.part import PartEvent, PartName, parse_part_name
 
 #: Events that are replayed, the newest.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilth.base.units import MIB, show_bytes, show_count
-from tilth.maintenance.policy.candidates import CandidatePart
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.merge.policy.candidates import CandidatePart
+from tilth.maintenance.table.settings import MergeSettings
 
 #: Cost of opening one more file, in bytes read.
 FILE_COST = 5 * MIB

@@ -16,9 +16,7 @@ from math import inf
 
 from tilth.base.units import show_bytes
 from tilth.maintenance.merge.policy.adaptive import Hold, Pace, pace
-from tilth.maintenance.merge.policy.lone import fold_alone
-from tilth.maintenance.merge.policy.scoring import RangeScore, RunScores, limits_of
-from tilth.maintenance.policy.candidates import (
+from tilth.maintenance.merge.policy.candidates import (
     CandidatePart,
     Effort,
     MergeRefusal,
@@ -28,8 +26,10 @@ from tilth.maintenance.policy.candidates import (
     by_partition,
     split_runs,
 )
-from tilth.maintenance.policy.partitions import PartitionStats
-from tilth.maintenance.policy.settings import MergeSettings
+from tilth.maintenance.merge.policy.lone import fold_alone
+from tilth.maintenance.merge.policy.scoring import RangeScore, RunScores, limits_of
+from tilth.maintenance.table.partition_counts import PartitionStats
+from tilth.maintenance.table.settings import MergeSettings
 
 #: Ranges of one selection.
 RANGES_MAX = 1000

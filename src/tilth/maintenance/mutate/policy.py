@@ -18,8 +18,8 @@ from enum import StrEnum
 from itertools import groupby
 
 from tilth.base.hybrid import milliseconds
-from tilth.maintenance.policy.settings import MutateSettings
 from tilth.maintenance.state import Failure
+from tilth.maintenance.table.settings import MutateSettings
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import Part
 

@@ -1,7 +1,7 @@
-"""A maintenance operation as the manager sees it: what it would gain, and how it is done.
+"""Maintenance operations, as values: their kinds, what one would gain, the choice of one.
 
-Covers: the kinds of ops, their statistics, the choice of one, the protocol they follow. Does not cover: how one is
-chosen (manager/scheduler.py), the ops (the folders of their kinds).
+Covers: what is declared of each kind, statistics, choices. Does not cover: ops that run (work/op.py), how one is chosen
+(manager/scheduler.py).
 Always holds: statistics are a value of one look; a choice and a refusal to choose both carry their reason.
 """
 
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, Self
+from typing import Self
 
-from tilth.maintenance.state import Failure
-from tilth.model.part import PartEvent
-from tilth.model.service import ServiceKind, ServiceState
+from tilth.model.service import ServiceKind
 from tilth.model.task import TaskKind
 
 
@@ -281,9 +279,7 @@ class OpView:
     name: str
     #: Tables of about equal gain take turns.
     table: str
-    #: None while nothing valid is known.
-    stats: OpStats | None
-    is_cancelled: bool = False
+    stats: OpStats
 
 
 class ChoiceRule(StrEnum):
@@ -320,76 +316,10 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True)
-class NotPrepared:
-    """The op found nothing to do, or could not take it."""
+class Refused:
+    """The reason why nothing is done now."""
 
     reason: str
-
-
-class Op(Protocol):
-    """One kind of maintenance of one table. Several runs of it may be under way at once.
-
-    `stats`, `prepare`, `abandon`, `observe` and `notice_all` are called on the manager's thread, `perform` on a thread
-    of the run, all others on any.
-    """
-
-    @property
-    def kind(self) -> OpKind: ...
-
-    @property
-    def table(self) -> str:
-        """The table's full name."""
-
-    @property
-    def name(self) -> str:
-        """`KIND(table)`, see `op_name`."""
-
-    @property
-    def running(self) -> int:
-        """Runs under way, commands among them."""
-
-    @property
-    def has_unknown(self) -> bool:
-        """True if the outcome of a commit is unknown: it is asked for while the service is stopped too."""
-
-    @property
-    def due_ms(self) -> int:
-        """Return when `stats` may change, if nothing is noticed before; FAR_MS: never."""
-
-    @property
-    def wakeups(self) -> int:
-        """Observations or rounds so far."""
-
-    @property
-    def last_wakeup_ms(self) -> int:
-        """Time of the last one; 0: not yet."""
-
-    def observe(self, event: PartEvent, partition: str) -> None:
-        """Note a line of the part log about this table."""
-
-    def notice_all(self) -> None:
-        """Look at everything again: news were lost, or definition, settings or mutations have changed."""
-
-    def cancel(self) -> None:
-        """Begin nothing new and ask running work to end: the table is gone or the server stops."""
-
-    def cancel_partition(self, partition: str | None) -> int:
-        """Ask work in the partition to end; none means everywhere. Return the number of runs."""
-
-    def stats(self) -> OpStats | None:
-        """Estimate cheaply what could be gained; none while nothing valid is known."""
-
-    def prepare(self) -> Prepared | NotPrepared:
-        """Reserve the work of one run; quick, on the manager's own thread."""
-
-    def perform(self, prepared: Prepared) -> str:
-        """Do the work and release its inputs, also on failure; on a worker thread. Return what was done."""
-
-    def abandon(self, prepared: Prepared) -> None:
-        """Release what was reserved for a run that will not happen."""
-
-    def state(self, now_ms: int) -> tuple[ServiceState, str, Failure | None]:
-        """Return the content of `system.bg_threads`: the state, why, and the last failure that still stands."""
 
 
 def op_name(kind: OpKind, table: str) -> str:

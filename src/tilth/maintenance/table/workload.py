@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilth.maintenance.kinds import LoadScore
 from tilth.maintenance.settings import WorkloadSettings
 
 #: Rates are computed anew after this, and counted from a later start after that.
@@ -57,16 +58,12 @@ class Workload:
         return self._rates
 
 
-def flush_score(rates: Rates, settings: WorkloadSettings) -> float:
-    """Return the score of a flush: what it brings is for readers alone."""
-    if not settings.is_enabled:
+def load_score(load: LoadScore | None, rates: Rates, settings: WorkloadSettings) -> float:
+    """Return what the load of a table adds to the gain of an op for which such a load counts."""
+    if not settings.is_enabled or load is None:
         return 0.0
-    return min(1.0, rates.scans_per_second / settings.hot_scans_per_second) * settings.upper_bound
-
-
-def merge_score(rates: Rates, settings: WorkloadSettings) -> float:
-    """Return the score of merges, and of what folds deltas."""
-    if not settings.is_enabled:
-        return 0.0
+    read = min(1.0, rates.scans_per_second / settings.hot_scans_per_second) * settings.upper_bound
+    if load is LoadScore.READ:
+        return read
     written = min(1.0, rates.rows_per_second / settings.hot_rows_per_second) * settings.upper_bound
-    return min(settings.upper_bound, flush_score(rates, settings) + written)
+    return min(settings.upper_bound, read + written)

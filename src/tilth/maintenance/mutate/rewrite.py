@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from tilth.catalog import AcceptMutation, RewritePart, Update
+from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.mutate.policy import MutateSpec
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
     MutateSource,
@@ -19,11 +21,9 @@ from tilth.maintenance.mutate.task_spark import (
     decode_mutate_facts,
     encode_mutate_task,
 )
-from tilth.maintenance.op import OpKind
-from tilth.maintenance.policy.mutate import MutateSpec
+from tilth.maintenance.table.sources import ChangesOf, read_bytes, sources_of
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
-from tilth.maintenance.work.sources import ChangesOf, read_bytes, sources_of
 from tilth.model.delta import Seen
 from tilth.model.part import Part
 from tilth.storage import layout_of

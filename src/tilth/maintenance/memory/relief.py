@@ -1,7 +1,7 @@
 """Memory given back under pressure: what this process and its JVM hold and do not use (docs/policies/scheduling.md).
 
 Covers: when it is tried, the line in the decision log. Does not cover: what gives memory back
-(storage/store/memory.py, the session), ops that free memory (scheduler.py).
+(storage/store/memory.py, the session), ops that free memory (manager/scheduler.py).
 Always holds: one try at a time, on a thread of its own; after a try that gave little back the next one comes later.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
+from tilth.base.memory import MemoryReading
 from tilth.base.units import show_bytes
-from tilth.maintenance.manager.scheduler import MemoryUse
 
 #: Between two tries; twice as long after each that gave back less than the share of the limit, up to the longest.
 PERIOD_SECONDS = 30.0
@@ -48,15 +48,13 @@ class MemoryRelief:
     def add(self, act: Callable[[], None]) -> None:
         self._acts.append(act)
 
-    def relieve(self, memory: MemoryUse) -> None:
+    def relieve(self, memory: MemoryReading) -> None:
         """Begin a try where memory is under pressure and the time has come."""
-        if memory.hard_limit is None or memory.percent < self._pressure_percent:
+        if memory.hard is None or memory.percent < self._pressure_percent:
             return
         if self._clock.monotonic() < self._next_at or (self._thread is not None and self._thread.is_alive()):
             return
-        self._thread = threading.Thread(
-            target=self._try, args=(memory, memory.hard_limit), name="tilth-memory", daemon=True
-        )
+        self._thread = threading.Thread(target=self._try, args=(memory, memory.hard), name="tilth-memory", daemon=True)
         self._thread.start()
 
     def wait(self, seconds: float) -> None:
@@ -64,7 +62,7 @@ class MemoryRelief:
         if self._thread is not None:
             self._thread.join(seconds)
 
-    def _try(self, memory: MemoryUse, limit: int) -> None:
+    def _try(self, memory: MemoryReading, limit: int) -> None:
         for act in self._acts:
             try:
                 act()
@@ -72,7 +70,7 @@ class MemoryRelief:
             except Exception as error:
                 _log.warning("memory_not_released", error=error)
         after = self._read()
-        freed = memory.consumption - after
+        freed = memory.used - after
         self._period = PERIOD_SECONDS if freed >= WORTH_SHARE * limit else min(2 * self._period, PERIOD_SECONDS_MAX)
         self._next_at = self._clock.monotonic() + self._period
         text = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilth.base.cancel import reaching
 from tilth.catalog import KnownFiles
 from tilth.maintenance.copies.task_spark import CopyFact, CopyItem, CopyTask, decode_facts, encode_task
-from tilth.maintenance.work.routine import RoutineTable
+from tilth.maintenance.work.context import TableContext
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
 from tilth.model.task import TaskKind
@@ -17,16 +17,16 @@ from tilth.warehouse import table_warehouses
 
 
 @dataclass(frozen=True, slots=True)
-class TableCopies(RoutineTable):
+class TableCopies(TableContext):
     """The copies of one table's files."""
 
     @property
     def root(self) -> StoreRoot:
-        return self.context.server.root.of(self.uuid)
+        return self.server.root.of(self.uuid)
 
     @property
     def folder(self) -> Folder:
-        return data_folder(self.context.server.root, self.uuid)
+        return data_folder(self.server.root, self.uuid)
 
     def files(self) -> KnownFiles:
         return self.catalog.files_of(self.uuid)
@@ -43,7 +43,7 @@ class TableCopies(RoutineTable):
 
     def run(self, items: Sequence[CopyItem], folder: Folder) -> tuple[CopyFact, ...]:
         """Let a worker do it; return what became of each, in their order. Raises what the task failed with."""
-        dispatcher, watch = self.context.server.dispatcher, self.watch
+        dispatcher, watch = self.server.dispatcher, self.watch
         task = CopyTask(folder=folder, items=tuple(items))
         handle = dispatcher.submit(
             dispatcher.new_spec(

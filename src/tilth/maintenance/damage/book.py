@@ -5,7 +5,7 @@ agrees: it is missing, or its size or checksum is not what was written. It leave
 right again, which is checked as soon as its size, inode or time differs from what it was, and when its table does not
 need it any more. The book is a value in the catalog: a restart begins with it.
 
-Covers: knowing. Does not cover: what is done about it (damaged.py for merges and flushes, sql for queries).
+Covers: knowing. Does not cover: what is done about it (left_out.py for merges and flushes, sql for queries).
 Always holds: a store that is away is no damage; a file whose bytes are right is never in the book for long.
 """
 

@@ -1,7 +1,7 @@
-"""Settings that policies receive: those of each table, and the node's for flushes and deltas.
+"""Settings of each table for maintenance, which its policies receive.
 
 Covers: names (the ones users of ByConity, ClickHouse and Kudu know), defaults, checks, what each direction costs.
-Does not cover: the manager and the scheduler (maintenance/settings.py).
+Does not cover: those of the node (maintenance/settings.py).
 Always holds: policies see plain values, which do not contradict each other.
 """
 
@@ -17,7 +17,6 @@ from tilth.base.settings import (
     SettingCheck,
     SettingGroup,
     contained,
-    node_setting,
     read_settings,
     setting_of,
     settings_of,
@@ -412,56 +411,6 @@ class GcPartitionSettings:
         "Time between two rounds of collecting that take the next partitions in turn. Shorter: quiet partitions are "
         "freed sooner. Longer: more rounds go where most is waiting.",
         unit="s",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlushSettings:
-    """Settings of when rows and changes of rows are flushed."""
-
-    threshold_mb: int = node_setting(
-        "flush_threshold_mb",
-        1024,
-        within(int, 1),
-        "Rows, or changes of rows, that wait for a flush, from which on their size alone is a reason to flush. Less: "
-        "queries read fewer unsorted rows and changes. More: fewer, larger parts.",
-        unit="MiB",
-    )
-    threshold_secs: int = node_setting(
-        "flush_threshold_secs",
-        120,
-        within(int, 0),
-        "Age from which on rows or changes of rows are flushed however few they are. Shorter: queries read fewer "
-        "unsorted rows and changes. Longer: fewer, larger parts.",
-        unit="s",
-    )
-    upper_bound_ms: int = node_setting(
-        "flush_upper_bound_ms",
-        3_600_000,
-        within(int, 1),
-        "Age at which the gain of a flush is 1, as much as age can give. Shorter: old rows go before merges sooner. "
-        "Longer: merges go first for longer.",
-        unit="ms",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeltaSettings:
-    """Settings of when the deltas of a part are compacted."""
-
-    minor_files_max: int = node_setting(
-        "tablet_delta_store_minor_compact_max",
-        1000,
-        within(int, 1),
-        "Delta files of one part and kind at which making them one gains as much as it can. Fewer: queries open fewer "
-        "files. More: changes are written again less often.",
-    )
-    major_ratio_min: float = node_setting(
-        "tablet_delta_store_major_compact_min_ratio",
-        0.1,
-        within(float, 0, 1),
-        "Share of a part's bytes that its deltas must have before its updated columns are written anew. Less: queries "
-        "patch fewer rows. More: columns are written again less often.",
     )
 
 

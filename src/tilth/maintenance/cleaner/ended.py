@@ -29,7 +29,7 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import milliseconds
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TxnFinishedError, TxnNotFoundError
-from tilth.maintenance.work.left_files import sweep_again
+from tilth.maintenance.cleaner.left_files import sweep_again
 from tilth.model.server import COORDINATOR, server_of
 from tilth.model.txn import FileRun, LeftoverNote, Tombstone, Txn, TxnState
 from tilth.storage import Roots, away_reason, may_list_late

@@ -1,6 +1,6 @@
 """The memory that the node uses, against its limit.
 
-Covers: sampling, the limit. Does not cover: what follows from it (scheduler.py).
+Covers: sampling, the limit. Does not cover: what follows from it (relief.py, manager/scheduler.py).
 Always holds: counted are the resident bytes of this process and of all below it: in local mode Spark's JVM and its
 Python workers are its children, and where Spark is elsewhere they are none of its. Pages that children share count
 for each of them, so the number is rather too high than too low.
@@ -11,14 +11,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
+from tilth.base.memory import MemoryReading
 from tilth.base.units import show_bytes
-from tilth.maintenance.manager.scheduler import MemoryUse
 
 #: A sample is reused for this long.
 SAMPLE_SECONDS = 0.05
@@ -36,33 +37,39 @@ class MemoryMeter:
     """Meter of memory in use, asked by the manager before each choice and by what slows writers; from any thread."""
 
     def __init__(
-        self, clock: Clock, *, hard_limit: int | None, warn_percentage: float, read: Callable[[], int]
+        self,
+        clock: Clock,
+        *,
+        hard_limit: int | None,
+        soft_percentage: float,
+        warn_percentage: float,
+        read: Callable[[], int],
     ) -> None:
-        """`hard_limit`: none means that memory is never scarce, and is not looked at; `read` takes a sample."""
+        """`hard_limit`: none means that memory is never scarce, and is not looked at; `soft_percentage` of it is the
+        soft limit; `read` takes a sample."""
         self._clock = clock
-        self._hard_limit = hard_limit
         self._warn_percentage = warn_percentage
         self._read = read
-        self._use = MemoryUse(consumption=0, hard_limit=hard_limit)
+        self._last = MemoryReading(hard=hard_limit, soft=int((hard_limit or 0) * soft_percentage / 100))
         self._lock = threading.Lock()
         self._sampled: float | None = None
         self._has_warned = False
 
     @property
-    def last(self) -> MemoryUse:
-        return self._use
+    def last(self) -> MemoryReading:
+        return self._last
 
-    def use(self) -> MemoryUse:
+    def use(self) -> MemoryReading:
         """Return the use of memory, as of at most `SAMPLE_SECONDS` ago."""
-        if self._hard_limit is None:
-            return self._use
+        if self._last.hard is None:
+            return self._last
         with self._lock:
             now = self._clock.monotonic()
             if self._sampled is None or now - self._sampled >= SAMPLE_SECONDS:
                 self._sampled = now
-                self._use = MemoryUse(consumption=self._read(), hard_limit=self._hard_limit)
+                self._last = replace(self._last, used=self._read())
                 self._warn()
-            return self._use
+            return self._last
 
     def read(self) -> int:
         """Take a sample of the bytes in use now."""
@@ -70,10 +77,10 @@ class MemoryMeter:
 
     def _warn(self) -> None:
         """Warn once for each time that memory comes so near to its limit."""
-        is_near = self._use.percent >= self._warn_percentage
+        is_near = self._last.percent >= self._warn_percentage
         if is_near and not self._has_warned:
-            used, limit = show_bytes(self._use.consumption), show_bytes(self._hard_limit or 0)
-            _log.warning("memory_near_limit", used=used, limit=limit, percent=f"{self._use.percent:.1f}")
+            used, limit = show_bytes(self._last.used), show_bytes(self._last.hard or 0)
+            _log.warning("memory_near_limit", used=used, limit=limit, percent=f"{self._last.percent:.1f}")
         self._has_warned = is_near
 
 

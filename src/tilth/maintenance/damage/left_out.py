@@ -2,7 +2,7 @@
 others.
 
 Covers: which part an error is about, how long it is left out. Does not cover: what is known of damaged files beyond
-this run of the server (damage.py), rewrites of mutations, which remember failures by part anyway (mutate/failures.py).
+this run of the server (book.py), rewrites of mutations, which remember failures by part anyway (mutate/failures.py).
 Always holds: a part is left out while its file stands in the book of damaged files, or for a wait that grows after
 work on it met a file that the error names; it is forgotten when work on it succeeds or when the part is gone.
 """
@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tilth.base.errors import CorruptError
 from tilth.base.logs import Log
+from tilth.maintenance.damage.book import CURE, DamageBook, file_names
 from tilth.maintenance.state import Failure, failed_again, newest
-from tilth.maintenance.work.damage import CURE, DamageBook, file_names
 from tilth.model.delta import Delta
 from tilth.model.part import Part, parse_part_name
 

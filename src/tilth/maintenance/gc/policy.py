@@ -1,7 +1,8 @@
 """Limits and verdicts of garbage collection, in its two phases: record to trash, trash to nothing.
 
-Covers: what holds collection back, the verdict on each entry and each item of trash, batch sizes and pauses. Does not
-cover: end times of entries (tilth.catalog), expiry of whole partitions (expiry.py), the deletion itself (gc).
+Covers: what holds collection back, the partitions of a round, the verdict on each entry and each item of trash, batch
+sizes and pauses. Does not cover: end times of entries (tilth.catalog), when a partition ends (table/ttl.py), the
+deletion itself (gc).
 Always holds: an entry that a reader, a running transaction or an allowed read of the past may still need stays; every
 verdict has its reason. Times that end in `_ts` are hybrid times, see tilth.base.hybrid. What a dead transaction left
 has no record in the catalog, so the verdicts know only entries that were committed.
@@ -9,14 +10,29 @@ has no record in the catalog, so the verdicts know only entries that were commit
 
 from __future__ import annotations
 
+import heapq
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from tilth.base.hybrid import milliseconds, pack
 from tilth.base.rand import Rng
-from tilth.maintenance.policy.settings import GcSettings
+from tilth.base.units import show_bytes
+from tilth.maintenance.table.partition_counts import (
+    ChosenPartition,
+    PartitionSelection,
+    PartitionStats,
+    Rotation,
+    because,
+    rotate,
+    rotation_cause,
+    whole,
+    with_partitions,
+)
+from tilth.maintenance.table.settings import GcPartitionSettings, GcSettings
+from tilth.maintenance.table.ttl import ExpiryBound, TableTtl, shown
+from tilth.model.ttl import ends_ms
 
 #: A reader that is older holds collection back no more.
 READER_HOLD_SECONDS_MAX = 7200.0
@@ -24,6 +40,8 @@ READER_HOLD_SECONDS_MAX = 7200.0
 HITS_MAX = 15
 #: Empty partitions are forgotten at the earliest after this.
 EMPTY_PARTITION_SECONDS_MIN = 1800.0
+#: Collecting has caught up when it removed this many parts for each merged one.
+GC_SPEED_MAX = 0.95
 
 
 class GcHold(StrEnum):
@@ -209,5 +227,78 @@ def judge_empty_partition(
     return Verdict(partition, now - empty_since > wait, f"empty for {now - empty_since:.0f} s, {wait:.0f} s needed")
 
 
+def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: int) -> Verdict:
+    """Return the verdict whether a whole partition has expired."""
+    if end.last is None:
+        return Verdict(partition, False, end.reason)
+    at = shown(ends_ms(table.ttl, end.last, table.column.type))
+    if end.last < table.below(now_ms):
+        return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
+    return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
+
+
+def select_for_gc(
+    stats: Mapping[str, PartitionStats],
+    *,
+    all_partitions: Sequence[str],
+    pushed: Iterable[str] = (),
+    rotation: Rotation,
+    is_ready: bool,
+    settings: GcPartitionSettings,
+    now: float,
+    rng: Rng,
+) -> PartitionSelection:
+    """Select the partitions to collect in: half of them the slowest collected ones, the others those with the most
+    bytes and the most parts to collect, by turns; plus those that finished merges `pushed`.
+    """
+    known = [stats[partition] for partition in all_partitions if partition in stats]
+    cause = rotation_cause(known, rotation, is_ready=is_ready, settings=settings, now=now)
+    if cause:
+        selection = rotate(stats, all_partitions, rotation, cause, number=settings.number, now=now)
+    else:
+        selection = PartitionSelection(chosen=_to_collect(known, settings.number, rng), rotation=rotation)
+    there = set(all_partitions)
+    return with_partitions(selection, [name for name in pushed if name in there], "a merge finished here")
+
+
 def _before(now_ms: int, seconds: float) -> int:
     return pack(max(0, now_ms - round(seconds * 1000)))
+
+
+def _to_collect(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple[ChosenPartition, ...]:
+    if number >= len(known):
+        return whole(known, number)
+    mixed = list(known)
+    rng.shuffle(mixed)
+    full = _fullest(mixed, number // 2)
+    taken = {one.partition for one in full}
+    others = [one for one in mixed if one.partition not in taken]
+    return (*_slowest_collected(others, number - len(full)), *full)
+
+
+def _fullest(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
+    """Partitions with the most bytes to collect and those with the most parts, by turns; none that has nothing."""
+    by_bytes = heapq.nlargest(number, mixed, key=lambda one: one.waiting_bytes)
+    by_parts = heapq.nlargest(number, mixed, key=lambda one: one.waiting_parts)
+    found: dict[str, ChosenPartition] = {}
+    for large, many in zip(by_bytes, by_parts, strict=True):
+        if large.waiting_bytes:
+            text = f"most bytes to collect, {show_bytes(large.waiting_bytes)}"
+            found.setdefault(large.partition, because(large, text))
+        if many.waiting_parts:
+            found.setdefault(many.partition, because(many, f"most parts to collect, {many.waiting_parts}"))
+    return tuple(found.values())[:number]
+
+
+def _slowest_collected(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
+    # Those that keep up come last by themselves, so the same order also fills a round that lacks eligible ones.
+    slow = sorted(mixed, key=lambda one: one.gc_speed)[:number]
+    return tuple(
+        because(
+            one,
+            f"slowest collecting, speed {one.gc_speed:.2f}"
+            if one.gc_speed <= GC_SPEED_MAX
+            else f"fill: collecting speed {one.gc_speed:.2f} is above {GC_SPEED_MAX}",
+        )
+        for one in slow
+    )

@@ -13,9 +13,9 @@ from tilth.maintenance.flush.commands import FlushCommands
 from tilth.maintenance.gc.commands import GcCommands
 from tilth.maintenance.merge.commands import MergeCommands
 from tilth.maintenance.mutate.commands import MutateCommands
-from tilth.maintenance.op import Op
+from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.context import TableContext
-from tilth.maintenance.work.watch import TableWatch
+from tilth.maintenance.work.op import Op
 from tilth.model.service import ServiceKind
 
 
@@ -42,6 +42,16 @@ class TableOps:
     def command(self) -> TableCommands:
         assert self.commands is not None
         return self.commands
+
+    def cancel(self) -> None:
+        """Ask the ops to end: the table is gone or the server stops."""
+        for op in self.ops:
+            op.cancel()
+
+    def notice_all(self) -> None:
+        """Let the ops look at everything again."""
+        for op in self.ops:
+            op.notice_all()
 
     def by_service(self) -> list[list[Op]]:
         found: dict[ServiceKind, list[Op]] = {}

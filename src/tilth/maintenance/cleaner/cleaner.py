@@ -18,9 +18,9 @@ from tilth.base.errors import TilthError
 from tilth.base.hybrid import pack
 from tilth.base.logs import Log
 from tilth.catalog import Catalog, TableNotFoundError
+from tilth.maintenance.cleaner.current_replicas import current_root
+from tilth.maintenance.cleaner.ended import GRACE_MS, EndedTxns
 from tilth.maintenance.settings import ManagerSettings
-from tilth.maintenance.work.current_replicas import current_root
-from tilth.maintenance.work.ended import GRACE_MS, EndedTxns
 from tilth.model.server import COORDINATOR, hosts_all
 from tilth.model.table import KafkaDef, full_name
 from tilth.storage import Roots, drop_table_folder, parse_root

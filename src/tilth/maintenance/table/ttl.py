@@ -1,7 +1,7 @@
-"""Partitions that have expired as a whole, and parts whose rows have, by the table's TTL. Pure.
+"""Partitions that have expired as a whole by the table's TTL. Pure.
 
-Covers: the newest time that a partition's rows can have, by its key or by its parts, and the verdict; when a part is
-written anew for single rows that have expired. Does not cover: leaving them out (storage).
+Covers: the newest time that a partition's rows can have, by its key or by its parts. Does not cover: the verdict
+(gc/policy.py), single rows that have expired (merge/policy/expired_rows.py), leaving them out (storage).
 Always holds: what is said of a partition is true of every row of the parts it was said of; where it is not known, the
 partition stays.
 See also: docs/policies/part-gc.md#expired-partitions.
@@ -14,12 +14,10 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilth.base.hybrid import milliseconds
-from tilth.maintenance.policy.gc import Verdict
-from tilth.maintenance.policy.settings import GcSettings, MergeSettings
+from tilth.maintenance.table.settings import GcSettings
 from tilth.model.part import Bound, ColumnRange, Part
 from tilth.model.table import Column, TableDef, Transform, TransformKind
-from tilth.model.ttl import Ttl, ends_ms, expired_below, read_ttl
+from tilth.model.ttl import Ttl, expired_below, read_ttl
 from tilth.model.types import Kind, Simple
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -78,36 +76,11 @@ def partition_end(table: TableTtl, parts: Sequence[Part], *, settings: GcSetting
     if not settings.partition_ttl_fallback:
         reason = "its key does not bound the column, and enable_partition_ttl_fallback is off"
         return ExpiryBound(last=None, reason=reason)
-    known = [last for last in (_last_of_part(table, part) for part in parts) if last is not None]
+    known = [last for last in (last_of_part(table, part) for part in parts) if last is not None]
     if len(known) < len(parts):
         reason = f"{len(parts) - len(known)} of {len(parts)} parts do not record the newest {table.column.name}"
         return ExpiryBound(last=None, reason=reason)
     return ExpiryBound(last=max(known), reason=f"by its {len(parts)} parts")
-
-
-def judge_expiry(partition: str, end: ExpiryBound, table: TableTtl, *, now_ms: int) -> Verdict:
-    """Return the verdict whether a whole partition has expired."""
-    if end.last is None:
-        return Verdict(partition, False, end.reason)
-    at = _shown(ends_ms(table.ttl, end.last, table.column.type))
-    if end.last < table.below(now_ms):
-        return Verdict(partition, True, f"all its rows expired at {at}, {end.reason}")
-    return Verdict(partition, False, f"its last row expires at {at}, {end.reason}")
-
-
-def judge_rows(table: TableTtl, part: Part, *, settings: MergeSettings, now_ms: int) -> str:
-    """Describe the TTL's effect on rows of a part, which go with its next merge; empty where nothing is known."""
-    known = _range_of(table, part)
-    if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
-        return ""
-    at = _shown(ends_ms(table.ttl, known.low, table.column.type))
-    if known.low < table.below(now_ms):
-        due_ms = rewrite_due_ms(table, part, settings=settings)
-        when = "" if due_ms is None else f" at {_shown(due_ms)} at the latest"
-        return (
-            f"some of its rows expired from {at} on; they go with its next merge{when}, or by OPTIMIZE TABLE .. FINAL"
-        )
-    return f"its first row expires at {at}"
 
 
 def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings: GcSettings) -> bool:
@@ -116,27 +89,6 @@ def is_expired(table: TableTtl, parts: Sequence[Part], *, now_ms: int, settings:
     `parts` are the visible ones of one partition."""
     end = partition_end(table, parts, settings=settings)
     return end.last is not None and end.last < table.below(now_ms)
-
-
-def has_expired_rows(table: TableTtl, part: Part, now_ms: int) -> bool:
-    """True if the part says that some of its rows have expired; False where that is not known."""
-    known = _range_of(table, part)
-    return known is not None and isinstance(known.low, int) and known.low < table.below(now_ms)
-
-
-def rewrite_due_ms(table: TableTtl, part: Part, *, settings: MergeSettings) -> int | None:
-    """Return when the part is written anew without its expired rows if no other merge takes it: when it is old enough,
-    or when all its rows have expired. None: its rows do not expire, or it is not known when.
-    """
-    known = _range_of(table, part)
-    if known is None or isinstance(known.low, bool) or not isinstance(known.low, int):
-        return None
-    last = _last_of_part(table, part)
-    ends = [] if last is None else [ends_ms(table.ttl, last, table.column.type)]
-    if not settings.ttl_only_drop_parts:
-        old_ms = milliseconds(part.commit_ts) + round(settings.lone_age_min * 1000)
-        ends.append(max(old_ms, ends_ms(table.ttl, known.low, table.column.type)))
-    return min(ends, default=None)
 
 
 def last_of_key(table: TableTtl, values: Sequence[Bound]) -> int | None:
@@ -196,20 +148,20 @@ def _last_of_day(day: int, *, is_date: bool) -> int:
     return day if is_date else (day + 1) * _DAY_US - 1
 
 
-def _last_of_part(table: TableTtl, part: Part) -> int | None:
+def last_of_part(table: TableTtl, part: Part) -> int | None:
     """Return the last value by the range that was noted when the part was written; rows without value stay."""
-    known = _range_of(table, part)
+    known = range_of(table, part)
     if known is None or known.nulls or isinstance(known.high, bool) or not isinstance(known.high, int):
         return None
     return known.high
 
 
-def _range_of(table: TableTtl, part: Part) -> ColumnRange | None:
+def range_of(table: TableTtl, part: Part) -> ColumnRange | None:
     """The range of the TTL's column, if it is of the same column as now."""
     column = table.column_of(part)
     return None if column is None else part.ranges.get(column.name)
 
 
-def _shown(at_ms: int) -> str:
+def shown(at_ms: int) -> str:
     seconds = min(at_ms // 1000, 253_402_300_799)
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")

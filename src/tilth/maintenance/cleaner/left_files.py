@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from tilth.base.logs import Log
 from tilth.catalog import Catalog
-from tilth.maintenance.work.current_replicas import remove_from_current
+from tilth.maintenance.cleaner.current_replicas import remove_from_current
 from tilth.model.txn import FileRun, Txn
 from tilth.storage import FilesLeftError, Roots, count_left, table_of
 

@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 
-from tilth.maintenance.policy import PartitionStats
-from tilth.maintenance.policy.settings import TABLE_SETTINGS, TableSettings, table_settings
+from tilth.maintenance.damage.left_out import DamagedParts
 from tilth.maintenance.state import is_on
-from tilth.maintenance.work.damaged import DamagedParts
-from tilth.maintenance.work.reserve import ReservedParts
-from tilth.maintenance.work.workload import Workload
+from tilth.maintenance.table.partition_counts import PartitionStats
+from tilth.maintenance.table.reserve import ReservedParts
+from tilth.maintenance.table.settings import TABLE_SETTINGS, TableSettings, table_settings
+from tilth.maintenance.table.workload import Workload
 from tilth.model.mutation import Mutation
 from tilth.model.part import PartEvent, parse_part_name
 from tilth.model.service import ServiceKind, Switch, switches_in_force
@@ -44,6 +44,8 @@ class TableWatch:
         self.definition = definition
         self.settings = settings_of_table(definition)
         self.lock = threading.RLock()
+        #: Set when the table is gone or the server stops.
+        self.is_cancelled = threading.Event()
         #: The parts that waiting or running work has for itself.
         self.reserved = ReservedParts(self.lock)
         #: Parts that merges and compactions of deltas leave out.

@@ -1,0 +1,1 @@
+"""The memory of the node: how much is used, and what is given back under pressure."""
