@@ -8,7 +8,7 @@ import pytest
 
 from tests.tidy.sources import ROOT
 from tilth.base.errors import TilthError
-from tilth.grammar.parse import parse
+from tilth.statements.registry import parse
 
 PAGE = ROOT / "docs" / "not-supported.md"
 ROW = re.compile(r"^\| `([A-Z][^`]*)` \| (.*) \|$", re.MULTILINE)

@@ -13,13 +13,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
+from tests.statement_texts import render
 from tilth.grammar import statements as g
 from tilth.grammar.errors import SqlSyntaxError
 from tilth.grammar.literal_values import ArrayValue, MapValue, TupleValue, Value
-from tilth.grammar.parse import parse
-from tilth.grammar.render import render
 from tilth.grammar.text.script import split
-from tilth.grammar.warehouse_statements import (
+from tilth.introspection.statements.explain import ExplainGc, ExplainMerge
+from tilth.introspection.statements.show import (
+    Describe,
+    ExistsTable,
+    ShowCreate,
+    ShowDatabases,
+    ShowPartitions,
+    ShowSettings,
+    ShowTables,
+)
+from tilth.model import types as ty
+from tilth.model.service import ServiceKind
+from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
+from tilth.statements.definitions.databases import CreateDatabase, DropDatabase, UseDatabase
+from tilth.statements.definitions.dropped import DropTable, DropView, TruncateTable, UndropTable
+from tilth.statements.definitions.warehouses import (
     AlterServer,
     AlterWarehouse,
     AlterWorker,
@@ -28,9 +42,21 @@ from tilth.grammar.warehouse_statements import (
     ShowCreateWarehouse,
     ShowWarehouses,
 )
-from tilth.model import types as ty
-from tilth.model.service import ServiceKind
-from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
+from tilth.statements.operate.backup import BackupCatalog
+from tilth.statements.operate.drill import DrillFailover
+from tilth.statements.operate.kill import KillMutation
+from tilth.statements.operate.replay import ReplayDeadLetters
+from tilth.statements.operate.reset_offset import (
+    OffsetKeyword,
+    PartitionOffset,
+    ResetConsumeOffset,
+    ResetToMark,
+    ResetToOffsets,
+    ResetToTimestamp,
+)
+from tilth.statements.operate.session import SetSettings
+from tilth.statements.operate.system import OptimizeTable, RunService, RunVerb, SwitchService, SwitchVerb
+from tilth.statements.registry import parse
 
 _WORDS_TEXT = """ADD AFTER ALL ALTER AS ASC BECAUSE BEGIN BY CLONE CLUSTER CODEC COLUMN COMMENT CONSTRAINT CONSUME
 CREATE DATE DEFAULT DELETE DESC DROP DISTRIBUTED END ENGINE EXISTS FALSE FINAL FIRST FLUSH FOR FORMAT FROM FUNCTION GC
@@ -260,27 +286,27 @@ inserts = (
 services = st.sampled_from([service for service in ServiceKind if service is not ServiceKind.CONSUME])
 durations = st.none() | st.integers(1, 10**10)
 switches = st.builds(
-    g.SwitchService,
-    verb=st.sampled_from([g.SwitchVerb.START, g.SwitchVerb.STOP]),
+    SwitchService,
+    verb=st.sampled_from([SwitchVerb.START, SwitchVerb.STOP]),
     service=services,
     name=st.none() | table_names,
     duration_ms=durations,
     because=texts,
 ) | st.builds(
-    g.SwitchService,
-    verb=st.sampled_from(g.SwitchVerb),
+    SwitchService,
+    verb=st.sampled_from(SwitchVerb),
     service=st.just(ServiceKind.CONSUME),
     name=table_names,
     because=texts,
 )
 naturals = st.integers(0, 2**63)
 targets = (
-    st.builds(g.ResetToMark, st.sampled_from(g.OffsetKeyword))
-    | st.builds(g.ResetToTimestamp, naturals)
+    st.builds(ResetToMark, st.sampled_from(OffsetKeyword))
+    | st.builds(ResetToTimestamp, naturals)
     | st.builds(
-        g.ResetToOffsets,
+        ResetToOffsets,
         st.lists(
-            st.builds(g.PartitionOffset, texts, naturals, naturals),
+            st.builds(PartitionOffset, texts, naturals, naturals),
             min_size=1,
             max_size=3,
             unique_by=lambda o: (o.topic, o.partition),
@@ -288,41 +314,38 @@ targets = (
     )
 )
 others = (
-    st.builds(g.CreateDatabase, database=names, if_not_exists=st.booleans(), comment=texts)
-    | st.builds(g.DropDatabase, database=names, if_exists=st.booleans())
-    | st.builds(g.UseDatabase, database=names)
-    | st.builds(g.ShowDatabases, like=st.none() | texts)
-    | st.builds(g.ShowTables, database=st.none() | names, like=st.none() | texts)
-    | st.builds(g.ShowSettings, like=st.none() | texts)
-    | st.one_of([st.builds(cls, name=table_names) for cls in (g.ShowCreate, g.Describe, g.ExistsTable, g.UndropTable)])
+    st.builds(CreateDatabase, database=names, if_not_exists=st.booleans(), comment=texts)
+    | st.builds(DropDatabase, database=names, if_exists=st.booleans())
+    | st.builds(UseDatabase, database=names)
+    | st.builds(ShowDatabases, like=st.none() | texts)
+    | st.builds(ShowTables, database=st.none() | names, like=st.none() | texts)
+    | st.builds(ShowSettings, like=st.none() | texts)
+    | st.one_of([st.builds(cls, name=table_names) for cls in (ShowCreate, Describe, ExistsTable, UndropTable)])
     | st.one_of(
-        [
-            st.builds(cls, name=table_names, if_exists=st.booleans())
-            for cls in (g.DropTable, g.DropView, g.TruncateTable)
-        ]
+        [st.builds(cls, name=table_names, if_exists=st.booleans()) for cls in (DropTable, DropView, TruncateTable)]
     )
     | st.builds(g.RenameTable, old=table_names, new=table_names)
     | st.builds(g.DeleteRows, name=table_names, predicate=expressions, settings=maybe_settings)
     | st.builds(g.UpdateRows, name=table_names, assignments=assignments, predicate=expressions, settings=maybe_settings)
-    | st.builds(g.OptimizeTable, name=table_names, partition=st.none() | partitions, final=st.booleans())
-    | st.builds(g.KillMutation, mutation=texts)
-    | st.builds(g.ShowPartitions, name=table_names)
-    | st.builds(g.SetSettings, settings=maybe_settings.filter(bool))
-    | st.builds(g.KillMutation, predicate=expressions)
-    | st.builds(g.RunService, verb=st.sampled_from(g.RunVerb), name=table_names, partition=st.none() | partitions)
+    | st.builds(OptimizeTable, name=table_names, partition=st.none() | partitions, final=st.booleans())
+    | st.builds(KillMutation, mutation=texts)
+    | st.builds(ShowPartitions, name=table_names)
+    | st.builds(SetSettings, settings=maybe_settings.filter(bool))
+    | st.builds(KillMutation, predicate=expressions)
+    | st.builds(RunService, verb=st.sampled_from(RunVerb), name=table_names, partition=st.none() | partitions)
     | st.builds(
-        g.RunService,
-        verb=st.just(g.RunVerb.GC),
+        RunService,
+        verb=st.just(RunVerb.GC),
         name=table_names,
         partition=st.none() | partitions,
         is_forced=st.booleans(),
     )
-    | st.builds(g.ResetConsumeOffset, name=table_names, target=targets)
-    | st.builds(g.ReplayDeadLetters, name=table_names, predicate=st.just("") | expressions)
-    | st.builds(g.ExplainMerge, name=table_names, policy=st.none() | names)
-    | st.builds(g.ExplainGc, name=table_names)
-    | st.builds(g.BackupCatalog, path=texts)
-    | st.builds(g.DrillFailover, name=table_names, seconds=st.none() | st.integers(1, 3600))
+    | st.builds(ResetConsumeOffset, name=table_names, target=targets)
+    | st.builds(ReplayDeadLetters, name=table_names, predicate=st.just("") | expressions)
+    | st.builds(ExplainMerge, name=table_names, policy=st.none() | names)
+    | st.builds(ExplainGc, name=table_names)
+    | st.builds(BackupCatalog, path=texts)
+    | st.builds(DrillFailover, name=table_names, seconds=st.none() | st.integers(1, 3600))
     | st.builds(CreateWarehouse, warehouse=names, if_not_exists=st.booleans(), settings=maybe_settings)
     | st.builds(AlterWarehouse, warehouse=names, settings=maybe_settings.filter(bool))
     | st.builds(AlterWarehouse, warehouse=names, reset=st.lists(names, min_size=1, max_size=3).map(tuple))

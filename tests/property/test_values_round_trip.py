@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import InsertValues
 from tilth.model.table import Column, Schema
 from tilth.model.text.literals import spark_literal
@@ -25,6 +24,7 @@ from tilth.query.language.values import Reading, literal, to_stored
 from tilth.server.formats import ResponseFormat, encode
 from tilth.statements.inserts.defaults import stored_of
 from tilth.statements.inserts.formats import InsertTarget, read_rows, table_of_rows
+from tilth.statements.registry import parse
 from tilth.storage import array_of, conform
 
 _SUMMARY = Summary(query_id="q", elapsed_ms=0, rows=0, message="")

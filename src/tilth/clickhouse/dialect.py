@@ -27,7 +27,7 @@ from tilth.clickhouse import dialect_calls, dialect_queries
 from tilth.clickhouse.dialect_sessions import check_session, check_times
 from tilth.clickhouse.dialect_words import CLICKHOUSE, NO_COUNTERPART, NODES, NODES_REFUSED, OURS, WITHOUT, refused
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.selects import select_of
+from tilth.grammar.queries import select_of
 from tilth.grammar.statements import (
     AddColumn,
     AlterOperation,

@@ -1,4 +1,4 @@
-"""CREATE DATABASE, TABLE and MATERIALIZED VIEW. Pure.
+"""CREATE TABLE and MATERIALIZED VIEW. Pure.
 
 Covers: ClickHouse's, ByConity's and ByteHouse's spellings of what Tilth has. Does not cover: whether the names exist.
 Always holds: what Tilth does not have is refused by name; what has no meaning here is read and dropped with a notice;
@@ -13,12 +13,10 @@ from dataclasses import dataclass, field
 from tilth.grammar.keys import parse_key, parse_partition_by
 from tilth.grammar.literals import parse_settings, take_settings
 from tilth.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
-from tilth.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, SettingTexts, Statement
-from tilth.grammar.storages import parse_create_storage
+from tilth.grammar.statements import ColumnSpec, CreateTable, CreateView, SettingTexts
 from tilth.grammar.text.cursor import Cursor, listed, nearest
 from tilth.grammar.text.tokens import Token
 from tilth.grammar.types import parse_type
-from tilth.grammar.warehouses import parse_create_warehouse
 from tilth.model.table import ColumnKind, Engine, Transform
 
 _ENGINES: dict[str, Engine] = {
@@ -74,29 +72,7 @@ _ENGINES_INSTEAD = {
 }
 #: Positional arguments of `Kafka('..', ..)`.
 _KAFKA_ARGUMENTS = ("kafka_broker_list", "kafka_topic_list", "kafka_group_name", "kafka_format")
-_DATABASE_ENGINES = ("ATOMIC", "CNCH", "ORDINARY")
 
-_CREATE_REFUSED = {
-    "OR": "DROP it first",
-    "REPLACE": "DROP it first",
-    "TEMPORARY": "create a table, and drop it when you are done",
-    "VIEW": "write WITH v AS (SELECT ..) in front of queries; only CREATE MATERIALIZED VIEW .. TO is there",
-    "LIVE": "only CREATE MATERIALIZED VIEW .. TO is there",
-    "WINDOW": "only CREATE MATERIALIZED VIEW .. TO is there",
-    "DICTIONARY": "create a table and join it",
-    "FUNCTION": "write the expression where it is used; docs/reference/functions.md lists the functions",
-    "USER": "there are no accounts: who reaches the node's port can run every statement; guard the port",
-    "ROLE": "there are no accounts: who reaches the node's port can run every statement; guard the port",
-    "ROW": "there are no accounts: guard the node's port",
-    "QUOTA": "there are no accounts; max_result_bytes and other settings bound statements",
-    "SETTINGS": "SET name = value, or put SETTINGS behind the statement",
-    "RESOURCE": "settings of the node named warehouse.* bound what queries use",
-    "NAMED": "write the settings where they are used",
-    "EXTERNAL": "load the rows: INSERT INTO t SELECT .., or Kafka",
-    "SNAPSHOT": "SELECT .. FROM t TIMESTAMP AS OF '..' reads the past",
-    "INDEX": "sort by the column (ORDER BY) instead",
-    **dict.fromkeys(("STATS", "STATISTICS"), "leave it out: statistics are taken while parts are written"),
-}
 _CLAUSES_REFUSED = {
     "PARTITIONED": ("PARTITIONED BY", "write PARTITION BY"),
     "USING": ("USING", "write ENGINE = MergeTree"),
@@ -117,42 +93,6 @@ _CLAUSES = (
 )
 _TTL_HINT = "a TTL deletes rows by the age of one column: TTL at + INTERVAL 30 DAY"
 _TTL_REFUSED = ("TO", "GROUP", "RECOMPRESS", "WHERE", "SET")
-
-
-def parse_create(cursor: Cursor) -> Statement:
-    cursor.expect("CREATE")
-    for word, hint in _CREATE_REFUSED.items():
-        if cursor.at(word):
-            said = "OR REPLACE" if word == "OR" else word
-            raise cursor.refused(f"CREATE {said} is not supported", hint=hint)
-    if cursor.take("DATABASE") or cursor.take("SCHEMA"):
-        return _database(cursor)
-    if cursor.take("TABLE"):
-        return _table(cursor)
-    if cursor.take("WAREHOUSE"):
-        return parse_create_warehouse(cursor)
-    if cursor.take("STORAGE"):
-        return parse_create_storage(cursor)
-    if cursor.take("MATERIALIZED"):
-        cursor.expect("VIEW")
-        return _view(cursor)
-    words = ("DATABASE", "TABLE", "MATERIALIZED VIEW", "STORAGE", "WAREHOUSE")
-    raise cursor.expected(f"{listed(words, 'or')} after CREATE", words=words)
-
-
-def _database(cursor: Cursor) -> CreateDatabase:
-    if_not_exists = take_if_not_exists(cursor)
-    database = cursor.name("the name of a database")
-    skip_on_cluster(cursor)
-    if cursor.take("ENGINE"):
-        cursor.expect_symbol("=")
-        if not any(cursor.at(word) for word in _DATABASE_ENGINES):
-            hint = "leave ENGINE out: rows of other systems are loaded by INSERT or from Kafka"
-            raise cursor.refused(f"ENGINE = {cursor.found()} of a database is not supported", hint=hint)
-        engine = cursor.choose(*_DATABASE_ENGINES)
-        cursor.notice(f"ENGINE = {engine.capitalize()} has no effect: databases are names of the one catalog")
-    comment = cursor.string("a comment") if cursor.take("COMMENT") else ""
-    return CreateDatabase(database=database, if_not_exists=if_not_exists, comment=comment)
 
 
 # Tables
@@ -177,7 +117,8 @@ class _Clauses:
     is_among_columns: bool = True
 
 
-def _table(cursor: Cursor) -> CreateTable:
+def parse_create_table(cursor: Cursor) -> CreateTable:
+    """Read what follows CREATE TABLE."""
     if_not_exists = take_if_not_exists(cursor)
     name = parse_table_name(cursor)
     if cursor.at("UUID") and cursor.is_string(1):
@@ -498,7 +439,9 @@ def _replace_rows(cursor: Cursor, clauses: _Clauses) -> None:
 # Views
 
 
-def _view(cursor: Cursor) -> CreateView:
+def parse_create_view(cursor: Cursor) -> CreateView:
+    """Read what follows CREATE MATERIALIZED."""
+    cursor.expect("VIEW")
     if_not_exists = take_if_not_exists(cursor)
     name = parse_table_name(cursor)
     if cursor.at("REFRESH"):

@@ -21,7 +21,7 @@ _BEFORE_DATA = re.compile(r"[ \t]*(?:\r?\n)?")
 
 
 def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
-    cursor.expect("INSERT")
+    """Read what follows INSERT."""
     if cursor.at("OVERWRITE"):
         raise cursor.refused("INSERT OVERWRITE is not supported", hint="drop the partition, then INSERT INTO")
     cursor.expect("INTO")
@@ -56,6 +56,16 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
     if _is_query(cursor, 0) or _is_bracketed_query(cursor):
         return InsertQuery(name=name, columns=columns, settings=settings, query=cursor.expression("a query"))
     raise cursor.expected("VALUES, SELECT or FORMAT", words=("VALUES", "SELECT", "FORMAT", "SETTINGS"))
+
+
+def parse_literal(text: str) -> Value:
+    """Return the value of a literal as it would stand in a row. Raises SqlSyntaxError, also for several values."""
+    cursor = Cursor(f"({text})")
+    rows = _rows(cursor, 1)
+    cursor.end()
+    if len(rows) != 1:
+        raise cursor.error("more than one row")
+    return rows[0][0]
 
 
 def _is_query(cursor: Cursor, ahead: int) -> bool:

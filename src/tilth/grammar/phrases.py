@@ -49,6 +49,15 @@ def skip_on_cluster(cursor: Cursor) -> None:
             cursor.name("the name of a cluster")
 
 
+def skip_sync(cursor: Cursor) -> None:
+    """Skip words about when files go, which the catalog does not need."""
+    for words in (("SYNC",), ("ASYNC",), ("NO", "DELAY"), ("PERMANENTLY",), ("PURGE",)):
+        if cursor.take(*words):
+            cursor.notice(
+                f"{' '.join(words)} has no effect: the name is free at once, and UNDROP TABLE works for a while"
+            )
+
+
 def refuse_alias(cursor: Cursor, *words: str) -> None:
     """Raises UnsupportedSqlError where another name follows, and not one of the words."""
     is_alias = cursor.is_name() and not any(cursor.at(word) for word in words)

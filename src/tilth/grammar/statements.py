@@ -1,25 +1,34 @@
-"""Statements: one frozen value for each. Pure.
+"""Statements with texts of users that several rooms read: one frozen value for each. Pure.
 
-Covers: the nouns that `parse` returns and `render` takes. Does not cover: what they do (statements/engine.py).
-Always holds: expressions, predicates and SELECTs are kept as they were written; setting values are text, without
-quotes; a missing database means the session's. See also: parse.py, render.py.
+Covers: queries, definitions, ALTER, rows in and changed. Does not cover: all other statements, whose values stand
+beside what they do (tilth.statements, tilth.introspection). Always holds: expressions, predicates and SELECTs are kept
+as they were written; setting values are text, without quotes; a missing database means the session's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
 
 from tilth.grammar.literal_values import Value
-from tilth.grammar.storage_statements import StorageStatement
-from tilth.grammar.warehouse_statements import WarehouseStatement
 from tilth.model.checks import Check, Path
-from tilth.model.service import ServiceKind
 from tilth.model.table import ColumnKind, Engine, Transform
 from tilth.model.types import DataType
 
 #: Names and texts of settings, in the order given; no name twice.
 SettingTexts = tuple[tuple[str, str], ...]
+
+
+class Statement:
+    """A statement as a value; what it does is found by its class (statements/registry.py)."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithSettings(Statement):
+    """A statement that can have settings of its own, which hold for it alone."""
+
+    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,95 +83,16 @@ class ColumnSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(WithSettings):
     """Anything that Spark SQL answers."""
 
     #: Text from its beginning, so that positions in Spark's messages fit.
     text: str
     format: str | None = None
-    #: Values in a trailing SETTINGS.
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateDatabase:
-    database: str
-    if_not_exists: bool = False
-    comment: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropDatabase:
-    database: str
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UseDatabase:
-    database: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowDatabases:
-    like: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowTables:
-    database: str | None = None
-    like: str | None = None
-    limit: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowPartitions:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowFunctions:
-    like: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetSettings:
-    """SET: for the statements of this connection that follow."""
-
-    settings: SettingTexts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NothingToDo:
-    """A statement whose purpose is always fulfilled here."""
-
-    #: Statement as written, in upper case.
-    words: str
-    #: Reason why there is nothing to do.
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowSettings:
-    like: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShowCreate:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Describe:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExistsTable:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTable:
+class CreateTable(Statement):
     """A table or a Kafka table."""
 
     name: Name
@@ -185,7 +115,7 @@ class CreateTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateView:
+class CreateView(WithSettings):
     """A materialized view."""
 
     name: Name
@@ -196,35 +126,10 @@ class CreateView:
     columns: tuple[str, ...] = ()
     if_not_exists: bool = False
     comment: str = ""
-    #: Settings of this statement; only `dialect` has a meaning.
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DropTable:
-    name: Name
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropView:
-    name: Name
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UndropTable:
-    name: Name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TruncateTable:
-    name: Name
-    if_exists: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameTable:
+class RenameTable(Statement):
     old: Name
     new: Name
 
@@ -332,269 +237,45 @@ AlterOperation = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AlterTable:
+class AlterTable(WithSettings):
     name: Name
     #: One operation of any kind, or several on columns.
     operations: tuple[AlterOperation, ...]
-    #: Settings of this statement, not of the table.
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InsertValues:
+class InsertValues(WithSettings):
     name: Name
     rows: tuple[tuple[Value, ...], ...]
     #: Empty: all columns of the table in their order.
     columns: tuple[str, ...] = ()
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InsertQuery:
+class InsertQuery(WithSettings):
     name: Name
     query: str
     columns: tuple[str, ...] = ()
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InsertData:
+class InsertData(WithSettings):
     name: Name
     format: str
     #: Text after the line of FORMAT, unchanged.
     data: str
     columns: tuple[str, ...] = ()
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteRows:
+class DeleteRows(WithSettings):
     name: Name
     predicate: str
-    settings: SettingTexts = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateRows:
+class UpdateRows(WithSettings):
     name: Name
     #: Column and Spark SQL expression.
     assignments: tuple[tuple[str, str], ...]
     predicate: str
-    settings: SettingTexts = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptimizeTable:
-    name: Name
-    partition: Partition | None = None
-    final: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillMutation:
-    """Exactly one of id and predicate over `system.mutations` is given; the other one is None."""
-
-    mutation: str | None = None
-    predicate: str | None = None
-
-
-class KillMode(StrEnum):
-    #: Returns when they are asked to end.
-    ASYNC = "ASYNC"
-    #: Returns when they have ended.
-    SYNC = "SYNC"
-    #: Ends nothing, and says which ones it would.
-    TEST = "TEST"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KillQuery:
-    """Exactly one of id and predicate over `system.processes` is given; the other one is None."""
-
-    query_id: str | None = None
-    predicate: str | None = None
-    mode: KillMode = KillMode.ASYNC
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackupCatalog:
-    """BACKUP CATALOG TO 'path'."""
-
-    #: Path of the file in the node's backup folder.
-    path: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DrillFailover:
-    """DRILL FAILOVER t [FOR SECONDS n]."""
-
-    name: Name
-    #: None: the statement does not say.
-    seconds: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShowProcesses:
-    """SHOW PROCESSLIST."""
-
-
-class SwitchVerb(StrEnum):
-    START = "START"
-    STOP = "STOP"
-    #: Valid for CONSUME only.
-    RESTART = "RESTART"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchService:
-    """SYSTEM START | STOP | RESTART of a background service."""
-
-    verb: SwitchVerb
-    service: ServiceKind
-    #: None: of every table, those that come later too. Never None for RESTART.
-    name: Name | None = None
-    #: Time after which the switch reverts; None: never.
-    duration_ms: int | None = None
-    because: str = ""
-
-
-class RunVerb(StrEnum):
-    FLUSH = "FLUSH"
-    VERIFY = "VERIFY"
-    SCRUB = "SCRUB"
-    GC = "GC"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunService:
-    """SYSTEM FLUSH | VERIFY | SCRUB | GC: once, now."""
-
-    verb: RunVerb
-    name: Name
-    partition: Partition | None = None
-    #: `True` for GC that ignores the retention time of old parts.
-    is_forced: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckFiles:
-    """SYSTEM CHECK FILES: compares the files of a table's storage with the catalog."""
-
-    name: Name
-    #: `True` if old orphans are removed.
-    is_repair: bool = False
-
-
-class OffsetKeyword(IntEnum):
-    """The places of a topic that have a name; the numbers are ByConity's and librdkafka's."""
-
-    BEGIN = -2
-    END = -1
-    #: Offset that the broker has stored for the consumer group.
-    STORED = -1000
-    #: No offset: `auto_offset_reset` decides.
-    INVALID = -1001
-
-
-@dataclass(frozen=True, slots=True)
-class ResetToMark:
-    mark: OffsetKeyword
-
-
-@dataclass(frozen=True, slots=True)
-class ResetToTimestamp:
-    """The first message at or after a time."""
-
-    milliseconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionOffset:
-    topic: str
-    partition: int
-    #: The next one to read.
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ResetToOffsets:
-    """Partitions that are not named keep their offsets."""
-
-    offsets: tuple[PartitionOffset, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResetConsumeOffset:
-    name: Name
-    target: ResetToMark | ResetToTimestamp | ResetToOffsets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplayDeadLetters:
-    """SYSTEM REPLAY DEAD LETTERS: those of a Kafka table go through their views again."""
-
-    name: Name
-    #: Predicate over the columns of its dead-letter table; empty: all dead letters.
-    predicate: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainMerge:
-    """Explains the plans of the merge policy."""
-
-    name: Name
-    #: None: the table's own.
-    policy: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainGc:
-    """Explains which records garbage collection would take or leave."""
-
-    name: Name
-
-
-Statement = (
-    Query
-    | CreateDatabase
-    | DropDatabase
-    | UseDatabase
-    | ShowDatabases
-    | ShowTables
-    | ShowSettings
-    | ShowPartitions
-    | ShowFunctions
-    | ShowCreate
-    | SetSettings
-    | NothingToDo
-    | Describe
-    | ExistsTable
-    | CreateTable
-    | CreateView
-    | DropTable
-    | DropView
-    | UndropTable
-    | TruncateTable
-    | RenameTable
-    | AlterTable
-    | InsertValues
-    | InsertQuery
-    | InsertData
-    | DeleteRows
-    | UpdateRows
-    | OptimizeTable
-    | KillMutation
-    | KillQuery
-    | BackupCatalog
-    | DrillFailover
-    | StorageStatement
-    | WarehouseStatement
-    | ShowProcesses
-    | SwitchService
-    | RunService
-    | CheckFiles
-    | ResetConsumeOffset
-    | ReplayDeadLetters
-    | ExplainMerge
-    | ExplainGc
-)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 
 import pyarrow as pa
 
@@ -35,63 +35,9 @@ from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.control.resends import Resends, StatementStats
 from tilth.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.control.slots import Queue
-from tilth.grammar.parse import parse_noticed
-from tilth.grammar.statements import (
-    AlterTable,
-    BackupCatalog,
-    CheckFiles,
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    DeleteRows,
-    Describe,
-    DrillFailover,
-    DropDatabase,
-    DropTable,
-    DropView,
-    ExistsTable,
-    ExplainGc,
-    ExplainMerge,
-    InsertData,
-    InsertQuery,
-    InsertValues,
-    KillMutation,
-    KillQuery,
-    Name,
-    NothingToDo,
-    OptimizeTable,
-    Query,
-    RenameTable,
-    ReplayDeadLetters,
-    ResetConsumeOffset,
-    RunService,
-    SetSettings,
-    ShowCreate,
-    ShowDatabases,
-    ShowFunctions,
-    ShowPartitions,
-    ShowProcesses,
-    ShowSettings,
-    ShowTables,
-    Statement,
-    SwitchService,
-    TruncateTable,
-    UndropTable,
-    UpdateRows,
-    UseDatabase,
-)
-from tilth.grammar.storage_statements import ShowCreateStorage, ShowStorages, StorageStatement
+from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.units import with_unit_diff
-from tilth.grammar.warehouse_statements import (
-    AlterServer,
-    AlterWorker,
-    ShowCreateWarehouse,
-    ShowWarehouses,
-    WarehouseStatement,
-)
 from tilth.introspection.registry import find_system_table
-from tilth.introspection.statements import explain, show
-from tilth.introspection.system_queries import system_tables_of
 from tilth.maintenance import DamageBook
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
@@ -104,47 +50,16 @@ from tilth.query.results.answer import Answer, Outcome, columns_of
 from tilth.query.results.stream import RowStream
 from tilth.query.results.waiting import OpenResults, ResultLimits
 from tilth.query.settings import session_settings, settings_without_effect
-from tilth.query.snapshots.damaged import check_reads_all
 from tilth.query.snapshots.snapshots import SnapshotService
-from tilth.statements.alter import alter
-from tilth.statements.definitions import storages, tables, warehouses
 from tilth.statements.inserts import insert
 from tilth.statements.inserts.commit import store
-from tilth.statements.operate import backup, drill, kill, replay, session, system
 from tilth.statements.operate.session import named_settings
 from tilth.statements.operate.system import wait_stopped
-from tilth.statements.rows import delete_update, select
+from tilth.statements.registry import FORMS, KINDS
 
 #: Names allowed in a query's FORMAT, in lower case; `server` writes these formats.
 OUTPUT_FORMATS = frozenset(
     {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
-)
-
-_WithSettings = Query | InsertValues | InsertQuery | InsertData | AlterTable | DeleteRows | UpdateRows | CreateView
-
-#: Statements that show or end others must not wait for them.
-_WATCHES = (
-    KillQuery
-    | KillMutation
-    | ShowProcesses
-    | ShowPartitions
-    | ShowFunctions
-    | SetSettings
-    | NothingToDo
-    | ShowDatabases
-    | ShowTables
-    | ShowSettings
-    | ShowCreate
-    | Describe
-    | ExistsTable
-    | UseDatabase
-    | ExplainGc
-    | ShowWarehouses
-    | ShowCreateWarehouse
-    | ShowStorages
-    | ShowCreateStorage
-    | AlterWorker
-    | AlterServer
 )
 
 _log = Log("sql")
@@ -246,9 +161,9 @@ class SqlEngine:
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
-            statement, notices = parse_noticed(with_unit_diff(text))
+            statement, notices = FORMS.parse_noticed(with_unit_diff(text))
             given = dict(settings or {})
-            if isinstance(statement, _WithSettings):
+            if isinstance(statement, WithSettings):
                 given |= dict(statement.settings)
             running.entry.kind = type(statement).__name__
             if isinstance(statement, Query):
@@ -256,13 +171,14 @@ class SqlEngine:
             call = _call(running, database, given, streams=streams)
             if call.settings.dialect != CLICKHOUSE:
                 check_select(statement)
-            self._services.running.enter(running.entry, queue_of(statement, database))
+            kind = KINDS[type(statement)]
+            self._services.running.enter(running.entry, kind.queue_of(statement, database))
             with (
                 dialect.reading(statement, call.settings.dialect, call.settings.spark) as (statement, read_as),
                 noting_unanswered() as unanswered,
             ):
                 try:
-                    outcome = perform(self._services, call, statement)
+                    outcome = kind.perform(self._services, call, statement)
                 except NotHostedError as error:
                     if is_passed_on:
                         raise
@@ -441,100 +357,6 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
         streams=streams,
         client=running.entry.origin.shown,
     )
-
-
-def queue_of(statement: Statement, database: str) -> Queue:
-    match statement:
-        case Query():
-            return Queue.WATCH if system_tables_of(statement.text, database) is not None else Queue.QUERY
-        case InsertQuery() | DeleteRows() | UpdateRows():
-            return Queue.CHANGE
-        case InsertValues() | InsertData():
-            return Queue.INSERT
-    return Queue.WATCH if isinstance(statement, _WATCHES) else Queue.CONTROL
-
-
-def perform(services: Services, call: Call, statement: Statement) -> Outcome:
-    if isinstance(statement, InsertQuery | DeleteRows | UpdateRows | OptimizeTable):
-        check_reads_all(call.settings)
-    if isinstance(statement, WarehouseStatement | StorageStatement):
-        return _perform_of_node(services, call, statement)
-    match statement:
-        case Query():
-            return select.run_query(services, call, statement)
-        case InsertValues():
-            return insert.insert_values(services, call, statement)
-        case InsertData():
-            return insert.insert_data(services, call, statement)
-        case InsertQuery():
-            return insert.insert_query(services, call, statement)
-        case CreateDatabase():
-            return tables.create_database(services, statement)
-        case DropDatabase():
-            return tables.drop_database(services, statement)
-        case UseDatabase():
-            return tables.use_database(services, statement)
-        case CreateTable():
-            return tables.create_table(services, call, statement)
-        case CreateView():
-            return tables.create_view(services, call, statement)
-        case DropTable() | DropView():
-            return tables.drop_table(services, call, statement)
-        case UndropTable():
-            return tables.undrop_table(services, call, statement)
-        case TruncateTable():
-            return tables.truncate_table(services, call, statement)
-        case RenameTable():
-            return tables.rename_table(services, call, statement)
-        case AlterTable():
-            return alter.alter_table(services, call, statement)
-        case (
-            ShowDatabases()
-            | ShowTables()
-            | ShowSettings()
-            | ShowProcesses()
-            | ShowCreate()
-            | Describe()
-            | ExistsTable()
-        ):
-            return show.show(services, call, statement)
-        case ShowPartitions() | ShowFunctions():
-            return show.show_more(services, call, statement)
-        case SetSettings():
-            return session.set_settings(services, statement)
-        case NothingToDo():
-            return session.nothing_to_do(services, call, statement)
-        case OptimizeTable():
-            return system.optimize(services, call, statement)
-        case SwitchService():
-            return system.switch_service(services, call, statement)
-        case RunService() | CheckFiles():
-            return system.run_service(services, call, statement)
-        case ResetConsumeOffset():
-            return system.reset_offset(services, call, statement)
-        case ReplayDeadLetters():
-            return replay.replay_dead_letters(services, call, statement)
-        case DeleteRows() | UpdateRows():
-            return delete_update.change_rows(services, call, statement)
-        case KillMutation() | KillQuery():
-            return kill.kill(services, call, statement)
-        case DrillFailover() | BackupCatalog():
-            return _perform_of_servers(services, call, statement)
-        case ExplainMerge() | ExplainGc():
-            return explain.explain(services, call, statement)
-    assert_never(statement)
-
-
-def _perform_of_node(services: Services, call: Call, statement: WarehouseStatement | StorageStatement) -> Outcome:
-    if isinstance(statement, WarehouseStatement):
-        return warehouses.warehouses(services, call, statement)
-    return storages.storages(services, call, statement)
-
-
-def _perform_of_servers(services: Services, call: Call, statement: DrillFailover | BackupCatalog) -> Outcome:
-    if isinstance(statement, DrillFailover):
-        return drill.drill(services, call, statement)
-    return backup.backup_catalog(services, call, statement)
 
 
 def _known_format(name: str | None) -> str | None:

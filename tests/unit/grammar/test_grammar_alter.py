@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import (
     AddColumn,
     AlterOperation,
@@ -33,6 +32,7 @@ from tilth.grammar.statements import (
 from tilth.grammar.text.tokens import words_of
 from tilth.model.table import ColumnKind
 from tilth.model.types import Kind, Simple
+from tilth.statements.registry import parse
 
 INT = Simple(Kind.INT32)
 T = Name(None, "t")

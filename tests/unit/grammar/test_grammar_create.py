@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from tests.statement_texts import render
 from tilth.base.errors import ErrorKind
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse
-from tilth.grammar.render import render
-from tilth.grammar.statements import ColumnSpec, CreateDatabase, CreateTable, CreateView, Name
+from tilth.grammar.statements import ColumnSpec, CreateTable, CreateView, Name
 from tilth.grammar.text.script import split
 from tilth.model.checks import Check, SecondDigits
 from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
 from tilth.model.types import Kind, Simple
+from tilth.statements.definitions.databases import CreateDatabase
+from tilth.statements.registry import parse
 
 LONG, INSTANT, TEXT = Simple(Kind.INT64), Simple(Kind.TIMESTAMP), Simple(Kind.STRING)
 
@@ -300,7 +301,7 @@ def test_kinds_that_are_not_there_are_refused_by_name(text: str, culprit: str) -
     [
         (
             "CREATE TABEL t (a Int8)",
-            "expected DATABASE, TABLE, MATERIALIZED VIEW, STORAGE or",
+            "expected DATABASE, MATERIALIZED, STORAGE, TABLE or WAREHOUSE",
             (1, 8),
             "did you mean TABLE?",
         ),

@@ -11,23 +11,22 @@ from pathlib import Path
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse, parse_noticed
 from tilth.grammar.statements import (
     AddColumn,
     AlterTable,
     CreateTable,
     DeleteRows,
     DescribeColumn,
-    DropTable,
     Name,
     RenameTable,
-    ShowSettings,
-    TruncateTable,
     UpdateRows,
 )
 from tilth.grammar.text import elsewhere
 from tilth.grammar.text.elsewhere import form_of, instead, phrase
 from tilth.introspection.registry import find_system_table
+from tilth.introspection.statements.show import ShowSettings
+from tilth.statements.definitions.dropped import DropTable, TruncateTable
+from tilth.statements.registry import FORMS, parse
 from tools.foreign import read_collection
 
 COLLECTIONS = sorted((Path(__file__).parents[2] / "acceptance").glob("foreign*.sql"))
@@ -64,7 +63,7 @@ def test_no_statement_of_another_system_is_a_misspelling(path: Path) -> None:
         ("CREATE TABLE t (a Int8) PARTITION BY a STORED AS KUDU", "STORED is not supported", "UNIQUE KEY"),
         ("SHOW CREATE TABLE t FORMAT TSVRaw", "FORMAT is not supported", "--format"),
         # Words that nobody foresaw, in capital letters where a statement is over or has a choice.
-        ("SHOW FROBNICATES", "SHOW FROBNICATES is not supported", "write DATABASES"),
+        ("SHOW FROBNICATES", "SHOW FROBNICATES is not supported", "write COLUMNS"),
         ("OPTIMIZE TABLE t FROBNICATE", "OPTIMIZE TABLE .. FROBNICATE is not supported", "PARTITION p"),
         # A name of a table may be a word of another statement, but not with a second name behind it.
         ("TRUNCATE DATABASE d", "TRUNCATE DATABASE is not supported", "for each table"),
@@ -136,17 +135,19 @@ def test_other_words_for_what_is_there() -> None:
     ],
 )
 def test_what_says_nothing_is_noticed(text: str, statement: object, notice: str) -> None:
-    parsed, notices = parse_noticed(text)
+    parsed, notices = FORMS.parse_noticed(text)
     assert parsed == statement
     assert any(notice in each for each in notices)
 
 
 def test_hashes_of_kudu_are_buckets() -> None:
-    created, notices = parse_noticed("CREATE TABLE t (a Int8) ENGINE = MergeTree PARTITION BY HASH(a) PARTITIONS 4")
+    created, notices = FORMS.parse_noticed(
+        "CREATE TABLE t (a Int8) ENGINE = MergeTree PARTITION BY HASH(a) PARTITIONS 4"
+    )
     assert isinstance(created, CreateTable)
     assert [(each.kind.value, each.argument) for each in created.partition_by] == [("bucket", 4)]
     assert "is read as bucket(4, a)" in notices[0]
-    _, notices = parse_noticed("CREATE TABLE t UUID 'x' (a Int8) ENGINE = MergeTree")
+    _, notices = FORMS.parse_noticed("CREATE TABLE t UUID 'x' (a Int8) ENGINE = MergeTree")
     assert "UUID has no effect" in notices[0]
 
 

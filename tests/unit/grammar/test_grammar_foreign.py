@@ -5,27 +5,15 @@ from __future__ import annotations
 import pytest
 
 import tilth.grammar.text.units as units
+from tests.statement_texts import render
 from tilth.grammar.errors import UnsupportedSqlError
-from tilth.grammar.parse import parse, parse_noticed
-from tilth.grammar.render import render
-from tilth.grammar.statements import (
-    AlterTable,
-    CreateTable,
-    CreateView,
-    DeleteRows,
-    Describe,
-    ExistsTable,
-    KillMutation,
-    ModifyColumn,
-    Name,
-    NothingToDo,
-    OptimizeTable,
-    SetSettings,
-    ShowFunctions,
-    ShowPartitions,
-    ShowTables,
-)
+from tilth.grammar.statements import AlterTable, CreateTable, CreateView, DeleteRows, ModifyColumn, Name
 from tilth.grammar.text.units import with_unit_diff
+from tilth.introspection.statements.show import Describe, ExistsTable, ShowFunctions, ShowPartitions, ShowTables
+from tilth.statements.operate.kill import KillMutation
+from tilth.statements.operate.session import NothingToDo, SetSettings
+from tilth.statements.operate.system import OptimizeTable
+from tilth.statements.registry import FORMS, parse
 
 _TABLE = "CREATE TABLE t (a UInt64, b String, d Date{}) {}"
 
@@ -55,14 +43,14 @@ _TABLE = "CREATE TABLE t (a UInt64, b String, d Date{}) {}"
     ],
 )
 def test_what_has_no_effect_is_read_with_a_notice(text: str, words: str) -> None:
-    statement, notices = parse_noticed(text)
+    statement, notices = FORMS.parse_noticed(text)
     assert any(words in notice for notice in notices), notices
     assert parse(render(statement)) == statement
     assert len(notices) == len(set(notices))
 
 
 def test_a_statement_without_such_words_has_no_notice() -> None:
-    assert parse_noticed("CREATE TABLE t (a Int8, index String) ENGINE = MergeTree ORDER BY a")[1] == ()
+    assert FORMS.parse_noticed("CREATE TABLE t (a Int8, index String) ENGINE = MergeTree ORDER BY a")[1] == ()
 
 
 def test_a_replacing_table_has_its_sort_key_for_unique_key() -> None:

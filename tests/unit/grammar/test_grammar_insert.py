@@ -9,8 +9,8 @@ import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
 from tilth.grammar.literal_values import ArrayValue, MapValue, TupleValue, Value
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues, Name
+from tilth.statements.registry import parse
 
 T = Name(None, "t")
 

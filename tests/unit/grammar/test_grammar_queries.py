@@ -7,26 +7,19 @@ import pickle
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse
-from tilth.grammar.statements import (
+from tilth.grammar.statements import Name, Query, RenameTable, Statement
+from tilth.grammar.text.script import split
+from tilth.introspection.statements.show import (
     Describe,
-    DropDatabase,
-    DropTable,
-    DropView,
     ExistsTable,
-    Name,
-    Query,
-    RenameTable,
     ShowCreate,
     ShowDatabases,
     ShowSettings,
     ShowTables,
-    Statement,
-    TruncateTable,
-    UndropTable,
-    UseDatabase,
 )
-from tilth.grammar.text.script import split
+from tilth.statements.definitions.databases import DropDatabase, UseDatabase
+from tilth.statements.definitions.dropped import DropTable, DropView, TruncateTable, UndropTable
+from tilth.statements.registry import parse
 
 T = Name(None, "t")
 DBT = Name("db", "t")
@@ -111,14 +104,14 @@ def test_short_statements(text: str, statement: Statement) -> None:
         ("", "there is no statement", (1, 1), ""),
         (" ; ", "there is no statement", (1, 2), ""),
         ("CRAETE TABLE t", "expected a statement, found 'CRAETE'", (1, 1), "did you mean CREATE?"),
-        ("PLEASE", "expected a statement", (1, 1), "statements begin with CREATE"),
+        ("PLEASE", "expected a statement", (1, 1), "statements begin with ALTER"),
         ("SELECT 1;\nSELECT 2", "expected the end of the statement", (2, 1), "one statement at a time"),
         ("SELECT 'abc", "string is not closed", (1, 8), "close it"),
         ("SELECT 1 SETTINGS a = b", "expected a number, a string", (1, 23), "quotes"),
         ("USE", "expected the name of a database", (1, 4), ""),
         ("USE a.b", "expected the end of the statement", (1, 6), ""),
         ("DROP DATABASE", "expected the name of a database", (1, 14), ""),
-        ("DROP TBALE t", "expected TABLE, VIEW, DATABASE or SCHEMA", (1, 6), "did you mean TABLE?"),
+        ("DROP TBALE t", "expected DATABASE, STORAGE, TABLE, VIEW or WAREHOUSE", (1, 6), "did you mean TABLE?"),
         ("SHOW TABELS", "found 'TABELS'", (1, 6), "did you mean TABLES?"),
         ("SHOW DATABASES LIKE x", "expected a pattern", (1, 21), ""),
         ("SHOW SETTINGS x", "expected the end of the statement", (1, 15), ""),

@@ -5,33 +5,23 @@ from __future__ import annotations
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse
-from tilth.grammar.statements import (
-    CheckFiles,
-    ExplainGc,
-    ExplainMerge,
-    KillMode,
-    KillMutation,
-    KillQuery,
-    Name,
+from tilth.grammar.statements import Name, PartitionId, PartitionValues, Statement
+from tilth.introspection.statements.explain import ExplainGc, ExplainMerge
+from tilth.introspection.statements.show import ShowProcesses
+from tilth.model.service import ServiceKind
+from tilth.statements.operate.check_files import CheckFiles
+from tilth.statements.operate.kill import KillMode, KillMutation, KillQuery
+from tilth.statements.operate.replay import ReplayDeadLetters
+from tilth.statements.operate.reset_offset import (
     OffsetKeyword,
-    OptimizeTable,
-    PartitionId,
     PartitionOffset,
-    PartitionValues,
-    ReplayDeadLetters,
     ResetConsumeOffset,
     ResetToMark,
     ResetToOffsets,
     ResetToTimestamp,
-    RunService,
-    RunVerb,
-    ShowProcesses,
-    Statement,
-    SwitchService,
-    SwitchVerb,
 )
-from tilth.model.service import ServiceKind
+from tilth.statements.operate.system import OptimizeTable, RunService, RunVerb, SwitchService, SwitchVerb
+from tilth.statements.registry import parse
 
 T = Name(None, "t")
 K = Name("db", "k")

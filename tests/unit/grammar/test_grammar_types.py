@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import ColumnSpec, CreateTable
 from tilth.model.types import DataType, spark_name
+from tilth.statements.registry import parse
 
 
 def column(text: str) -> ColumnSpec:

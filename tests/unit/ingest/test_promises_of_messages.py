@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.unit.ingest.decoding import FakeMessage
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import CreateTable
 from tilth.ingest.messages.decode import Decoded, Decoder
 from tilth.ingest.settings import read_config
 from tilth.model.table import KafkaDef, Schema
 from tilth.statements.definitions.columns import column_of
+from tilth.statements.registry import parse
 
 
 def decode(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tilth.grammar.errors import UnsupportedSqlError
-from tilth.grammar.parse import parse
 from tilth.query.language.clauses import check_select, clause_of
+from tilth.statements.registry import parse
 
 
 @pytest.mark.parametrize(

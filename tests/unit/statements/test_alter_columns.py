@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tilth.base.errors import TilthError
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import AlterTable, ColumnOperation
 from tilth.model.mutation import Mutation, MutationKind
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef, Transform, TransformKind
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.statements.definitions.columns import NewColumns, changed, is_widening
+from tilth.statements.registry import parse
 
 INT, LONG, TEXT = Simple(Kind.INT32), Simple(Kind.INT64), Simple(Kind.STRING)
 TABLE = TableDef(

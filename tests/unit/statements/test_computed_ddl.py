@@ -10,11 +10,11 @@ import pytest
 
 from tests.sql_world import SqlWorld, answer_defaults, refused, table_of
 from tilth.clickhouse.dialect import in_sparks_words
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import CreateTable
 from tilth.model.table import ColumnKind
 from tilth.model.task import TaskSpec
 from tilth.query.snapshots.protocol import CheckTask, ComputeTask, WorkerTask, stream_of
+from tilth.statements.registry import parse
 from tilth.storage import data_folder, local_root, read_part
 
 COLUMNS = "a Int32, b String, m Int32 MATERIALIZED a + 1, x Int32 ALIAS m * 2, d Int32 DEFAULT a"

@@ -12,8 +12,9 @@ from tests.sql_world import SqlWorld
 from tilth.base.errors import TilthError
 from tilth.catalog import Joining
 from tilth.grammar.errors import SqlSyntaxError
-from tilth.grammar.parse import parse
-from tilth.grammar.statements import DrillFailover, Name
+from tilth.grammar.statements import Name
+from tilth.statements.operate.drill import DrillFailover
+from tilth.statements.registry import parse
 
 
 @pytest.fixture

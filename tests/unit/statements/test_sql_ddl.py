@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from tests.sql_world import SqlWorld, answer_defaults, answer_view_tasks, refused, table_of
-from tilth.grammar.parse import parse
 from tilth.model.service import ServiceKind, SwitchState
 from tilth.model.table import Column, KafkaDef, TableDef, ViewDef
+from tilth.statements.registry import parse
 
 KAFKA = (
     "CREATE TABLE k (a Int64, s String) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', "

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.sql_world import SqlWorld, table_of
+from tests.statement_texts import render
 from tilth.base.errors import TilthError
 from tilth.control.insert_groups import InsertGroups
-from tilth.grammar.parse import parse
-from tilth.grammar.render import render
+from tilth.statements.registry import parse
 from tilth.storage import BadStoreError, NodeStorageSettings, StorageNotFoundError, check_from_sql, parse_root
 
 HOSTILE = 'it\'s `a` "b" \U0001f680'

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.sql_world import SqlWorld, refused, table_of
+from tests.statement_texts import render
 from tilth.grammar.errors import SqlSyntaxError
-from tilth.grammar.parse import parse
-from tilth.grammar.render import render
 from tilth.grammar.statements import CreateTable
+from tilth.statements.registry import parse
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tilth.grammar.parse import parse
 from tilth.grammar.statements import CreateTable
 from tilth.model.table import Column, Schema
 from tilth.statements.definitions.columns import column_of
+from tilth.statements.registry import parse
 from tilth.storage import (
     BadColumnError,
     array_of,

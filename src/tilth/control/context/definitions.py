@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilth.control.context.services import Services
-from tilth.grammar.render import quoted_name, render
+from tilth.grammar.render import quoted_name, table_text, view_text
 from tilth.grammar.statements import ColumnSpec, CreateTable, CreateView, Name
 from tilth.model.computed import shown_expression
 from tilth.model.table import Column, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef
@@ -15,7 +15,7 @@ def create_statement(services: Services, relation: Relation) -> str:
     name = Name(relation.database, relation.name)
     match relation:
         case TableDef():
-            return render(
+            return table_text(
                 CreateTable(
                     name=name,
                     columns=tuple(_spec(column, relation.schema) for column in relation.schema.all_columns),
@@ -30,7 +30,7 @@ def create_statement(services: Services, relation: Relation) -> str:
                 )
             )
         case KafkaDef():
-            return render(
+            return table_text(
                 CreateTable(
                     name=name,
                     columns=tuple(_spec(column, relation.schema) for column in relation.schema.columns),
@@ -42,7 +42,7 @@ def create_statement(services: Services, relation: Relation) -> str:
         case ViewDef():
             target = services.catalog.tables.by_id(relation.target)
             into = Name(target.database, target.name) if target is not None else Name(None, relation.target)
-            return render(
+            return view_text(
                 CreateView(name=name, target=into, select=_select(relation, target), comment=relation.comment)
             )
 

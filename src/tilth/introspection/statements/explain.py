@@ -4,16 +4,57 @@ EXPLAIN MERGE: which parts would be merged next, and why.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from tilth.catalog import DroppedTable, TableNotFoundError
 from tilth.control.context.lifetimes import dropped_keep_ms, files_of
 from tilth.control.context.names import place_of, table_of
 from tilth.control.context.services import Call, Services
-from tilth.grammar.statements import ExplainGc, ExplainMerge
+from tilth.control.kinds import StatementKind
+from tilth.control.slots import Queue
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name
+from tilth.grammar.statements import Name, Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.maintenance import GcRow
 from tilth.model.table import TableDef
 from tilth.query.results.answer import Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainMerge(Statement):
+    """Explains the plans of the merge policy."""
+
+    name: Name
+    #: None: the table's own.
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainGc(Statement):
+    """Explains which records garbage collection would take or leave."""
+
+    name: Name
+
+
+def _parse_merge(cursor: Cursor) -> ExplainMerge:
+    name = parse_name(cursor)
+    _refuse_partition(cursor, "EXPLAIN MERGE")
+    return ExplainMerge(name=name, policy=cursor.name("a policy") if cursor.take("POLICY") else None)
+
+
+def _parse_gc(cursor: Cursor) -> ExplainGc:
+    name = parse_name(cursor)
+    _refuse_partition(cursor, "EXPLAIN GC")
+    return ExplainGc(name=name)
+
+
+def _refuse_partition(cursor: Cursor, what: str) -> None:
+    if cursor.at("PARTITION"):
+        hint = "leave it out: the answer has a row for each partition, with its name in the column partition"
+        raise cursor.refused(f"{what} of one partition is not supported", hint=hint)
 
 
 def explain_gc(services: Services, call: Call, statement: ExplainGc) -> Outcome:
@@ -69,13 +110,6 @@ def _answer(rows: list[GcRow]) -> Outcome:
     )
 
 
-def explain(services: Services, call: Call, statement: ExplainMerge | ExplainGc) -> Outcome:
-    """List what merges or garbage collection would do."""
-    if isinstance(statement, ExplainMerge):
-        return explain_merge(services, call, statement)
-    return explain_gc(services, call, statement)
-
-
 def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
     """One row for each range of parts that was looked at, with what is to become of it and why.
 
@@ -104,3 +138,19 @@ def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Ou
             }
         )
     )
+
+
+KINDS = (
+    StatementKind(
+        value=ExplainMerge,
+        # EXPLAIN MERGE INTO is Spark's.
+        forms=(Form(words="EXPLAIN MERGE", parse=_parse_merge, fits=lambda cursor: not cursor.is_word("INTO", 1)),),
+        perform=explain_merge,
+    ),
+    StatementKind(
+        value=ExplainGc,
+        forms=(Form(words="EXPLAIN GC", parse=_parse_gc),),
+        perform=explain_gc,
+        queue=Queue.WATCH,
+    ),
+)

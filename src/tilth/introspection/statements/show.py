@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import assert_never
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,19 +12,14 @@ from tilth.catalog import SYSTEM_DATABASE
 from tilth.control.context.definitions import create_statement, default_kind, written_expression
 from tilth.control.context.names import place_of, relation_of, table_of
 from tilth.control.context.services import Call, Services
+from tilth.control.kinds import StatementKind
 from tilth.control.running import LISTED_TEXT_MAX
-from tilth.grammar.statements import (
-    Describe,
-    ExistsTable,
-    Name,
-    ShowCreate,
-    ShowDatabases,
-    ShowFunctions,
-    ShowPartitions,
-    ShowProcesses,
-    ShowSettings,
-    ShowTables,
-)
+from tilth.control.slots import Queue
+from tilth.grammar.literals import skip_settings
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name
+from tilth.grammar.statements import Name, Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.introspection.registry import find_system_table, system_table_names
 from tilth.model.table import Column, Schema, TableDef, ViewDef
 from tilth.model.types import spark_name
@@ -38,30 +33,108 @@ from tilth.warehouse import allow_list
 _PROCESS_COLUMNS = ["query_id", "address", "elapsed", "state", "stages_done", "stages_total", "query"]
 
 
-def show(
-    services: Services,
-    call: Call,
-    statement: ShowDatabases | ShowTables | ShowSettings | ShowProcesses | ShowCreate | Describe | ExistsTable,
-) -> Outcome:
-    match statement:
-        case ShowDatabases():
-            return show_databases(services, statement)
-        case ShowTables():
-            return show_tables(services, call, statement)
-        case ShowSettings():
-            return show_settings(services, statement)
-        case ShowProcesses():
-            return show_processes(services)
-        case ShowCreate():
-            return show_create(services, call, statement)
-        case Describe():
-            return describe(services, call, statement)
-        case ExistsTable():
-            return exists_table(services, call, statement)
-    assert_never(statement)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowDatabases(Statement):
+    like: str | None = None
 
 
-def show_processes(services: Services) -> Outcome:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables(Statement):
+    database: str | None = None
+    like: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowPartitions(Statement):
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowFunctions(Statement):
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSettings(Statement):
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreate(Statement):
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class ShowProcesses(Statement):
+    """SHOW PROCESSLIST."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe(Statement):
+    name: Name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExistsTable(Statement):
+    name: Name
+
+
+def _parse_tables(cursor: Cursor) -> ShowTables:
+    is_elsewhere = cursor.take("FROM") or cursor.take("IN")
+    database = cursor.name("the name of a database") if is_elsewhere else None
+    like = _like(cursor)
+    limit = cursor.integer("a number of tables") if cursor.take("LIMIT") else None
+    return ShowTables(database=database, like=like, limit=limit)
+
+
+def _parse_create(cursor: Cursor) -> ShowCreate:
+    if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
+        hint = "CREATE DATABASE name makes it: a database has nothing but its name"
+        raise cursor.refused("SHOW CREATE DATABASE is not supported", hint=hint)
+    if not cursor.take("TABLE"):
+        cursor.take("VIEW")
+    return ShowCreate(name=parse_name(cursor))
+
+
+def _name_from(cursor: Cursor) -> Name:
+    """`FROM db.t`, `FROM t FROM db` or the name alone."""
+    if not cursor.take("FROM"):
+        cursor.take("IN")
+    name = parse_name(cursor)
+    if cursor.take("FROM") or cursor.take("IN"):
+        return Name(cursor.name("the name of a database"), name.table)
+    return name
+
+
+def _like(cursor: Cursor) -> str | None:
+    return cursor.string("a pattern") if cursor.take("LIKE") else None
+
+
+def _parse_describe(cursor: Cursor) -> Describe:
+    cursor.take("TABLE")
+    if cursor.is_symbol("(") or cursor.at("SELECT"):
+        hint = "over HTTP, SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
+        raise cursor.refused("DESCRIBE of a query is not supported", hint=hint)
+    name = parse_name(cursor)
+    if cursor.is_symbol("("):
+        hint = "DESCRIBE takes the name of a table: queries read no files and no addresses"
+        raise cursor.refused(f"DESCRIBE of {name}(..) is not supported", hint=hint)
+    skip_settings(cursor)
+    return Describe(name=name)
+
+
+def _parse_exists(cursor: Cursor) -> ExistsTable:
+    if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("DICTIONARY")):
+        hint = "SELECT name FROM system.databases" if cursor.at("DATABASE") else "create a table and join it"
+        raise cursor.refused(f"EXISTS {cursor.peek().text.upper()} is not supported", hint=hint)
+    cursor.take("TEMPORARY")
+    if not cursor.take("TABLE"):
+        cursor.take("VIEW")
+    return ExistsTable(name=parse_name(cursor))
+
+
+def show_processes(services: Services, call: Call, statement: ShowProcesses) -> Outcome:
     """List the statements under way; long ones are shortened, which `system.processes` has whole."""
     table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
     texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
@@ -69,23 +142,23 @@ def show_processes(services: Services) -> Outcome:
     return Outcome(table=table.set_column(place, "query", pa.array(texts, pa.string())))
 
 
-def show_more(services: Services, call: Call, statement: ShowPartitions | ShowFunctions) -> Outcome:
-    """List the partitions of a table that have rows, or the functions that queries can call."""
-    match statement:
-        case ShowPartitions(name=name):
-            table = table_of(services, call, name, what="SHOW PARTITIONS")
-            rows = find_system_table("partitions").build(services)
-            mine = pc.and_(pc.equal(rows["database"], table.database), pc.equal(rows["table"], table.name))
-            return Outcome(table=rows.filter(mine))
-        case ShowFunctions(like=like):
-            allowed = allow_list()
-            spelled = [spelling for spelling, _ in allowed.clickhouse.values()]
-            names = {each for each in (*allowed.functions, *spelled) if each[0].isalpha() and is_like(each, like)}
-            return _texts({"name": sorted(names, key=str.lower)})
-    assert_never(statement)
+def show_partitions(services: Services, call: Call, statement: ShowPartitions) -> Outcome:
+    """List the partitions of a table that have rows."""
+    table = table_of(services, call, statement.name, what="SHOW PARTITIONS")
+    rows = find_system_table("partitions").build(services)
+    mine = pc.and_(pc.equal(rows["database"], table.database), pc.equal(rows["table"], table.name))
+    return Outcome(table=rows.filter(mine))
 
 
-def show_databases(services: Services, statement: ShowDatabases) -> Outcome:
+def show_functions(services: Services, call: Call, statement: ShowFunctions) -> Outcome:
+    """List the functions that queries can call."""
+    allowed = allow_list()
+    spelled = [spelling for spelling, _ in allowed.clickhouse.values()]
+    names = {each for each in (*allowed.functions, *spelled) if each[0].isalpha() and is_like(each, statement.like)}
+    return _texts({"name": sorted(names, key=str.lower)})
+
+
+def show_databases(services: Services, call: Call, statement: ShowDatabases) -> Outcome:
     names = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
     return _texts({"name": [name for name in names if is_like(name, statement.like)]})
 
@@ -103,7 +176,7 @@ def show_tables(services: Services, call: Call, statement: ShowTables) -> Outcom
     return _texts({"name": [name for name, _ in kept], "engine": [engine for _, engine in kept]})
 
 
-def show_settings(services: Services, statement: ShowSettings) -> Outcome:
+def show_settings(services: Services, call: Call, statement: ShowSettings) -> Outcome:
     found = [setting for setting in all_settings(services.upper_settings) if is_like(setting.name, statement.like)]
     return _texts(
         {
@@ -171,3 +244,67 @@ def is_like(text: str, pattern: str | None) -> bool:
 
 def _texts(columns: dict[str, list[str]]) -> Outcome:
     return Outcome(table=pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()}))
+
+
+KINDS = (
+    StatementKind(
+        value=ShowDatabases,
+        forms=(Form(words="SHOW DATABASES", parse=lambda cursor: ShowDatabases(like=_like(cursor))),),
+        perform=show_databases,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowTables,
+        forms=(Form(words="SHOW TABLES", parse=_parse_tables),),
+        perform=show_tables,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowPartitions,
+        forms=(Form(words="SHOW PARTITIONS", parse=lambda cursor: ShowPartitions(name=_name_from(cursor))),),
+        perform=show_partitions,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowFunctions,
+        forms=(Form(words="SHOW FUNCTIONS", parse=lambda cursor: ShowFunctions(like=_like(cursor))),),
+        perform=show_functions,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowSettings,
+        forms=(
+            Form(words="SHOW SETTINGS", parse=lambda cursor: ShowSettings(like=_like(cursor))),
+            Form(words="SHOW SETTING", parse=lambda cursor: ShowSettings(like=cursor.name("the name of a setting"))),
+        ),
+        perform=show_settings,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowProcesses,
+        forms=(Form(words="SHOW PROCESSLIST", parse=lambda cursor: ShowProcesses()),),
+        perform=show_processes,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowCreate,
+        forms=(Form(words="SHOW CREATE", parse=_parse_create),),
+        perform=show_create,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=Describe,
+        forms=(
+            Form(words="DESCRIBE", also=("DESC",), parse=_parse_describe),
+            Form(words="SHOW COLUMNS", parse=lambda cursor: Describe(name=_name_from(cursor))),
+        ),
+        perform=describe,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ExistsTable,
+        forms=(Form(words="EXISTS", parse=_parse_exists),),
+        perform=exists_table,
+        queue=Queue.WATCH,
+    ),
+)

@@ -11,8 +11,8 @@ from tilth.base.hybrid import milliseconds
 from tilth.control.context.definitions import create_statement, default_kind, written_expression
 from tilth.control.context.lifetimes import dropped_keep_ms, files_of
 from tilth.control.context.services import Services
-from tilth.grammar.render import render
-from tilth.grammar.statements import Name, UndropTable
+from tilth.grammar.render import name_text
+from tilth.grammar.statements import Name
 from tilth.introspection.table import (
     FLAG,
     INTEGER,
@@ -195,7 +195,7 @@ def _rows_of_dropped_tables(services: Services) -> Iterator[Row]:
             dropped_at=time_of_ms(each.dropped_ms),
             files=None if files is None else len(files),
             bytes=None if files is None else sum(file.size for file in files),
-            undrop=None if each.is_going else render(UndropTable(name=Name(relation.database, relation.name))),
+            undrop=None if each.is_going else f"UNDROP TABLE {name_text(Name(relation.database, relation.name))}",
         )
 
 

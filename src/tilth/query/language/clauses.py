@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from tilth.grammar.errors import unsupported
-from tilth.grammar.selects import select_of
+from tilth.grammar.queries import select_of
 from tilth.grammar.statements import Statement
 from tilth.grammar.text.tokens import Token, TokenKind, next_token
 

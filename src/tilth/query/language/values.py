@@ -24,9 +24,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 
 from tilth.grammar.errors import SqlSyntaxError
+from tilth.grammar.insert import parse_literal
 from tilth.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue
-from tilth.grammar.parse import parse
-from tilth.grammar.statements import InsertValues
 from tilth.model.checks import ELEMENT, KEY, VALUE, Path
 from tilth.model.part import Bound
 from tilth.model.table import OP_COLUMN, Column, op_of
@@ -357,12 +356,9 @@ def to_bound(value: Given, data_type: DataType) -> Bound:
 def literal(text: str) -> tuple[Given] | None:
     """Return the value of an expression that is a literal, in a tuple of its own; None for any other expression."""
     try:
-        statement = parse(f"INSERT INTO t VALUES ({text})")
+        return (parse_literal(text),)
     except SqlSyntaxError:
         return None
-    if not isinstance(statement, InsertValues) or len(statement.rows) != 1 or len(statement.rows[0]) != 1:
-        return None
-    return (statement.rows[0][0],)
 
 
 def _refuse(value: Given, one: type, other: type, expected: str) -> None:

@@ -18,6 +18,9 @@ from tilth.control.context.names import relation_of, table_of, wrong_kind
 from tilth.control.context.peers import note_unanswered
 from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services
+from tilth.control.kinds import StatementKind
+from tilth.grammar.alter import parse_alter
+from tilth.grammar.parse import Form
 from tilth.grammar.statements import (
     AlterOperation,
     AlterTable,
@@ -163,3 +166,6 @@ def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome
     services.catalog.tables.modify_ttl(table.uuid, ttl)
     services.maintenance.wake(table.uuid)
     return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}{expired}")
+
+
+KINDS = (StatementKind(value=AlterTable, forms=(Form(words="ALTER", parse=parse_alter),), perform=alter_table),)

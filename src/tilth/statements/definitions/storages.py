@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import Enum
 
 import msgspec
 import pyarrow as pa
@@ -19,16 +21,13 @@ from tilth.base.settings import read_settings
 from tilth.catalog import ReplicaNeededError
 from tilth.control.context.audit import audited
 from tilth.control.context.services import Call, Services
-from tilth.grammar.render import render
-from tilth.grammar.storage_statements import (
-    AlterStorage,
-    CreateStorage,
-    DropStorage,
-    ReplicaChange,
-    ShowCreateStorage,
-    ShowStorages,
-    StorageStatement,
-)
+from tilth.control.kinds import StatementKind
+from tilth.control.slots import Queue
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import take_if_exists, take_if_not_exists
+from tilth.grammar.render import if_not_exists_text, quoted_name, quoted_string
+from tilth.grammar.statements import Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.introspection.registry import find_system_table
 from tilth.introspection.statements.show import is_like
 from tilth.model.copy_note import CopyNote
@@ -54,11 +53,60 @@ from tilth.storage import (
 
 _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
+_NAME = "the name of a storage"
 _OWNER = "owner of storages"
 _LOOK = "SELECT * FROM system.replicas"
 _MAKE_ANOTHER = "make another storage with REPLICAS, and a table in it: INSERT .. SELECT"
 #: Definitions are read, changed and declared by one statement at a time.
 _one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStorage(Statement):
+    """CREATE STORAGE name ROOT 'address', or REPLICAS ('address', ..) QUORUM n"""
+
+    storage: str
+    #: Empty where there are replicas.
+    root: str = ""
+    replicas: tuple[str, ...] = ()
+    #: Copies of a file before a commit names it; None: more than half of them.
+    quorum: int | None = None
+    if_not_exists: bool = False
+
+
+class ReplicaChange(Enum):
+    """Change of a replica by ALTER STORAGE."""
+
+    RESTORE = "RESTORE"
+    REPLACE = "REPLACE"
+    ADD = "ADD"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterStorage(Statement):
+    """ALTER STORAGE name RESTORE REPLICA 'address', REPLACE REPLICA 'address' WITH 'address', ADD REPLICA 'address'"""
+
+    storage: str
+    change: ReplicaChange
+    replica: str
+    #: Address of the new replica, for REPLACE.
+    substitute: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropStorage(Statement):
+    storage: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowStorages(Statement):
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateStorage(Statement):
+    storage: str
 
 
 class StorageExistsError(ConflictError):
@@ -73,29 +121,89 @@ class StorageInUseError(ConflictError):
     code = "STORAGE_IN_USE"
 
 
-def storages(services: Services, call: Call, statement: StorageStatement) -> Outcome:
-    match statement:
-        case ShowStorages(like=like):
-            table = find_system_table("storages").build(services)
-            kept = [is_like(name, like) for name in table["name"].to_pylist()]
-            return Outcome(table=table.filter(pa.array(kept, pa.bool_())))
-        case ShowCreateStorage(storage=name):
-            root, is_default = services.root.named(name), name == DEFAULT_STORAGE
-            made = CreateStorage(storage=name, root=root.text, if_not_exists=is_default)
-            if root.replicas:
-                addresses = tuple(each.text for each in root.replicas)
-                made = CreateStorage(storage=name, replicas=addresses, quorum=root.quorum)
-            text = render(made)
-            return Outcome(table=pa.table({"statement": pa.array([text], pa.string())}))
-        case CreateStorage():
-            with audited(services, call, verb="CREATE STORAGE"), _one_at_a_time:
-                return _create(services, statement)
-        case AlterStorage():
-            with audited(services, call, verb="ALTER STORAGE"), _one_at_a_time:
-                return _alter(services, statement)
-        case DropStorage():
-            with audited(services, call, verb="DROP STORAGE"), _one_at_a_time:
-                return _drop(services, statement)
+def _parse_create_storage(cursor: Cursor) -> CreateStorage:
+    """Read what follows CREATE STORAGE."""
+    if_not_exists = take_if_not_exists(cursor)
+    name = cursor.name(_NAME)
+    if cursor.choose("ROOT", "REPLICAS") == "REPLICAS":
+        return _read_replicas(cursor, name, if_not_exists=if_not_exists)
+    return CreateStorage(storage=name, root=_read_address(cursor, "of the storage"), if_not_exists=if_not_exists)
+
+
+def _parse_alter_storage(cursor: Cursor) -> AlterStorage:
+    """Read what follows ALTER STORAGE."""
+    name = cursor.name(_NAME)
+    change = ReplicaChange(cursor.choose(*(each.value for each in ReplicaChange)))
+    cursor.expect("REPLICA")
+    replica, substitute = _read_address(cursor, "of the replica"), ""
+    if change is ReplicaChange.REPLACE:
+        cursor.expect("WITH")
+        substitute = _read_address(cursor, "of the new replica")
+    return AlterStorage(storage=name, change=change, replica=replica, substitute=substitute)
+
+
+def _read_replicas(cursor: Cursor, name: str, *, if_not_exists: bool) -> CreateStorage:
+    cursor.expect_symbol("(")
+    replicas = [_read_address(cursor, "of a replica")]
+    while cursor.take_symbol(","):
+        replicas.append(_read_address(cursor, "of a replica"))
+    cursor.expect_symbol(")")
+    quorum = cursor.integer("a number of replicas") if cursor.take("QUORUM") else None
+    return CreateStorage(storage=name, replicas=tuple(replicas), quorum=quorum, if_not_exists=if_not_exists)
+
+
+def _read_address(cursor: Cursor, whose: str) -> str:
+    if not cursor.is_string():
+        hint = "put it in single quotes: 's3://bucket/prefix?key=env:TILTH_STORAGE_KEY&secret=..'"
+        raise cursor.expected(f"the address {whose}", hint=hint)
+    return cursor.string("the address")
+
+
+def _parse_drop_storage(cursor: Cursor) -> DropStorage:
+    """Read what follows DROP STORAGE."""
+    if_exists = take_if_exists(cursor)
+    return DropStorage(storage=cursor.name(_NAME), if_exists=if_exists)
+
+
+def _parse_show_storages(cursor: Cursor) -> ShowStorages:
+    """Read what follows SHOW STORAGES."""
+    return ShowStorages(like=cursor.string("a pattern") if cursor.take("LIKE") else None)
+
+
+def _parse_show_create_storage(cursor: Cursor) -> ShowCreateStorage:
+    """Read what follows SHOW CREATE STORAGE."""
+    return ShowCreateStorage(storage=cursor.name(_NAME))
+
+
+def storage_text(storage: CreateStorage) -> str:
+    """Return the statement that makes the storage."""
+    head = f"CREATE STORAGE {if_not_exists_text(storage.if_not_exists)}{quoted_name(storage.storage)}"
+    if not storage.replicas:
+        return f"{head} ROOT {quoted_string(storage.root)}"
+    quorum = "" if storage.quorum is None else f" QUORUM {storage.quorum}"
+    return f"{head} REPLICAS ({', '.join(map(quoted_string, storage.replicas))}){quorum}"
+
+
+def _show(services: Services, call: Call, statement: ShowStorages) -> Outcome:
+    table = find_system_table("storages").build(services)
+    kept = [is_like(name, statement.like) for name in table["name"].to_pylist()]
+    return Outcome(table=table.filter(pa.array(kept, pa.bool_())))
+
+
+def _show_create(services: Services, call: Call, statement: ShowCreateStorage) -> Outcome:
+    name = statement.storage
+    root, is_default = services.root.named(name), name == DEFAULT_STORAGE
+    made = CreateStorage(storage=name, root=root.text, if_not_exists=is_default)
+    if root.replicas:
+        addresses = tuple(each.text for each in root.replicas)
+        made = CreateStorage(storage=name, replicas=addresses, quorum=root.quorum)
+    return Outcome(table=pa.table({"statement": pa.array([storage_text(made)], pa.string())}))
+
+
+@contextmanager
+def _changing(services: Services, call: Call, verb: str) -> Iterator[None]:
+    with audited(services, call, verb=verb), _one_at_a_time:
+        yield
 
 
 @contextmanager
@@ -130,55 +238,59 @@ def create_in_storage(services: Services, table: TableDef, *, if_not_exists: boo
     return made
 
 
-def _create(services: Services, statement: CreateStorage) -> Outcome:
+def _create(services: Services, call: Call, statement: CreateStorage) -> Outcome:
     """Raises StorageExistsError, BadStoreError, and what the store says."""
-    name = statement.storage
-    if not name.isprintable() or len(name) > _NAME_CHARACTERS_MAX:
-        hint = f"at most {_NAME_CHARACTERS_MAX} printable characters"
-        raise InvalidInputError("not a name of a storage", storage=name, hint=hint)
-    if name in services.root.all():
-        if statement.if_not_exists:
-            return done(f"exists already: {name}")
-        raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
-    settings = read_settings(NodeStorageSettings, services.node_settings.texts)
-    if statement.replicas:
-        locations = [check_from_sql(each, settings) for each in statement.replicas]
-        quorum = len(locations) // 2 + 1 if statement.quorum is None else statement.quorum
-        root = replicated_root(name, locations, quorum)
-    else:
-        root = check_from_sql(statement.root, settings)
-    for each in root.locations:
-        _check_apart(services, each)
-    for each in root.locations:
-        reserve_replica(each, _owner(services))
-    replica_ids = tuple(services.ids() for _ in root.replicas)
-    storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
-    if not services.catalog.storages.create(storage):
-        raise StorageExistsError(storage=name, hint="it was made meanwhile")
-    _declare(services)
-    return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
+    with _changing(services, call, "CREATE STORAGE"):
+        name = statement.storage
+        if not name.isprintable() or len(name) > _NAME_CHARACTERS_MAX:
+            hint = f"at most {_NAME_CHARACTERS_MAX} printable characters"
+            raise InvalidInputError("not a name of a storage", storage=name, hint=hint)
+        if name in services.root.all():
+            if statement.if_not_exists:
+                return done(f"exists already: {name}")
+            raise StorageExistsError(storage=name, hint="DROP STORAGE removes its name; files stay where they are")
+        settings = read_settings(NodeStorageSettings, services.node_settings.texts)
+        if statement.replicas:
+            locations = [check_from_sql(each, settings) for each in statement.replicas]
+            quorum = len(locations) // 2 + 1 if statement.quorum is None else statement.quorum
+            root = replicated_root(name, locations, quorum)
+        else:
+            root = check_from_sql(statement.root, settings)
+        for each in root.locations:
+            _check_apart(services, each)
+        for each in root.locations:
+            reserve_replica(each, _owner(services))
+        replica_ids = tuple(services.ids() for _ in root.replicas)
+        storage = Storage(name=name, root=root.text, created_ms=services.clock.now_ms(), replica_ids=replica_ids)
+        if not services.catalog.storages.create(storage):
+            raise StorageExistsError(storage=name, hint="it was made meanwhile")
+        _declare(services)
+        return done(f"storage created: {name}; CREATE TABLE .. SETTINGS storage_policy = '{name}' uses it")
 
 
-def _alter(services: Services, statement: AlterStorage) -> Outcome:
+def _alter(services: Services, call: Call, statement: AlterStorage) -> Outcome:
     """Raises StorageNotFoundError, StorageExistsError, ReplicaNeededError, BadStoreError, and what the store says."""
-    # Another server may have changed it a moment ago.
-    _declare(services)
-    name, root = statement.storage, services.root.named(statement.storage)
-    if statement.change is ReplicaChange.ADD:
-        if not root.replicas:
-            raise BadStoreError("this storage has one location, not replicas", storage=name, hint=_MAKE_ANOTHER)
-        return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
-    address = parse_root(statement.replica)
-    number = next((at for at, each in enumerate(root.replicas) if location_text(each) == location_text(address)), None)
-    if number is None:
-        known = ", ".join(each.uri for each in root.replicas) or "none"
-        raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
-    if statement.change is ReplicaChange.REPLACE:
-        return _changed(services, root, statement, number=number, address=statement.substitute)
-    # Whether it is empty or not mounted, only its owner knows.
-    reserve_replica(root.replicas[number], _owner(services))
-    services.maintenance.wake()
-    return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
+    with _changing(services, call, "ALTER STORAGE"):
+        # Another server may have changed it a moment ago.
+        _declare(services)
+        name, root = statement.storage, services.root.named(statement.storage)
+        if statement.change is ReplicaChange.ADD:
+            if not root.replicas:
+                raise BadStoreError("this storage has one location, not replicas", storage=name, hint=_MAKE_ANOTHER)
+            return _changed(services, root, statement, number=len(root.replicas), address=statement.replica)
+        address = parse_root(statement.replica)
+        number = next(
+            (at for at, each in enumerate(root.replicas) if location_text(each) == location_text(address)), None
+        )
+        if number is None:
+            known = ", ".join(each.uri for each in root.replicas) or "none"
+            raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
+        if statement.change is ReplicaChange.REPLACE:
+            return _changed(services, root, statement, number=number, address=statement.substitute)
+        # Whether it is empty or not mounted, only its owner knows.
+        reserve_replica(root.replicas[number], _owner(services))
+        services.maintenance.wake()
+        return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
 
 
 def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, number: int, address: str) -> Outcome:
@@ -242,21 +354,22 @@ def _check_apart(services: Services, root: StoreRoot) -> None:
             raise StorageExistsError("this bucket is reached in another way already", storage=name, hint=hint)
 
 
-def _drop(services: Services, statement: DropStorage) -> Outcome:
+def _drop(services: Services, call: Call, statement: DropStorage) -> Outcome:
     """Raises StorageNotFoundError, and StorageInUseError with who uses it."""
-    name = statement.storage
-    if statement.if_exists and name not in services.root.all():
-        return done(f"no such storage: {name}")
-    services.root.named(name)
-    if name == DEFAULT_STORAGE:
-        raise StorageInUseError("this storage is always there", storage=name)
-    users = [full_name(each) for each in services.catalog.storages.drop(name)]
-    if users:
-        more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
-        hint = "drop them; dropped tables count until they are forgotten, see system.dropped_tables"
-        raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
-    _declare(services)
-    return done(f"storage dropped: {name}; its files were not touched")
+    with _changing(services, call, "DROP STORAGE"):
+        name = statement.storage
+        if statement.if_exists and name not in services.root.all():
+            return done(f"no such storage: {name}")
+        services.root.named(name)
+        if name == DEFAULT_STORAGE:
+            raise StorageInUseError("this storage is always there", storage=name)
+        users = [full_name(each) for each in services.catalog.storages.drop(name)]
+        if users:
+            more = f" and {len(users) - _USERS_SHOWN_MAX} more" if len(users) > _USERS_SHOWN_MAX else ""
+            hint = "drop them; dropped tables count until they are forgotten, see system.dropped_tables"
+            raise StorageInUseError(storage=name, tables=", ".join(users[:_USERS_SHOWN_MAX]) + more, hint=hint)
+        _declare(services)
+        return done(f"storage dropped: {name}; its files were not touched")
 
 
 def _declare(services: Services) -> None:
@@ -271,3 +384,31 @@ def _relations(services: Services) -> list[Relation]:
 def _storage_of(relation: Relation) -> str:
     """Return the storage of a table; empty for what has no files."""
     return read_settings(StorageSettings, relation.settings).storage_policy if isinstance(relation, TableDef) else ""
+
+
+KINDS = (
+    StatementKind(
+        value=CreateStorage, forms=(Form(words="CREATE STORAGE", parse=_parse_create_storage),), perform=_create
+    ),
+    StatementKind(value=AlterStorage, forms=(Form(words="ALTER STORAGE", parse=_parse_alter_storage),), perform=_alter),
+    StatementKind(value=DropStorage, forms=(Form(words="DROP STORAGE", parse=_parse_drop_storage),), perform=_drop),
+    StatementKind(
+        value=ShowStorages,
+        forms=(Form(words="SHOW STORAGES", parse=_parse_show_storages),),
+        perform=_show,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=ShowCreateStorage,
+        forms=(
+            Form(
+                words="SHOW CREATE STORAGE",
+                parse=_parse_show_create_storage,
+                # A table may be called so.
+                fits=lambda cursor: cursor.is_name(2),
+            ),
+        ),
+        perform=_show_create,
+        queue=Queue.WATCH,
+    ),
+)

@@ -1,4 +1,4 @@
-"""CREATE, DROP, UNDROP, TRUNCATE, RENAME of databases, tables and views.
+"""CREATE TABLE and CREATE MATERIALIZED VIEW.
 
 Always holds: everything is checked before anything is written, and what is written is one catalog change, or is taken
 back; a view's SELECT is analysed by a worker before the view exists, and a column that does not fit is named.
@@ -12,30 +12,18 @@ import msgspec
 
 from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
-from tilth.base.units import show_time
-from tilth.catalog import SYSTEM_DATABASE, HideEverything, TableInUseError, TableNotFoundError
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.audit import audited
-from tilth.control.context.lifetimes import dropped_keep_ms
-from tilth.control.context.names import place_of, relation_of, table_of, wrong_kind
+from tilth.control.context.names import place_of, table_of, wrong_kind
 from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services, ask_worker
-from tilth.grammar.statements import (
-    CreateDatabase,
-    CreateTable,
-    CreateView,
-    DropDatabase,
-    DropTable,
-    DropView,
-    RenameTable,
-    TruncateTable,
-    UndropTable,
-    UseDatabase,
-)
-from tilth.ingest import IngestSettings, check_allowed, check_group, group_of, pinned_group, read_config, standing_of
+from tilth.control.kinds import StatementKind
+from tilth.grammar.create import parse_create_table, parse_create_view
+from tilth.grammar.parse import Form
+from tilth.grammar.statements import CreateTable, CreateView
+from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, standing_of
 from tilth.model.storage import STORAGE_SETTING
-from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Relation, Schema, TableDef, ViewDef, full_name
+from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.model.text.zones import UTC_NAMES
 from tilth.query.errors import BadDefinitionError, ComputedColumnError, UnknownColumnError
 from tilth.query.results.answer import Outcome, done
@@ -52,25 +40,6 @@ from tilth.storage import check_partition_by
 
 #: Prefixes of the default storage policies of ByConity, which its DDL always names.
 _BYCONITY_POLICIES = ("cnch_default",)
-
-
-def create_database(services: Services, statement: CreateDatabase) -> Outcome:
-    services.catalog.tables.create_database(statement.database, if_not_exists=statement.if_not_exists)
-    return done(f"database created: {statement.database}")
-
-
-def drop_database(services: Services, statement: DropDatabase) -> Outcome:
-    services.catalog.tables.drop_database(statement.database, if_exists=statement.if_exists)
-    return done(f"database dropped: {statement.database}")
-
-
-def use_database(services: Services, statement: UseDatabase) -> Outcome:
-    """Check that the database exists: the connection is the client's, and so is its database."""
-    known = [*services.catalog.tables.databases(), SYSTEM_DATABASE]
-    if statement.database not in known:
-        # Raises with the names that are near.
-        services.catalog.tables.get(statement.database, "")
-    return done(f"database: {statement.database}")
 
 
 def create_table(services: Services, call: Call, statement: CreateTable) -> Outcome:
@@ -208,97 +177,6 @@ def find_column(schema: Schema, name: str, clause: str) -> Column:
     return column
 
 
-def drop_table(services: Services, call: Call, statement: DropTable | DropView) -> Outcome:
-    database, name = place_of(call, statement.name)
-    relation = services.catalog.tables.find(database, name)
-    if relation is None and statement.if_exists:
-        return done(f"there was no {database}.{name}")
-    if relation is None:
-        relation = services.catalog.tables.get(database, name)
-    if isinstance(statement, DropView) and not isinstance(relation, ViewDef):
-        raise wrong_kind(relation, what="DROP VIEW", needed="a view")
-    with audited(services, call, verb=_verb(relation, "DROP"), table=full_name(relation)):
-        services.catalog.tables.drop(relation.uuid)
-    _wake_after(services, relation)
-    until = show_time(services.clock.now_ms() + dropped_keep_ms(services))
-    kept = ""
-    if isinstance(relation, KafkaDef):
-        kept = f"; its offsets stay those of group {group_of(relation)}"
-    return done(f"dropped: {full_name(relation)}; UNDROP TABLE brings it back until {until}{kept}")
-
-
-def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
-    database, name = place_of(call, statement.name)
-    with audited(services, call, verb="UNDROP TABLE", table=f"{database}.{name}"):
-        relation = _undropped(services, database, name)
-    _wake_after(services, relation)
-    return done(f"restored: {full_name(relation)}")
-
-
-def _undropped(services: Services, database: str, name: str) -> Relation:
-    kept = [
-        each
-        for each in services.catalog.tables.dropped()
-        if (each.relation.database, each.relation.name) == (database, name) and not each.is_going
-    ]
-    if not kept:
-        hint = "system.dropped_tables lists the tables that can be restored"
-        raise TableNotFoundError("there is no dropped table of that name", table=f"{database}.{name}", hint=hint)
-    newest = max(kept, key=lambda each: each.dropped_ms).relation
-    if isinstance(newest, KafkaDef):
-        check_group(newest, services.catalog.tables.list())
-    return services.catalog.tables.undrop(database, name)
-
-
-def _verb(relation: Relation, word: str) -> str:
-    return f"{word} {'VIEW' if isinstance(relation, ViewDef) else 'TABLE'}"
-
-
-def _wake_after(services: Services, relation: Relation) -> None:
-    match relation:
-        case TableDef():
-            services.maintenance.wake()
-            services.consume.wake(None)
-        case KafkaDef():
-            services.consume.wake(relation.uuid)
-        case ViewDef():
-            services.consume.wake(relation.source)
-
-
-def truncate_table(services: Services, call: Call, statement: TruncateTable) -> Outcome:
-    database, name = place_of(call, statement.name)
-    if statement.if_exists and services.catalog.tables.find(database, name) is None:
-        return done(f"there was no {database}.{name}")
-    table = table_of(services, call, statement.name, what="TRUNCATE")
-    with audited(services, call, verb="TRUNCATE TABLE", table=full_name(table)):
-        services.catalog.transactions.apply(
-            f"truncate {full_name(table)} by {call.query_id}", [HideEverything(table=table.uuid)]
-        )
-    # What still runs there could not commit any more.
-    services.maintenance.cancel_partition(table.uuid, None)
-    services.maintenance.wake(table.uuid)
-    return done(f"emptied: {full_name(table)}")
-
-
-def rename_table(services: Services, call: Call, statement: RenameTable) -> Outcome:
-    relation = relation_of(services, call, statement.old)
-    database, name = place_of(call, statement.new)
-    if isinstance(relation, KafkaDef):
-        views = services.catalog.tables.views_of(relation.uuid)
-        if views:
-            raise TableInUseError(
-                "views name this table in their SELECT",
-                table=full_name(relation),
-                views=", ".join(full_name(view) for view in views),
-                hint="drop the views, rename, and create them again; offsets are kept",
-            )
-    # Its group is its name unless it was given one; the offsets are the group's.
-    pinned = pinned_group(relation) if isinstance(relation, KafkaDef) else {}
-    renamed = services.catalog.tables.rename(relation.uuid, database, name, pinned=pinned)
-    _wake_after(services, renamed)
-    return done(f"renamed: {full_name(relation)} is {full_name(renamed)}")
-
-
 def create_view(services: Services, call: Call, statement: CreateView) -> Outcome:
     database, name = place_of(call, statement.name)
     existing = services.catalog.tables.find(database, name)
@@ -346,3 +224,13 @@ def _view_source(services: Services, call: Call, statement: CreateView, view: st
     if not isinstance(relation, KafkaDef):
         raise wrong_kind(relation, what="a materialized view's SELECT", needed="a Kafka table")
     return relation
+
+
+KINDS = (
+    StatementKind(
+        value=CreateTable, forms=(Form(words="CREATE TABLE", parse=parse_create_table),), perform=create_table
+    ),
+    StatementKind(
+        value=CreateView, forms=(Form(words="CREATE MATERIALIZED", parse=parse_create_view),), perform=create_view
+    ),
+)

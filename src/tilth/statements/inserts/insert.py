@@ -24,6 +24,10 @@ from tilth.control.context.names import table_of
 from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services
 from tilth.control.insert_groups import GroupLimits, PreparedInsert
+from tilth.control.kinds import StatementKind
+from tilth.control.slots import Queue
+from tilth.grammar.insert import parse_insert
+from tilth.grammar.parse import Form
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.model.computed import reached_ids
 from tilth.model.part import WrittenPart
@@ -34,7 +38,7 @@ from tilth.query.language.unpacked import decoded_bytes
 from tilth.query.language.values import Reading, column_array
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import AUTO, InsertSettings
-from tilth.query.snapshots.damaged import QueryParts, naming
+from tilth.query.snapshots.damaged import QueryParts, check_reads_all, naming
 from tilth.query.snapshots.protocol import InsertResult, InsertTask
 from tilth.statements.inserts.arrow_streams import check_size
 from tilth.statements.inserts.commit import Writing, committed, store
@@ -107,6 +111,7 @@ def store_named(services: Services, call: Call, table: TableDef, data: pa.Table 
 
 
 def insert_query(services: Services, call: Call, statement: InsertQuery) -> Outcome:
+    check_reads_all(call.settings)
     table = table_of(services, call, statement.name, what="INSERT")
 
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
@@ -343,3 +348,15 @@ def _wait(services: Services, call: Call, delay: InsertDelay | None) -> None:
 
 def _inserted(table: TableDef, rows: int) -> Outcome:
     return done(f"inserted into {full_name(table)}: {rows} rows", rows_written=rows)
+
+
+KINDS = (
+    StatementKind(
+        value=InsertValues,
+        forms=(Form(words="INSERT", parse=parse_insert),),
+        perform=insert_values,
+        queue=Queue.INSERT,
+    ),
+    StatementKind(value=InsertData, perform=insert_data, queue=Queue.INSERT),
+    StatementKind(value=InsertQuery, perform=insert_query, queue=Queue.CHANGE),
+)

@@ -13,6 +13,7 @@ import posixpath
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +26,10 @@ from tilth.base.units import show_bytes
 from tilth.catalog import ByteSink, DumpHeader
 from tilth.control.context.audit import audited
 from tilth.control.context.services import Call, Services
-from tilth.grammar.statements import BackupCatalog
+from tilth.control.kinds import StatementKind
+from tilth.grammar.parse import Form
+from tilth.grammar.statements import Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.query.results.answer import Outcome
 from tilth.storage import Folder, StoreRoot, are_there, make_folder, new_whole_file, sync_local_folder
 
@@ -38,6 +42,14 @@ Dump = Callable[[ByteSink], int]
 _one_at_a_time = threading.Lock()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupCatalog(Statement):
+    """BACKUP CATALOG TO 'path'."""
+
+    #: Path of the file in the node's backup folder.
+    path: str
+
+
 class BackupExistsError(ConflictError):
     """there is a file of this name already"""
 
@@ -48,6 +60,14 @@ class BackupFailedError(UnavailableError):
     """the backup cannot be written"""
 
     code = "BACKUP_FAILED"
+
+
+def _parse(cursor: Cursor) -> BackupCatalog:
+    if not cursor.at("CATALOG"):
+        hint = "BACKUP CATALOG TO 'name' keeps what is known of all tables; their files are copied beside it"
+        raise cursor.refused("BACKUP of single tables is not supported", hint=hint)
+    cursor.expect("CATALOG", "TO")
+    return BackupCatalog(path=cursor.string("a file's name"))
 
 
 def backup_catalog(services: Services, call: Call, statement: BackupCatalog) -> Outcome:
@@ -164,3 +184,6 @@ def _write(path: Path, dump: Dump) -> tuple[int, int]:
 def _private(path: str, flags: int) -> int:
     """Open a file that only its user can read: a catalog has secrets of Kafka tables."""
     return os.open(path, flags, 0o600)
+
+
+KINDS = (StatementKind(value=BackupCatalog, forms=(Form(words="BACKUP", parse=_parse),), perform=backup_catalog),)

@@ -6,19 +6,39 @@ run it, because it removes no file that others need: the catalog decides whether
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pyarrow as pa
 
 from tilth.base.cancel import apart
 from tilth.control.context.audit import audited
 from tilth.control.context.names import table_of
 from tilth.control.context.services import Call, Services
-from tilth.grammar.statements import CheckFiles
+from tilth.control.kinds import StatementKind
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name
+from tilth.grammar.statements import Name, Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.model.table import TableDef, full_name
 from tilth.query.results.answer import Outcome
 from tilth.verify import FileState, StoredReport, check_stored
 
 _HINT = "orphans that were removed stay removed; run the statement again to continue"
 _TIME = pa.timestamp("ms", "UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckFiles(Statement):
+    """SYSTEM CHECK FILES: compares the files of a table's storage with the catalog."""
+
+    name: Name
+    #: `True` if old orphans are removed.
+    is_repair: bool = False
+
+
+def _parse(cursor: Cursor) -> CheckFiles:
+    cursor.expect("FILES")
+    return CheckFiles(name=parse_name(cursor), is_repair=cursor.take("REPAIR"))
 
 
 def check_files(services: Services, call: Call, statement: CheckFiles) -> Outcome:
@@ -60,3 +80,6 @@ def _outcome(report: StoredReport) -> Outcome:
             }
         )
     )
+
+
+KINDS = (StatementKind(value=CheckFiles, forms=(Form(words="SYSTEM CHECK", parse=_parse),), perform=check_files),)

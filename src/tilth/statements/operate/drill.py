@@ -15,7 +15,11 @@ from tilth.base.errors import ConflictError, UnavailableError
 from tilth.control.context.audit import audited
 from tilth.control.context.names import relation_of, wrong_kind
 from tilth.control.context.services import Call, Services
-from tilth.grammar.statements import DrillFailover
+from tilth.control.kinds import StatementKind
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name
+from tilth.grammar.statements import Name, Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.model.server import host_of
 from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.query.results.answer import Outcome
@@ -26,8 +30,19 @@ AWAY_SECONDS = 5.0
 #: A move that takes longer is given up.
 MOVE_SECONDS_MAX = 60.0
 LOOK_SECONDS = 0.05
+#: A rehearsal longer than this was not meant to be one.
+DRILL_SECONDS_MAX = 3600
 #: A topic without a round for so long has no messages; a busy machine takes that long for the first round.
 QUIET_SECONDS = 6.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillFailover(Statement):
+    """DRILL FAILOVER t [FOR SECONDS n]."""
+
+    name: Name
+    #: None: the statement does not say.
+    seconds: int | None = None
 
 
 class NowhereToGoError(ConflictError):
@@ -54,6 +69,19 @@ class _Move:
     gap_seconds: float = 0.0
     rounds: int = 0
     faults: str = ""
+
+
+def _parse(cursor: Cursor) -> DrillFailover:
+    cursor.take("TABLE")
+    name = parse_name(cursor)
+    if not cursor.take("FOR"):
+        return DrillFailover(name=name)
+    cursor.expect("SECONDS")
+    token = cursor.peek()
+    seconds = cursor.integer("a number of seconds")
+    if not 1 <= seconds <= DRILL_SECONDS_MAX:
+        raise cursor.error("not a useful time", at=token, hint=f"from 1 to {DRILL_SECONDS_MAX} seconds")
+    return DrillFailover(name=name, seconds=seconds)
 
 
 def drill(services: Services, call: Call, statement: DrillFailover) -> Outcome:
@@ -152,3 +180,6 @@ def _table(moves: list[_Move]) -> pa.Table:
             "lost": pa.array([each.faults or "nothing" for each in moves], pa.string()),
         }
     )
+
+
+KINDS = (StatementKind(value=DrillFailover, forms=(Form(words="DRILL FAILOVER", parse=_parse),), perform=drill),)

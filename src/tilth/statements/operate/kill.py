@@ -8,6 +8,9 @@ whether it was killed and how many parts it had reached.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum
+
 import pyarrow as pa
 
 from tilth.base.cancel import pause
@@ -16,8 +19,14 @@ from tilth.catalog import MutationEndedError, MutationNotFoundError, NotHostedEr
 from tilth.control.context.audit import audited
 from tilth.control.context.peers import note_unanswered
 from tilth.control.context.services import Call, Services
+from tilth.control.kinds import StatementKind
 from tilth.control.running import LISTED_TEXT_MAX, Running
-from tilth.grammar.statements import KillMode, KillMutation, KillQuery
+from tilth.control.slots import Queue
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import skip_on_cluster
+from tilth.grammar.statements import Statement
+from tilth.grammar.text.cursor import Cursor
+from tilth.grammar.text.tokens import TokenKind
 from tilth.introspection.registry import find_system_table
 from tilth.introspection.system_queries import NotForThisLaneError, answer_from_system
 from tilth.introspection.table import TableNames
@@ -31,6 +40,34 @@ SYNC_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
 #: Mutations that the answer names.
 _NAMED_MAX = 10
+#: Last word of a KILL in ClickHouse.
+_KILL_ENDS = ("SYNC", "ASYNC", "TEST")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillMutation(Statement):
+    """Exactly one of id and predicate over `system.mutations` is given; the other one is None."""
+
+    mutation: str | None = None
+    predicate: str | None = None
+
+
+class KillMode(StrEnum):
+    #: Returns when they are asked to end.
+    ASYNC = "ASYNC"
+    #: Returns when they have ended.
+    SYNC = "SYNC"
+    #: Ends nothing, and says which ones it would.
+    TEST = "TEST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KillQuery(Statement):
+    """Exactly one of id and predicate over `system.processes` is given; the other one is None."""
+
+    query_id: str | None = None
+    predicate: str | None = None
+    mode: KillMode = KillMode.ASYNC
 
 
 class QueryNotFoundError(NotFoundError):
@@ -39,11 +76,48 @@ class QueryNotFoundError(NotFoundError):
     code = "QUERY_NOT_FOUND"
 
 
-def kill(services: Services, call: Call, statement: KillQuery | KillMutation) -> Outcome:
-    """Kill queries or mutations; see the two below."""
-    if isinstance(statement, KillQuery):
-        return kill_queries(services, call, statement)
-    return kill_mutations(services, call, statement)
+def _parse_mutation(cursor: Cursor) -> KillMutation:
+    if cursor.take("WHERE"):
+        predicate = cursor.expression("a predicate", lambda at: any(at.at(word) for word in _KILL_ENDS))
+        _skip_kill_end(cursor)
+        return KillMutation(predicate=predicate)
+    if cursor.is_string():
+        mutation = cursor.string("the id of a mutation")
+    elif cursor.peek().kind is TokenKind.NUMBER:
+        mutation = cursor.number("the id of a mutation").text
+    else:
+        hint = "ids are in system.mutations"
+        raise cursor.expected("the id of a mutation, or WHERE", words=("WHERE",), hint=hint)
+    _skip_kill_end(cursor)
+    return KillMutation(mutation=mutation)
+
+
+def _skip_kill_end(cursor: Cursor) -> None:
+    if cursor.at("TEST"):
+        hint = "SELECT .. FROM system.mutations WHERE .. shows what would be killed"
+        raise cursor.refused("KILL MUTATION .. TEST is not supported", hint=hint)
+    for word in ("SYNC", "ASYNC"):
+        if cursor.take(word):
+            cursor.notice(f"{word} has no effect: KILL MUTATION returns when the mutations are killed")
+
+
+def _parse_query(cursor: Cursor) -> KillQuery:
+    skip_on_cluster(cursor)
+    if cursor.take("WHERE"):
+        predicate = cursor.expression("a predicate", stop=_at_kill_mode)
+        return KillQuery(predicate=predicate, mode=_kill_mode(cursor))
+    if cursor.is_string():
+        return KillQuery(query_id=cursor.string("the id of a query"), mode=_kill_mode(cursor))
+    hint = "ids are in system.processes: KILL QUERY WHERE query_id = '..'"
+    raise cursor.expected("the id of a query, or WHERE", words=("WHERE",), hint=hint)
+
+
+def _at_kill_mode(cursor: Cursor) -> bool:
+    return any(cursor.at(mode.value) for mode in KillMode)
+
+
+def _kill_mode(cursor: Cursor) -> KillMode:
+    return KillMode(cursor.choose(*KillMode)) if _at_kill_mode(cursor) else KillMode.ASYNC
 
 
 def kill_queries(services: Services, call: Call, statement: KillQuery) -> Outcome:
@@ -191,3 +265,19 @@ def _ids(services: Services, beginning: str, predicate: str | None) -> list[str]
     except NotForThisLaneError as error:
         raise BadQueryError(str(error), predicate=predicate) from error
     return [str(name) for name in found.column(0).to_pylist()]
+
+
+KINDS = (
+    StatementKind(
+        value=KillQuery,
+        forms=(Form(words="KILL QUERY", parse=_parse_query),),
+        perform=kill_queries,
+        queue=Queue.WATCH,
+    ),
+    StatementKind(
+        value=KillMutation,
+        forms=(Form(words="KILL MUTATION", parse=_parse_mutation),),
+        perform=kill_mutations,
+        queue=Queue.WATCH,
+    ),
+)

@@ -6,13 +6,19 @@ Always holds: nothing is replayed before the condition was checked; the answer c
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of
 from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services, ask_worker
-from tilth.grammar.statements import ReplayDeadLetters
+from tilth.control.kinds import StatementKind
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name, parse_where
+from tilth.grammar.statements import Name, Statement
+from tilth.grammar.text.cursor import Cursor
 from tilth.ingest import ReplayReport
 from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
@@ -21,6 +27,22 @@ from tilth.query.snapshots.protocol import CheckedExpressions, ExpressionsTask, 
 from tilth.warehouse import TaskResult
 
 _VERB = "SYSTEM REPLAY DEAD LETTERS"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayDeadLetters(Statement):
+    """SYSTEM REPLAY DEAD LETTERS: those of a Kafka table go through their views again."""
+
+    name: Name
+    #: Predicate over the columns of its dead-letter table; empty: all dead letters.
+    predicate: str = ""
+
+
+def _parse(cursor: Cursor) -> ReplayDeadLetters:
+    cursor.expect("DEAD", "LETTERS")
+    name = parse_name(cursor)
+    predicate = parse_where(cursor) if cursor.at("WHERE") else ""
+    return ReplayDeadLetters(name=name, predicate=predicate)
 
 
 def replay_dead_letters(services: Services, call: Call, statement: ReplayDeadLetters) -> Outcome:
@@ -63,3 +85,10 @@ def _described(report: ReplayReport) -> str:
         return f"0 letters{left}"
     again = f", {report.again} of their messages are dead letters again" if report.again else ""
     return f"{report.letters} letters in {report.transactions} transactions, {report.rows} rows stored{again}{left}"
+
+
+KINDS = (
+    StatementKind(
+        value=ReplayDeadLetters, forms=(Form(words="SYSTEM REPLAY", parse=_parse),), perform=replay_dead_letters
+    ),
+)

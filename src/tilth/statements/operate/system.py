@@ -5,38 +5,171 @@ Always holds: a switch is in the catalog before it takes effect, so it survives 
 
 from __future__ import annotations
 
-from typing import assert_never
+from dataclasses import dataclass
+from enum import StrEnum
 
 import pyarrow as pa
 
-from tilth import ingest
 from tilth.base.cancel import apart
-from tilth.base.units import show_bytes
+from tilth.base.units import parse_seconds, show_bytes
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of, relation_of, table_of, wrong_kind
 from tilth.control.context.services import Call, Services
-from tilth.grammar.statements import (
-    CheckFiles,
-    OptimizeTable,
-    ResetConsumeOffset,
-    ResetToMark,
-    ResetToOffsets,
-    ResetToTimestamp,
-    RunService,
-    RunVerb,
-    SwitchService,
-    SwitchVerb,
-)
+from tilth.control.kinds import StatementKind
+from tilth.grammar.literals import parse_partition, take_settings
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_name, parse_table_name
+from tilth.grammar.statements import Name, Partition, Statement
+from tilth.grammar.text.cursor import Cursor
+from tilth.grammar.text.tokens import TokenKind
 from tilth.maintenance import GcReport, OptimizeReport
-from tilth.model.offset import TopicPartition
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, newer_since_ms
 from tilth.model.table import KafkaDef, Relation, TableDef, full_name
 from tilth.query.results.answer import Outcome, done
+from tilth.query.snapshots.damaged import check_reads_all
 from tilth.statements.alter.alter_partitions import partition_named
-from tilth.statements.operate.check_files import check_files
 from tilth.verify import verify
 
+
+class SwitchVerb(StrEnum):
+    START = "START"
+    STOP = "STOP"
+    #: Valid for CONSUME only.
+    RESTART = "RESTART"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchService(Statement):
+    """SYSTEM START | STOP | RESTART of a background service."""
+
+    verb: SwitchVerb
+    service: ServiceKind
+    #: None: of every table, those that come later too. Never None for RESTART.
+    name: Name | None = None
+    #: Time after which the switch reverts; None: never.
+    duration_ms: int | None = None
+    because: str = ""
+
+
+class RunVerb(StrEnum):
+    FLUSH = "FLUSH"
+    VERIFY = "VERIFY"
+    SCRUB = "SCRUB"
+    GC = "GC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunService(Statement):
+    """SYSTEM FLUSH | VERIFY | SCRUB | GC: once, now."""
+
+    verb: RunVerb
+    name: Name
+    partition: Partition | None = None
+    #: `True` for GC that ignores the retention time of old parts.
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizeTable(Statement):
+    name: Name
+    partition: Partition | None = None
+    final: bool = False
+
+
 _DONE = {SwitchVerb.START: "started", SwitchVerb.STOP: "stopped", SwitchVerb.RESTART: "restarted"}
+#: Names of the services that can be switched.
+_SERVICES = {service.word: service for service in ServiceKind}
+#: A switch that turns back later than this was not meant to.
+_DURATION_SECONDS_MAX = 3650 * 86400
+_FORCED = "SYSTEM FORCE"
+#: START and STOP targets of ClickHouse and ByConity that are no services here.
+_SWITCHES_REFUSED = {
+    "DEDUP": "keys of a table with UNIQUE KEY are unique at once; no service works on it",
+    "TTL": "rows expire by SYSTEM STOP | START GC and MERGES",
+    "MOVES": "parts do not move: there is one store",
+    "FETCHES": "SYSTEM STOP | START REPLICATION says whether missing copies are made",
+    "REPLICATED": "SYSTEM STOP | START REPLICATION says whether missing copies are made",
+    "DISTRIBUTED": "there is nothing to send: SYSTEM STOP CONSUME stops ingestion",
+    "CLUSTERING": "there is no such service",
+    "MATERIALIZEDMYSQL": "there is no such service",
+    "LISTEN": "stop the node to close its port",
+    "VIEW": "SYSTEM STOP CONSUME k stops all views of a Kafka table",
+    "VIEWS": "SYSTEM STOP CONSUME stops all views",
+}
+
+
+def _switch(verb: SwitchVerb) -> Form:
+    return Form(words=f"SYSTEM {verb.value}", parse=lambda cursor: _parse_switch(cursor, verb))
+
+
+def _run(words: str, verb: RunVerb) -> Form:
+    def parse(cursor: Cursor) -> RunService:
+        if words == _FORCED:
+            cursor.expect("GC")
+        name = parse_name(cursor)
+        partition = parse_partition(cursor) if cursor.take("PARTITION") else None
+        return RunService(verb=verb, name=name, partition=partition, is_forced=words == _FORCED)
+
+    return Form(words=words, parse=parse)
+
+
+def _parse_switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
+    words = ("CONSUME",) if verb is SwitchVerb.RESTART else tuple(_SERVICES)
+    for word, hint in _SWITCHES_REFUSED.items():
+        if cursor.at(word):
+            raise cursor.refused(f"SYSTEM {verb.value} {word} is not supported", hint=hint)
+    service = _SERVICES[cursor.choose(*words)]
+    name = None
+    if verb is SwitchVerb.RESTART or not (cursor.at_end or cursor.at("FOR") or cursor.at("BECAUSE")):
+        name = parse_name(cursor)
+    duration_ms: int | None = None
+    because: str | None = None
+    while True:
+        if duration_ms is None and verb is not SwitchVerb.RESTART and cursor.take("FOR"):
+            duration_ms = _duration(cursor)
+        elif because is None and cursor.take("BECAUSE"):
+            because = _reason(cursor)
+        else:
+            break
+    return SwitchService(verb=verb, service=service, name=name, duration_ms=duration_ms, because=because or "")
+
+
+def _reason(cursor: Cursor) -> str:
+    if not cursor.is_string():
+        raise cursor.expected("the reason", hint="put it in single quotes: BECAUSE 'a benchmark runs'")
+    return cursor.string("the reason")
+
+
+def _duration(cursor: Cursor) -> int:
+    """`10 minutes` or `INTERVAL 10 MINUTE`, in milliseconds."""
+    cursor.take("INTERVAL")
+    token = cursor.peek()
+    hint = "write FOR 10 minutes; units: ms, seconds, minutes, hours, days"
+    if token.kind is not TokenKind.NUMBER:
+        raise cursor.expected("a number and a unit", hint=hint)
+    cursor.number("a number")
+    if not cursor.is_name():
+        raise cursor.expected("a unit", hint=hint)
+    unit = cursor.name("a unit")
+    try:
+        seconds = parse_seconds(f"{token.text} {unit}")
+    except ValueError as error:
+        raise cursor.error(f"not a duration: {token.text} {unit}", at=token, hint=hint) from error
+    if not 0.001 <= seconds <= _DURATION_SECONDS_MAX:
+        raise cursor.error(f"not a useful duration: {token.text} {unit}", at=token, hint="from 1 ms to 10 years")
+    return round(seconds * 1000)
+
+
+def _parse_optimize(cursor: Cursor) -> OptimizeTable:
+    cursor.expect("TABLE")
+    name = parse_table_name(cursor)
+    partition = parse_partition(cursor) if cursor.take("PARTITION") else None
+    final = cursor.take("FINAL")
+    if cursor.at("DEDUPLICATE"):
+        raise cursor.refused("DEDUPLICATE is not supported", hint="give the table a UNIQUE KEY")
+    for name_of_setting, _ in take_settings(cursor):
+        cursor.notice(f"{name_of_setting} has no effect on OPTIMIZE, which returns when its merges are done")
+    return OptimizeTable(name=name, partition=partition, final=final)
 
 
 def switch_service(services: Services, call: Call, statement: SwitchService) -> Outcome:
@@ -111,9 +244,7 @@ def _switched(services: Services, call: Call, statement: SwitchService, what: st
     return table_of(services, call, statement.name, what=what)
 
 
-def run_service(services: Services, call: Call, statement: RunService | CheckFiles) -> Outcome:
-    if isinstance(statement, CheckFiles):
-        return check_files(services, call, statement)
+def run_service(services: Services, call: Call, statement: RunService) -> Outcome:
     match statement.verb:
         case RunVerb.FLUSH:
             return _flush(services, call, statement)
@@ -216,26 +347,8 @@ def _scrub(services: Services, call: Call, statement: RunService) -> Outcome:
     )
 
 
-def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) -> Outcome:
-    kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
-    with audited(services, call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
-        offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
-    positions = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
-    return done(f"{full_name(kafka)} continues at {positions or 'no topic partition'}")
-
-
-def _wanted(statement: ResetConsumeOffset) -> ingest.OffsetReset:
-    match statement.target:
-        case ResetToMark(mark=mark):
-            return ingest.ToMark(ingest.OffsetMark(mark.value))
-        case ResetToTimestamp(milliseconds=milliseconds):
-            return ingest.ToTime(milliseconds)
-        case ResetToOffsets(offsets=offsets):
-            return ingest.ToOffsets({TopicPartition(one.topic, one.partition): one.offset for one in offsets})
-    assert_never(statement.target)
-
-
 def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcome:
+    check_reads_all(call.settings)
     table = table_of(services, call, statement.name, what="OPTIMIZE")
     partition = partition_named(services, table, statement.partition) if statement.partition is not None else None
     with audited(services, call, verb="OPTIMIZE", table=full_name(table)):
@@ -257,3 +370,14 @@ def _optimized(report: OptimizeReport) -> str:
     if after < before:
         return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {took}"
     return f"nothing to merge, {after} parts, {took}"
+
+
+KINDS = (
+    StatementKind(value=SwitchService, forms=tuple(_switch(verb) for verb in SwitchVerb), perform=switch_service),
+    StatementKind(
+        value=RunService,
+        forms=(*(_run(f"SYSTEM {verb.value}", verb) for verb in RunVerb), _run(_FORCED, RunVerb.GC)),
+        perform=run_service,
+    ),
+    StatementKind(value=OptimizeTable, forms=(Form(words="OPTIMIZE", parse=_parse_optimize),), perform=optimize),
+)

@@ -39,7 +39,13 @@ from tilth.control.context.audit import audited
 from tilth.control.context.names import table_of
 from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.kinds import StatementKind
+from tilth.control.slots import Queue
+from tilth.grammar.literals import take_settings
+from tilth.grammar.parse import Form
+from tilth.grammar.phrases import parse_assignments, parse_table_name, parse_where, refuse_alias
 from tilth.grammar.statements import DeleteRows, UpdateRows
+from tilth.grammar.text.cursor import Cursor
 from tilth.model.delta import WrittenDelta, by_file
 from tilth.model.mutation import MutationKind
 from tilth.model.part import Part, PartName
@@ -50,7 +56,7 @@ from tilth.model.text.zones import UTC_NAMES, ZONE
 from tilth.model.txn import Txn
 from tilth.query.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
 from tilth.query.results.answer import Outcome, done
-from tilth.query.snapshots.damaged import named, naming
+from tilth.query.snapshots.damaged import check_reads_all, named, naming
 from tilth.query.snapshots.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask
 from tilth.query.snapshots.prune import keeper
 from tilth.query.snapshots.snapshots import OpenQuery, check_same_columns, narrowed
@@ -70,8 +76,30 @@ _POLL_SECONDS = 0.1
 _log = Log("sql")
 
 
+def _parse_delete(cursor: Cursor) -> DeleteRows:
+    if not cursor.at("FROM"):
+        hint = "write DELETE FROM t WHERE .., with a condition of the table's own columns"
+        raise cursor.refused("DELETE without FROM is not supported: expected FROM, found " + cursor.found(), hint=hint)
+    cursor.expect("FROM")
+    name = parse_table_name(cursor)
+    if not cursor.at("IN", "PARTITION"):
+        refuse_alias(cursor, "WHERE", "SETTINGS")
+    predicate = parse_where(cursor)
+    return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
+
+
+def _parse_update(cursor: Cursor) -> UpdateRows:
+    name = parse_table_name(cursor)
+    refuse_alias(cursor, "SET")
+    cursor.expect("SET")
+    assignments = parse_assignments(cursor)
+    predicate = parse_where(cursor)
+    return UpdateRows(name=name, assignments=assignments, predicate=predicate, settings=take_settings(cursor))
+
+
 def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRows) -> Outcome:
     """Return the number of rows, after the commit."""
+    check_reads_all(call.settings)
     verb = "UPDATE" if isinstance(statement, UpdateRows) else "DELETE"
     table = table_of(services, call, statement.name, what=verb)
     with audited(services, call, verb=verb, table=full_name(table)) as audit:
@@ -359,3 +387,13 @@ def to_look_again(
 
 def _overlap(one: PartName, other: PartName) -> bool:
     return one.partition == other.partition and one.min_block <= other.max_block and other.min_block <= one.max_block
+
+
+KINDS = (
+    StatementKind(
+        value=DeleteRows, forms=(Form(words="DELETE", parse=_parse_delete),), perform=change_rows, queue=Queue.CHANGE
+    ),
+    StatementKind(
+        value=UpdateRows, forms=(Form(words="UPDATE", parse=_parse_update),), perform=change_rows, queue=Queue.CHANGE
+    ),
+)

@@ -21,7 +21,10 @@ from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
 from tilth.control.context.placing import warehouse_of_query
 from tilth.control.context.services import Call, Services
+from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
+from tilth.grammar.parse import Form
+from tilth.grammar.queries import parse_explain
 from tilth.grammar.statements import Query
 from tilth.introspection.registry import find_system_table
 from tilth.introspection.system_queries import NotForThisLaneError, answer_from_system, system_tables_of
@@ -235,3 +238,12 @@ class _Slot:
             if not self._is_released:
                 self._is_released = True
                 self._services.running.leave(self._query_id)
+
+
+def _queue(statement: Query, database: str) -> Queue:
+    return Queue.WATCH if system_tables_of(statement.text, database) is not None else Queue.QUERY
+
+
+KINDS = (
+    StatementKind(value=Query, forms=(Form(words="EXPLAIN", parse=parse_explain),), perform=run_query, queue=_queue),
+)
