@@ -30,7 +30,7 @@ PERCENTILE = 95
 
 def _ingest(folder: Path, arguments: argparse.Namespace) -> list[Figure]:
     found = ingest(folder, messages=arguments.messages, passes=arguments.passes)
-    embedded, remote = (statistics.median(found[place]) for place in ("embedded", "remote"))
+    embedded, remote = (statistics.median(found[kind]) for kind in ("embedded", "remote"))
     return [
         more("ingest_embedded_mib_s", embedded, "MiB/s"),
         more("ingest_remote_mib_s", remote, "MiB/s"),

@@ -100,8 +100,8 @@ class OwnNode:
         self._session.warm()
         self.catalog = Catalog(RocksKV(str(folder / "catalog")), clock, "bench", random_id)
         self._worker = EmbeddedWorker(clock, self._session, name="w", memory_bytes=1 << 40)
-        places = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
-        self._dispatcher = Dispatcher(clock, random_id, places, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
+        workers = {QUERY_WAREHOUSE: [self._worker], WRITE_WAREHOUSE: [self._worker]}
+        self._dispatcher = Dispatcher(clock, random_id, workers, slots={QUERY_WAREHOUSE: 2, WRITE_WAREHOUSE: 2})
         self.root = local_root(folder / "tables")
         context = ConsumeContext(
             clock=clock,
@@ -227,10 +227,10 @@ def report(results: dict[str, list[Pass]]) -> list[Figure]:
     table = Table("who", "pass", "seconds", "MiB/s", "rounds", "parts", "verified", title="Kafka to table")
     for name, passes in results.items():
         for number, each in enumerate(passes):
-            told = "run-up" if number == 0 and len(passes) > 1 else str(number)
+            label = "run-up" if number == 0 and len(passes) > 1 else str(number)
             parts = str(each.parts) if each.parts else "-"
             verified = "yes" if each.verified else "NO"
-            table.add_row(name, told, f"{each.seconds:.2f}", f"{each.mib_s:.1f}", str(each.rounds), parts, verified)
+            table.add_row(name, label, f"{each.seconds:.2f}", f"{each.mib_s:.1f}", str(each.rounds), parts, verified)
     figures = [
         Figure(name=f"ingest_{name}_mib_s", value=best[name], unit="MiB/s", target=TARGETS[name], higher_is_better=True)
         for name in VIEWS

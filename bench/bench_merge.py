@@ -117,10 +117,10 @@ def _own_pass(session: SparkSession, scratch: Path, inputs: Sequence[Path], *, t
     files = [DataFile(name=path.name, size=path.stat().st_size, checksum=0) for path in inputs]
     share = -(-len(files) // tasks)
     groups = [files[start : start + share] for start in range(0, len(files), share)]
-    took = merge_in_spark(session, layout, groups, txn=1)
+    seconds_taken = merge_in_spark(session, layout, groups, txn=1)
     check(layout, inputs, sorted(folder.glob("1-*.parquet")))
     shutil.rmtree(folder)
-    return took
+    return seconds_taken
 
 
 def _rival_pass(rival: Rival, name: str, work: Path, inputs: Sequence[Path], number: int, rows: int) -> float:
@@ -129,16 +129,16 @@ def _rival_pass(rival: Rival, name: str, work: Path, inputs: Sequence[Path], num
     if not row["verified"]:
         raise SystemExit(f"the rival's result is wrong: rival={name}")
     # It may leave files alone; only what it rewrote counts.
-    took: float = row["wall_s"] * rows / row["rows_rewritten"]
-    return took
+    seconds_taken: float = row["wall_s"] * rows / row["rows_rewritten"]
+    return seconds_taken
 
 
 def _report(seconds: dict[str, list[float]], rows: int) -> None:
     speed = {name: rows / min(passes[1:]) / 1e6 for name, passes in seconds.items()}
     table = Table("what", "best, s", "all passes, s", "M rows/s", title=f"merge of {rows:,} rows")
     for name, passes in seconds.items():
-        told = " ".join(f"{took:.2f}" for took in passes)
-        table.add_row(name, f"{min(passes[1:]):.2f}", told, f"{speed[name]:.2f}")
+        passes_text = " ".join(f"{seconds_taken:.2f}" for seconds_taken in passes)
+        table.add_row(name, f"{min(passes[1:]):.2f}", passes_text, f"{speed[name]:.2f}")
     figures = [
         Figure(
             name="merge_mrows_s_core",

@@ -2,8 +2,8 @@
 
     python -m bench.bench_query [--rows 4000000] [--files 20] [--passes 5]
 
-Each query is asked twice in turn: of `read_snapshot`, which has the files from the catalog, and of
-`spark.read.parquet` with the schema given, which asks the file system. The time is from the making of the DataFrame to
+Each query runs twice, by turns: over `read_snapshot`, which has the files from the catalog, and over
+`spark.read.parquet` with the schema given, which lists the file system. The time is from the making of the DataFrame to
 its rows. The first pass is a run-up and does not count; the best of the others does. The ratio is the sum of our best
 times over the sum of Spark's.
 """
@@ -88,10 +88,10 @@ def main() -> None:
         schema = read_snapshot(session, snapshot, local_root(f"{root}/tables")).schema
         for _ in range(arguments.passes + 1):
             for name, query in QUERIES.items():
-                took, rows = _timed(query, lambda: read_snapshot(session, snapshot, local_root(f"{root}/tables")))
-                ours[name].append(took)
-                took, expected = _timed(query, lambda: session.read.schema(schema).parquet(*paths))
-                plain[name].append(took)
+                seconds, rows = _timed(query, lambda: read_snapshot(session, snapshot, local_root(f"{root}/tables")))
+                ours[name].append(seconds)
+                seconds, expected = _timed(query, lambda: session.read.schema(schema).parquet(*paths))
+                plain[name].append(seconds)
                 if repr(rows) != repr(expected):
                     raise SystemExit(f"the answers differ: query={name} ours={rows} spark={expected}")
     _report(ours, plain, arguments.rows, arguments.files)

@@ -33,7 +33,7 @@ from tools.stage import Stage, wait
 PAUSES = (0.5, 5.0, 25.0)
 #: Time limit for the removal of orphans at the end: the grace, and the first sweeps for files that are written late.
 GRACE_SECONDS = 150.0
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 #: Time limit for the commits after a strike.
 GO_ON_SECONDS_MAX = 240.0
 _SETTINGS = "kafka_num_consumers = 1, stream_flush_interval_ms = 300"
@@ -134,7 +134,7 @@ def chaos(folder: Path, *, rounds: int, partitions: int, seed: int, in_bucket: b
 def _found(stage: Stage, sent: int) -> dict[str, object]:
     deadline = time.monotonic() + GRACE_SECONDS
     while (unknown := _orphans(stage)) and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     rows, distinct = stage.node.connection.sql("SELECT count(*), count(DISTINCT id) FROM d.t").rows[0]
     verified = stage.node.connection.sql("SYSTEM VERIFY d.t")
     is_verified = all(row[verified.names.index("ok")] for row in verified.rows)

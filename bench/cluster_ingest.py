@@ -17,7 +17,7 @@ from tools.stage import Stage, wait
 
 TOPIC = "whole"
 TWO_CORES = {"warehouse.master": "local[2]"}
-PLACES = ("embedded", "remote")
+KINDS_OF_WORKER = ("embedded", "remote")
 MIB = 1 << 20
 PASS_SECONDS_MAX = 300.0
 
@@ -32,28 +32,28 @@ def ingest(folder: Path, *, messages: int, passes: int) -> dict[str, list[float]
         stage.add("remote", "write", TWO_CORES)
         stage.wait_alive("remote")
         stage.sql("CREATE DATABASE d")
-        found: dict[str, list[float]] = {place: [] for place in PLACES}
+        found: dict[str, list[float]] = {kind: [] for kind in KINDS_OF_WORKER}
         for number in range(passes + 1):
-            for place in PLACES:
-                seconds = _pass(stage, f"{place}_{number}", place, messages)
-                print(f"{place} {number}: {size / MIB / seconds:.1f} MiB/s", file=sys.stderr, flush=True)
+            for kind in KINDS_OF_WORKER:
+                seconds = _pass(stage, f"{kind}_{number}", kind, messages)
+                print(f"{kind} {number}: {size / MIB / seconds:.1f} MiB/s", file=sys.stderr, flush=True)
                 if number > 0:
-                    found[place].append(size / MIB / seconds)
+                    found[kind].append(size / MIB / seconds)
         return found
 
 
-def _pass(stage: Stage, name: str, place: str, messages: int) -> float:
-    (other,) = set(PLACES) - {place}
+def _pass(stage: Stage, name: str, kind: str, messages: int) -> float:
+    (other,) = set(KINDS_OF_WORKER) - {kind}
     create_import(stage, name, TOPIC)
-    # The server's own Spark is the only one that answers queries: drained only while none is asked.
+    # The server's own Spark is the only one that answers queries: drained only while there are none.
     stage.sql(f"ALTER WORKER {other} DRAIN", f"SYSTEM START CONSUME d.{name}_k")
     is_done = lambda: consumed(stage.node, f"{name}_k") >= messages  # noqa: E731  # said where it is used
     seconds = wait(is_done, f"{name} to be consumed", seconds_max=PASS_SECONDS_MAX)
     ran = stage.worker_of(f"{name}_k")
     stage.sql(f"ALTER WORKER {other} RESUME")
     [(rows,)] = stage.node.connection.sql(f"SELECT count(*) FROM d.{name} WHERE id >= 0").rows
-    if ran != place or rows != messages:
-        raise RuntimeError(f"the pass is not right: worker={ran} wanted={place} rows={rows} messages={messages}")
+    if ran != kind or rows != messages:
+        raise RuntimeError(f"the pass is not right: worker={ran} wanted={kind} rows={rows} messages={messages}")
     drop_import(stage, name)
     return seconds
 

@@ -53,7 +53,7 @@ def strike(folder: Path, *, kills: int, stops: int) -> Blows:
             wait(lambda: stage.node.value(ROUNDS) >= 3, "the first rounds")
             killed = [_kill(stage) for _ in range(kills)]
             stopped = [_stop(stage) for _ in range(stops)]
-        found, committed = ([each[place] for each in stopped] for place in range(2))
+        found, committed = ([each[index] for each in stopped] for index in range(2))
         return Blows(killed, found, committed, check_stream(stage, stream.sent))
 
 
@@ -63,7 +63,7 @@ def _kill(stage: Stage) -> float:
     stage.workers[name].kill()
     seconds = _seconds_to_commit(stage, began)
     stage.workers[name].start()
-    return _told(stage, name, "killed", seconds)
+    return _report(stage, name, "killed", seconds)
 
 
 def _stop(stage: Stage) -> tuple[float, float]:
@@ -74,7 +74,7 @@ def _stop(stage: Stage) -> tuple[float, float]:
     wait(lambda: stage.worker_of("k") != name, "the stopped JVM to be found")
     found = time.monotonic() - began
     # The worker ends it and starts another one.
-    return found, _told(stage, name, f"stopped, found after {found:.1f} s", _seconds_to_commit(stage, began))
+    return found, _report(stage, name, f"stopped, found after {found:.1f} s", _seconds_to_commit(stage, began))
 
 
 def _struck(stage: Stage) -> str:
@@ -89,7 +89,7 @@ def _seconds_to_commit(stage: Stage, began: float) -> float:
     return time.monotonic() - began
 
 
-def _told(stage: Stage, name: str, what: str, seconds: float) -> float:
+def _report(stage: Stage, name: str, what: str, seconds: float) -> float:
     print(f"{name} {what}: {seconds:.1f} s", file=sys.stderr, flush=True)
     stage.wait_alive(*WORKERS)
     return seconds

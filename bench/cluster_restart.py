@@ -42,7 +42,7 @@ def _kill(node: NodeProcess) -> dict[str, float]:
     node.start()
     seconds: dict[str, float] = {}
 
-    def look(name: str, query: str, least: int) -> None:
+    def poll(name: str, query: str, least: int) -> None:
         def is_answered() -> bool:
             with suppress(TilthError):
                 return node.value(query) >= least
@@ -51,17 +51,17 @@ def _kill(node: NodeProcess) -> dict[str, float]:
         wait(is_answered, query)
         seconds[name] = time.monotonic() - began
 
-    asks = (
+    polls = (
         ("catalog_s", ROUNDS, 0),
         ("answer_s", "SELECT count(*) FROM d.t WHERE v <> ''", 1),
         ("commit_s", ROUNDS, rounds + 1),
     )
-    threads = [threading.Thread(target=look, args=each) for each in asks]
+    threads = [threading.Thread(target=poll, args=each) for each in polls]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if len(seconds) < len(asks):
+    if len(seconds) < len(polls):
         raise RuntimeError(f"no answer after a kill: {node.log_tail()}")
     print({name: round(value, 2) for name, value in seconds.items()}, file=sys.stderr, flush=True)
     return seconds

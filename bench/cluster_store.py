@@ -72,9 +72,9 @@ def _of_rounds(stage: Stage, rounds: int) -> float:
         wanted = (number + 1) * MESSAGES_A_ROUND
         wait(lambda wanted=wanted: consumed(stage.node, "k") >= wanted, "a round")  # type: ignore[misc]  # bound here
     counted = stage.node.value(ROUNDS) - 1
-    asked = [(verb, path) for verb, path in stage.store.requests() if _uuid(stage, "t") in path]
-    files = sum(verb == "PUT" for verb, _ in asked)
-    return (len(asked) - files) / counted
+    requests = [(verb, path) for verb, path in stage.store.requests() if _uuid(stage, "t") in path]
+    files = sum(verb == "PUT" for verb, _ in requests)
+    return (len(requests) - files) / counted
 
 
 def _uuid(stage: Stage, table: str) -> str:

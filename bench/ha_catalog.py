@@ -57,18 +57,18 @@ class CatalogFigures:
     proofs_many_s: float
 
 
-def opened(place: str) -> KeyValue:
-    return PostgresKV(SystemClock(), parse_postgres(place)) if "://" in place else RocksKV(place)
+def opened(address: str) -> KeyValue:
+    return PostgresKV(SystemClock(), parse_postgres(address)) if "://" in address else RocksKV(address)
 
 
-def build(place: str, *, partitions: int) -> str:
+def build(address: str, *, partitions: int) -> str:
     """Make a table of so many partitions; return its uuid."""
-    with closing(opened(place)) as kv:
+    with closing(opened(address)) as kv:
         catalog = Catalog(kv, SystemClock(), "bench", random_id)
         table = new_table(catalog, "t")
         for partition in range(partitions):
-            with catalog.transactions.open("insert") as work:
-                work.commit([insert(table, f"p{partition:05d}", work.id, part) for part in range(PARTS_OF_PARTITION)])
+            with catalog.transactions.open("insert") as txn:
+                txn.commit([insert(table, f"p{partition:05d}", txn.id, part) for part in range(PARTS_OF_PARTITION)])
         return table
 
 
@@ -93,9 +93,9 @@ def joined(kv: KeyValue, name: str) -> tuple[Catalog, Member]:
     return catalog, member
 
 
-def start(place: str) -> dict[str, float]:
+def start(address: str) -> dict[str, float]:
     """What a server does before Spark: called in a fresh process."""
-    with closing(opened(place)) as kv:
+    with closing(opened(address)) as kv:
         catalog, member = joined(kv, "restarted")
         [table] = [each for each in catalog.tables.all() if each.name == "t"]
         assert catalog.transactions.unfinished() == []
@@ -111,19 +111,19 @@ def commit_times(catalog: Catalog, table: str, seconds: float) -> list[float]:
     times: list[float] = []
     over = time.perf_counter() + seconds
     while time.perf_counter() < over:
-        with catalog.transactions.open("insert") as work:
-            update = insert(table, f"w{len(times) % 10}", work.id, 0)
+        with catalog.transactions.open("insert") as txn:
+            update = insert(table, f"w{len(times) % 10}", txn.id, 0)
             began = time.perf_counter()
-            work.commit([update])
+            txn.commit([update])
             times.append((time.perf_counter() - began) * 1000)
     return times
 
 
 def write_as(
-    place: str, number: int, begin: multiprocessing.synchronize.Barrier, answers: multiprocessing.Queue
+    address: str, number: int, begin: multiprocessing.synchronize.Barrier, answers: multiprocessing.Queue
 ) -> None:  # type: ignore[type-arg]
     """One writer: a process with a table of its own."""
-    with closing(opened(place)) as kv:
+    with closing(opened(address)) as kv:
         catalog, member = joined(kv, f"writer-{number}")
         table = new_table(catalog, f"own{number}")
         commit_times(catalog, table, 0.5)
@@ -133,10 +133,9 @@ def write_as(
         member.stop()
 
 
-def proofs_a_second(place: str) -> float:
+def heartbeats_a_second(address: str) -> float:
     """Return the commits a second of a server that has nothing to do."""
-    address = parse_postgres(place)
-    with closing(PostgresKV(SystemClock(), address)) as kv:
+    with closing(PostgresKV(SystemClock(), parse_postgres(address))) as kv:
         catalog, member = joined(kv, "idle")
         member.start()
         time.sleep(1)
@@ -167,8 +166,8 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
     _say("copying them into the database")
     copy_catalog(str(node), many, keeps_source=True)
     starts = {
-        place: min(fresh_process("bench.ha_catalog", ["--start", place])["seconds"] for _ in range(PASSES))
-        for place in (str(node / "catalog"), many)
+        address: min(fresh_process("bench.ha_catalog", ["--start", address])["seconds"] for _ in range(PASSES))
+        for address in (str(node / "catalog"), many)
     }
     _say(f"starts: {starts}")
     with closing(opened(many)) as kv:
@@ -194,8 +193,8 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
         commits_s=sum(count for count, _, _ in found) / WRITER_SECONDS,
         writers_p99_ms=max(p99 for _, p99, _ in found),
         conflicts=sum(conflicts for _, _, conflicts in found),
-        proofs_few_s=proofs_a_second(few),
-        proofs_many_s=proofs_a_second(many),
+        proofs_few_s=heartbeats_a_second(few),
+        proofs_many_s=heartbeats_a_second(many),
     )
 
 

@@ -44,7 +44,7 @@ def fail_over(folder: Path, *, kills: int) -> Failovers:
             wait(lambda: stage.number(ROUNDS) >= 3, "the first rounds")
             killed = [_kill(stage) for _ in range(kills)]
         wait(lambda: stage.number("SELECT sum(messages) FROM system.ingest_ledger") >= stream.sent, "all messages")
-        stored, distinct = stage.ask(COUNTED).rows[0]
+        stored, distinct = stage.query(COUNTED).rows[0]
         return Failovers(killed, lost=stream.sent - distinct, twice=stored - distinct)
 
 

@@ -3,7 +3,7 @@
     python -m bench.ha_idle --tables 10000
 
 A real server with its Spark, over a catalog in PostgreSQL; each table has two parts, too large to be merged. What the
-database counts is all that it was asked: the heartbeats, the polls for news, and what the server does by the way.
+database counts are all statements that it got: the heartbeats, the polls for news, and what the server does by the way.
 """
 
 from __future__ import annotations

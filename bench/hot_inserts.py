@@ -44,13 +44,13 @@ def run(node: HotNode, _: Kit, __: bool) -> tuple[dict[str, float], list[Table]]
     if found != (WARM + INSERTS) * ROWS:
         raise SystemExit(f"rows are missing: {found} of {(WARM + INSERTS) * ROWS}")
     measured = times[WARM:]
-    told = Table("inserts", "p50 ms", "p99 ms", "max ms", title=f"INSERT of {ROWS} rows")
+    table = Table("inserts", "p50 ms", "p99 ms", "max ms", title=f"INSERT of {ROWS} rows")
     for name, some in (("all", measured), ("first", measured[:EDGE]), ("last", measured[-EDGE:])):
         p50, p99 = np.percentile(some, [50, 99])
-        told.add_row(f"{name} {len(some):,}", f"{p50:.1f}", f"{p99:.1f}", f"{max(some):.1f}")
+        table.add_row(f"{name} {len(some):,}", f"{p50:.1f}", f"{p99:.1f}", f"{max(some):.1f}")
     figures = {
         "insert100_p50_ms": statistics.median(measured),
         "insert100_p99_ms": float(np.percentile(measured, 99)),
         "insert100_last_over_first": statistics.median(measured[-EDGE:]) / statistics.median(measured[:EDGE]),
     }
-    return figures, [told]
+    return figures, [table]

@@ -53,9 +53,9 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
     compacted_s = _query(node, expected)
     upsert_s = _change(node, "upserts", expected, UPSERTS, seed=2)
     _query(node, expected)
-    told = Table("state", "query s", "x clean", title=f"a query of {ROWS:,} rows")
+    table = Table("state", "query s", "x clean", title=f"a query of {ROWS:,} rows")
     for name, seconds in (("clean", clean_s), (f"{CHANGED:,} rows changed", dirty_s), ("compacted", compacted_s)):
-        told.add_row(name, f"{seconds:.3f}", f"{seconds / clean_s:.2f}")
+        table.add_row(name, f"{seconds:.3f}", f"{seconds / clean_s:.2f}")
     speed = Table("who", "rows", "seconds", "rows/s", title=f"upserts into {ROWS:,} rows")
     speed.add_row("tilth, from Kafka", f"{UPSERTS:,}", f"{upsert_s:.1f}", f"{UPSERTS / upsert_s:,.0f}")
     node.process.stop()
@@ -66,7 +66,7 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
         "query_dirty_ratio": dirty_s / clean_s,
         "query_compacted_ratio": compacted_s / clean_s,
     }
-    return figures, [told, speed]
+    return figures, [table, speed]
 
 
 def _query(node: HotNode, expected: np.ndarray) -> float:

@@ -50,7 +50,7 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
         event: node.value(f"SELECT count(*) FROM system.part_log WHERE table = 'events' AND event = '{event}'")
         for event in ("flush", "merge")
     }
-    told = Table(
+    table = Table(
         "who",
         "p50 s",
         "p99 s",
@@ -61,7 +61,7 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
     )
     read = float(np.median(read_seconds))
     work = f"{done['flush']} flushes, {done['merge']} merges"
-    told.add_row("tilth", f"{p50:.2f}", f"{p99:.2f}", f"{latency.max():.2f}", f"{read:.2f}", work)
+    table.add_row("tilth", f"{p50:.2f}", f"{p99:.2f}", f"{latency.max():.2f}", f"{read:.2f}", work)
     node.process.stop()
     for kind in RIVALS if with_rivals else ():
         with ExitStack() as stack:
@@ -70,8 +70,8 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
                 "anchors_ingest:measure_latency", {**given, "seconds": SECONDS, "partitions": PARTITIONS}
             )
         figures = (f"{row[name]:.2f}" for name in ("p50_s", "p99_s", "max_s", "read_p50_s"))
-        told.add_row(kind, *figures, f"{row['batches']} batches, no merges")
-    return {"visible_p50_s": float(p50), "visible_p99_s": float(p99)}, [told]
+        table.add_row(kind, *figures, f"{row['batches']} batches, no merges")
+    return {"visible_p50_s": float(p50), "visible_p99_s": float(p99)}, [table]
 
 
 def _send(bootstrap: str, produced_at: np.ndarray) -> None:
@@ -93,7 +93,7 @@ def _send(bootstrap: str, produced_at: np.ndarray) -> None:
 
 
 def _watch(node: HotNode, rows: int) -> tuple[np.ndarray, list[float]]:
-    """Asks for rows that were not seen, again and again; when each was seen, and how long each question took."""
+    """Query for rows that were not seen, again and again. Return when each was seen, and the duration of each query."""
     visible_at = np.full(rows, np.nan)
     read_seconds: list[float] = []
     last = -1

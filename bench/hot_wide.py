@@ -27,7 +27,7 @@ def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]
     ddl = _kit(kit, "-c", _DDL)
     given = ("--bootstrap", node.broker.bootstrap, "--shape", "wide", "--rows", str(ROWS), "--partitions", "2")
     topic: dict[str, Any] = json.loads(_kit(kit, "events.py", "produce", *given).splitlines()[-1])
-    told = Table("rows a round", "memory_buffer", "pass", "seconds", "MiB/s", title="500 columns")
+    table = Table("rows a round", "memory_buffer", "pass", "seconds", "MiB/s", title="500 columns")
     figures: dict[str, float] = {}
     for name, round_rows in ROUNDS.items():
         best: dict[int, float] = {}
@@ -36,11 +36,11 @@ def run(node: HotNode, kit: Kit, _: bool) -> tuple[dict[str, float], list[Table]
                 seconds = _pass(node, ddl, topic, round_rows=round_rows, is_buffered=is_buffered)
                 speed = topic["message_bytes"] / MIB / seconds
                 shown = str(number) if number else "run-up"
-                told.add_row(f"{round_rows:,}", str(is_buffered), shown, f"{seconds:.2f}", f"{speed:.1f}")
+                table.add_row(f"{round_rows:,}", str(is_buffered), shown, f"{seconds:.2f}", f"{speed:.1f}")
                 if number:
                     best[is_buffered] = max(best.get(is_buffered, 0.0), speed)
         figures[name] = best[1] / best[0]
-    return figures, [told]
+    return figures, [table]
 
 
 def _pass(node: HotNode, ddl: str, topic: dict[str, Any], *, round_rows: int, is_buffered: int) -> float:

@@ -162,7 +162,7 @@ class Batches:
 def is_defect(error: TilthError) -> bool:
     """Whether an outcome may not be: the node's own fault, or no answer for too long."""
     if isinstance(error, AnswerLostError):
-        return "took too long" in error.message
+        return "did not answer in time" in error.message
     return error.code in ("INTERNAL_ERROR", "TASK_FAILED", "NOT_A_TILTH_SERVER")
 
 
@@ -315,7 +315,7 @@ def sampled(node: NodeProcess, started: float) -> Sample:
 
 
 class Blow:
-    """A signal for Spark's JVM, and how long it takes until queries work again by themselves."""
+    """A signal for Spark's JVM, and how long it lasts until queries work again by themselves."""
 
     def __init__(self, node: NodeProcess, connection: Connection, tally: Tally, what: str) -> None:
         self.what = what

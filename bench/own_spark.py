@@ -1,4 +1,4 @@
-"""A Spark of our own for benchmarks: plain, two cores unless told otherwise, able to import Tilth in its tasks."""
+"""A Spark of our own for benchmarks: plain, two cores unless set otherwise, able to import Tilth in its tasks."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def print_report(bench: str, figures: Sequence[Figure], tables: Sequence[Table] 
         met = "-" if figure.target is None else ("yes" if figure.is_met else "NO")
         summary.add_row(figure.name, f"{figure.value:.3f}", figure.unit, target, met)
     console.print(summary)
-    told = {"bench": bench, "figures": [asdict(figure) for figure in figures], "machine": machine()}
-    print(json.dumps(told), flush=True)
+    record = {"bench": bench, "figures": [asdict(figure) for figure in figures], "machine": machine()}
+    print(json.dumps(record), flush=True)
 
 
 def machine() -> dict[str, object]:

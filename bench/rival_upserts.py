@@ -91,7 +91,7 @@ def pypaimon(folder: Path, total: int, fresh: pa.Table) -> float:
     return time.perf_counter() - began
 
 
-# Any: what the rivals' functions take and give is told above.
+# Any: parameters and results of the rivals' functions are described above.
 RIVALS: dict[str, Callable[[Path, int, Any], float]] = {
     "delta-rs": delta_rs,
     "pyiceberg": pyiceberg,

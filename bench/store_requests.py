@@ -63,7 +63,7 @@ STATEMENTS = (
 
 
 class Bucket(Protocol):
-    """A store that knows what it was asked."""
+    """A store that records its requests."""
 
     def verbs(self) -> Counter[str]:
         """Return the requests since the last call, by verb."""
@@ -111,7 +111,7 @@ def _bucket(store: str, folder: Path) -> Iterator[tuple[Bucket, dict[str, str]]]
 
 
 def _quiet(bucket: Bucket) -> Counter[str]:
-    """Return what the store is asked until it is quiet."""
+    """Return the requests to the store until it is quiet."""
     found: Counter[str] = Counter()
     deadline = time.monotonic() + QUIET_SECONDS_MAX
     since = time.monotonic()

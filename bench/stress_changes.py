@@ -78,7 +78,7 @@ class Stress:
         self._values = 0
         #: By version of the table what it had to show.
         self._versions: dict[int, Rows] = {}
-        #: Runs of maintenance that were looked at.
+        #: Runs of maintenance that were checked.
         self._runs: set[tuple[str, int, int]] = set()
         self.counts: Counter[str] = Counter()
         self.failures: list[str] = []
@@ -119,7 +119,7 @@ class Stress:
                 del self._versions[older]
                 self.counts["versions too old"] += 1
         self._versions[version] = wanted
-        self._look_at_runs()
+        self._check_runs()
 
     def _expect(self, as_of: str, wanted: Rows) -> None:
         found = self._node.sql(f"SELECT k, p, v, w FROM t{as_of}").rows
@@ -129,8 +129,8 @@ class Stress:
             self.failures.append(f"{len(found) - len(have)} keys are there twice{as_of}")
         if have != wanted:
             differ = [key for key in sorted(have.keys() | wanted.keys()) if have.get(key) != wanted.get(key)]
-            told = [(key, have.get(key), wanted.get(key)) for key in differ[:5]]
-            self.failures.append(f"{len(differ)} keys differ{as_of}: key, found, wanted: {told}")
+            report = [(key, have.get(key), wanted.get(key)) for key in differ[:5]]
+            self.failures.append(f"{len(differ)} keys differ{as_of}: key, found, wanted: {report}")
         if self.failures:
             self._stopping.set()
 
@@ -156,7 +156,7 @@ class Stress:
 
     def _insert(self, writer: Writer, keys: Iterable[int]) -> None:
         self._values += 1
-        values = {key: (self._values * KEYS + place, f"w{place}") for place, key in enumerate(keys)}
+        values = {key: (self._values * KEYS + index, f"w{index}") for index, key in enumerate(keys)}
         rows = ", ".join(f"({key}, {key % PARTITIONS}, {v}, '{w}')" for key, (v, w) in values.items())
         self._node.sql(f"INSERT INTO t (k, p, v, w) VALUES {rows}")
         writer.rows.update(values)
@@ -180,7 +180,7 @@ class Stress:
         self.counts[command.partition(" t")[0].lower()] += 1
         self._stopping.wait(self._rng.choice(PAUSES))
 
-    def _look_at_runs(self) -> None:
+    def _check_runs(self) -> None:
         """Every run of maintenance that failed is a failure here: nobody stopped or dropped anything."""
         for run in self._node._node._maintenance.runs():
             key = (run.name, run.thread_id, run.started_ms)
@@ -202,7 +202,7 @@ class Stress:
             routine()
         except TilthError as error:
             if error.kind is ErrorKind.RETRY:
-                # Nothing was changed, and the user is told to try again.
+                # Nothing was changed, and the error says to try again.
                 self.counts[f"refused {error.code}"] += 1
                 return
             self._failed(error)
@@ -248,8 +248,8 @@ def main() -> None:
         print(f"{name:30} {count:>10,}")
     for failure in stress.failures:
         print(f"FAILED: {failure[:1000]}")
-    told = {"bench": "stress_changes", "minutes": given.minutes, "seed": given.seed, "counts": counts}
-    print(json.dumps({**told, "failures": len(stress.failures), "machine": machine()}), flush=True)
+    report = {"bench": "stress_changes", "minutes": given.minutes, "seed": given.seed, "counts": counts}
+    print(json.dumps({**report, "failures": len(stress.failures), "machine": machine()}), flush=True)
     sys.exit(1 if stress.failures else 0)
 
 

@@ -104,7 +104,7 @@ class FakeDispatch:
             raise UnavailableError("no worker is alive")
         return TaskResult(payload=self.answer(spec))
 
-    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, poll_seconds: float) -> TaskResult | Handle:
         return self.run(spec)
 
     def tasks(self) -> list[TaskInfo]:
@@ -233,7 +233,7 @@ class FakeConsume:
                 NEW_CONSUMER,
                 partitions=(
                     TopicPartitionStats(
-                        place=TopicPartition("topic", 0),
+                        topic_partition=TopicPartition("topic", 0),
                         offset=5,
                         end=PartitionEnd(stable=Offset(7), high=Offset(9)),
                     ),

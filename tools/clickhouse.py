@@ -20,7 +20,7 @@ from struct import pack, unpack
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
-#: So that values can be told from each other in JSON, and times mean the same whatever the zone.
+#: So that values can be distinguished in JSON, and times mean the same whatever the zone.
 _SETTINGS = {
     "date_time_output_format": "unix_timestamp",
     "output_format_json_quote_64bit_integers": "0",
@@ -112,11 +112,11 @@ def _parts(kind: str) -> tuple[str, list[str]]:
     if name not in ("Nullable", "LowCardinality", "Array", "Tuple", "Map"):
         return name, []
     inner, depth, begin = [], 0, len(name) + 1
-    for place, letter in enumerate(kind):
+    for index, letter in enumerate(kind):
         depth += (letter == "(") - (letter == ")")
         if (letter == "," and depth == 1) or (letter == ")" and depth == 0):
-            inner.append(kind[begin:place].strip())
-            begin = place + 1
+            inner.append(kind[begin:index].strip())
+            begin = index + 1
     return name, inner
 
 

@@ -92,7 +92,7 @@ LAST_CHANGES = (
 )
 SHOWN = ("sales", "prices", "fresh", "wide", "orders")
 #: Statements that a server answers of its catalog alone.
-ASKED = (
+QUERIES = (
     *(f"SHOW CREATE TABLE shop.{name}" for name in (*SHOWN, "orders_topic", "orders_view", "secret_topic")),
     "SHOW CREATE TABLE shop.orders_topic_dead_letters",
     "SELECT table, kind, sum(deleted_rows), sum(updated_rows) FROM system.deltas GROUP BY table, kind ORDER BY 1, 2",
@@ -131,7 +131,7 @@ def main() -> None:
         found = {
             "version": version("tilth"),
             "rows": {f"shop.{table}": _rows(stage, f"SELECT * FROM shop.{table}") for table in SHOWN},
-            "answers": {query: _rows(stage, query) for query in ASKED},
+            "answers": {query: _rows(stage, query) for query in QUERIES},
         }
         stage.node.stop()
         FOLDER.mkdir(exist_ok=True)

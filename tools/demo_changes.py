@@ -80,13 +80,13 @@ def _commit_times(model: pd.DataFrame, node: NodeProcess) -> pd.Series[int]:
     ledger = node.connection.sql(
         "SELECT partition, start, commit_ts FROM system.ingest_ledger WHERE table = 'flights_topic' ORDER BY start"
     ).pandas()
-    placed = pd.merge_asof(
+    matched = pd.merge_asof(
         model[["id", "partition", "offset"]].sort_values("offset"),
         ledger.rename(columns={"start": "offset"}).sort_values("offset"),
         on="offset",
         by="partition",
     )
-    return model["id"].map(placed.set_index("id")["commit_ts"])
+    return model["id"].map(matched.set_index("id")["commit_ts"])
 
 
 def _same(found: pd.Series[object], wanted: pd.Series[object]) -> bool:

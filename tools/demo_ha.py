@@ -86,8 +86,8 @@ class Play(HaStage):
     def consuming_worker(self) -> str:
         """A worker in a process of its own on which a consumer runs."""
         query = "SELECT worker FROM system.tasks WHERE kind = 'consume' AND state = 'running' AND worker <> 'embedded'"
-        wait(lambda: bool(self.ask(query).rows), "a consumer")
-        return str(self.ask(query).rows[0][0])
+        wait(lambda: bool(self.query(query).rows), "a consumer")
+        return str(self.query(query).rows[0][0])
 
 
 def main() -> int:
@@ -135,8 +135,8 @@ def _play(console: Console, play: Play) -> Outcome:
             source.join()
         wait(lambda: play.number(CONSUMED) >= len(messages), "all messages")
     console.rule("7. is it all there")
-    stored, distinct = play.ask("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
-    by_carrier, verified = play.ask(BY_CARRIER), play.ask("SYSTEM VERIFY demo.flights")
+    stored, distinct = play.query("SELECT count(*), count(DISTINCT id) FROM demo.flights").rows[0]
+    by_carrier, verified = play.query(BY_CARRIER), play.query("SYSTEM VERIFY demo.flights")
     console.print(_shown(play, BY_CARRIER))
     return Outcome(
         produced=len(flights),

@@ -45,10 +45,10 @@ def status_messages(flights: pd.DataFrame) -> list[tuple[int, bytes]]:
     names = ("id", "carrier", "status", "delay", "op")
     found = []
     for number, (row, op) in enumerate(_changes(flights), start=1):
-        message, place = json.dumps(dict(zip(names, (*row, op), strict=True))), row[0] % PARTITIONS
-        found.append((place, message.encode()))
+        message, partition = json.dumps(dict(zip(names, (*row, op), strict=True))), row[0] % PARTITIONS
+        found.append((partition, message.encode()))
         if number % BROKEN_EVERY == 0:
-            found.append((place, message.replace('"id": ', '"id": -', 1)[:-1].encode()))
+            found.append((partition, message.replace('"id": ', '"id": -', 1)[:-1].encode()))
     return found
 
 
@@ -77,9 +77,9 @@ def _changes(flights: pd.DataFrame) -> Iterator[tuple[Status, str]]:
     chosen = flights.head(FLIGHTS)[["id", "carrier", "dep_delay", "arr_delay"]]
     lives = [list(_life(*row)) for row in chosen.itertuples(index=False, name=None)]
     stages = max(map(len, lives))
-    for turn in range(len(lives) + STEP * (stages - 1)):
+    for step in range(len(lives) + STEP * (stages - 1)):
         for stage in range(stages):
-            number = turn - stage * STEP
+            number = step - stage * STEP
             if 0 <= number < len(lives) and stage < len(lives[number]):
                 yield lives[number][stage]
 

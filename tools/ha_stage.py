@@ -1,7 +1,7 @@
 """Servers over one catalog, a database, a broker and workers, as processes of one's own: for the demo and benchmarks.
 
-Covers: starting them, asking whichever server lives, striking one. Does not cover: what they are used for.
-Always holds: everything it starts ends with it; a question is asked again until it is answered.
+Covers: starting them, queries to any living server, striking one. Does not cover: what they are used for.
+Always holds: everything it starts ends with it; a query is repeated until it is answered.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilth import Result
 from tilth.base.errors import TilthError
 from tools.node_process import NodeProcess
 from tools.postgres import Postgres
-from tools.stage import DRIVER_MEMORY, LOOK_SECONDS, WAIT_SECONDS_MAX, Stage, wait
+from tools.stage import DRIVER_MEMORY, POLL_SECONDS, WAIT_SECONDS_MAX, Stage, wait
 
 ONE_CORE = {"warehouse.master": "local[1]"}
 HOLDERS = "SELECT holder FROM system.leases WHERE name LIKE 'consumer/%' AND is_valid ORDER BY name"
@@ -70,8 +70,8 @@ class HaStage(Stage):
         """Return where clients find the servers."""
         return ",".join(node.url for node in self.nodes.values())
 
-    def ask(self, query: str) -> Result:
-        """Return the answer of a server, asked again until there is one: the client's part of a failover."""
+    def query(self, query: str) -> Result:
+        """Return the answer of a server; repeat the query until there is one, as clients do in a failover."""
         deadline = time.monotonic() + WAIT_SECONDS_MAX
         while True:
             try:
@@ -79,15 +79,15 @@ class HaStage(Stage):
             except TilthError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
 
     def number(self, query: str) -> int:
-        return int(self.ask(query).rows[0][0] or 0)
+        return int(self.query(query).rows[0][0] or 0)
 
     @property
     def host(self) -> str:
         """The server that hosts the only Kafka table; empty: it moves right now."""
-        rows = self.ask(HOLDERS).rows
+        rows = self.query(HOLDERS).rows
         return str(rows[0][0]).partition("#")[0] if rows else ""
 
     def wait_host(self) -> str:
@@ -109,4 +109,4 @@ class HaStage(Stage):
     def run(self, *statements: str) -> None:
         """Run statements whose answers do not matter; `{bootstrap}` in them is the broker's address."""
         for statement in statements:
-            self.ask(statement.replace("{bootstrap}", self.bootstrap) if "{bootstrap}" in statement else statement)
+            self.query(statement.replace("{bootstrap}", self.bootstrap) if "{bootstrap}" in statement else statement)

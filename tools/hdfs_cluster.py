@@ -24,7 +24,7 @@ from tools.own_process import OwnProcess
 JARS = ROOT / ".cache" / "hdfs"
 START_SECONDS_MAX = 120.0
 POLL_SECONDS = 0.1
-#: After this a count that was asked for is made anew.
+#: Time after which a count is made anew.
 METRICS_SECONDS = 1
 
 JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError")
@@ -88,7 +88,9 @@ class HdfsCluster:
             self.wait_ready()
 
     def calls(self) -> dict[str, int]:
-        """Return how often the NameNode was asked what, since it started; takes as long as it keeps its counts."""
+        """Return the number of requests to the NameNode by kind, since it started; waits until its counts are
+        refreshed.
+        """
         time.sleep(METRICS_SECONDS + POLL_SECONDS)
         bean = self._bean("name-http", f"Hadoop:service=NameNode,name=RpcDetailedActivityForPort{self._ports['name']}")
         return {name.removesuffix("NumOps"): int(count) for name, count in bean.items() if name.endswith("NumOps")}

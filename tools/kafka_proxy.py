@@ -35,7 +35,7 @@ class Api(IntEnum):
 
     FETCH = 1
     LIST_OFFSETS = 2
-    #: Of topics and brokers; describe_topics asks by it too.
+    #: Of topics and brokers; describe_topics uses it too.
     METADATA = 3
     OFFSET_COMMIT = 8
     FIND_COORDINATOR = 10
@@ -75,7 +75,7 @@ class _Link:
     client: socket.socket
     broker: socket.socket
     #: By correlation id: api key and client id of the requests that wait for their answers.
-    asked: dict[int, tuple[int, str]] = field(default_factory=dict)
+    pending: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def close(self) -> None:
         for each in (self.client, self.broker):
@@ -174,13 +174,13 @@ class KafkaProxy:
         while (frame := _frame(link.client)) is not None:
             api, _, correlation, length = _REQUEST.unpack_from(frame)
             name = frame[_REQUEST.size : _REQUEST.size + max(0, length)].decode()
-            link.asked[correlation] = (api, name)
+            link.pending[correlation] = (api, name)
             if not _send(link.broker, frame):
                 return
 
     def _answers(self, link: _Link) -> None:
         while (frame := _frame(link.broker)) is not None:
-            api, client = link.asked.pop(_CORRELATION.unpack_from(frame)[0], (-1, ""))
+            api, client = link.pending.pop(_CORRELATION.unpack_from(frame)[0], (-1, ""))
             rule = self._rule(api, client)
             match None if rule is None else rule.fate:
                 case Fate.DROP:
@@ -203,9 +203,9 @@ class KafkaProxy:
                     return rule
         return None
 
-    def _start(self, work: object, *args: object) -> None:
-        assert callable(work)
-        thread = threading.Thread(target=work, args=args, name="kafka-proxy", daemon=True)
+    def _start(self, act: object, *args: object) -> None:
+        assert callable(act)
+        thread = threading.Thread(target=act, args=args, name="kafka-proxy", daemon=True)
         self._threads = [each for each in self._threads if each.is_alive()] + [thread]
         thread.start()
 

@@ -49,7 +49,7 @@ from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.model.error_numbers import number_of
 from tilth.model.wire import Health
 from tilth.query.language.spark_settings import SPARK_SETTINGS
-from tilth.server import METRICS, Doors, build_app, cells
+from tilth.server import METRICS, AppContext, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, ResponseFormat
 from tilth.warehouse import allow_list
@@ -63,7 +63,7 @@ MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->
 #: The page on files and variables.
 CONFIGURE = "configure.md"
 
-#: What a reader is told of each scope.
+#: Title and description of each scope.
 SCOPES = {
     SettingScope.NODE: (
         "Node",
@@ -176,8 +176,8 @@ def errors() -> list[type[TilthError]]:
 
 def _settings_page() -> Iterator[str]:
     yield "# Settings"
-    for scope, (title, told) in SCOPES.items():
-        yield from ("", f"## {title}", "", told, "")
+    for scope, (title, text) in SCOPES.items():
+        yield from ("", f"## {title}", "", text, "")
         rows = [
             (f"`{one.name}`", _default(one), _allowed(one), one.doc, ", ".join(f"`{name}`" for name in one.aliases))
             for one in settings()
@@ -205,8 +205,8 @@ def _default(setting: Setting[Any]) -> str:
         return show_bytes(value)
     if value in ("", (), None):
         return "empty"
-    told = str(value).lower() if isinstance(value, bool) else str(value)
-    return f"{told} {setting.unit}".strip() if isinstance(value, int | float) else f"`{told}`"
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return f"{text} {setting.unit}".strip() if isinstance(value, int | float) else f"`{text}`"
 
 
 # Any: as above.
@@ -222,9 +222,9 @@ def _errors_page() -> Iterator[str]:
     yield "that is most like it: `number` in the body, the header `X-ClickHouse-Exception-Code`, `exception_code` in"
     yield "`system.query_log`. Several codes may have one number."
     yield from ("", "## Kinds", "")
-    told = {kind: _comment_above(ErrorKind, kind.name) for kind in ErrorKind}
+    text = {kind: _comment_above(ErrorKind, kind.name) for kind in ErrorKind}
     yield from _table(
-        ("kind", "status", "what it means"), [(f"`{k.value}`", str(STATUS[k]), told[k]) for k in ErrorKind]
+        ("kind", "status", "what it means"), [(f"`{k.value}`", str(STATUS[k]), text[k]) for k in ErrorKind]
     )
     yield from ("", "## Codes", "")
     rows = [
@@ -384,12 +384,12 @@ def _http_page() -> Iterator[str]:
     yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")
     yield '`{"columns": [{"name", "type"}], "rows": [[..]], "summary": {..}}`.'
     yield "The summary holds `query_id`, `elapsed_ms`, `rows`, `message`, `notices` (what has no effect)"
-    yield "and `connection_settings` (what SET asks a client to send with the statements that follow)."
+    yield "and `connection_settings` (what a client sends with the statements after SET)."
     yield ""
     yield _paragraph(cells.__doc__, "Always holds: ")
     yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is `\\N` without quotes and an"
     yield 'empty string `""`; nested values are JSON text; NaN and infinities are `nan`, `inf` and `-inf`. The first'
-    yield "line holds the names, unless `FORMAT CSV` or `header=absent` is asked for."
+    yield "line holds the names, unless `FORMAT CSV` or `header=absent` is requested."
     yield from (
         "",
         "## Errors",
@@ -414,7 +414,7 @@ def _routes() -> list[Route]:
 
     nothing: Any = Nothing()  # Any: as above
     health = Health(status="ok", version="", server="", components={})
-    doors = Doors(
+    doors = AppContext(
         clock=SystemClock(),
         statements=nothing,
         snapshots=nothing,
@@ -451,11 +451,11 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
 def _comment_above(holder: type, name: str) -> str:
     """The `#:` lines above a field of a class."""
     lines = [line.strip() for line in inspect.getsource(holder).splitlines()]
-    place = next(index for index, line in enumerate(lines) if line.startswith(f"{name} ="))
-    told: list[str] = []
-    while lines[place - 1 - len(told)].startswith("#:"):
-        told.insert(0, lines[place - 1 - len(told)].removeprefix("#:").strip())
-    return " ".join(told)
+    position = next(index for index, line in enumerate(lines) if line.startswith(f"{name} ="))
+    text: list[str] = []
+    while lines[position - 1 - len(text)].startswith("#:"):
+        text.insert(0, lines[position - 1 - len(text)].removeprefix("#:").strip())
+    return " ".join(text)
 
 
 def _first_line(error: type[TilthError]) -> str:
@@ -464,8 +464,8 @@ def _first_line(error: type[TilthError]) -> str:
 
 def _paragraph(doc: str | None, start: str) -> str:
     """What a docstring says behind these words, to its end."""
-    told = inspect.cleandoc(doc or "").partition(start)[2]
-    return told[:1].upper() + told[1:]
+    text = inspect.cleandoc(doc or "").partition(start)[2]
+    return text[:1].upper() + text[1:]
 
 
 def _read(path: Path) -> str:

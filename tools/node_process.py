@@ -77,7 +77,7 @@ class NodeProcess:
             (self._folder / "tilth.toml").write_text(self._config)
             command += ["--config", str(self._folder / "tilth.toml")]
         with (self._folder / "node.log").open("ab") as log:
-            # Variables that ask something of the tests are no settings of a node.
+            # Variables for the tests are no settings of a node.
             others = {name: value for name, value in os.environ.items() if not name.startswith("TILTH_")}
             tests = {name: value for name, value in os.environ.items() if name.startswith("TILTH_TEST_")}
             environment = others | tests | {FAILPOINTS: failpoints} | self._environment

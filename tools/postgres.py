@@ -28,7 +28,7 @@ from tools.own_process import OwnProcess
 USER, DATABASE = "tilth", "postgres"
 PASSWORD = "a-password-of-tests-7f3a"
 START_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 #: PostgreSQL refuses to run as root.
 _NOBODY = "nobody"
 _SETTINGS = (
@@ -37,7 +37,7 @@ _SETTINGS = (
     "shared_buffers=64MB",
     "unix_socket_directories=",
     "autovacuum=on",
-    # A standby whose link was cut for a while finds the log that it has missed, and asks for it soon.
+    # A standby whose link was cut for a while finds the log that it has missed, and requests it soon.
     "wal_keep_size=256MB",
     "wal_retrieve_retry_interval=200ms",
 )
@@ -91,7 +91,7 @@ class Postgres:
             except psycopg.OperationalError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
 
     def copy(self, port: int, *, name: str) -> None:
         """Make it a standby of the server behind this port, before its first start; `name`: its name there."""
@@ -187,7 +187,7 @@ class Postgres:
         if os.geteuid() == 0 and not _is_open_to_all(installed.resolve()):
             copies = self._folder / "installed"
             if not copies.exists():
-                # With the libraries beside the package, which it finds by its own place.
+                # With the libraries beside the package, which it finds by its own path.
                 shutil.copytree(installed, copies / installed.parent.name / installed.name, symlinks=True)
                 libraries = installed.parent.with_name(f"{installed.parent.name}.libs")
                 shutil.copytree(libraries, copies / libraries.name, symlinks=True)

@@ -6,7 +6,7 @@
     pair.cut_replication()          the standby receives nothing any more; commits of a synchronous primary wait
     pair.wait_for_standby()         until the standby has replayed all that was written
     pair.fail_over()                the primary dies, the standby is promoted, the address leads there
-    pair.add_standby()              a new standby of the current primary, in place of the former primary
+    pair.add_standby()              a new standby of the current primary, instead of the former primary
     pair.stop()
 
 Covers: physical replication, asynchronous or synchronous, and its link. Does not cover: deciding about a failover.
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import psycopg
 
-from tools.postgres import LOOK_SECONDS, Postgres
+from tools.postgres import POLL_SECONDS, Postgres
 from tools.tcp_link import TcpLink
 
 STANDBY = "standby"
@@ -33,7 +33,7 @@ _LAG = (
 
 
 class PostgresPair:
-    """Two servers that change places."""
+    """Two servers that change roles."""
 
     def __init__(self, record_folder: Path, *, is_synchronous: bool = False) -> None:
         self._record_folder = record_folder
@@ -95,7 +95,7 @@ class PostgresPair:
             while connection.execute(_LAG, (STANDBY, position[0])).fetchone() != (1,):
                 if time.monotonic() > deadline:
                     raise RuntimeError("the standby does not catch up")
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
 
     def fail_over(self, *, keeps_former: bool = False) -> None:
         """Promote the standby with the log that it has received, and lead the address there.

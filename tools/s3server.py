@@ -1,6 +1,6 @@
 """A real S3-compatible server (s3proxy over a folder) on a loopback port, for tests.
 
-Covers: starting and ending one server, its buckets, the requests that it was asked. Does not cover: what is in them.
+Covers: starting and ending one server, its buckets, the requests that it got. Does not cover: what is in them.
 Always holds: objects outlive the process.
 """
 
@@ -40,7 +40,7 @@ class S3ServerError(RuntimeError):
 
 
 class S3Server:
-    """One server in one folder: `buckets/` holds its buckets, `requests.log` what it was asked."""
+    """One server in one folder: `buckets/` holds its buckets, `requests.log` its requests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

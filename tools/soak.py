@@ -128,14 +128,14 @@ class Load:
 
     def start(self, *, kill_seconds: float) -> None:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
-        works: list[tuple[Callable[[], None], float]] = [
+        actions: list[tuple[Callable[[], None], float]] = [
             (lambda: self._produce(producer), BATCH_SECONDS),
             (self._upsert, UPSERT_SECONDS),
             (self._query, QUERY_SECONDS),
             (self._kill, kill_seconds),
         ]
-        for work, seconds in works:
-            thread = threading.Thread(target=self._repeat, args=(work, seconds), daemon=True)
+        for act, seconds in actions:
+            thread = threading.Thread(target=self._repeat, args=(act, seconds), daemon=True)
             thread.start()
             self._threads.append(thread)
 
@@ -144,10 +144,10 @@ class Load:
         for thread in self._threads:
             thread.join(SEND_SECONDS_MAX)
 
-    def _repeat(self, work: Callable[[], None], seconds: float) -> None:
+    def _repeat(self, act: Callable[[], None], seconds: float) -> None:
         while not self.is_over.wait(seconds):
             try:
-                work()
+                act()
             except TilthError as error:
                 self.failed[error.code] += 1
 

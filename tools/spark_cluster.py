@@ -20,7 +20,7 @@ from tools.broker import JAVA_HOME, free_port
 from tools.own_process import OwnProcess
 
 START_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 MEMORY = "2g"
 _DAEMON_OPTIONS = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -142,7 +142,7 @@ class SparkCluster:
         while _count(self._log(name), words) <= before:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{name} has not started: {self._log(name).read_text()[-2000:]}")
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
 
 
 def _write_secretly(path: Path, text: str) -> None:

@@ -21,7 +21,7 @@ from tools.s3server import KEY, SECRET, S3Server
 from tools.worker_process import WorkerRun
 
 WAIT_SECONDS_MAX = 120.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 BUCKET = "tilth"
 #: With these, Spark reads buckets.
 BUCKET_JARS = {"warehouse.jars": str(ROOT / ".cache" / "s3a")}
@@ -29,7 +29,7 @@ DRIVER_MEMORY = {"warehouse.driver-memory": "1g"}
 
 
 class Stage:
-    """One server and its workers; broker and store only if they are asked for."""
+    """One server and its workers; broker and store only if they are needed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -108,10 +108,10 @@ class Stage:
 
 
 def wait(is_done: Callable[[], bool], what: str, *, seconds_max: float = WAIT_SECONDS_MAX) -> float:
-    """Return how many seconds it took. Raises RuntimeError naming what was waited for."""
+    """Return the seconds of the wait. Raises RuntimeError naming what was waited for."""
     began = time.monotonic()
     while not is_done():
         if time.monotonic() - began > seconds_max:
             raise RuntimeError(f"waited {seconds_max:.0f} s for {what}")
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return time.monotonic() - began

@@ -138,14 +138,16 @@ class TcpLink:
             writer.transport.abort()
             return
         try:
-            far_reader, far_writer = await asyncio.open_connection(*self._target)
+            remote_reader, remote_writer = await asyncio.open_connection(*self._target)
         except OSError:
             writer.transport.abort()
             return
-        both = {writer, far_writer}
+        both = {writer, remote_writer}
         self._writers |= both
         try:
-            await asyncio.gather(self._pass(reader, far_writer, Way.THERE), self._pass(far_reader, writer, Way.BACK))
+            await asyncio.gather(
+                self._pass(reader, remote_writer, Way.THERE), self._pass(remote_reader, writer, Way.BACK)
+            )
         finally:
             self._writers -= both
             for each in both:

@@ -75,7 +75,7 @@ class WorkerRun:
         assert self._process is not None
         deadline = time.monotonic() + READY_SECONDS_MAX
         while self._process.poll() is None and time.monotonic() < deadline:
-            if READY_WORDS in self._said():
+            if READY_WORDS in self._output():
                 return
             time.sleep(0.05)
         raise RuntimeError(f"worker {self.name} is not ready: exit={self._process.poll()} log:\n{self.log()}")
@@ -107,9 +107,9 @@ class WorkerRun:
 
     def log(self) -> str:
         """Return the end of what the process that was started last has said."""
-        return self._said()[-LOG_TAIL_CHARACTERS:]
+        return self._output()[-LOG_TAIL_CHARACTERS:]
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         with (self._folder / "worker.log").open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode(errors="replace")

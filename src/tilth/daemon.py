@@ -1,7 +1,7 @@
 """The process that Spark's Python workers are forked from: imports what every task needs once, before the forks.
 
 Spark starts it instead of `pyspark.daemon` (property spark.python.daemon.module). A worker ends after a quiet minute
-and with each task that fails; the next one costs milliseconds, where imports would take half a second. The process ends
+and with each task that fails; the next one costs milliseconds, where imports would last half a second. The process ends
 when Spark closes its standard input, and ends the workers too.
 """
 

@@ -101,8 +101,8 @@ def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
     """
     if is_empty and has_tables(root):
         hint = (
-            "make the catalog again by `tilth catalog rebuild`, or take a backup by `tilth catalog restore`; for a new"
-            " node give an empty storage.root"
+            "make the catalog again by `tilth catalog rebuild`, or restore a backup by `tilth catalog restore`; for a "
+            "new node give an empty storage.root"
         )
         raise CatalogLostError(root=root, hint=hint)
 

@@ -1,8 +1,8 @@
 """The composition root: the only module that knows every room and each backend, and wires them into one process.
 
-Covers: building a node from a folder and settings, starting and stopping its rooms in order, its health, its HTTP door.
-Does not cover: what any of the rooms does. Always holds: a room is stopped before those it stands on; a node that could
-not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
+Covers: building a node from a folder and settings, starting and stopping its rooms in order, its health, its HTTP
+server. Does not cover: what any of the rooms does. Always holds: a room is stopped before those it stands on; a node
+that could not be started leaves nothing running. See also: ARCHITECTURE.md "The house".
 
     DATA/catalog   the store        DATA/tables   the files        DATA/spark, DATA/log   temporary files, logs
     DATA/backups   catalogs      DATA/class-data   Spark's classes
@@ -40,7 +40,7 @@ from tilth.ingest import (
     ConsumeManager,
     IngestSettings,
 )
-from tilth.ingest.consumer.far import consumer_handlers
+from tilth.ingest.consumer.remote import consumer_handlers
 from tilth.joining import check_location, check_not_lost, check_not_moved, open_store
 from tilth.maintenance import (
     MaintenanceManager,
@@ -58,8 +58,8 @@ from tilth.recovery import Journal, TxnNotes, has_catalog
 from tilth.runners import all_runners
 from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import (
+    AppContext,
     Calls,
-    Doors,
     HttpPeers,
     HttpServer,
     Metrics,
@@ -106,7 +106,7 @@ class Node:
     """A server and a worker in one process. Use it as a context manager, or close it."""
 
     def __init__(self, folder: Path, settings: GivenSettings, session: WorkerSession | None = None) -> None:
-        """Start everything but the HTTP door; raises what prevents it, with nothing left running.
+        """Start everything but the HTTP server; raises what prevents it, with nothing left running.
 
         `session`: what `begin_spark` gave for this folder and these settings; none: it is begun here.
         """
@@ -147,12 +147,12 @@ class Node:
             raise
         _log.info("node_started", folder=self._folder, server=self._server)
 
-    def listen(self, host: str, port: int, door: socket.socket | None = None) -> HttpServer:
-        """Opens the HTTP door, at an address that `bind` may have reserved before; it closes with the node.
+    def listen(self, host: str, port: int, listener: socket.socket | None = None) -> HttpServer:
+        """Start the HTTP server, at an address that `bind` may have reserved before; it closes with the node.
 
-        Raises PortTakenError.
+        Raises AddressInUseError.
         """
-        doors = Doors(
+        context = AppContext(
             clock=self._clock,
             statements=self.engine,
             snapshots=self._pins,
@@ -168,7 +168,7 @@ class Node:
             counters=self._metrics.http,
             calls=self._calls,
         )
-        server = HttpServer(self._clock, build_app(doors), host=host, port=port, door=door)
+        server = HttpServer(self._clock, build_app(context), host=host, port=port, listener=listener)
         server.start()
         self._parts.callback(server.stop)
         given = read_settings(MembershipSettings, self._given)
@@ -247,7 +247,7 @@ class Node:
         return [*_known(self._consume.stats), *_known(self._maintenance.stats)]
 
     def close(self) -> None:
-        """Stop the services, end running tasks, close Spark and the store; Java is killed where that takes too long."""
+        """Stop the services, end running tasks, close Spark and the store; Java is killed if that lasts too long."""
         self._is_closing.set()
         # A JVM that hangs would keep everybody waiting who has to end a task.
         self._session.keep_ended()
@@ -258,14 +258,14 @@ class Node:
             self._member.leave()
         try:
             self.engine.cancel_all()
-            # The door closes first: nobody would receive the ends of their tasks.
+            # The HTTP server closes first: no receiver is left for the ends of tasks.
             self._remote.stop()
             self._parts.close()
         finally:
             too_long.cancel()
 
     def kill_spark(self) -> None:
-        """End Java at once, for a stop that takes too long."""
+        """End Java at once, for a stop that lasts too long."""
         _log.warning("stop_is_slow", seconds=CLOSE_SECONDS_MAX, then="Java is killed")
         self._session.keep_ended()
         self._session.kill_if_alive()
@@ -400,7 +400,7 @@ class Node:
         self._follow_warehouses()
         self._progress = ProgressWatch(self._clock, self._session, self._worker.live_ids)
         self._query_slots = settings.query_slots
-        doors = read_settings(ServerSettings, given)
+        server_settings = read_settings(ServerSettings, given)
         self._remote = RemoteWorkers(
             self._clock,
             random_id,
@@ -411,7 +411,7 @@ class Node:
                 version=version("tilth"),
                 probes=self._probes,
                 reserved=frozenset({WORKER}),
-                gone_seconds=doors.worker_gone_seconds,
+                gone_seconds=server_settings.worker_gone_seconds,
             ),
         )
 
@@ -458,7 +458,7 @@ class Node:
         self._maintenance.add_memory_relief(self._session.release_memory)
 
     def _open_sql(self, given: GivenSettings) -> None:
-        doors = read_settings(ServerSettings, given.texts)
+        server_settings = read_settings(ServerSettings, given.texts)
         peers = HttpPeers(self._clock, random_id, self._member, token=self._token)
         self._parts.callback(peers.close)
         rooms = Rooms(
@@ -477,13 +477,13 @@ class Node:
             peers=peers,
             progress=self._progress.of,
         )
-        slots = {**DEFAULT_SLOTS, Queue.QUERY: self._query_slots, Queue.INSERT: doors.insert_slots}
+        slots = {**DEFAULT_SLOTS, Queue.QUERY: self._query_slots, Queue.INSERT: server_settings.insert_slots}
         self.engine = SqlEngine(
             rooms,
             settings=given,
             upper_settings=SERVER_SETTINGS.all,
-            limits=StatementLimits(slots=slots, statements_max=doors.statements_max),
-            result_limits=doors.result_limits,
+            limits=StatementLimits(slots=slots, statements_max=server_settings.statements_max),
+            result_limits=server_settings.result_limits,
         )
         self._pins = Pins(self._clock, self.catalog, root=self._roots, server=self._server)
         self._metrics = Metrics(

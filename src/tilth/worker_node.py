@@ -1,4 +1,4 @@
-"""The composition root of a worker process: its Spark, its runners, its door, its tie to the server.
+"""The composition root of a worker process: its Spark, its runners, its HTTP endpoint, its link to the server.
 
 Covers: building a worker from its options and settings, starting and stopping it in order. Does not cover: what any of
 the rooms does, the server (node.py).
@@ -25,7 +25,7 @@ from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
 from tilth.control.running import OTHER_TASKS
-from tilth.ingest.consumer.far import FarConsumerCalls
+from tilth.ingest.consumer.remote import RemoteConsumerCalls
 from tilth.model.task import TaskKind
 from tilth.query.snapshots.far import FarQueryCalls
 from tilth.runners import all_runners
@@ -111,7 +111,7 @@ class WorkerNode:
 
     def _start(self) -> None:
         settings, options = self._settings, self._options
-        # Filled below: the door's address is a part of the registration.
+        # Filled below: the address of the endpoint is a part of the registration.
         handlers: dict[str, Handler] = {}
         app = build_calls_app(Calls(token=options.token, handlers=handlers))
         server = HttpServer(self._clock, app, host=options.listen_host, port=options.listen_port)
@@ -126,7 +126,7 @@ class WorkerNode:
             over=self._over,
         )
         handlers |= self._link.handlers()
-        self._link.try_out()
+        self._link.try_server()
         self._session.start()
         self._parts.callback(self._session.stop)
         worker = EmbeddedWorker(
@@ -160,12 +160,12 @@ class WorkerNode:
         self._channel.close()
 
     def kill_spark(self) -> None:
-        """End Java at once, for a stop that takes too long."""
+        """End Java at once, for a stop that lasts too long."""
         self._session.keep_ended()
         self._session.kill_if_alive()
 
     def _runners(self) -> dict[TaskKind, Runner]:
-        consumers, queries = FarConsumerCalls(self._channel), FarQueryCalls(self._channel)
+        consumers, queries = RemoteConsumerCalls(self._channel), FarQueryCalls(self._channel)
         return all_runners(self._clock, queries, consumers)
 
     def _registration(self, url: str) -> Registration:

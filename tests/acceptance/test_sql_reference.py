@@ -52,7 +52,7 @@ def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:
     node.connection.sql("CREATE DATABASE db")
     node.connection.sql("CREATE TABLE db.t (id BIGINT) ENGINE = MergeTree ORDER BY id")
     for statement in statements:
-        with node.connection.ask(statement, accept="application/json") as reply:
+        with node.connection.request(statement, accept="application/json") as reply:
             assert b"".join(reply.pieces), statement
 
 
@@ -76,7 +76,7 @@ def test_every_example_runs(node: NodeProcess) -> None:
     statements = [statement for block in BLOCK.findall(PAGE.read_text()) for statement in split(block)]
     assert len(statements) >= EXAMPLES_MIN
     for statement in statements:
-        with node.connection.ask(statement, accept="application/json") as reply:
+        with node.connection.request(statement, accept="application/json") as reply:
             assert b"".join(reply.pieces), statement
 
 

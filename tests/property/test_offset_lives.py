@@ -16,11 +16,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.catalog_world import World
 from tests.long import examples
 from tests.unit.ingest.offsets_world import FakeBroker, Log, Reader
-from tilth.ingest.consumer.standing import Standing
+from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError, ResetError
 from tilth.ingest.kafka.broker import Holds
 from tilth.ingest.kafka.gaps import DELETED
-from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.kafka.metadata import PartitionEnd
 from tilth.ingest.offsets.reset import OffsetMark, ToMark, ToOffsets
 from tilth.model.offset import TopicPartition
 from tilth.verify.ledgers import follow_ledger
@@ -43,26 +43,26 @@ class WritingBroker(FakeBroker):
 
     def made(self, partitions: int, topic_id: str) -> None:
         self.make("a", *[0] * partitions, topic_id=topic_id)
-        self.messages = {place: [] for place in self.logs}
+        self.messages = {partition: [] for partition in self.logs}
         self._older = {}
 
-    def write(self, place: TopicPartition, count: int) -> None:
-        self.messages[place] += range(self._count, self._count + count)
+    def write(self, partition: TopicPartition, count: int) -> None:
+        self.messages[partition] += range(self._count, self._count + count)
         self._count += count
-        self.logs[place].high += count
+        self.logs[partition].high += count
 
-    def cut(self, place: TopicPartition, at: int) -> None:
-        self._older[place] = super().ends([place])[place]
-        self.truncate(place, at)
-        del self.messages[place][at:]
+    def cut(self, partition: TopicPartition, at: int) -> None:
+        self._older[partition] = super().ends([partition])[partition]
+        self.truncate(partition, at)
+        del self.messages[partition][at:]
 
     def grow(self) -> None:
-        place = TopicPartition("a", len(self.logs))
-        self.logs[place], self.messages[place] = Log(), []
+        partition = TopicPartition("a", len(self.logs))
+        self.logs[partition], self.messages[partition] = Log(), []
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        now = super().ends(places)
-        return now | {place: old for place, old in self._older.items() if self.is_stale and place in now}
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        now = super().ends(partitions)
+        return now | {partition: old for partition, old in self._older.items() if self.is_stale and partition in now}
 
 
 class OffsetLives(RuleBasedStateMachine):
@@ -94,22 +94,22 @@ class OffsetLives(RuleBasedStateMachine):
     def grow(self) -> None:
         self.broker.grow()
 
-    @rule(place=PLACES, count=st.integers(1, 20))
-    def write(self, place: TopicPartition, count: int) -> None:
-        if place in self.broker.logs:
-            self.broker.write(place, count)
+    @rule(partition=PLACES, count=st.integers(1, 20))
+    def write(self, partition: TopicPartition, count: int) -> None:
+        if partition in self.broker.logs:
+            self.broker.write(partition, count)
 
-    @rule(place=PLACES, back=st.integers(0, 15))
-    def elect(self, place: TopicPartition, back: int) -> None:
+    @rule(partition=PLACES, back=st.integers(0, 15))
+    def elect(self, partition: TopicPartition, back: int) -> None:
         """A new leader that lacks some of the last messages, or none."""
-        if place in self.broker.logs:
-            log = self.broker.logs[place]
-            self.broker.cut(place, max(log.low, log.high - back))
+        if partition in self.broker.logs:
+            log = self.broker.logs[partition]
+            self.broker.cut(partition, max(log.low, log.high - back))
 
-    @rule(place=PLACES, count=st.integers(1, 15))
-    def expire(self, place: TopicPartition, count: int) -> None:
-        if place in self.broker.logs:
-            log = self.broker.logs[place]
+    @rule(partition=PLACES, count=st.integers(1, 15))
+    def expire(self, partition: TopicPartition, count: int) -> None:
+        if partition in self.broker.logs:
+            log = self.broker.logs[partition]
             log.low = min(log.high, log.low + count)
 
     # --- what the service, its consumers and users do ---
@@ -126,45 +126,45 @@ class OffsetLives(RuleBasedStateMachine):
             self.broker.is_stale = False
         self.check_gaps(before)
 
-    @rule(place=PLACES, budget=st.integers(1, 30))
-    def consume(self, place: TopicPartition, budget: int) -> None:
+    @rule(partition=PLACES, budget=st.integers(1, 30))
+    def consume(self, partition: TopicPartition, budget: int) -> None:
         """A consumer is started and reads a round, as the task does it."""
         stored = self.world.catalog.offsets.stored(self.reader.uuid)
-        if place not in self.broker.logs or place not in stored or place in self.open():
+        if partition not in self.broker.logs or partition not in stored or partition in self.open():
             return
-        standing = Standing("k", {place: stored[place]})
+        standing = ConsumerPosition("k", {partition: stored[partition]})
         try:
-            ends = self.broker.ends([place])
+            ends = self.broker.ends([partition])
             standing.check_ends(ends)
             ranges = standing.plan(ends, messages_max=budget)
             if not ranges:
                 return
             # The client library validates the offset, and finds out whether the topic holds it.
-            log = self.broker.logs[place]
-            if self.broker.holds(place, stored[place])[0] is Holds.NO or ranges[0].start < log.low:
-                raise OffsetGapError(topic=place.topic, partition=place.partition)
-            standing.check_same(ranges, ids=self.broker.topic_ids(), ends=self.broker.ends([place]))
+            log = self.broker.logs[partition]
+            if self.broker.holds(partition, stored[partition])[0] is Holds.NO or ranges[0].start < log.low:
+                raise OffsetGapError(topic=partition.topic, partition=partition.partition)
+            standing.check_same(ranges, ids=self.broker.topic_ids(), ends=self.broker.ends([partition]))
         except (OffsetGapError, BrokerUnavailableError, LeaderChangedError):
             before = self.open()
-            self.reader.look(place)
+            self.reader.look(partition)
             self.check_gaps(before)
             return
-        self.check_read(place, ranges[0].start, ranges[0].end)
-        self.reader.read(place, ranges[0].end)
+        self.check_read(partition, ranges[0].start, ranges[0].end)
+        self.reader.read(partition, ranges[0].end)
 
-    @rule(place=PLACES, count=st.integers(1, 20))
-    def flow(self, place: TopicPartition, count: int) -> None:
+    @rule(partition=PLACES, count=st.integers(1, 20))
+    def flow(self, partition: TopicPartition, count: int) -> None:
         """What happens all the time."""
-        self.write(place, count)
+        self.write(partition, count)
         self.look(is_stale=False)
-        self.consume(place, budget=count + 10)
+        self.consume(partition, budget=count + 10)
 
-    @rule(place=PLACES, count=st.integers(1, 10))
-    def follow(self, place: TopicPartition, count: int) -> None:
+    @rule(partition=PLACES, count=st.integers(1, 10))
+    def follow(self, partition: TopicPartition, count: int) -> None:
         """A new leader that has everything; messages are read from it, and then the old one answers."""
-        self.flow(place, count)
-        self.elect(place, back=0)
-        self.flow(place, count)
+        self.flow(partition, count)
+        self.elect(partition, back=0)
+        self.flow(partition, count)
         self.look(is_stale=True)
 
     @rule(is_rare=RARELY)
@@ -190,12 +190,12 @@ class OffsetLives(RuleBasedStateMachine):
         self.decide(self.broker.logs)
         assert self.open() == set()
 
-    @rule(place=PLACES)
-    def reset_one(self, place: TopicPartition) -> None:
-        if place in self.broker.logs:
-            others = {each for each in self.open() if each != place and each in self.broker.logs}
-            self.reader.move(ToOffsets({place: OffsetMark.BEGIN}))
-            self.decide([place])
+    @rule(partition=PLACES)
+    def reset_one(self, partition: TopicPartition) -> None:
+        if partition in self.broker.logs:
+            others = {each for each in self.open() if each != partition and each in self.broker.logs}
+            self.reader.move(ToOffsets({partition: OffsetMark.BEGIN}))
+            self.decide([partition])
             assert self.open() == others
 
     # --- what must hold ---
@@ -203,19 +203,19 @@ class OffsetLives(RuleBasedStateMachine):
     def open(self) -> set[TopicPartition]:
         return set(self.reader.positions.open_gaps())
 
-    def decide(self, places: Collection[TopicPartition]) -> None:
-        for place in places:
-            self.decided.update(self.broker.messages[place])
+    def decide(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            self.decided.update(self.broker.messages[partition])
 
-    def check_read(self, place: TopicPartition, start: int, end: int) -> None:
+    def check_read(self, partition: TopicPartition, start: int, end: int) -> None:
         """Nothing is passed over in silence, and nothing is read twice."""
-        log, messages = self.broker.logs[place], self.broker.messages[place]
+        log, messages = self.broker.logs[partition], self.broker.messages[partition]
         passed = [each for each in messages[log.low : start] if each not in self.read and each not in self.decided]
-        assert not passed, f"{place} before {start}: {passed}"
-        seen = self.seen.setdefault((self.broker.ids["a"], place.partition), {})
+        assert not passed, f"{partition} before {start}: {passed}"
+        seen = self.seen.setdefault((self.broker.ids["a"], partition.partition), {})
         for offset in range(start, end):
             message = messages[offset]
-            assert message in self.decided or message not in self.read, f"{place} at {offset}: {message} again"
+            assert message in self.decided or message not in self.read, f"{partition} at {offset}: {message} again"
             self.read[message] = self.read.get(message, 0) + 1
             seen[offset] = message
 
@@ -223,16 +223,16 @@ class OffsetLives(RuleBasedStateMachine):
         """What is a gap now and was none: the log is not what was read."""
         stored = self.world.catalog.offsets.stored(self.reader.uuid)
         for number, gap in self.reader.gaps().items():
-            place = TopicPartition("a", number)
-            if place in before or place not in self.broker.logs:
+            partition = TopicPartition("a", number)
+            if partition in before or partition not in self.broker.logs:
                 continue
-            log, known = self.broker.logs[place], stored[place]
+            log, known = self.broker.logs[partition], stored[partition]
             is_other = known.topic_id != self.broker.ids["a"]
             last = self.seen.get((known.topic_id, number), {}).get(known.offset - 1)
             is_cut = log.high < known.offset or (
                 last is not None
                 and known.offset - 1 >= log.low
-                and self.broker.messages[place][known.offset - 1] != last
+                and self.broker.messages[partition][known.offset - 1] != last
             )
             is_truth = is_other or is_cut or log.low > known.offset
             # A log that was cut below what a user or setting had chosen, of which nothing was read.
@@ -241,13 +241,13 @@ class OffsetLives(RuleBasedStateMachine):
             assert is_truth, (gap, known, log)
             if gap.reason == DELETED:
                 assert log.low > known.offset
-        for place in before - self.open():
+        for partition in before - self.open():
             # It closed by itself, so the log is the one that was read; or it was in a former topic.
-            if place not in stored:
-                assert place not in self.broker.logs
+            if partition not in stored:
+                assert partition not in self.broker.logs
                 continue
-            known, messages = stored[place], self.broker.messages.get(place, [])
-            last = self.seen.get((known.topic_id, place.partition), {}).get(known.offset - 1)
+            known, messages = stored[partition], self.broker.messages.get(partition, [])
+            last = self.seen.get((known.topic_id, partition.partition), {}).get(known.offset - 1)
             assert known.topic_id == self.broker.ids["a"]
             assert known.offset <= len(messages)
             assert last is None or messages[known.offset - 1] == last
@@ -259,7 +259,7 @@ class OffsetLives(RuleBasedStateMachine):
         reached, wrong = follow_ledger(entries)
         stored = self.world.catalog.offsets.of(self.reader.uuid)
         assert wrong == []
-        assert {place: stored.get(place) for place in reached} == reached
+        assert {partition: stored.get(partition) for partition in reached} == reached
 
 
 TestOffsetLives = OffsetLives.TestCase

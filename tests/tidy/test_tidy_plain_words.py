@@ -28,8 +28,24 @@ _MEANINGS = (
     "places?|looks?|looked|looking|asks?|asked|asking|hears?|heard|claims?|claimed|turns?|moments?|presence|unswept|"
     "misjudged|stewards?"
 )
+#: The same, without words that have an ordinary meaning: to look something up, to turn one thing into another.
+_SINGLE_MEANINGS = (
+    "places?|looks?(?! up| like| it up)|looked(?! up)|looking(?! up)|asks?|asked|asking|hears?|heard|claims?|claimed|"
+    "moments?|presence|unswept|misjudged|stewards?"
+)
 GONE_FROM_ROOMS = {
     **dict.fromkeys(("catalog", "membership", "verify", "recovery", "model", "base"), _MEANINGS),
+    **dict.fromkeys(
+        (
+            f"ingest/{folder}"
+            for folder in ("consumer", "kafka", "offsets", "policy", "replay", "rounds", "service", "views")
+        ),
+        _SINGLE_MEANINGS,
+    ),
+    **dict.fromkeys(("server", "client"), f"{_SINGLE_MEANINGS}|(?<!so )(?<!as )far"),
+    **dict.fromkeys(
+        (f"warehouse/{folder}" for folder in ("definitions", "remote", "session", "tasks", "worker")), _SINGLE_MEANINGS
+    ),
     "storage": "places?|looks?|looked|looking|asks?|asked|asking|hears?|heard|says?|said|lanes?|claims?|claimed|"
     "misjudged|turns?|turned|moments?",
 }
@@ -39,8 +55,11 @@ TEXTS_ALLOWED = (
     'b"tilth.misjudged"',
     '"steward"',
     "asked_by: str",
+    "asked_by=switch",
     "asked_from: str",
+    "asked_from=switch",
     "asked=show_bytes",
+    "ask the operator to",
 )
 
 #: Names that Python asks for, by file.

@@ -1,4 +1,4 @@
-"""What stands behind the doors in their tests: rooms that answer as they are told."""
+"""What stands behind the context in their tests: rooms that answer as they are told."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
 from tilth.model.wire import ColumnInfo, Health
 from tilth.query.results.answer import Answer
-from tilth.server import Doors, ServerSettings
+from tilth.server import AppContext, ServerSettings
 from tilth.testing.clock import ManualClock
 
 ONE = pa.table({"a": [1]})
@@ -119,10 +119,10 @@ IDLE = ManagerStatus(
 )
 
 
-def doors_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> Doors:
-    """Doors in front of the rooms, with ids that tell their order."""
+def context_of(rooms: FakeRooms, settings: ServerSettings | None = None) -> AppContext:
+    """Context of an HTTP application over the rooms, with ids that show their order."""
     numbers = count(1)
-    return Doors(
+    return AppContext(
         clock=ManualClock(),
         statements=rooms,
         snapshots=rooms,

@@ -148,16 +148,16 @@ OTHERS: tuple[Mutant, ...] = (
         name="late-commit",
         breaks="a consumer that was replaced is let through to the catalog",
         path="src/tilth/ingest/service/consumers.py",
-        old="        known = self._current(call.consumer, call.fence)\n        work",
-        new="        known = self._of(call.consumer)\n        work",
+        old="        known = self._current(call.consumer, call.fence)\n        txn",
+        new="        known = self._of(call.consumer)\n        txn",
         tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
     ),
     Mutant(
         name="late-look",
         breaks="a consumer that was replaced looks for rows",
         path="src/tilth/ingest/service/consumers.py",
-        old="        known = self._current(call.consumer, call.fence)\n        if known.work is",
-        new="        known = self._of(call.consumer)\n        if known.work is",
+        old="        known = self._current(call.consumer, call.fence)\n        if known.txn is",
+        new="        known = self._of(call.consumer)\n        if known.txn is",
         tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
     ),
     Mutant(
@@ -199,7 +199,7 @@ OTHERS: tuple[Mutant, ...] = (
         name="round-begun-while-replaced",
         breaks="a round stays open whose consumer is replaced while it begins",
         path="src/tilth/ingest/service/consumers.py",
-        old='            work.settle("its consumer was replaced")\n',
+        old='            txn.settle("its consumer was replaced")\n',
         new="",
         tests=(
             "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
@@ -435,8 +435,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="offsets-without-a-lease",
         breaks="a server that has joined anew moves offsets that another server hosts by now",
         path="src/tilth/ingest/offsets/positions.py",
-        old=", fences=[self._fence]) as work:",
-        new=") as work:",
+        old=", fences=[self._fence]) as txn:",
+        new=") as txn:",
         tests=(
             "tests/unit/ingest/test_rival_hosts.py::"
             "test_first_offsets_of_a_server_that_was_ended_meanwhile_are_refused",
@@ -466,7 +466,7 @@ OTHERS: tuple[Mutant, ...] = (
     Mutant(
         name="blocked-consumer-for-good",
         breaks="a consumer that waits for something other than Spark keeps its topic partitions for good",
-        path="src/tilth/warehouse/worker/worker.py",
+        path="src/tilth/warehouse/worker/embedded.py",
         old="            task.waited += seconds\n",
         new="",
         tests=(
@@ -477,7 +477,7 @@ OTHERS: tuple[Mutant, ...] = (
     Mutant(
         name="report-of-a-task-that-was-given-up",
         breaks="a task that was given up is reported once more when it ends",
-        path="src/tilth/warehouse/worker/worker.py",
+        path="src/tilth/warehouse/worker/embedded.py",
         old="                # It was given up, and has ended since.\n                return\n",
         new="                pass\n",
         tests=(
@@ -489,8 +489,8 @@ OTHERS: tuple[Mutant, ...] = (
         name="silent-store-ends-the-jvm",
         breaks="cancelled tasks that wait for a silent store end the JVM before their client's time limit",
         path="src/tilth/warehouse/worker/pulse.py",
-        old="        is_starved = look.cpu_seconds < STARVED_SHARE",
-        new="        is_starved = 0 < look.cpu_seconds < STARVED_SHARE",
+        old="        is_starved = reading.cpu_seconds < STARVED_SHARE",
+        new="        is_starved = 0 < reading.cpu_seconds < STARVED_SHARE",
         tests=(
             "tests/unit/warehouse/test_pulse.py::"
             "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm",

@@ -1,7 +1,7 @@
 """Ending work that somebody waits for, from another thread.
 
-Covers: the request to end, its reason, what is stopped. Does not cover: who decides (control/running.py), how a
-Spark job ends (warehouse/worker/worker.py). Always holds: the first reason stays; work that begins after the request is
+Covers: the request to end, its reason, what is stopped. Does not cover: who decides (control/running.py), how a Spark
+job ends (warehouse/worker/embedded.py). Always holds: the first reason stays; work that begins after the request is
 ended at once; nobody is called under the lock.
 """
 

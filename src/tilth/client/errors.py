@@ -61,7 +61,7 @@ class ServerError(TilthError):
         self.number = body.number
 
     def __str__(self) -> str:
-        """Return what the server says, with the code and the id to look it up in the documentation and in its log."""
+        """Return the server's message, with the code and the id to look it up in the documentation and in its log."""
         return f"{super().__str__()} [{self.code}, id {self.id}]"
 
     def _render_traceback_(self) -> list[str]:

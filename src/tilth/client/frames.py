@@ -1,4 +1,4 @@
-"""Rows as callers have them, as one Arrow table: what `Connection.insert` takes.
+"""Rows as callers have them, as one Arrow table: what `Connection.insert` accepts.
 
 Covers: Arrow, Spark, Polars and pandas frames, everything with `__arrow_c_stream__`, lists of dicts. Does not cover:
 sending them. Always holds: a library is used only if the caller has brought an object of it.

@@ -26,8 +26,8 @@ from tilth.client.errors import (
     ServerError,
     ServerUnreachableError,
 )
-from tilth.client.far_times import python_values, readable
 from tilth.client.frames import arrow_table
+from tilth.client.out_of_range_times import python_values, readable
 from tilth.client.servers import Failover
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
 from tilth.model.lease import ReaderLease
@@ -153,7 +153,7 @@ class Connection:
         timeout_seconds: float | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url`: of a server, or of several of one catalog with commas between, of which the next one is asked where
+        """`url`: of a server, or of several of one catalog with commas between, of which the next one is called if
         one does not answer. The transport is for tests. Raises BadUrlError.
         """
         urls = [(each if "://" in each else f"http://{each}").rstrip("/") for each in url.split(",")]
@@ -172,8 +172,8 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """The server that was asked last; before the first call the first one."""
-        return self._failover.asked
+        """The server that was called last; before the first call the first one."""
+        return self._failover.last_url
 
     def sql(self, text: str, settings: Mapping[str, str] | None = None) -> Result:
         """Run one statement. Raises ServerError, ServerUnreachableError naming the address, or AnswerLostError."""
@@ -191,15 +191,15 @@ class Connection:
         Leaving early cancels the statement. Raises as `sql` does, also while rows are iterated: then those so far are
         not the whole result.
         """
-        with self.ask(text, accept=ARROW, settings=settings) as reply:
+        with self.request(text, accept=ARROW, settings=settings) as reply:
             if reply.media_type != ARROW:
-                hint = "leave FORMAT out, or use ask()"
+                hint = "leave FORMAT out, or use request()"
                 raise OtherFormatError(media_type=reply.media_type, hint=hint)
             yield Rows(reply)
 
     @contextmanager
-    def ask(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
-        """Run one statement; the answer comes piece by piece, in the asked media type or in that of its FORMAT."""
+    def request(self, text: str, *, accept: str, settings: Mapping[str, str] | None = None) -> Iterator[Reply]:
+        """Run one statement; the answer comes piece by piece, in the requested media type or in that of its FORMAT."""
         sent = self._http.stream(
             "POST",
             "/v1/sql",
@@ -231,7 +231,7 @@ class Connection:
         condition = f"query_id = '{safe_id}' AND error_code IS NOT NULL"
         question = f"SELECT error_code, coalesce(error, error_code) FROM system.query_log WHERE {condition}"
         try:
-            # A call of its own: asking through `sql` would ask about itself when that breaks off, too.
+            # A call of its own: a query through `sql` would query its own failure if it breaks off, too.
             content = self._call("POST", "/v1/sql", content=question.encode(), headers={"Accept": ARROW}).content
             found = Result(table_of(content), Summary(query_id="", elapsed_ms=0.0, rows=0)).rows
         except (TilthError, pa.ArrowInvalid):
@@ -262,13 +262,13 @@ class Connection:
 
     def health(self) -> Health:
         """Return the state of the server's components, also when some of them are down. With the services that fail."""
-        return self._asked("/v1/health")
+        return self._get_health("/v1/health")
 
     def ready(self) -> Health:
         """Return whether statements work; if not, what is missing is among the components."""
-        return self._asked("/v1/ready")
+        return self._get_health("/v1/ready")
 
-    def _asked(self, path: str) -> Health:
+    def _get_health(self, path: str) -> Health:
         response = self._send("GET", path)
         try:
             return msgspec.json.decode(response.content, type=Health)
@@ -366,7 +366,7 @@ class Connection:
             raise ServerUnreachableError(url=self.url, reason=error, hint=CHECK_HINT) from error
         except httpx.TimeoutException as error:
             hint = "check the table, or system.query_log, before you send it again"
-            raise AnswerLostError("the Tilth server took too long to answer", url=self.url, hint=hint) from error
+            raise AnswerLostError("the Tilth server did not answer in time", url=self.url, hint=hint) from error
         except httpx.HTTPError as error:
             hint = "check the table, or system.query_log, before you send it again"
             raise AnswerLostError(url=self.url, reason=error, hint=hint) from error

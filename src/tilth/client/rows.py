@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tilth.client.far_times import readable
+from tilth.client.out_of_range_times import readable
 from tilth.client.output import show_notices
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show(console: Console, table: pa.Table, summary: Summary) -> None:
 
 
 def show_rows(console: Console, table: pa.Table) -> None:
-    """Print the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not looked at."""
+    """Print the first rows of a result: `ROWS_SHOWN_MAX` of them are enough, others are not read."""
     if _is_document(table):
         for text in _values(table.column(0)):
             console.print(Text("\n".join(_clean(line) for line in str(text).split("\n"))), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""Several servers of one catalog behind one connection: the next one is asked where one does not answer.
+"""Several servers of one catalog behind one connection: the next one is called if one does not answer.
 
 Covers: which server a request goes to. Does not cover: requests and answers (http.py).
 Always holds: a request is sent to another server only where the first certainly has not seen it; one whose answer was
@@ -24,29 +24,29 @@ class Failover(httpx.BaseTransport):
         self._inner = inner
         self._lock = threading.Lock()
         self._current = 0
-        #: The server that was asked last.
-        self.asked = urls[0]
+        #: URL of the server that was called last.
+        self.last_url = urls[0]
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         for left in reversed(range(len(self._urls))):
             number = self._current
-            self.asked = str(self._urls[number]).rstrip("/")
+            self.last_url = str(self._urls[number]).rstrip("/")
             try:
                 return self._inner.handle_request(self._for(self._urls[number], request))
             except _UNSENT:
-                self._leave(number)
+                self._switch(number)
                 if not left:
                     raise
             except httpx.TransportError:
-                self._leave(number)
+                self._switch(number)
                 raise
         raise AssertionError("there is at least one server")
 
     def close(self) -> None:
         self._inner.close()
 
-    def _leave(self, number: int) -> None:
-        """Ask the next one from now on, unless another thread has gone on already."""
+    def _switch(self, number: int) -> None:
+        """Call the next server from now on, unless another thread has switched already."""
         with self._lock:
             if self._current == number:
                 self._current = (number + 1) % len(self._urls)

@@ -19,13 +19,13 @@ class ServeSettings:
 
     data: str = serve_setting("data", "", TEXT, "The node's folder; made if it is not there. Required.")
     listen: str = serve_setting(
-        "listen", "127.0.0.1:7411", TEXT, "Address and port of the HTTP door; port 0 takes a free one."
+        "listen", "127.0.0.1:7411", TEXT, "Address and port of the HTTP server; port 0 selects a free one."
     )
     log_level: str = serve_setting(
         "log-level",
         "info",
         SettingCheck(lambda text: text.strip().lower(), ", ".join(LOG_LEVELS), lambda level: level in LOG_LEVELS),
-        "How much the log says: debug, info, warning or error.",
+        "Level of the log: debug, info, warning or error.",
     )
     log_file: str = serve_setting("log-file", "", TEXT, "Where the log goes. Empty: to standard error.")
 

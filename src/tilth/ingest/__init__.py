@@ -28,19 +28,19 @@ if TYPE_CHECKING:
         ViewError,
     )
     from tilth.ingest.kafka.broker import BrokerClient
-    from tilth.ingest.kafka.reach import Offset, PartitionEnd
+    from tilth.ingest.kafka.metadata import Offset, PartitionEnd
     from tilth.ingest.library import secrets_in
-    from tilth.ingest.messages.dead import DEAD_LETTER_SCHEMA, dead_letter_table, takes_dead_letters
+    from tilth.ingest.messages.dead import DEAD_LETTER_SCHEMA, accepts_dead_letters, dead_letter_table
     from tilth.ingest.messages.decode import VIRTUAL_COLUMNS
     from tilth.ingest.offsets.reset import GONE, MOVED, OffsetMark, OffsetReset, ToMark, ToOffsets, ToTime
-    from tilth.ingest.offsets.subscriptions import standing_of
+    from tilth.ingest.offsets.subscriptions import describe_group_offsets
     from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
     from tilth.ingest.replay.spark import replay_letters
     from tilth.ingest.service.activity import Doing
     from tilth.ingest.service.context import ConsumeContext
     from tilth.ingest.service.definitions import DependencyMissingError, check_allowed, check_kafka
+    from tilth.ingest.service.letter_replay import ReplayReport, ReplayStats, RunReplay
     from tilth.ingest.service.manager import ConsumeManager
-    from tilth.ingest.service.replay import ReplayReport, ReplayStats, RunReplay
     from tilth.ingest.service.stats import (
         ConsumeEvent,
         ConsumeEventKind,
@@ -106,6 +106,7 @@ __all__ = [
     "UnknownTopicError",
     "ViewError",
     "ViewPlan",
+    "accepts_dead_letters",
     "check_allowed",
     "check_group",
     "check_kafka",
@@ -113,6 +114,7 @@ __all__ = [
     "constant_defaults",
     "consume_runner",
     "dead_letter_table",
+    "describe_group_offsets",
     "group_of",
     "partition_skew",
     "pinned_group",
@@ -120,6 +122,4 @@ __all__ = [
     "reads_elsewhere",
     "replay_letters",
     "secrets_in",
-    "standing_of",
-    "takes_dead_letters",
 ]

@@ -1,6 +1,6 @@
 """Settings of ingestion: those of one Kafka table and those of the node.
 
-Covers: declarations, and the typed value that the rest of the room takes. Does not cover: how settings are stored.
+Covers: declarations, and the typed value that the rest of the room uses. Does not cover: how settings are stored.
 Always holds: a KafkaConfig is complete and checked. See also: docs/policies/consumers.md#settings.
 """
 
@@ -246,7 +246,7 @@ class KafkaConfig:
         "kafka_poll_timeout_ms",
         500,
         within(_milliseconds, 10, 60_000),
-        "How often an idle consumer asks the broker for new messages. Longer: fewer requests. Shorter: sooner seen.",
+        "How often an idle consumer polls the broker for new messages. Longer: fewer requests. Shorter: sooner seen.",
         unit="milliseconds",
         aliases=("poll_timeout", "kafka_poll_timeout"),
     )
@@ -394,7 +394,7 @@ class IngestSettings:
         "ingest.manager-interval",
         7.0,
         within(parse_seconds, 0.05, 3600, "0.05 to 3600 seconds"),
-        "How often the topics' metadata and the consumers are looked at. Longer: fewer requests. Shorter: new "
+        "How often the topics' metadata and the consumers are polled. Longer: fewer requests. Shorter: new "
         "partitions are found sooner. A consumer that ends, and a changed definition, are seen at once in any case.",
         unit="seconds",
         aliases=("kafka_manager_interval",),
@@ -403,7 +403,7 @@ class IngestSettings:
         "ingest.log-events-max",
         10_000,
         within(int, 1),
-        "Lines that system.kafka_log keeps. More: a longer look back. Fewer: less memory.",
+        "Lines that system.kafka_log keeps. More: a longer history. Fewer: less memory.",
     )
     certificates_folder: str = node_setting(
         "ingest.certificates-folder",

@@ -46,7 +46,7 @@ class OffsetRange(msgspec.Struct, frozen=True, kw_only=True):
     end_epoch: int = -1
 
     @property
-    def position(self) -> TopicPartition:
+    def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.topic, self.partition)
 
     @property

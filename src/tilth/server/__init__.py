@@ -1,4 +1,4 @@
-"""The doors: one HTTP API for clients, monitors and people.
+"""The HTTP server: one API for clients, monitors and people.
 
 Covers: statements, inserts, snapshots for outside readers, health, metrics; errors as status and body. Does not cover:
 what a statement does (tilth.statements). Always holds: async only here; every answer that is an error has one form and
@@ -11,7 +11,7 @@ from tilth.base.doors import door
 
 if TYPE_CHECKING:
     from tilth.server.address import bind, reachable_url
-    from tilth.server.app import Doors, build_app
+    from tilth.server.app import AppContext, build_app
     from tilth.server.calls import Calls, build_calls_app
     from tilth.server.metrics import METRICS, Metrics, MetricSources
     from tilth.server.peers import HttpPeers
@@ -24,8 +24,8 @@ else:
 __all__ = [
     "METRICS",
     "SETTINGS",
+    "AppContext",
     "Calls",
-    "Doors",
     "HttpCounters",
     "HttpPeers",
     "HttpServer",

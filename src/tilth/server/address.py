@@ -1,4 +1,4 @@
-"""Takes an address for the HTTP server, before anything is started for nothing."""
+"""Binds the address of the HTTP server, before anything else is started."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from contextlib import contextmanager
 from tilth.base.errors import UnavailableError
 
 
-class PortTakenError(UnavailableError):
+class AddressInUseError(UnavailableError):
     """the HTTP server cannot listen on this address"""
 
     code = "ADDRESS_IN_USE"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening yet. Raises PortTakenError when the address cannot be had."""
+    """Bind a socket without listening yet. Raises AddressInUseError when the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    with closed_if_taken(listener, host, port):
+    with closed_on_error(listener, host, port):
         listener.bind((host, port))
     return listener
 
 
 @contextmanager
-def closed_if_taken(listener: socket.socket, host: str, port: int) -> Iterator[None]:
-    """Close the socket where the block fails. Raises PortTakenError."""
+def closed_on_error(listener: socket.socket, host: str, port: int) -> Iterator[None]:
+    """Close the socket where the block fails. Raises AddressInUseError."""
     try:
         yield
     except OSError as error:
         listener.close()
         hint = "stop what listens there, or choose another address with --listen"
-        raise PortTakenError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
+        raise AddressInUseError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
 
 
 def reachable_url(url: str) -> str:
-    """Return the URL by which others reach a door: the machine's name in place of "all addresses"."""
+    """Return the URL by which others reach the server: with the machine's name instead of "all addresses"."""
     for every in ("//0.0.0.0:", "//[::]:"):
         url = url.replace(every, f"//{socket.gethostname()}:")
     return url

@@ -98,7 +98,7 @@ T = TypeVar("T")
 
 
 class Statements(Protocol):
-    """SQL engine, as far as the routes need it."""
+    """SQL engine, as the routes use it."""
 
     def run(
         self, text: str, *, database: str, settings: Mapping[str, str], origin: Origin, streams: bool = False
@@ -118,7 +118,7 @@ class Statements(Protocol):
         settings: Mapping[str, str],
         origin: Origin,
     ) -> Answer:
-        """Add rows; `data` reads them, and checks that they take no more than its argument, in bytes."""
+        """Add rows; `data` reads them, and checks that they need at most its argument, in bytes."""
 
 
 class Snapshots(Protocol):
@@ -141,7 +141,7 @@ class Snapshots(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Doors:
+class AppContext:
     """Everything behind the API."""
 
     clock: Clock
@@ -167,9 +167,9 @@ class Doors:
     calls: Calls = field(default_factory=Calls)
 
 
-def build_app(doors: Doors) -> Starlette:
+def build_app(context: AppContext) -> Starlette:
     """Build the ASGI application."""
-    api = _Api(doors)
+    api = _Api(context)
     routes = [
         api.route("/v1/sql", api.sql, "POST"),
         api.route("/v1/insert/{database}/{table}", api.insert, "POST"),
@@ -180,15 +180,15 @@ def build_app(doors: Doors) -> Starlette:
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
-        calls_route(doors.calls),
+        calls_route(context.calls),
     ]
-    settings = doors.settings
+    settings = context.settings
     welcome = admission(
-        doors.listen_host, doors.machine_name, hosts=settings.allowed_hosts, origins=settings.allowed_origins
+        context.listen_host, context.machine_name, hosts=settings.allowed_hosts, origins=settings.allowed_origins
     )
     middleware = [
-        Middleware(Counted, clock=doors.clock, counters=doors.counters, methods=METHODS),
-        Middleware(Guard, admission=welcome, ids=doors.ids),
+        Middleware(Counted, clock=context.clock, counters=context.counters, methods=METHODS),
+        Middleware(Guard, admission=welcome, ids=context.ids),
     ]
     if settings.allowed_origins:
         # Answers preflight requests of these pages, and lets them read the answers.
@@ -210,12 +210,12 @@ def build_app(doors: Doors) -> Starlette:
 class _Api:
     """Handlers of the routes. The event loop only reads and writes; calls to the rooms run in threads."""
 
-    def __init__(self, doors: Doors) -> None:
-        self._doors = doors
+    def __init__(self, context: AppContext) -> None:
+        self._context = context
         # The engine has slots for statements and refuses what is too much.
         self._long_calls = CapacityLimiter(math.inf)
         self._bodies = MemoryBudget(
-            doors.settings.insert_memory,
+            context.settings.insert_memory,
             free=FREE_BODY_BYTES,
             what="the bodies of requests",
             setting="server.insert-memory",
@@ -232,7 +232,7 @@ class _Api:
                 _log.info("client_left", route=path)
                 return Response(status_code=400)
             except Exception as error:
-                return error_response(error, self._doors.ids)
+                return error_response(error, self._context.ids)
 
         endpoint.__doc__ = handler.__doc__
         route = Route(path, endpoint, methods=list(methods))
@@ -244,14 +244,16 @@ class _Api:
         assert isinstance(error, HTTPException)
         path = request.url.path
         if error.status_code == 405:
-            hint = f"this path takes {dict(error.headers or {}).get('Allow', 'another method')}"
-            answer = error_response(MethodNotAllowedError(method=request.method, path=path, hint=hint), self._doors.ids)
+            hint = f"this path accepts {dict(error.headers or {}).get('Allow', 'another method')}"
+            answer = error_response(
+                MethodNotAllowedError(method=request.method, path=path, hint=hint), self._context.ids
+            )
             answer.headers.update(error.headers or {})
             return answer
         if error.status_code == 404:
             hint = "GET / lists what is served"
-            return error_response(RouteNotFoundError(path=path, hint=hint), self._doors.ids)
-        return error_response(BadRequestError(reason=error.detail), self._doors.ids)
+            return error_response(RouteNotFoundError(path=path, hint=hint), self._context.ids)
+        return error_response(BadRequestError(reason=error.detail), self._context.ids)
 
     async def sql(self, request: Request) -> Response:
         """Run the statement in the body, one statement in UTF-8.
@@ -269,10 +271,10 @@ class _Api:
             text = _text(await self._body(request, share))
 
             def run() -> Response:
-                statements = self._doors.statements
+                statements = self._context.statements
                 answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
                 form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
-                return _answered(answer, form, origin)
+                return _answer(answer, form, origin)
 
             return await self._run_statement(request, origin, run)
 
@@ -289,7 +291,7 @@ class _Api:
         database, table = request.path_params["database"], request.path_params["table"]
         input_format = _input_format(request.headers.get("content-type", ResponseFormat.NDJSON))
         accept = request.headers.get("accept", "")
-        statements, origin = self._doors.statements, _origin(request)
+        statements, origin = self._context.statements, _origin(request)
 
         with self._bodies.share() as share:
             body = await self._body(request, share)
@@ -302,7 +304,7 @@ class _Api:
                     answer = statements.insert_text(
                         database, table, input_format=input_format, data=body, settings=settings, origin=origin
                     )
-                return _answered(answer, accepted_format(accept), origin)
+                return _answer(answer, accepted_format(accept), origin)
 
             return await self._run_statement(request, origin, run)
 
@@ -318,7 +320,7 @@ class _Api:
         database, table = request.path_params["database"], request.path_params["table"]
 
         def run() -> Response:
-            pinned = self._doors.snapshots.pin(
+            pinned = self._context.snapshots.pin(
                 database, table, as_of_ms, version=version, client=_origin(request).shown
             )
             return Response(msgspec.msgpack.encode(pinned), media_type="application/msgpack")
@@ -327,7 +329,7 @@ class _Api:
 
     async def reader(self, request: Request) -> Response:
         """POST renews the lease of a pinned snapshot, DELETE ends it; both answer 204 without a body."""
-        snapshots = self._doors.snapshots
+        snapshots = self._context.snapshots
         act = snapshots.close if request.method == "DELETE" else snapshots.renew
         await self._run_short(lambda: act(request.path_params["id"]))
         return Response(status_code=204)
@@ -338,9 +340,9 @@ class _Api:
         `failed_services` names the background services that fail, and why; they change no status, because statements
         work nevertheless.
         """
-        # Both calls run concurrently: each may take its full time limit.
+        # Both calls run concurrently: each may use its full time limit.
         health, failed = await asyncio.gather(
-            self._run_status(self._doors.health), self._run_status(self._doors.failed_services)
+            self._run_status(self._context.health), self._run_status(self._context.failed_services)
         )
         return _healthy(msgspec.structs.replace(health, failed_services=failed))
 
@@ -348,16 +350,16 @@ class _Api:
         """200 while statements work: the catalog is open, Spark answers and has run a first query. Otherwise 503 with
         the same body as `/v1/health`. For load balancers, and for who waits for a start.
         """
-        return _healthy(await self._run_status(self._doors.ready))
+        return _healthy(await self._run_status(self._context.ready))
 
     async def metrics(self, request: Request) -> Response:
         """Prometheus' text format; see metrics.md."""
-        text = await self._run_status(self._doors.metrics)
+        text = await self._run_status(self._context.metrics)
         return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def maintenance(self, request: Request) -> Response:
         """The maintenance manager: what runs, what ran last, and every op as it was weighed last; `?raw` gives text."""
-        status, now_ms = await self._run_short(self._doors.maintenance), self._doors.clock.now_ms()
+        status, now_ms = await self._run_short(self._context.maintenance), self._context.clock.now_ms()
         if "raw" in request.query_params:
             return PlainTextResponse(maintenance_text(status, now_ms))
         return HTMLResponse(maintenance_html(status, now_ms))
@@ -396,7 +398,7 @@ class _Api:
 
     async def _body(self, request: Request, share: MemoryShare) -> bytes:
         """Read the body; raises BodyTooLargeError as soon as it is known to be too large, and MemoryPressureError."""
-        limit = self._doors.settings.body_bytes_max
+        limit = self._context.settings.body_bytes_max
         length = request.headers.get("content-length", "0")
         if length.isdecimal() and int(length) > limit:
             raise _too_large(int(length), limit)
@@ -434,7 +436,7 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answered(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
+def _answer(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
     """Make the first piece here, so that an error in it still becomes an answer of its own."""
     stream = answer.stream
     summary = answer.summary()

@@ -92,7 +92,7 @@ def calls_route(calls: Calls) -> Route:
 
 
 def build_calls_app(calls: Calls) -> Starlette:
-    """Build an ASGI application of calls alone: the door of a worker."""
+    """Build an ASGI application of calls alone: the endpoint of a worker."""
     return Starlette(routes=[calls_route(calls)])
 
 

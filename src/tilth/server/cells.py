@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tilth.model.text.times import FIRST_DAY, LAST_DAY, date_text, time_text
 
-#: A value that msgspec's JSON encoder takes as it is.
+#: A value that msgspec's JSON encoder accepts as it is.
 Cell = Any  # Any: a cell is whatever JSON can hold
 
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -75,26 +75,26 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def _in_all_years(values: pa.Array) -> pa.Array:
-    """Format dates or times as text, also where Arrow takes the year for another one."""
+    """Format dates or times as text, also those that Arrow formats with a wrong year."""
     is_date = pa.types.is_date32(values.type)
     numbers = values.view(pa.int32() if is_date else pa.int64())
     if not is_date and values.type.unit == "ns":
         # All of their years have four digits.
-        return _near_texts(values)
+        return _texts_in_range(values)
     day = 1 if is_date else 86_400 * _PER_SECOND[values.type.unit]
-    is_far = pc.or_(pc.less(numbers, FIRST_DAY * day), pc.greater_equal(numbers, (LAST_DAY + 1) * day))
-    if not pc.any(is_far).as_py():
-        return _near_texts(values)
-    near = _near_texts(pc.if_else(is_far, pa.scalar(None, values.type), values))
+    is_out_of_range = pc.or_(pc.less(numbers, FIRST_DAY * day), pc.greater_equal(numbers, (LAST_DAY + 1) * day))
+    if not pc.any(is_out_of_range).as_py():
+        return _texts_in_range(values)
+    in_range = _texts_in_range(pc.if_else(is_out_of_range, pa.scalar(None, values.type), values))
     end = "" if is_date or values.type.tz is None else "Z"
-    far = [
+    out_of_range = [
         date_text(number) if is_date else f"{time_text(number * 1_000_000 // _PER_SECOND[values.type.unit])}{end}"
-        for number in numbers.filter(is_far).to_pylist()
+        for number in numbers.filter(is_out_of_range).to_pylist()
     ]
-    return pc.replace_with_mask(near, is_far.fill_null(False), pa.array(far, pa.string()))
+    return pc.replace_with_mask(in_range, is_out_of_range.fill_null(False), pa.array(out_of_range, pa.string()))
 
 
-def _near_texts(values: pa.Array) -> pa.Array:
+def _texts_in_range(values: pa.Array) -> pa.Array:
     text = values.cast(pa.string())
     if pa.types.is_date32(values.type):
         return text

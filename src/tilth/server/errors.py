@@ -28,7 +28,7 @@ STATUS = {
     ErrorKind.CORRUPT: 500,
     ErrorKind.INTERNAL: 500,
 }
-#: Time that the caller is asked to wait before the same call may succeed.
+#: Time after which the caller may repeat the call.
 RETRY_AFTER_SECONDS = "1"
 #: Longer waits, by the error's code.
 _RETRY_AFTER_OF_CODE = {SparkRestartingError.code: "5"}
@@ -61,7 +61,7 @@ class RouteNotFoundError(NotFoundError):
 
 
 class MethodNotAllowedError(InvalidInputError):
-    """this path does not take this method"""
+    """this path does not accept this method"""
 
     code = "METHOD_NOT_ALLOWED"
 
@@ -128,7 +128,7 @@ def error_response(error: Exception, ids: IdSource) -> Response:
 
 
 def _defect(error: Exception, cause_id: str) -> TilthError:
-    hint = f"please report it with what the log says under cause_id={cause_id}"
+    hint = f"please report it with the lines of the log that have cause_id={cause_id}"
     return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}", hint=hint)
 
 

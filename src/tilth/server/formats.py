@@ -1,4 +1,4 @@
-"""A result in the form that the caller asked for: JSON, NDJSON, CSV or an Arrow stream.
+"""A result in the requested form: JSON, NDJSON, CSV or an Arrow stream.
 
 Always holds: bodies come piece by piece; a piece holds at most `ROWS_PER_PIECE` rows; what INSERT reads of them is what
 was there. cells.py has the form of values in JSON; CSV differs in this: NULL is `\\N` without quotes, an empty
@@ -127,8 +127,8 @@ def _as_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch], *, has_names: 
     with csv.CSVWriter(sink, empty.schema, write_options=options) as writer:
         for batch in batches:
             writer.write_batch(_flat(batch))
-            yield _taken(sink)
-    yield _taken(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
 def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
@@ -136,11 +136,11 @@ def _as_arrow(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-            yield _taken(sink)
-    yield _taken(sink)
+            yield _drain(sink)
+    yield _drain(sink)
 
 
-def _taken(sink: io.BytesIO) -> bytes:
+def _drain(sink: io.BytesIO) -> bytes:
     piece = sink.getvalue()
     sink.seek(0)
     sink.truncate()
@@ -148,7 +148,7 @@ def _taken(sink: io.BytesIO) -> bytes:
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the columns as CSV's writer takes them: numbers, booleans and strings."""
+    """Return the columns as the writer of CSV accepts them: numbers, booleans and strings."""
     columns = []
     for column in batch.columns:
         if pa.types.is_dictionary(column.type):

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: the rooms' numbers, read when they are asked for.
+"""Metrics for Prometheus: the rooms' numbers, read at each scrape.
 
 Covers: names, labels and texts of all metrics, and the samples made of the rooms' stats. Does not cover: counting,
 which each room does. Always holds: METRICS is complete, beside `process_*`; a room whose numbers cannot be read in time
@@ -72,27 +72,30 @@ Sample = tuple[Metric, tuple[str, ...], Value]
 _GAUGE, _COUNTER = MetricType.GAUGE, MetricType.COUNTER
 _TABLE = ("database", "table")
 _SERVICE = (*_TABLE, "service")
-_PLACE = (*_TABLE, "topic", "partition")
+_TOPIC_PARTITION = (*_TABLE, "topic", "partition")
 
 SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 if the room's numbers could be read, else 0.")
 
 SERVICE_STATE = Metric(
     "tilth_service_state", _GAUGE, (*_SERVICE, "state"), "1 for the state that the background service is in, else 0."
 )
-SERVICE_WAKEUPS = Metric("tilth_service_wakeups_total", _COUNTER, _SERVICE, "How often the service looked for work.")
+SERVICE_WAKEUPS = Metric("tilth_service_wakeups_total", _COUNTER, _SERVICE, "How often the service checked for work.")
 SERVICE_FAILURES = Metric("tilth_service_failures", _GAUGE, _SERVICE, "Failures, as in system.bg_threads.")
 SERVICE_TASKS = Metric("tilth_service_running_tasks", _GAUGE, _SERVICE, "Tasks of the service on workers now.")
 
 INGEST_LAG = Metric(
-    "tilth_ingest_lag_messages", _GAUGE, _PLACE, "Messages behind the stored offset; NaN: the end is not known now."
+    "tilth_ingest_lag_messages",
+    _GAUGE,
+    _TOPIC_PARTITION,
+    "Messages behind the stored offset; NaN: the end is not known now.",
 )
 INGEST_LAG_AGE = Metric(
     "tilth_ingest_lag_age_seconds",
     _GAUGE,
-    _PLACE,
+    _TOPIC_PARTITION,
     "Time since the end of the topic partition was seen; NaN: never, as of a topic that was never found.",
 )
-INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _PLACE, "The stored offset: the next message to read.")
+INGEST_OFFSET = Metric("tilth_ingest_offset", _GAUGE, _TOPIC_PARTITION, "The stored offset: the next message to read.")
 TASKS_ENDED = Metric("tilth_tasks_ended_total", _COUNTER, ("result",), "Tasks that ended, by how.")
 TASKS = Metric("tilth_tasks", _GAUGE, ("kind", "state"), "Tasks known now: live ones and the last that ended.")
 WORKER_UP = Metric("tilth_worker_up", _GAUGE, ("worker",), "1 while the worker answers.")
@@ -112,14 +115,14 @@ WAREHOUSE_TASKS = Metric("tilth_warehouse_tasks", _GAUGE, ("warehouse", "state")
 _OP = ("op",)
 OPS_RUNNING = Metric("tilth_maintenance_running", _GAUGE, _OP, "Runs of maintenance ops under way.")
 OPS_DURATION = Metric(
-    "tilth_maintenance_milliseconds", MetricType.HISTOGRAM, _OP, "How long runs of maintenance ops took."
+    "tilth_maintenance_milliseconds", MetricType.HISTOGRAM, _OP, "Duration of runs of maintenance ops."
 )
 OPS_WAITING = Metric("tilth_maintenance_waiting_bytes", _GAUGE, _OP, "Estimated bytes that wait for an op.")
 OPS_REMOVED = Metric("tilth_maintenance_removed_bytes_total", _COUNTER, _OP, "Bytes that an op has removed or hidden.")
 _KUDU_RUNS = {
     kind: (
         Metric(kind.traits.running, _GAUGE, (), f"Number of {kind.traits.runs} under way."),
-        Metric(kind.traits.duration, MetricType.HISTOGRAM, (), f"How long {kind.traits.runs} took, in milliseconds."),
+        Metric(kind.traits.duration, MetricType.HISTOGRAM, (), f"Duration of {kind.traits.runs}, in milliseconds."),
     )
     for kind in OpKind
 }
@@ -131,7 +134,7 @@ _KUDU_REMOVED = {
 }
 
 FIND_BEST = tuple(
-    Metric(name, MetricType.SUMMARY, (), "How long choosing an op took, in microseconds.")
+    Metric(name, MetricType.SUMMARY, (), "Duration of choosing an op, in microseconds.")
     for name in ("tilth_maintenance_choice_microseconds", "maintenance_op_find_best_candidate_duration")
 )
 
@@ -282,11 +285,16 @@ def _consumers(consumers: Sequence[ConsumerStats]) -> Iterator[Sample]:
         labels = (one.database, one.table, str(one.consumer))
         yield from _fields(one, labels)
         for partition in one.partitions:
-            place = (one.database, one.table, partition.place.topic, str(partition.place.partition))
-            yield INGEST_LAG, place, math.nan if partition.lag is None else partition.lag
-            yield INGEST_LAG_AGE, place, math.nan if partition.end_age is None else partition.end_age
+            partition_labels = (
+                one.database,
+                one.table,
+                partition.topic_partition.topic,
+                str(partition.topic_partition.partition),
+            )
+            yield INGEST_LAG, partition_labels, math.nan if partition.lag is None else partition.lag
+            yield INGEST_LAG_AGE, partition_labels, math.nan if partition.end_age is None else partition.end_age
             if partition.offset >= 0:
-                yield INGEST_OFFSET, place, partition.offset
+                yield INGEST_OFFSET, partition_labels, partition.offset
 
 
 def _replays(replays: Sequence[ReplayStats]) -> Iterator[Sample]:
@@ -310,10 +318,10 @@ def _maintenance(numbers: MaintenanceNumbers) -> Iterator[Sample]:
 def _op(kind: OpKind, numbers: OpNumbers) -> Iterator[Sample]:
     """Each number under Kudu's name and in a family of all kinds."""
     label = (kind.value.lower(),)
-    took = Buckets(RUN_MILLISECONDS, numbers.counts, numbers.milliseconds)
+    durations = Buckets(RUN_MILLISECONDS, numbers.counts, numbers.milliseconds)
     running, duration = _KUDU_RUNS[kind]
-    yield from ((running, (), numbers.running), (duration, (), took))
-    yield from ((OPS_RUNNING, label, numbers.running), (OPS_DURATION, label, took))
+    yield from ((running, (), numbers.running), (duration, (), durations))
+    yield from ((OPS_RUNNING, label, numbers.running), (OPS_DURATION, label, durations))
     if kind in _KUDU_WAITING:
         yield from ((_KUDU_WAITING[kind], (), numbers.waiting_bytes), (OPS_WAITING, label, numbers.waiting_bytes))
     if kind in _KUDU_REMOVED:

@@ -82,7 +82,7 @@ class Admission:
         default = _PORTS.get(parts.scheme)
         try:
             own = urlsplit(f"//{host}")
-            return default is not None and _place(parts.hostname, parts.port, default) == _place(
+            return default is not None and _host_and_port(parts.hostname, parts.port, default) == _host_and_port(
                 own.hostname, own.port, default
             )
         except ValueError:
@@ -140,5 +140,5 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _place(host: str | None, port: int | None, default: int) -> tuple[str, int]:
+def _host_and_port(host: str | None, port: int | None, default: int) -> tuple[str, int]:
     return (host or "").rstrip("."), port or default

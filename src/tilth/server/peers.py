@@ -1,10 +1,10 @@
-"""Servers of one catalog that speak to one another: statements for who hosts a table, rows of system tables.
+"""Calls between the servers of one catalog: statements for the host of a table, rows of system tables.
 
 Covers: both ends of these calls. Does not cover: who hosts what (tilth.membership), routes (calls.py).
 Always holds: a statement is passed on once at most, so it never goes in circles; rows of a server that does not answer
-in time are missing, and the answer says so; calls carry the service token, as those of workers do; one that another
-version answers in a form of its own ends with an error that names the server and both versions. Rows are never larger
-here than allowed, whatever another server sends.
+in time are missing, which a notice of the answer says; calls carry the service token, as those of workers do; one that
+another version answers in a form of its own ends with an error that names the server and both versions. Rows are never
+larger here than allowed, whatever another server sends.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnr
 from tilth.warehouse.remote.wire import Done
 from tilth.warehouse.remote.workers import Handler, handler
 
-#: A server that has not sent its rows after so long is left out.
+#: Timeout for the rows of a server; it is left out then.
 ROWS_SECONDS_MAX = 3.0
-#: A server may take so long to end its consumers.
+#: Timeout for a server to end its consumers.
 STOPPED_SECONDS_MAX = 45.0
-#: A statement that was passed on may run so long; it has bounds of its own.
+#: Timeout of a statement that was passed on; it has bounds of its own.
 STATEMENT_SECONDS_MAX = 24 * 3600.0
-#: Servers that are asked at once.
-_ASKED_AT_ONCE = 16
+#: Servers that are called at once.
+_CALLS_AT_ONCE = 16
 #: Maximum of a server's own rows of a system table: the largest one, its query log, has 10,000 lines of 10 KiB at most.
 ROWS_BYTES_MAX = 128 * MIB
 #: Maximum of an answer beside the values of its rows: names and types of columns, notices, heads of Arrow's messages.
@@ -75,20 +75,20 @@ class PassedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     rows_written: int
 
 
-class AskedTable(msgspec.Struct, frozen=True, kw_only=True):
-    """A system table of which the server's own rows are wanted."""
+class ReadTable(msgspec.Struct, frozen=True, kw_only=True):
+    """Request for a server's own rows of a system table."""
 
     name: str
 
 
 class TableRows(msgspec.Struct, frozen=True, kw_only=True):
-    """These rows."""
+    """The requested rows."""
 
     rows: bytes
 
 
-class AskedStop(msgspec.Struct, frozen=True, kw_only=True):
-    """A service that was stopped; the answer comes when the server has stopped it."""
+class WaitStopped(msgspec.Struct, frozen=True, kw_only=True):
+    """Request to wait until a server has stopped a service."""
 
     service: ServiceKind
     #: Uuid of the table; ALL_TABLES: of all tables.
@@ -96,7 +96,7 @@ class AskedStop(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpPeers:
-    """The other servers, asked over HTTP."""
+    """The other servers, called over HTTP."""
 
     def __init__(
         self,
@@ -155,17 +155,17 @@ class HttpPeers:
         return [table for table in found if table is not None]
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
-        self._of_others(lambda server: self._wait_stopped(server, AskedStop(service=service, table=table)))
+        self._of_others(lambda server: self._wait_stopped(server, WaitStopped(service=service, table=table)))
 
-    def _of_others(self, ask: Callable[[ServerRecord], T]) -> list[T]:
-        """Ask all other servers that live at once."""
+    def _of_others(self, call: Callable[[ServerRecord], T]) -> list[T]:
+        """Call all other living servers at once."""
         found = self._member.now()
         others = [each for each in found.servers if each.id != found.me]
         if not others:
             return []
-        with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-            asked = [pool.submit(copy_context().run, ask, each) for each in others]
-            return [each.result() for each in asked]
+        with ThreadPoolExecutor(_CALLS_AT_ONCE) as pool:
+            request = [pool.submit(copy_context().run, call, each) for each in others]
+            return [each.result() for each in request]
 
     def handlers(self, engine: SqlEngine) -> dict[str, Handler]:
         """Return the handlers of the calls of other servers, by their names."""
@@ -181,17 +181,17 @@ class HttpPeers:
                 rows_written=answer.rows_written,
             )
 
-        def rows(asked: AskedTable) -> TableRows:
-            return TableRows(rows=_bytes(engine.own_rows(asked.name)))
+        def rows(request: ReadTable) -> TableRows:
+            return TableRows(rows=_bytes(engine.own_rows(request.name)))
 
-        def stopped(asked: AskedStop) -> Done:
-            engine.wait_stopped(asked.service, asked.table)
+        def wait_stopped(request: WaitStopped) -> Done:
+            engine.wait_stopped(request.service, request.table)
             return Done()
 
         return {
-            "server/stopped": handler(AskedStop, stopped),
+            "server/stopped": handler(WaitStopped, wait_stopped),
             "server/statement": handler(PassedStatement, run),
-            "server/rows": handler(AskedTable, rows),
+            "server/rows": handler(ReadTable, rows),
         }
 
     def close(self) -> None:
@@ -199,37 +199,37 @@ class HttpPeers:
             for channel in self._channels.values():
                 channel.close()
 
-    def _wait_stopped(self, server: ServerRecord, asked: AskedStop) -> None:
+    def _wait_stopped(self, server: ServerRecord, request: WaitStopped) -> None:
         try:
             if not self._token:
-                raise UnavailableError("servers need a service token to ask one another")
+                raise UnavailableError("servers need a service token to call one another")
             with _named(server):
                 self._channel(server.url).call(
                     "server/stopped",
-                    asked,
+                    request,
                     Done,
                     seconds=0.0,
                     answer_seconds=STOPPED_SECONDS_MAX,
                 )
         except TilthError as error:
             note_unanswered(
-                f"server {server.name} at {server.url or 'no address'} has not said that it has stopped "
-                f"{asked.service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
+                f"server {server.name} at {server.url or 'no address'} has not confirmed that it has stopped "
+                f"{request.service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
             )
 
     def _table_of(self, server: ServerRecord, name: str) -> pa.Table | None:
         if not self._token:
             note_unanswered(
-                f"rows of server {server.name} are missing: servers need a service token to ask one another"
+                f"rows of server {server.name} are missing: servers need a service token to call one another"
             )
             return None
         try:
             with _named(server):
                 answer = self._channel(server.url).call(
                     "server/rows",
-                    AskedTable(name=name),
+                    ReadTable(name=name),
                     TableRows,
-                    # Once: whoever does not listen is not waited for.
+                    # Once: a server that does not listen is not waited for.
                     seconds=0.0,
                     answer_seconds=ROWS_SECONDS_MAX,
                     bytes_max=ROWS_BYTES_MAX + BESIDE_ROWS_BYTES_MAX,
@@ -271,13 +271,13 @@ def _named(server: ServerRecord) -> Iterator[None]:
     try:
         yield
     except PeerAnswerUnreadableError as error:
-        # A compressed answer comes of no version of Tilth: its own hint says what to do.
+        # No version of Tilth compresses answers: the error has its own hint.
         own = error.hint if "encoding" in error.facts else hint
         raise PeerAnswerUnreadableError(**(error.facts | names), hint=own) from error
     except (pa.ArrowException, OSError) as error:
         raise PeerAnswerUnreadableError(**({"reason": str(error)} | names), hint=hint) from error
     except PeerAnswerTooLargeError as error:
-        hint = f"ask for less, or raise the setting max_result_bytes; nothing more was read of {server.name}"
+        hint = f"request fewer rows, or raise the setting max_result_bytes; nothing more was read of {server.name}"
         raise PeerAnswerTooLargeError(**(error.facts | names), hint=hint) from error
     except (RouteNotFoundError, BadBodyError) as error:
         raise PeerVersionError(**(error.facts | names), hint=hint) from error
@@ -292,5 +292,5 @@ def _bytes(table: pa.Table) -> bytes:
 
 
 def _table(data: bytes, bytes_max: int) -> pa.Table:
-    """Raises PeerAnswerTooLargeError before the rows take more memory than that, and Arrow's errors."""
+    """Raises PeerAnswerTooLargeError before the rows need more memory than that, and Arrow's errors."""
     return read_own(data, bytes_max, lambda size: PeerAnswerTooLargeError(bytes=size, bytes_max=bytes_max))

@@ -10,7 +10,7 @@ from starlette.applications import Starlette
 
 from tilth.base.clock import Clock
 from tilth.base.errors import UnavailableError
-from tilth.server.address import bind, closed_if_taken
+from tilth.server.address import bind, closed_on_error
 
 START_SECONDS_MAX = 10.0
 STOP_SECONDS_MAX = 10.0
@@ -24,15 +24,17 @@ _POLL_SECONDS = 0.02
 
 
 class HttpServer:
-    """An HTTP server that is listening; port 0 takes a free one."""
+    """An HTTP server that is listening; port 0 selects a free one."""
 
     def __init__(
-        self, clock: Clock, app: Starlette, *, host: str, port: int, door: socket.socket | None = None
+        self, clock: Clock, app: Starlette, *, host: str, port: int, listener: socket.socket | None = None
     ) -> None:
-        """`door`: what `bind` gave for this address, none: it is bound here. Raises PortTakenError."""
+        """`listener`: socket that `bind` returned for this address; none: it is bound here. Raises
+        AddressInUseError.
+        """
         self._clock = clock
-        self._socket = bind(host, port) if door is None else door
-        with closed_if_taken(self._socket, host, port):
+        self._socket = bind(host, port) if listener is None else listener
+        with closed_on_error(self._socket, host, port):
             self._socket.listen(BACKLOG)
         config = uvicorn.Config(
             app,

@@ -1,4 +1,4 @@
-"""Settings of the HTTP doors."""
+"""Settings of the HTTP server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _hosts(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The settings of the doors, read and checked."""
+    """The settings of the HTTP server, read and checked."""
 
     body_bytes_max: int = node_setting(
         "server.body-max",

@@ -19,8 +19,8 @@ class Durations:
     seconds: float = 0.0
 
     def with_one(self, seconds: float) -> Durations:
-        place = bisect_left(SECONDS, seconds)
-        counts = tuple(count + (index == place) for index, count in enumerate(self.counts))
+        bucket = bisect_left(SECONDS, seconds)
+        counts = tuple(count + (index == bucket) for index, count in enumerate(self.counts))
         return replace(self, counts=counts, seconds=self.seconds + seconds)
 
 
@@ -36,7 +36,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpStats:
-    """The doors at one look."""
+    """Statistics of HTTP requests. A frozen snapshot."""
 
     #: Number of requests by their answers' labels.
     requests: dict[Answered, int]

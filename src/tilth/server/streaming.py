@@ -1,7 +1,7 @@
 """An answer whose rows are still being computed while the first ones are sent.
 
 Covers: sending, a client that leaves or does not read, errors on the way. Does not cover: the rows' form (formats.py).
-Always holds: rows are asked for when the client has taken the ones before; the body has its proper end only when all
+Always holds: rows are requested when the client has received the ones before; the body has its proper end only when all
 rows were sent, so that an error on the way is an error for every client of HTTP; the stream of rows is closed.
 """
 
@@ -22,7 +22,7 @@ from tilth.control.running import Origin
 from tilth.query.results.stream import RowStream
 
 #: Interval of checks whether a statement was cancelled while its client does not read.
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 
 _log = Log("server")
 # The engine bounds how many statements there are.
@@ -75,11 +75,11 @@ class RowsResponse(StreamingResponse):
     async def _watch(self, receive: Receive, scope: CancelScope) -> None:
         """End the sending when the client has left, or when the statement was cancelled while the client sleeps."""
         while self._origin.cancellation.error is None:
-            with anyio.move_on_after(LOOK_SECONDS):
+            with anyio.move_on_after(POLL_SECONDS):
                 if (await receive())["type"] == "http.disconnect":
                     self._origin.cancel("its client, which closed the connection")
         # The thread that waits for rows sees it first, and breaks the answer off with its reason.
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_SECONDS)
         scope.cancel()
 
     def _close(self) -> None:

@@ -68,9 +68,9 @@ from tilth.warehouse.tasks.contract import Runner, TaskContext, Worker, WorkerRe
 from tilth.warehouse.tasks.dispatch import Dispatcher
 from tilth.warehouse.tasks.handle import Handle
 from tilth.warehouse.tasks.state import TaskResult
+from tilth.warehouse.worker.embedded import EmbeddedWorker
 from tilth.warehouse.worker.losses import memory_loss_in
 from tilth.warehouse.worker.progress import ProgressWatch, TaskProgress
-from tilth.warehouse.worker.worker import EmbeddedWorker
 
 __all__ = [
     "BUILT_IN",

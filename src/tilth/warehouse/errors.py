@@ -68,13 +68,13 @@ class WarehouseInUseError(ConflictError):
 
 
 class WarehouseWorkError(InvalidInputError):
-    """the warehouse does not take this kind of work"""
+    """the warehouse does not accept this kind of work"""
 
     code = "WAREHOUSE_WORK_REFUSED"
 
 
 class WorkerUnfitError(InvalidInputError):
-    """the worker is not what its warehouse asks for"""
+    """the worker does not meet the requirements of its warehouse"""
 
     code = "WORKER_UNFIT"
 
@@ -116,7 +116,7 @@ class TaskStillRunningError(RetryError):
 
 
 class WorkerBusyError(RetryError):
-    """the worker does not take the task now"""
+    """the worker does not accept the task now"""
 
     code = "WORKER_BUSY"
 
@@ -141,7 +141,7 @@ class UnknownFunctionError(InvalidInputError):
 
 
 class BadArgumentsError(InvalidInputError):
-    """a function does not take this number of arguments"""
+    """a function does not accept this number of arguments"""
 
     code = "BAD_ARGUMENTS"
 

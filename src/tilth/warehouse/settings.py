@@ -187,8 +187,8 @@ class WarehouseSettings:
         "warehouse.heartbeat-interval",
         2.0,
         within(parse_seconds, 0.5, 600, "0.5 s to 10 min"),
-        "How often Spark's JVM is asked whether it answers; every sixth time it runs a job of one task too. Shorter: a "
-        "hung JVM is shown sooner. Longer: fewer calls.",
+        "How often Spark's JVM gets a call to see whether it answers; every sixth time it runs a job of one task too. "
+        "Shorter: a hung JVM is shown sooner. Longer: fewer calls.",
         unit="seconds",
     )
     hang_seconds: float = node_setting(

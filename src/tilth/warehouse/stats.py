@@ -1,4 +1,4 @@
-"""The warehouse room at one look."""
+"""Statistics of the room: warehouses, workers and their load. Frozen snapshots."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class WorkerInfo:
     name: str
     warehouses: tuple[str, ...]
     #: `alive`, `silent` since the last heartbeat, `without spark` while its JVM is gone or does not answer, `draining`
-    #: while it takes no more tasks, `drained` when none is left.
+    #: while it gets no more tasks, `drained` when none is left.
     state: str
     #: Reason why it is not alive.
     reason: str
@@ -63,9 +63,9 @@ class WarehouseInfo:
     waiting: int
     #: Tasks that stay until they are stopped; they take no slot.
     resident: int
-    #: Kinds of work that it takes.
+    #: Kinds of work that it accepts.
     work: tuple[str, ...] = ()
-    #: Workers that it should have; 0: nobody said.
+    #: Workers that it should have; 0: not set.
     workers_wanted: int = 0
     #: Requirements for each of its workers; empty and 0: none.
     master: str = ""

@@ -165,7 +165,7 @@ def test_the_command_line_says_what_it_did_and_no_password(postgres: Postgres, t
     assert PASSWORD not in wrong.output
     done = run.invoke(app, ["catalog", "copy", str(tmp_path / "a"), postgres.address(schema="cli")])
     assert done.exit_code == 0, done.output
-    assert "the same at both places" in done.output
+    assert "the same in both catalogs" in done.output
     again = run.invoke(app, ["catalog", "copy", str(tmp_path / "a"), str(tmp_path / "c")])
     assert again.exit_code == 1
     assert "CATALOG_MOVED" in again.output

@@ -21,7 +21,7 @@ from tilth.catalog import Catalog, MemoryKV, SetOffsets
 from tilth.ingest.consumer.calls import ORDER_DECODER
 from tilth.ingest.consumer.task import ResidentConsumer
 from tilth.ingest.kafka.broker import Fetched
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.service.consumers import Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import read_definitions

@@ -236,7 +236,7 @@ def test_of_a_topic_that_was_never_found_no_lag_is_known(world: IngestWorld, bro
     made_over(world, "never-there")
     world.wait(lambda: "never-there" in world.stats(kafka(world)).reason, "the topic is missed")
     (consumer,) = world.manager.kafka_tables()
-    assert [each.place for each in consumer.partitions] == [TopicPartition("never-there", 0)]
+    assert [each.topic_partition for each in consumer.partitions] == [TopicPartition("never-there", 0)]
     assert (consumer.lag, consumer.uncommitted, consumer.lag_age) == (None, None, None)
 
 

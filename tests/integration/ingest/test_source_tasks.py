@@ -25,10 +25,10 @@ from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
 from tilth.ingest import dead_letter_table, read_config
 from tilth.ingest.kafka.broker import Fetched
-from tilth.ingest.policy.care import Care
+from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.keep import NO_NUMBERS, Kept
 from tilth.ingest.rounds.round import DeadLetters, RoundFacts, RoundJob, ViewRefusal
-from tilth.ingest.rounds.source import SourceTask, write_condemned
+from tilth.ingest.rounds.source import SourceTask, write_refused
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views.plans import FusedPlan, Picked, SqlPlan, ViewPlan
 from tilth.ingest.views.refusals import RowCheck, Wanted
@@ -100,8 +100,8 @@ class Cell:
             layouts={uuid: layout_of(table, root, fsync=False) for uuid, table in TARGETS.items()},
             dead_letters=None if mode == "throw" else DeadLetters(table="d", layout=layout_of(dead, root, fsync=False)),
             txn=7,
-            groups=((OffsetRange(topic="t", partition=0, start=FIRST, end=FIRST + len(messages)),),),
-            care={COMPUTED.view: Care.GUARDED},
+            splits=((OffsetRange(topic="t", partition=0, start=FIRST, end=FIRST + len(messages)),),),
+            failing={COMPUTED.view: Evaluation.GUARDED},
             fetch=self._fetch,
         )
 
@@ -196,12 +196,12 @@ def test_what_is_kept_is_read_back_for_the_view(messages: Messages, data: st.Dat
         assert all(batch.schema.names == ["x", "_offset"] for batch in plain)
         assert sum(batch.num_rows for batch in plain) == len(all_rows)
         # Messages that are refused later become dead letters, once for each verdict.
-        condemned = data.draw(st.sets(st.sampled_from(sorted({n for n, _ in all_rows}) or [0])))
-        condemned &= {number for number, _ in all_rows}
-        verdicts = [ViewRefusal(number=n, view=view, reason="why") for n in condemned for view in ("db.a", "db.b")]
-        kept.condemn(verdicts)
-        letters = write_condemned(kept, 0, attempt=0)
-        assert cell.dead(letters) == Counter((n, view) for n in condemned for view in ("db.a", "db.b"))
+        refused = data.draw(st.sets(st.sampled_from(sorted({n for n, _ in all_rows}) or [0])))
+        refused &= {number for number, _ in all_rows}
+        refusals = [ViewRefusal(number=n, view=view, reason="why") for n in refused for view in ("db.a", "db.b")]
+        kept.write_refusals(refusals)
+        letters = write_refused(kept, 0, attempt=0)
+        assert cell.dead(letters) == Counter((n, view) for n in refused for view in ("db.a", "db.b"))
         kept.remove()
         named = {each.part.file.name for each in (*facts.parts, *letters.parts)}
         assert {path.name for path in Path(root).glob("*/data/*")} == named

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, event
 from tilth.catalog import InsertPart
-from tilth.ingest.consumer.calls import LookAtTables, TablesNow
+from tilth.ingest.consumer.calls import SnapshotTables, TableSnapshots
 from tilth.model.table import KafkaDef, TableDef, Transform, TransformKind
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind
@@ -117,32 +117,32 @@ def test_keys_of_the_whole_table_and_rows_that_give_some_values(world: IngestWor
     world.verify(table, partial)
 
 
-def test_what_others_commit_between_is_looked_at_again(
+def test_what_others_commit_between_is_looked_up_again(
     world: IngestWorld, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = "upserts-conflict"
     broker.create_topic(topic, 1)
     kafka = world.kafka("k", topic)
     table = world.table("t", EVENTS, unique_key=("id",))
-    looks: list[LookAtTables] = []
-    look = world.manager.look
+    requests: list[SnapshotTables] = []
+    snapshot_tables = world.manager.snapshot_tables
 
-    def look_and_insert(call: LookAtTables) -> TablesNow:
-        """Between the first look of a round and its commit the same keys come in another way."""
-        now = look(call)
-        looks.append(call)
-        if len(looks) == 1:
+    def snapshot_and_insert(call: SnapshotTables) -> TableSnapshots:
+        """Between the first snapshot of a round and its commit the same keys come in another way."""
+        now = snapshot_tables(call)
+        requests.append(call)
+        if len(requests) == 1:
             txn = world.catalog.transactions.open("other", outputs=[TxnOutput(table=table.uuid, tasks=1)])
             rows = pa.table({"id": [1, 2], "name": ["other", "other"], "price": [0.0, 0.0]})
             [written] = write_segments(layout_of(table, world.root), rows, txn=txn.id, task=0, attempt=0)
             txn.commit([InsertPart(table=table.uuid, written=written)], [])
         return now
 
-    monkeypatch.setattr(world.manager, "look", look_and_insert)
+    monkeypatch.setattr(world.manager, "snapshot_tables", snapshot_and_insert)
     world.view("v", kafka, table, "SELECT * FROM default.k")
     world.send(topic, [event(1), event(3), event(1, name="twice")])
     world.wait(lambda: _consumed(world, kafka) == 3, "the messages")
-    assert len(looks) >= 2
+    assert len(requests) >= 2
     assert told(world, table) == [(1, "twice", 0.5), (2, "other", 0.0), (3, "n3", 1.5)]
     assert world.stats(kafka).failures == 0
     # The change segment of the refused try goes behind the commit; what stays belongs to what is visible.

@@ -17,7 +17,7 @@ import pytest
 from tests.integration.ingest.round_world import RoundWorld
 from tests.long import cases
 from tilth.ingest import ViewError, check_view
-from tilth.ingest.policy.care import CLEAN_ROUNDS_MIN
+from tilth.ingest.policy.evaluation import CLEAN_ROUNDS_MIN
 from tilth.model.types import Kind
 from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession
 

@@ -1,4 +1,4 @@
-"""Doors of SQL that are closed, and queries that pass the same check as they should. One session for all tests."""
+"""SQL that is refused, and queries that pass the same check as they should. One session for all tests."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_a_master_that_is_away_is_named_at_the_start(java_home: Path, tmp_path: 
 def test_a_node_with_another_secret_is_not_heard(stranger: NodeProcess) -> None:
     assert stranger.wait_end(SECONDS_MAX)
     assert stranger.exit_code == 1
-    assert "the master of the Spark cluster does not take this session" in stranger.log_tail()
+    assert "the master of the Spark cluster does not accept this session" in stranger.log_tail()
     assert "warehouse.cluster-secret" in stranger.log_tail()
     assert files_with("no-secret-of-this-cluster", stranger.data.parent) == {stranger.data.parent / "secret"}
 

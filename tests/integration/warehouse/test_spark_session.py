@@ -37,7 +37,7 @@ from tilth.warehouse import (
     run_in_task,
 )
 from tilth.warehouse.session.java import find_java
-from tilth.warehouse.worker.worker import MEASURED_BYTES_MIN
+from tilth.warehouse.worker.embedded import MEASURED_BYTES_MIN
 
 pytestmark = pytest.mark.integration
 SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
@@ -320,7 +320,7 @@ def test_a_wrong_java_is_told_by_what_was_found(tmp_path: Path) -> None:
     for text, expected in (
         ("echo java.base@11.0.2", "wrong version.*named_by=warehouse.java-home version=11"),
         ("echo java.base@17.0.2", "cut down.*missing=java.instrument,"),
-        ("echo Unrecognized option >&2; exit 1", "older than 17.*said=Unrecognized option"),
+        ("echo Unrecognized option >&2; exit 1", "older than 17.*output=Unrecognized option"),
     ):
         program.write_text(f"#!/bin/sh\n{text}\n")
         program.chmod(0o755)

@@ -217,7 +217,7 @@ def test_calls_that_are_lost_delayed_or_repeated_change_nothing(world: World, fl
     flow.go_to("a-write")
     rules = [
         world.proxy.add(fate, call, times=2)
-        for call in ("consumer/begin", "consumer/commit", "consumer/heard", "ended")
+        for call in ("consumer/begin", "consumer/commit", "consumer/ends", "ended")
         for fate in Fate
     ]
     while any(rule.left for rule in rules if rule.call != "ended"):

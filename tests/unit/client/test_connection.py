@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.app_transport import AppTransport
-from tests.unit.fake_rooms import FakeRooms, doors_of
+from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.errors import ErrorKind, NotFoundError
 from tilth.client import AnswerLostError, Connection, ServerError, ServerUnreachableError
 from tilth.client.errors import BadUrlError, NotTilthError, OtherFormatError
@@ -25,7 +25,7 @@ def rooms() -> FakeRooms:
 
 @pytest.fixture
 def connection(rooms: FakeRooms) -> Connection:
-    return Connection("http://tilth.test", database="shop", transport=AppTransport(build_app(doors_of(rooms))))
+    return Connection("http://tilth.test", database="shop", transport=AppTransport(build_app(context_of(rooms))))
 
 
 def failing(error: Exception) -> Connection:
@@ -67,7 +67,7 @@ def test_the_database_of_the_connection_wins_over_a_setting_of_that_name(
 
 
 def test_other_forms_come_in_pieces(connection: Connection) -> None:
-    with connection.ask("SELECT 1", accept="text/csv") as reply:
+    with connection.request("SELECT 1", accept="text/csv") as reply:
         assert (reply.media_type, b"".join(reply.pieces)) == ("text/csv", b'"a"\n1\n')
 
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.app_transport import AppTransport
-from tests.unit.fake_rooms import FakeRooms, doors_of
+from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.errors import InvalidInputError
 from tilth.client import Connection
 from tilth.client.frames import arrow_table
@@ -42,7 +42,7 @@ class SparkFrame:
 )
 def test_rows_of_every_library_arrive(rows: object) -> None:
     rooms = FakeRooms()
-    with Connection("http://tilth.test", database="shop", transport=AppTransport(build_app(doors_of(rooms)))) as made:
+    with Connection("http://tilth.test", database="shop", transport=AppTransport(build_app(context_of(rooms)))) as made:
         made.insert("t", rows)
     assert rooms.calls == [("insert_arrow", "shop", "t", TABLE.to_pylist(), {})]
 

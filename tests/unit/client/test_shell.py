@@ -16,7 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from tests.unit.app_transport import AppTransport
-from tests.unit.fake_rooms import FakeRooms, doors_of
+from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.errors import NotFoundError, TilthError
 from tilth.client import Connection
 from tilth.client.cli.main import app
@@ -39,7 +39,7 @@ def rooms() -> FakeRooms:
 
 @pytest.fixture
 def connection(rooms: FakeRooms) -> Connection:
-    return Connection("http://tilth.test", transport=AppTransport(build_app(doors_of(rooms))))
+    return Connection("http://tilth.test", transport=AppTransport(build_app(context_of(rooms))))
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ class Streaming(FakeDispatch):
         #: Numbers of the sendings that end at once.
         self.ends: set[int] = set()
 
-    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, poll_seconds: float) -> TaskResult | Handle:
         self.specs.append(spec)
         task = msgspec.msgpack.decode(spec.payload, type=QueryTask)
         write = self.writes[len(self.specs) - 1]

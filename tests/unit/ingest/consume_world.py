@@ -21,7 +21,7 @@ from tilth.model.offset import LedgerRange, OffsetRange, StoredOffset, TopicPart
 from tilth.model.table import KafkaDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
 
-PLACE = TopicPartition("topic", 0)
+PARTITION = TopicPartition("topic", 0)
 
 
 class FakeHandle:
@@ -90,8 +90,8 @@ class Server:
         )
         self.consumers = Consumers(context, reporter, self.kafka)
         seen = Definitions(kafka=self.kafka, config=read_config(self.kafka), views=(), dead_letters=None)
-        self.world.commit(SetOffsets(kafka_table=uuid, offsets={PLACE: StoredOffset(0, "")}, before={}))
-        self.consumers.dispatch(0, seen, {PLACE: StoredOffset(0, "")}, when_ended=lambda ended: None)
+        self.world.commit(SetOffsets(kafka_table=uuid, offsets={PARTITION: StoredOffset(0, "")}, before={}))
+        self.consumers.dispatch(0, seen, {PARTITION: StoredOffset(0, "")}, when_ended=lambda ended: None)
         self.fence = Fence(f"consumer/{uuid}/0", 1)
         self.offset = 0
 
@@ -133,7 +133,7 @@ class Server:
         return granted.wait_ms
 
     def stored(self) -> int:
-        return self.world.catalog.offsets.of(self.kafka.uuid).get(PLACE, 0)
+        return self.world.catalog.offsets.of(self.kafka.uuid).get(PARTITION, 0)
 
     def slowed(self) -> str:
         return self.consumers.stats(0, [], state=ConsumerState.RUNNING).slowed
@@ -143,7 +143,7 @@ def replaced(server: Server) -> Fence:
     """Dispatch another consumer instead of the first one; return its fence."""
     seen = Definitions(kafka=server.kafka, config=read_config(server.kafka), views=(), dead_letters=None)
     start = StoredOffset(server.offset, "")
-    server.consumers.dispatch(0, seen, {PLACE: start}, when_ended=lambda ended: None)
+    server.consumers.dispatch(0, seen, {PARTITION: start}, when_ended=lambda ended: None)
     return Fence(server.fence.name, server.fence.epoch + 1)
 
 

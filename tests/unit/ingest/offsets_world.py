@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tests.catalog_world import SCHEMA, World
 from tilth.catalog import AddLedger, AdvanceOffsets
 from tilth.ingest.kafka.broker import Holds
-from tilth.ingest.kafka.reach import Offset, PartitionEnd, Topics
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, Topics
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.settings import KafkaConfig, read_config
@@ -45,39 +45,39 @@ class FakeBroker:
 
     def make(self, topic: str, *highs: int, topic_id: str) -> None:
         """The topic, whatever it was before."""
-        self.logs = {place: log for place, log in self.logs.items() if place.topic != topic}
+        self.logs = {partition: log for partition, log in self.logs.items() if partition.topic != topic}
         self.logs |= {TopicPartition(topic, number): Log(high=high) for number, high in enumerate(highs)}
         self.ids[topic] = topic_id
 
-    def truncate(self, place: TopicPartition, at: int) -> None:
+    def truncate(self, partition: TopicPartition, at: int) -> None:
         """An unclean election: the new leader has no more than this."""
-        log = self.logs[place]
+        log = self.logs[partition]
         log.ended[log.epoch] = min(at, log.high)
         log.high, log.epoch = at, log.epoch + 1
 
     def topics(self) -> Topics:
-        counts = {topic: sum(place.topic == topic for place in self.logs) for topic in self.ids}
+        counts = {topic: sum(partition.topic == topic for partition in self.logs) for topic in self.ids}
         return Topics(cluster=self.cluster, partitions=counts, ids=dict(self.ids))
 
     def topic_ids(self) -> dict[str, str]:
         return dict(self.ids)
 
-    def earliest(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
-        return {place: Offset(self.logs[place].low) for place in places}
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return {partition: Offset(self.logs[partition].low) for partition in partitions}
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        logs = {place: self.logs[place] for place in places}
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        logs = {partition: self.logs[partition] for partition in partitions}
         return {
-            place: PartitionEnd(stable=Offset(log.high - log.uncommitted), high=Offset(log.high), epoch=log.epoch)
-            for place, log in logs.items()
+            partition: PartitionEnd(stable=Offset(log.high - log.uncommitted), high=Offset(log.high), epoch=log.epoch)
+            for partition, log in logs.items()
         }
 
-    def at_time(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
-        return {place: Offset(self.logs[place].high // 2) for place in places}
+    def at_time(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
+        return {partition: Offset(self.logs[partition].high // 2) for partition in partitions}
 
-    def holds(self, place: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
-        self.asked.append(place)
-        log = self.logs[place]
+    def holds(self, partition: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
+        self.asked.append(partition)
+        log = self.logs[partition]
         if stored.epoch < 0 or stored.epoch > log.epoch:
             return Holds.UNKNOWN, -1
         end = min([each for epoch, each in log.ended.items() if epoch >= stored.epoch], default=log.high)
@@ -113,28 +113,28 @@ class Reader:
         """What the service does now and then; returns the stored offsets of topic `a` by partition."""
         broker, topics = self.broker, self.broker.topics()
         self.positions.settle(self.kafka, self.config, broker, topics)  # type: ignore[arg-type]  # does what is called
-        self.positions.check(self.kafka, self.config, broker, topics, suspects=suspects)  # type: ignore[arg-type]
+        self.positions.check(self.kafka, self.config, broker, topics, reported_gaps=suspects)  # type: ignore[arg-type]
         return self.stored()
 
     def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
         topics = self.broker.topics()
         return self.positions.move(self.kafka, self.config, self.broker, reset, topics)  # type: ignore[arg-type]
 
-    def read(self, place: TopicPartition, end: int, *, since: StoredOffset | None = None) -> None:
+    def read(self, partition: TopicPartition, end: int, *, since: StoredOffset | None = None) -> None:
         """A round up to this offset, into the world's table; `since`: from another offset than the stored one."""
-        stored = since or self.world.catalog.offsets.stored(self.uuid)[place]
+        stored = since or self.world.catalog.offsets.stored(self.uuid)[partition]
         start = stored.offset
         moved = OffsetRange(
-            topic=place.topic,
-            partition=place.partition,
+            topic=partition.topic,
+            partition=partition.partition,
             start=start,
             end=end,
             topic_id=stored.topic_id,
             epoch=stored.epoch,
-            end_epoch=self.broker.logs[place].epoch,
+            end_epoch=self.broker.logs[partition].epoch,
         )
         line = LedgerRange(
-            topic=place.topic, partition=place.partition, start=start, end=end, messages=0, rows=0, dead=0
+            topic=partition.topic, partition=partition.partition, start=start, end=end, messages=0, rows=0, dead=0
         )
         entry = LedgerEntry(
             txn=0, kafka_table=self.uuid, consumer=0, ranges=(line,), stored={}, targets=(self.world.t,)
@@ -153,7 +153,7 @@ class Reader:
         self.positions = self._positions()
 
     def stored(self) -> dict[int, int]:
-        return {place.partition: offset for place, offset in self.world.catalog.offsets.of(self.uuid).items()}
+        return {partition.partition: offset for partition, offset in self.world.catalog.offsets.of(self.uuid).items()}
 
     def gaps(self) -> dict[int, IngestGap]:
         """Those that wait for a decision, by partition."""

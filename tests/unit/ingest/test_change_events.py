@@ -98,7 +98,7 @@ def test_a_word_that_means_nothing_refuses_its_message() -> None:
 
 def test_a_row_that_deletes_must_say_where_it_is() -> None:
     """It would look for its key in another partition, and quietly delete nothing."""
-    check = RowCheck("id", Wanted.PLACE, "db.t looks for the row in its partition", op="name")
+    check = RowCheck("id", Wanted.PRESENT_IN_DELETES, "db.t looks for the row in its partition", op="name")
     values: list[bytes | None] = [
         b'{"name": "u"}',
         b'{"id": 1, "name": "d"}',

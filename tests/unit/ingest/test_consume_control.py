@@ -11,11 +11,11 @@ import pytest
 
 from tests.catalog_world import SCHEMA, World
 from tests.unit.ingest.consume_context import consume_context
-from tests.unit.ingest.consume_world import PLACE, Server
+from tests.unit.ingest.consume_world import PARTITION, Server
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.catalog import Catalog, SchemaChangedError, TooManyPartsError
-from tilth.ingest.consumer.calls import Heard
-from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.consumer.calls import EndsReport
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, ReportedEnd
 from tilth.ingest.service.activity import ActivityKind, describe
 from tilth.ingest.service.consumers import ConsumerEnded
 from tilth.ingest.service.manager import ConsumeManager
@@ -56,7 +56,7 @@ def is_stopped(stats: ServiceStats) -> bool:
 
 
 def is_waiting(stats: ServiceStats) -> bool:
-    return stats.state == "waiting" and stats.reason != "not looked at yet"
+    return stats.state == "waiting" and stats.reason != "not polled yet"
 
 
 def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
@@ -76,21 +76,21 @@ def test_a_stop_for_a_while_survives_a_restart_and_ends_by_itself() -> None:
         assert (again.switch, again.until_ms, again.asked_by) == (SwitchState.RUNNING, 0, "")
 
 
-def test_what_the_last_look_missed_is_not_said_while_a_change_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_missing_at_the_last_poll_is_not_shown_while_a_change_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """The statement after CREATE MATERIALIZED VIEW asks for the reason, and the broker takes seconds to answer."""
     world = World()
     kafka = world.kafka()
     goes_on = threading.Event()
 
-    def look(service: KafkaService, look: Callable[[KafkaService], TableObservation] = KafkaService._look) -> object:
+    def poll(service: KafkaService, act: Callable[[KafkaService], TableObservation] = KafkaService._poll) -> object:
         assert goes_on.wait(30)
-        return look(service)
+        return act(service)
 
     with managed(world, world.catalog) as manager:
         assert "lacks a setting" in row(manager, kafka, is_waiting).reason
-        monkeypatch.setattr(KafkaService, "_look", look)
+        monkeypatch.setattr(KafkaService, "_poll", poll)
         manager.wake(kafka)
-        assert [each.reason for each in manager.stats()] == ["looking at its definitions and its topic"]
+        assert [each.reason for each in manager.stats()] == ["reading its definitions and its topic"]
         goes_on.set()
         row(manager, kafka, lambda stats: "lacks a setting" in stats.reason)
 
@@ -185,8 +185,10 @@ def test_a_consumer_that_has_read_everything_is_not_slowed_any_more(server: Serv
         (reach, "slowed: 2 parts in partition a"),
         (PartitionEnd(stable=Offset(3), high=Offset(3)), ""),
     ):
-        told = (HeardEnd(position=PLACE, end=end),)
-        server.consumers.heard(Heard(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told))
+        told = (ReportedEnd(topic_partition=PARTITION, end=end),)
+        server.consumers.report_ends(
+            EndsReport(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told)
+        )
         assert server.slowed() == slowed
 
 
@@ -210,7 +212,7 @@ def test_a_refused_round_moves_no_offset_and_the_next_one_waits(server: Server) 
         server.round("a")
     assert (server.stored(), caught.value.facts["partition"]) == (2, "a")
     assert _end_kind(caught.value) is EndKind.FAILURE
-    server.consumers.over(ConsumerEnded(0, caught.value), is_failure=True)
+    server.consumers.record_end(ConsumerEnded(0, caught.value), is_failure=True)
     told = server.consumers.stats(0, [], state=ConsumerState.RUNNING).last_exception
     assert told.startswith("TOO_MANY_PARTS: ")
     server.consumers.settle(0, "refused")
@@ -249,13 +251,13 @@ def test_no_round_begins_with_columns_that_the_kafka_table_does_not_have_any_mor
 def test_a_consumer_whose_target_was_altered_is_replaced_at_once_and_counts_no_failure() -> None:
     heart = ServiceLifecycle()
     look = TableObservation(is_wanted=True, definition="d1", partitions={"topic": 2}, consumers=2)
-    assert len(heart.looked(look, now_ms=0)) == 2
-    heart.ended(0, EndKind.ALTERED, "the columns have changed", now_ms=10)
+    assert len(heart.observe(look, now_ms=0)) == 2
+    heart.record_end(0, EndKind.ALTERED, "the columns have changed", now_ms=10)
     assert heart.consumers[0].failures == 0
     # The other one is told to end as well; then both take the new definition, with the stored offsets.
     altered = TableObservation(is_wanted=True, definition="d2", partitions={"topic": 2}, consumers=2)
-    heart.looked(altered, now_ms=10)
-    heart.ended(1, EndKind.ALTERED, "the columns have changed", now_ms=11)
+    heart.observe(altered, now_ms=10)
+    heart.record_end(1, EndKind.ALTERED, "the columns have changed", now_ms=11)
     assert heart.tick(now_ms=11) == [
         StartConsumer(0, (TopicPartition("topic", 0),)),
         StartConsumer(1, (TopicPartition("topic", 1),)),
@@ -269,16 +271,18 @@ def test_a_defect_waits_and_counts() -> None:
 def test_failures_are_over_when_a_consumer_has_read_all_there_is(server: Server) -> None:
     def heard(end: int) -> int:
         reach = PartitionEnd(stable=Offset(end), high=Offset(end))
-        told = (HeardEnd(position=PLACE, end=reach),)
-        server.consumers.heard(Heard(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told))
+        told = (ReportedEnd(topic_partition=PARTITION, end=reach),)
+        server.consumers.report_ends(
+            EndsReport(kafka_table=server.kafka.uuid, consumer=0, fence=server.fence, ends=told)
+        )
         return server.reporter.failures([0]).count
 
-    server.reporter.failed(TilthError("the view fails"), consumer=0)
-    server.reporter.failed(TilthError("the view fails"), consumer=0)
+    server.reporter.record_failure(TilthError("the view fails"), consumer=0)
+    server.reporter.record_failure(TilthError("the view fails"), consumer=0)
     # A message waits: whether it can be read now, only a round can say.
     assert heard(1) == 2
     server.round("a")
     assert server.reporter.failures([0]).count == 0
     # Spark has ended under a consumer of a topic to which nothing comes: no round will ever say that all is well.
-    server.reporter.failed(TilthError("Spark is being restarted"), consumer=0)
+    server.reporter.record_failure(TilthError("Spark is being restarted"), consumer=0)
     assert heard(1) == 0

@@ -10,7 +10,7 @@ import pytest
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.errors import UnavailableError
 from tilth.ingest.consumer.view_watch import SLOW_SECONDS, ViewWatch
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.service.activity import Activity, ActivityKind, describe
 from tilth.model.offset import OffsetRange, TopicPartition
 from tilth.testing import ManualClock
@@ -32,55 +32,55 @@ def said(*activities: Activity, now_ms: int) -> str:
 
 def test_an_idle_consumer_says_since_when() -> None:
     activity = Activity({A: 5}, 60_000)
-    activity.heard(reaching(5), now_ms=61_000)
+    activity.record_ends(reaching(5), now_ms=61_000)
     assert said(activity, now_ms=90_000) == "idle: no message since 1970-01-01 00:01:00 UTC"
-    activity.heard(reaching(7), now_ms=120_000)
-    activity.began(a_range(5, 7), rows_max=100, now_ms=120_100)
-    activity.committed(a_range(5, 7), now_ms=121_000)
-    activity.heard(reaching(7), now_ms=121_100)
+    activity.record_ends(reaching(7), now_ms=120_000)
+    activity.record_begin(a_range(5, 7), rows_max=100, now_ms=120_100)
+    activity.record_commit(a_range(5, 7), now_ms=121_000)
+    activity.record_ends(reaching(7), now_ms=121_100)
     assert said(activity, now_ms=190_000) == "idle: no message since 1970-01-01 00:02:01 UTC"
 
 
 def test_messages_wait_for_the_flush_interval() -> None:
     activity = Activity({A: 5}, 0)
-    activity.heard(reaching(1_205), now_ms=1_000)
+    activity.record_ends(reaching(1_205), now_ms=1_000)
     assert said(activity, now_ms=1_100) == "waiting for the flush interval (0.5 s), 1,200 messages"
 
 
 def test_an_open_transaction_holds_it_up() -> None:
     activity = Activity({A: 5}, 0)
-    activity.heard(reaching(5, 9), now_ms=60_000)
-    activity.heard(reaching(5, 12), now_ms=70_000)
+    activity.record_ends(reaching(5, 9), now_ms=60_000)
+    activity.record_ends(reaching(5, 12), now_ms=70_000)
     told = "behind an open transaction since 1970-01-01 00:01:00 UTC, 7 messages"
     assert said(activity, now_ms=71_000) == told
-    activity.heard(reaching(12), now_ms=72_000)
+    activity.record_ends(reaching(12), now_ms=72_000)
     assert activity.doing(now_ms=72_000).kind is ActivityKind.FLUSH_INTERVAL
     # It was skipped by a reset: nothing holds anything up.
     skipped = Activity({A: 12}, 0)
-    skipped.heard(reaching(5, 12), now_ms=60_000)
+    skipped.record_ends(reaching(5, 12), now_ms=60_000)
     assert skipped.doing(now_ms=60_000).kind is ActivityKind.IDLE
 
 
 def test_reading_has_a_rate_and_an_end() -> None:
     activity = Activity({A: 0}, 0)
-    activity.heard(reaching(1_300_000), now_ms=0)
+    activity.record_ends(reaching(1_300_000), now_ms=0)
     for number in range(3):
         start = number * 20_000
-        activity.began(a_range(start, start + 20_000), rows_max=20_000, now_ms=number * 500)
-        activity.committed(a_range(start, start + 20_000), now_ms=number * 500 + 500)
-        activity.heard(reaching(1_300_000), now_ms=number * 500 + 500)
+        activity.record_begin(a_range(start, start + 20_000), rows_max=20_000, now_ms=number * 500)
+        activity.record_commit(a_range(start, start + 20_000), now_ms=number * 500 + 500)
+        activity.record_ends(reaching(1_300_000), now_ms=number * 500 + 500)
     told = "reading: 40,000 messages/s, 1.2 million behind, about 31 s left, bounded by kafka_max_block_size"
     assert said(activity, now_ms=1_600) == told
     # Bytes bound it where it takes fewer messages than it may and leaves some.
-    activity.began(a_range(60_000, 61_000), rows_max=20_000, now_ms=1_600)
+    activity.record_begin(a_range(60_000, 61_000), rows_max=20_000, now_ms=1_600)
     assert said(activity, now_ms=1_700).endswith("bounded by kafka_max_block_bytes")
 
 
 def test_several_consumers_are_added_up() -> None:
     reading, idle = Activity({A: 0}, 0), Activity({A: 9}, 0)
-    reading.heard(reaching(9), now_ms=0)
-    idle.heard(reaching(9), now_ms=1)
-    reading.began(a_range(0, 9), rows_max=100, now_ms=0)
+    reading.record_ends(reaching(9), now_ms=0)
+    idle.record_ends(reaching(9), now_ms=1)
+    reading.record_begin(a_range(0, 9), rows_max=100, now_ms=0)
     assert said(reading, idle, now_ms=10) == "reading: 9 behind"
     assert said(idle, idle, now_ms=10) == "idle: no message since 1970-01-01 00:00:00 UTC"
     assert describe([], flush_interval_ms=1) == ""
@@ -89,15 +89,15 @@ def test_several_consumers_are_added_up() -> None:
 def test_a_round_that_does_not_end_is_told_from_an_idle_topic() -> None:
     stuck, idle = Activity({A: 0}, 0), Activity({A: 9}, 0)
     for each in (stuck, idle):
-        each.heard(reaching(9), now_ms=1_000)
-    stuck.began(a_range(0, 9), rows_max=100, now_ms=2_000)
+        each.record_ends(reaching(9), now_ms=1_000)
+    stuck.record_begin(a_range(0, 9), rows_max=100, now_ms=2_000)
     assert said(stuck, now_ms=11_000) == "reading: 9 behind"
     assert said(stuck, now_ms=602_000) == "reading: 9 behind, its round has been under way for 10 min"
     doing = stuck.doing(now_ms=602_000)
-    assert (doing.round_seconds, doing.heard_ms, doing.seconds_left) == (600, 1_000, None)
-    idle.heard(reaching(9), now_ms=601_500)
+    assert (doing.round_seconds, doing.polled_ms, doing.seconds_left) == (600, 1_000, None)
+    idle.record_ends(reaching(9), now_ms=601_500)
     doing = idle.doing(now_ms=602_000)
-    assert (doing.kind, doing.round_seconds, doing.heard_ms, doing.seconds_left) == (
+    assert (doing.kind, doing.round_seconds, doing.polled_ms, doing.seconds_left) == (
         ActivityKind.IDLE,
         0,
         601_500,
@@ -107,9 +107,9 @@ def test_a_round_that_does_not_end_is_told_from_an_idle_topic() -> None:
 
 def test_what_is_behind_has_an_end_at_the_present_rate() -> None:
     activity = Activity({A: 0}, 0)
-    activity.heard(reaching(1_000), now_ms=0)
-    activity.began(a_range(0, 100), rows_max=100, now_ms=0)
-    activity.committed(a_range(0, 100), now_ms=1_000)
+    activity.record_ends(reaching(1_000), now_ms=0)
+    activity.record_begin(a_range(0, 100), rows_max=100, now_ms=0)
+    activity.record_commit(a_range(0, 100), now_ms=1_000)
     doing = activity.doing(now_ms=1_000)
     assert (doing.rate, doing.behind, doing.seconds_left) == (100, 900, 9)
 
@@ -117,7 +117,7 @@ def test_what_is_behind_has_an_end_at_the_present_rate() -> None:
 def test_a_consumer_without_a_worker_says_what_it_waits_for() -> None:
     """This holds between rounds and within one: a round under way does not go on without a worker either."""
     for prepared in (Activity({A: 0}, 0), Activity({A: 9}, 0)):
-        prepared.heard(reaching(9), now_ms=1)
+        prepared.record_ends(reaching(9), now_ms=1)
         doing = prepared.doing(now_ms=10, waits_for="w: Spark is away since then")
         assert doing.kind is ActivityKind.WAITING
         assert describe([doing], flush_interval_ms=1000) == "waiting for a worker: w: Spark is away since then"
@@ -128,15 +128,15 @@ def test_a_consumer_that_has_not_asked_for_messages_is_not_idle() -> None:
     """Its task prepares the views and does not know yet how many messages wait."""
     new = Activity({A: 0}, 5_000)
     assert said(new, now_ms=9_000) == "starting since 1970-01-01 00:00:05 UTC"
-    new.heard(reaching(0), now_ms=9_000)
+    new.record_ends(reaching(0), now_ms=9_000)
     assert said(new, now_ms=9_000) == "idle: no message since 1970-01-01 00:00:05 UTC"
 
 
 def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
     activity = Activity({A: 0}, 0)
-    activity.heard(reaching(9), now_ms=1_000)
-    activity.began(a_range(0, 9), rows_max=100, now_ms=1_000)
-    activity.view_runs("db.slow", since_ms=3_000)
+    activity.record_ends(reaching(9), now_ms=1_000)
+    activity.record_begin(a_range(0, 9), rows_max=100, now_ms=1_000)
+    activity.record_view("db.slow", since_ms=3_000)
     assert (
         said(activity, now_ms=63_000)
         == "reading: 9 behind, its round has been under way for 62 s, view db.slow for 60 s of it"
@@ -147,10 +147,10 @@ def test_a_view_that_takes_long_is_named_while_its_first_round_runs() -> None:
     assert shown.slowest_view[1] == pytest.approx(60 / 62)
     # A longer last round takes precedence, and a view that has ended is not shown.
     assert replace(shown, round_seconds=100.0, view_seconds={"db.other": 50.0}).slowest_view == ("db.other", 0.5)
-    activity.view_runs("", since_ms=64_000)
+    activity.record_view("", since_ms=64_000)
     assert replace(NEW_CONSUMER, doing=activity.doing(now_ms=65_000)).slowest_view is None
-    activity.view_runs("db.slow", since_ms=65_000)
-    activity.committed(a_range(0, 9), now_ms=70_000)
+    activity.record_view("db.slow", since_ms=65_000)
+    activity.record_commit(a_range(0, 9), now_ms=70_000)
     assert activity.doing(now_ms=71_000).view == ""
 
 

@@ -9,7 +9,7 @@ from tests.catalog_world import World
 from tests.unit.ingest.decoding import kafka_of
 from tilth.base.clock import Clock
 from tilth.catalog import Catalog
-from tilth.ingest import DependencyMissingError, dead_letter_table, read_config, takes_dead_letters
+from tilth.ingest import DependencyMissingError, accepts_dead_letters, dead_letter_table, read_config
 from tilth.ingest.messages.dead import dead_letter_rows
 from tilth.ingest.messages.decode import Broken
 from tilth.ingest.service.definitions import read_definitions
@@ -31,21 +31,21 @@ def with_column(table: TableDef, name: str, kind: Kind, *, nullable: bool = True
 
 
 def test_tables_that_can_take_dead_letters() -> None:
-    assert takes_dead_letters(NEW)
-    assert takes_dead_letters(with_column(NEW, "seen_by", Kind.STRING))
-    assert takes_dead_letters(with_column(WITHOUT_VIEW, "View", Kind.STRING))
-    assert not takes_dead_letters(WITHOUT_VIEW)
-    assert not takes_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.INT32))
-    assert not takes_dead_letters(with_column(NEW, "seen_by", Kind.STRING, nullable=False))
-    assert not takes_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.STRING, nullable=False))
-    assert not takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("key",)))
-    assert takes_dead_letters(msgspec.structs.replace(NEW, unique_key=("topic", "partition", "offset")))
+    assert accepts_dead_letters(NEW)
+    assert accepts_dead_letters(with_column(NEW, "seen_by", Kind.STRING))
+    assert accepts_dead_letters(with_column(WITHOUT_VIEW, "View", Kind.STRING))
+    assert not accepts_dead_letters(WITHOUT_VIEW)
+    assert not accepts_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.INT32))
+    assert not accepts_dead_letters(with_column(NEW, "seen_by", Kind.STRING, nullable=False))
+    assert not accepts_dead_letters(with_column(WITHOUT_VIEW, "view", Kind.STRING, nullable=False))
+    assert not accepts_dead_letters(msgspec.structs.replace(NEW, unique_key=("key",)))
+    assert accepts_dead_letters(msgspec.structs.replace(NEW, unique_key=("topic", "partition", "offset")))
     other = [
         column if column.name != "raw" else Column(id=7, name="raw", type=Simple(Kind.STRING))
         for column in NEW.schema.columns
     ]
-    assert not takes_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=tuple(other))))
-    assert not takes_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[1:])))
+    assert not accepts_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=tuple(other))))
+    assert not accepts_dead_letters(msgspec.structs.replace(NEW, schema=Schema(columns=NEW.schema.columns[1:])))
 
 
 def test_rows_name_the_view_apart_and_texts_for_people_in_front_of_the_reason() -> None:

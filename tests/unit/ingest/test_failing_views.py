@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.ingest.decoding import kafka_of
 from tilth.ingest import ViewError, read_config
 from tilth.ingest.errors import ViewFailedError
-from tilth.ingest.policy.care import CLEAN_ROUNDS_MIN, Care, FailingViews
-from tilth.ingest.rounds.careful import TRIALS_MAX, run_carefully, search
+from tilth.ingest.policy.evaluation import CLEAN_ROUNDS_MIN, Evaluation, FailingViews
+from tilth.ingest.rounds.failing_view import TRIALS_MAX, run_failing_view, search
 from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundJob
 from tilth.ingest.rounds.write import Written
@@ -32,45 +32,45 @@ VIEW = "db.v"
 
 def test_more_and_more_care_is_taken_until_there_is_one_message() -> None:
     failing = FailingViews()
-    assert failing.care == {}
-    assert failing.failed(VIEW, messages=1000)
-    assert failing.care == {VIEW: Care.GUARDED}
+    assert failing.evaluations == {}
+    assert failing.record_failure(VIEW, messages=1000)
+    assert failing.evaluations == {VIEW: Evaluation.GUARDED}
     assert failing.bounded(1000) == 1000
-    assert failing.failed(VIEW, messages=1000)
-    assert failing.care == {VIEW: Care.SEARCHED}
+    assert failing.record_failure(VIEW, messages=1000)
+    assert failing.evaluations == {VIEW: Evaluation.SEARCHED}
     for wanted in (500, 250, 125, 62, 31, 15, 7, 3, 1):
-        assert failing.failed(VIEW, messages=failing.bounded(1000))
+        assert failing.record_failure(VIEW, messages=failing.bounded(1000))
         assert failing.bounded(1000) == wanted
-    assert not failing.failed(VIEW, messages=1)
+    assert not failing.record_failure(VIEW, messages=1)
 
 
 def test_trust_comes_back_step_by_step() -> None:
     failing = FailingViews()
     for _ in range(4):
-        failing.failed(VIEW, messages=failing.bounded(1000))
+        failing.record_failure(VIEW, messages=failing.bounded(1000))
     assert failing.bounded(1000) == 250
     for size in (250, 500):
         for _ in range(CLEAN_ROUNDS_MIN):
             assert failing.bounded(1000) == size
-            failing.committed(refusing=[])
+            failing.record_commit(refusing=[])
     assert failing.bounded(1000) == 1000
-    assert failing.care == {VIEW: Care.SEARCHED}
+    assert failing.evaluations == {VIEW: Evaluation.SEARCHED}
     for _ in range(CLEAN_ROUNDS_MIN):
-        failing.committed(refusing=[])
-    assert failing.care == {}
+        failing.record_commit(refusing=[])
+    assert failing.evaluations == {}
 
 
 def test_care_lasts_while_messages_are_refused_and_other_views_do_not_matter() -> None:
     failing = FailingViews()
-    failing.failed(VIEW, messages=10)
+    failing.record_failure(VIEW, messages=10)
     for _ in range(CLEAN_ROUNDS_MIN - 1):
-        failing.committed(refusing=["db.other"])
-    failing.committed(refusing=[VIEW])
+        failing.record_commit(refusing=["db.other"])
+    failing.record_commit(refusing=[VIEW])
     for _ in range(CLEAN_ROUNDS_MIN - 1):
-        failing.committed(refusing=[])
-    assert failing.care == {VIEW: Care.GUARDED}
-    failing.committed(refusing=[])
-    assert failing.care == {}
+        failing.record_commit(refusing=[])
+    assert failing.evaluations == {VIEW: Evaluation.GUARDED}
+    failing.record_commit(refusing=[])
+    assert failing.evaluations == {}
 
 
 # Searching
@@ -124,7 +124,7 @@ LAYOUT = TableLayout(
 PLAN = SqlPlan(view=VIEW, target="t", text="", projection=(), needed=("a",))
 
 
-def job(care: Care, total: int = 100) -> RoundJob:
+def job(care: Evaluation, total: int = 100) -> RoundJob:
     kafka = kafka_of({"a": Kind.INT64})
     return RoundJob(
         config=read_config(kafka),
@@ -135,8 +135,8 @@ def job(care: Care, total: int = 100) -> RoundJob:
         layouts={"t": LAYOUT},
         dead_letters=None,
         txn=1,
-        groups=((OffsetRange(topic="t", partition=0, start=1000, end=1000 + total),),),
-        care={VIEW: care},
+        splits=((OffsetRange(topic="t", partition=0, start=1000, end=1000 + total),),),
+        failing={VIEW: care},
     )
 
 
@@ -156,10 +156,10 @@ class FakeTrials:
     reasons_max: int = 3
     written: list[set[int]] = field(default_factory=list)
 
-    def failing(self) -> list[Culprit]:
+    def find_failing(self) -> list[Culprit]:
         return [Culprit(number=number, step=-1) for number in sorted(self.before)]
 
-    def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
+    def find_reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
         return {each.number: f"why {each.number}" for each in found[: self.reasons_max]}
 
     def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
@@ -183,45 +183,45 @@ class FakeTrials:
         return Written()
 
 
-def run(trials: FakeTrials, care: Care) -> dict[int, str]:
-    written = run_carefully(ManualClock(), trials, job(care), PLAN)
+def run(trials: FakeTrials, care: Evaluation) -> dict[int, str]:
+    written = run_failing_view(ManualClock(), trials, job(care), PLAN)
     return {each.number: each.reason for each in written.culprits}
 
 
 def test_rows_of_one_message_are_guarded_and_nothing_is_searched() -> None:
     trials = FakeTrials(bad={3, 7}, guarded={3, 7})
-    assert run(trials, Care.GUARDED) == {3: "column `v`: why 3", 7: "column `v`: why 7"}
+    assert run(trials, Evaluation.GUARDED) == {3: "column `v`: why 3", 7: "column `v`: why 7"}
     assert trials.written == [{3, 7}]
 
 
 def test_others_are_searched_and_what_probes_see_needs_no_search() -> None:
     trials = FakeTrials(bad={1, 3, 50}, before={1, 3})
-    assert run(trials, Care.GUARDED) == {1: "why 1", 3: "why 3", 50: "fails on 50"}
+    assert run(trials, Evaluation.GUARDED) == {1: "why 1", 3: "why 3", 50: "fails on 50"}
     assert trials.written == [{1, 3, 50}]
 
 
 def test_a_second_failure_is_searched_whatever_the_rows_are_made_of() -> None:
     trials = FakeTrials(bad={9}, guarded=set())
-    assert run(trials, Care.SEARCHED) == {9: "fails on 9"}
+    assert run(trials, Evaluation.SEARCHED) == {9: "fails on 9"}
     assert trials.written == [{9}]
 
 
 def test_nothing_is_left_out_where_nothing_fails() -> None:
     trials = FakeTrials(bad=set())
-    assert run(trials, Care.SEARCHED) == {}
+    assert run(trials, Evaluation.SEARCHED) == {}
     assert trials.written == [set()]
 
 
 def test_messages_without_a_reason_of_their_own_are_told_by_one_of_the_same_step() -> None:
     trials = FakeTrials(bad=set(), guarded={4, 5, 6, 7})
-    reasons = run(trials, Care.GUARDED)
+    reasons = run(trials, Evaluation.GUARDED)
     assert reasons[6] == "column `v`: why 6"
     assert reasons[7] == "column `v`: it cannot be computed, like that of t/0@1004: why 4"
 
 
 def test_no_message_is_blamed_for_what_fails_only_together_or_on_nothing() -> None:
     with pytest.raises(ViewFailedError) as together:
-        run(FakeTrials(bad=set(), together=80), Care.SEARCHED)
+        run(FakeTrials(bad=set(), together=80), Evaluation.SEARCHED)
     assert together.value.facts == {VIEW: "hopeless"}
     with pytest.raises(ViewError, match="whatever the messages say"):
-        run(FakeTrials(bad=set(), is_hopeless=True), Care.SEARCHED)
+        run(FakeTrials(bad=set(), is_hopeless=True), Evaluation.SEARCHED)

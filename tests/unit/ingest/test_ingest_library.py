@@ -216,7 +216,7 @@ def test_a_definition_whose_setting_is_refused_later_waits_with_the_reason(pairs
     stored = world.catalog.tables.by_id(uuid)
     assert isinstance(stored, KafkaDef)
     service = KafkaService(consume_context(world), EventLog(events_max=10), stored)
-    look = service._look()
+    look = service._poll()
     assert look.is_wanted
     assert look.missing == str(caught.value)
     assert pairs.split("=")[0] in look.missing

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.ingest.policy.assignment import assign, consumer_count
-from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split, task_count
+from tilth.ingest.policy.ranges import backlog, message_budget, plan_round, split_ranges, task_count
 from tilth.model.offset import OffsetRange, TopicPartition
 
 A, B, C = (TopicPartition("t", p) for p in range(3))
@@ -31,8 +31,8 @@ def test_oracle_no_more_consumers_than_partitions() -> None:
 def test_every_partition_has_one_consumer(consumers: int) -> None:
     topics = {"a": 5, "b": 13, "c": 1}
     shares = assign(consumers=consumers, partitions=topics)
-    places = [place for share in shares for place in share]
-    assert len(places) == len(set(places)) == 19
+    partitions = [partition for share in shares for partition in share]
+    assert len(partitions) == len(set(partitions)) == 19
 
 
 def test_oracle_stored_offset_is_the_next_one() -> None:
@@ -74,11 +74,11 @@ def test_small_rounds_are_one_task() -> None:
 @pytest.mark.parametrize("sizes", [[10], [1, 1, 1], [7, 0, 13], [100, 1], [1, 100], [5] * 9])
 def test_split_covers_each_offset_once(tasks: int, sizes: list[int]) -> None:
     whole = tuple(OffsetRange(topic="t", partition=p, start=50, end=50 + n) for p, n in enumerate(sizes))
-    groups = split(whole, tasks=tasks)
-    assert len(groups) <= tasks
-    covered = [(r.partition, o) for group in groups for r in group for o in range(r.start, r.end)]
+    splits = split_ranges(whole, tasks=tasks)
+    assert len(splits) <= tasks
+    covered = [(r.partition, o) for group in splits for r in group for o in range(r.start, r.end)]
     assert sorted(covered) == [(p, o) for p, n in enumerate(sizes) for o in range(50, 50 + n)]
-    lengths = [sum(r.end - r.start for r in group) for group in groups]
+    lengths = [sum(r.end - r.start for r in group) for group in splits]
     assert max(lengths) - min(lengths) <= max(1, -(-sum(sizes) // tasks))
-    for group in groups:
+    for group in splits:
         assert len({r.partition for r in group}) == len(group)

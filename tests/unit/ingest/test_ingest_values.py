@@ -6,7 +6,7 @@ import pytest
 
 from tilth.base.settings import BadSettingError, UnknownSettingError
 from tilth.ingest import MissingSettingError, OffsetMark, ResetError, read_config
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.offsets.reset import MOVED, check_offsets, moved
 from tilth.ingest.rounds.round import joined_ranges
 from tilth.ingest.settings import ErrorMode, Format, OffsetStart
@@ -137,12 +137,12 @@ def test_types_that_fit(given: str, wanted: DataType, is_fit: bool) -> None:
     assert fits(given, wanted) is is_fit
 
 
-def range_of(place: TopicPartition, start: int, end: int) -> LedgerRange:
+def range_of(partition: TopicPartition, start: int, end: int) -> LedgerRange:
     count = end - start
     return LedgerRange(
-        topic=place.topic, partition=place.partition, start=start, end=end, messages=count, rows=count, dead=0
+        topic=partition.topic, partition=partition.partition, start=start, end=end, messages=count, rows=count, dead=0
     )
 
 
-def round_of(place: TopicPartition, start: int, end: int) -> LedgerEntry:
-    return LedgerEntry(txn=1, kafka_table="k", consumer=0, ranges=(range_of(place, start, end),), stored={})
+def round_of(partition: TopicPartition, start: int, end: int) -> LedgerEntry:
+    return LedgerEntry(txn=1, kafka_table="k", consumer=0, ranges=(range_of(partition, start, end),), stored={})

@@ -32,7 +32,7 @@ def verify(reader: Reader) -> None:
     reached, wrong = follow_ledger(entries)
     stored = reader.world.catalog.offsets.of(reader.uuid)
     assert wrong == []
-    assert {place: stored.get(place) for place in reached} == reached
+    assert {partition: stored.get(partition) for partition in reached} == reached
 
 
 def test_first_offsets_come_with_topic_and_epoch(world: World, broker: FakeBroker) -> None:
@@ -231,11 +231,11 @@ def test_a_gap_is_not_recorded_for_an_offset_that_has_moved_on(world: World, bro
     # A round is committed between the look at the offsets and the look at the topic.
     earliest = broker.earliest
 
-    def late(places: object) -> object:
+    def late(partitions: object) -> object:
         if broker.logs[A0].low < 70:
             reader.read(A0, 90)
             broker.logs[A0].low = 70
-        return earliest(places)  # type: ignore[arg-type]  # it is what was asked for
+        return earliest(partitions)  # type: ignore[arg-type]  # it is what was asked for
 
     broker.earliest = late  # type: ignore[method-assign, assignment]
     reader.look()

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.unit.ingest.consume_world import PLACE, Server, begin, done, replaced
+from tests.unit.ingest.consume_world import PARTITION, Server, begin, done, replaced
 from tilth.base.errors import FencedError
 from tilth.catalog import TxnNotFoundError
-from tilth.ingest.consumer.calls import Heard, LookAtTables
-from tilth.ingest.kafka.reach import HeardEnd, Offset, PartitionEnd
+from tilth.ingest.consumer.calls import EndsReport, SnapshotTables
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, ReportedEnd
 from tilth.ingest.rounds.round import Scope
 from tilth.model.txn import Txn, TxnState
 
@@ -54,14 +54,14 @@ def test_late_questions_and_news_are_refused_too(server: Server, call: str) -> N
     txn = begin(server, server.fence)
     replaced(server)
     kafka = server.kafka.uuid
-    reach = HeardEnd(position=PLACE, end=PartitionEnd(stable=Offset(9), high=Offset(9)))
+    reach = ReportedEnd(topic_partition=PARTITION, end=PartitionEnd(stable=Offset(9), high=Offset(9)))
     scope = Scope(table=server.world.t, partitions=None)
     calls: dict[str, Callable[[], object]] = {
-        "look": lambda: server.consumers.look(
-            LookAtTables(kafka_table=kafka, consumer=0, fence=server.fence, txn=txn, scopes=(scope,), number=0)
+        "look": lambda: server.consumers.snapshot_tables(
+            SnapshotTables(kafka_table=kafka, consumer=0, fence=server.fence, txn=txn, scopes=(scope,), number=0)
         ),
-        "heard": lambda: server.consumers.heard(
-            Heard(kafka_table=kafka, consumer=0, fence=server.fence, ends=(reach,))
+        "heard": lambda: server.consumers.report_ends(
+            EndsReport(kafka_table=kafka, consumer=0, fence=server.fence, ends=(reach,))
         ),
     }
     with pytest.raises(FencedError):

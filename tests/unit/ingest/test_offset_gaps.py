@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.ingest.consumer.standing import Standing
+from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError
 from tilth.ingest.kafka.gaps import DELETED, RECREATED, TRUNCATED, Closing, Observed, closing, find_gaps
-from tilth.ingest.kafka.reach import Offset, PartitionEnd, offset_of, offset_or_none, topic_id_of
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, offset_of, offset_or_none, topic_id_of
 from tilth.model.offset import IngestGap, OffsetRange, StoredOffset, TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("a", 1)
@@ -107,7 +107,7 @@ def test_when_a_gap_closes(open_gap: IngestGap, stored: StoredOffset | None, see
 
 
 def test_a_consumer_reads_with_the_epochs_of_its_log() -> None:
-    standing = Standing("db.k", {A: StoredOffset(5, "x", 1), B: StoredOffset(0, "x", -1)})
+    standing = ConsumerPosition("db.k", {A: StoredOffset(5, "x", 1), B: StoredOffset(0, "x", -1)})
     ends = {A: end_at(9, epoch=2), B: end_at(0, epoch=2)}
     standing.check_ends(ends)
     (planned,) = standing.plan(ends, messages_max=3)
@@ -120,7 +120,7 @@ def test_a_consumer_reads_with_the_epochs_of_its_log() -> None:
 
 
 def test_a_round_that_may_be_of_two_logs_is_refused() -> None:
-    standing = Standing("db.k", {A: StoredOffset(5, "x", 1)})
+    standing = ConsumerPosition("db.k", {A: StoredOffset(5, "x", 1)})
     ranges = standing.plan({A: end_at(9, epoch=2)}, messages_max=3)
     with pytest.raises(LeaderChangedError):
         standing.check_same(ranges, ids={"a": "x"}, ends={A: end_at(9, epoch=3)})
@@ -129,7 +129,7 @@ def test_a_round_that_may_be_of_two_logs_is_refused() -> None:
 
 
 def test_a_topic_that_ends_before_the_offset_is_a_gap_unless_an_older_leader_says_so() -> None:
-    standing = Standing("db.k", {A: StoredOffset(5, "x", 2)})
+    standing = ConsumerPosition("db.k", {A: StoredOffset(5, "x", 2)})
     standing.check_ends({A: end_at(5, stable=3)})
     with pytest.raises(OffsetGapError) as caught:
         standing.check_ends({A: end_at(4, epoch=2)})

@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tilth.ingest import TopicPartitionStats, partition_skew
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.model.offset import TopicPartition
 
 
-def places(*highs: int | None) -> list[TopicPartitionStats]:
+def stats_of(*highs: int | None) -> list[TopicPartitionStats]:
     ends = [None if high is None else PartitionEnd(stable=Offset(0), high=Offset(high)) for high in highs]
     return [
-        TopicPartitionStats(place=TopicPartition("t", number), offset=0, end=end) for number, end in enumerate(ends)
+        TopicPartitionStats(topic_partition=TopicPartition("t", number), offset=0, end=end)
+        for number, end in enumerate(ends)
     ]
 
 
@@ -29,4 +30,4 @@ def places(*highs: int | None) -> list[TopicPartitionStats]:
     ],
 )
 def test_skew(highs: tuple[int | None, ...], skew: float | None) -> None:
-    assert partition_skew(places(*highs)) == skew
+    assert partition_skew(stats_of(*highs)) == skew

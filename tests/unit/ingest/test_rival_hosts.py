@@ -27,7 +27,7 @@ from tilth.catalog import (
     SubscriptionMovedError,
 )
 from tilth.ingest.kafka.gaps import DELETED, gap_at
-from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.kafka.metadata import PartitionEnd
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetMark, ToMark
 from tilth.ingest.service.service import KafkaService
@@ -46,8 +46,8 @@ class PausingBroker(FakeBroker):
         super().__init__()
         self.meanwhile: Step | None = None
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
-        found = super().ends(places)
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+        found = super().ends(partitions)
         step, self.meanwhile = self.meanwhile, None
         if step is not None:
             step()
@@ -175,7 +175,7 @@ def test_a_topic_made_anew_takes_the_place_of_the_offsets_that_were_seen(world: 
     reader.look()
     old = world.catalog.offsets.stored(reader.uuid)
     broker.make("a", 5, 5, topic_id="y")
-    newest = {place: StoredOffset(3, "z", 0) for place in old}
+    newest = {partition: StoredOffset(3, "z", 0) for partition in old}
     broker.meanwhile = lambda: world.commit(SetOffsets(kafka_table=reader.uuid, offsets=newest, before=old))
     with pytest.raises(OffsetsMovedError):
         reader.look()
@@ -207,14 +207,14 @@ def test_a_gap_that_nobody_has_judged_is_not_closed(world: World, broker: Pausin
     holds, before, seen = broker.holds, world.catalog.offsets.stored(reader.uuid), reader.gaps()[0]
     moved = {A0: StoredOffset(5, "x", 0)}
 
-    def moved_meanwhile(place: TopicPartition, stored: StoredOffset) -> object:
+    def moved_meanwhile(partition: TopicPartition, stored: StoredOffset) -> object:
         gap = gap_at(reader.uuid, A0, moved[A0], end=10, reason=DELETED, now_ms=1)
         world.commit(
             ResolveGaps(kafka_table=reader.uuid, resolution="reset", partitions=frozenset({A0}), known=(seen,)),
             SetOffsets(kafka_table=reader.uuid, offsets=moved, before=before),
             AddGap(gap=gap, stored=moved[A0]),
         )
-        return holds(place, stored)
+        return holds(partition, stored)
 
     broker.holds = moved_meanwhile  # type: ignore[method-assign, assignment]
     with pytest.raises(OffsetsMovedError):
@@ -254,8 +254,8 @@ def test_groups_of_two_topics_that_are_taken_over_at_once_are_one_line_of_the_le
     both = {"kafka_topic_list": "a,b"}
     former = Reader(world, broker, "k", **both)
     former.look()
-    for place in (A0, TopicPartition("b", 0)):
-        former.read(place, 60)
+    for partition in (A0, TopicPartition("b", 0)):
+        former.read(partition, 60)
     former.drop()
     heir = Reader(world, broker, "heir", kafka_group_name="tilth.default.k", **both)
     own = {A0: StoredOffset(90, "x", 0), TopicPartition("b", 0): StoredOffset(90, "w", 0)}
@@ -286,26 +286,26 @@ def test_a_service_waits_for_the_server_that_has_not_let_go(world: World, servic
     uuid = world.catalog.tables.get("default", "k").uuid
     lease = other.leases.acquire(f"table/{uuid}", other.server)
     now_ms = world.clock.now_ms()
-    service._suspects = {A0}
-    service._looked(service._look(), 1)
-    assert service._suspects == {A0}
+    service._reported_gaps = {A0}
+    service._apply(service._poll(), 1)
+    assert service._reported_gaps == {A0}
     assert (service.stats().state, service.stats().failures) == ("waiting", 0)
     assert "holder=old" in service.stats().reason
     # The next look is due soon, not after the interval.
-    assert service._look_again_ms == now_ms + HELD_RETRY_MS
+    assert service._poll_again_ms == now_ms + HELD_RETRY_MS
     other.leases.release(lease.fence)
-    assert service._look().partitions == {"a": 2}
-    assert service._look_again_ms > now_ms + HELD_RETRY_MS
+    assert service._poll().partitions == {"a": 2}
+    assert service._poll_again_ms > now_ms + HELD_RETRY_MS
 
 
 def test_a_look_that_was_overtaken_is_no_failure(world: World, broker: PausingBroker, service: KafkaService) -> None:
     uuid = world.catalog.tables.get("default", "k").uuid
     first = {A1: StoredOffset(70, "x", 0)}
-    service._suspects = {A0}
+    service._reported_gaps = {A0}
     broker.meanwhile = lambda: world.commit(SetOffsets(kafka_table=uuid, offsets=first, before={}))
     with pytest.raises(OffsetsMovedError) as caught:
-        service._look()
-    service._look_failed(caught.value)
-    assert (service.stats().failures, service._suspects) == (0, {A0})
-    assert service._look_again_ms == world.clock.now_ms() + HELD_RETRY_MS
-    assert service._look().partitions == {"a": 2}
+        service._poll()
+    service._handle_poll_error(caught.value)
+    assert (service.stats().failures, service._reported_gaps) == (0, {A0})
+    assert service._poll_again_ms == world.clock.now_ms() + HELD_RETRY_MS
+    assert service._poll().partitions == {"a": 2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.ingest.consume_world import PLACE, Server, begin, done
+from tests.unit.ingest.consume_world import PARTITION, Server, begin, done
 from tilth.catalog import PartsChangedError, SetOffsets
 from tilth.ingest.rounds.round import Scope, TableChanges
 from tilth.ingest.service.consumers import ConsumerEnded
@@ -40,12 +40,12 @@ def test_rows_of_a_part_that_changed_before_a_round_looked_can_be_replaced(serve
 
 def test_the_stored_offset_has_the_topic_and_the_leader_epoch_that_the_round_ended_in(server: Server) -> None:
     """They show later whether the log was truncated, or the topic made anew."""
-    before, known = {PLACE: StoredOffset(0, "")}, {PLACE: StoredOffset(0, "id", 4)}
+    before, known = {PARTITION: StoredOffset(0, "")}, {PARTITION: StoredOffset(0, "id", 4)}
     server.world.commit(SetOffsets(kafka_table=server.kafka.uuid, offsets=known, before=before))
     read = OffsetRange(topic="topic", partition=0, start=0, end=1, topic_id="id", epoch=4, end_epoch=5)
     txn = server.begin(read).txn
     server.consumers.commit(done(server, server.fence, txn))
-    stored = server.world.catalog.offsets.stored(server.kafka.uuid)[PLACE]
+    stored = server.world.catalog.offsets.stored(server.kafka.uuid)[PARTITION]
     assert stored == StoredOffset(1, "id", 5)
 
 
@@ -54,7 +54,7 @@ def test_a_consumer_that_runs_is_not_released(server: Server) -> None:
     server.consumers.release()
     server.consumers.commit(done(server, server.fence, begin(server, server.fence)))
     assert server.stored() == 1
-    server.consumers.over(ConsumerEnded(0, None), is_failure=False)
+    server.consumers.record_end(ConsumerEnded(0, None), is_failure=False)
     server.consumers.release()
     lease = server.world.catalog.leases.get(server.fence.name)
     assert lease is not None

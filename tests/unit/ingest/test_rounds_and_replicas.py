@@ -20,7 +20,7 @@ from tilth.catalog import SetOffsets, StorageChangedError
 from tilth.ingest.consumer import task as consumer_task
 from tilth.ingest.consumer.calls import ORDER_DECODER, BeginGranted, ViewOrder
 from tilth.ingest.consumer.task import REFUSALS_MAX, ResidentConsumer
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.rounds.round import RoundFacts, RoundJob, WrittenTo
 from tilth.ingest.service.consumers import Consumers
 from tilth.ingest.service.definitions import Definitions
@@ -41,7 +41,7 @@ from tilth.storage import (
     write_parts,
 )
 
-PLACE = TopicPartition("topic", 0)
+PARTITION = TopicPartition("topic", 0)
 SETTINGS = {
     "kafka_broker_list": "b:9092",
     "kafka_topic_list": "topic",
@@ -70,7 +70,7 @@ class Rounds(World):
         kafka = self.catalog.tables.by_id(self.kafka())
         assert isinstance(kafka, KafkaDef)
         self.k = msgspec.structs.replace(kafka, settings=SETTINGS)
-        self.commit(SetOffsets(kafka_table=self.k.uuid, offsets={PLACE: StoredOffset(0, "")}, before={}))
+        self.commit(SetOffsets(kafka_table=self.k.uuid, offsets={PARTITION: StoredOffset(0, "")}, before={}))
         context = replace(consume_context(self), dispatcher=cast(Any, FakeDispatcher()), root=self.roots)
         self.consumers = Consumers(context, Reporter(self.clock, EventLog(events_max=10), self.k), self.k)
         self.end = 0
@@ -83,8 +83,8 @@ class Rounds(World):
 
     def defined(self, names: tuple[str, ...]) -> Storage:
         """The storage with these folders, of which `name again` is the folder `name`."""
-        places = [local_root(self.folder / name.split()[0]) for name in names]
-        return Storage(name="r", root=replicated_root("r", places, 2).text, replica_ids=names)
+        locations = [local_root(self.folder / name.split()[0]) for name in names]
+        return Storage(name="r", root=replicated_root("r", locations, 2).text, replica_ids=names)
 
     def follow(self) -> None:
         self.roots.follow(self.catalog.storages.all)
@@ -141,7 +141,7 @@ class Rounds(World):
         )
 
     def run_round(self, session: object, job: RoundJob, *, check_cancelled: object, view_begins: object) -> RoundFacts:
-        [[given]] = job.groups
+        [[given]] = job.splits
         rows = pa.table({SCHEMA.columns[0].name: pa.array(range(given.start, given.end), pa.int64())})
         [part] = write_parts(job.layouts[self.u], rows, txn=job.txn, task=0, attempt=0)
         self.meanwhile()
@@ -164,13 +164,13 @@ class FakeBroker:
     def __init__(self, world: Rounds) -> None:
         self._world = world
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
         end = self._world.end
-        if isinstance(places, Mapping):
-            if places[PLACE] >= end:
+        if isinstance(partitions, Mapping):
+            if partitions[PARTITION] >= end:
                 self._world.over.set()
-            return {PLACE: PartitionEnd(stable=Offset(min(end, places[PLACE] + 1)), high=Offset(end))}
-        return {PLACE: PartitionEnd(stable=Offset(end), high=Offset(end))}
+            return {PARTITION: PartitionEnd(stable=Offset(min(end, partitions[PARTITION] + 1)), high=Offset(end))}
+        return {PARTITION: PartitionEnd(stable=Offset(end), high=Offset(end))}
 
     def topic_ids(self) -> dict[str, str]:
         return {"topic": ""}
@@ -192,7 +192,7 @@ def test_each_round_writes_to_the_replicas_of_its_begin(world: Rounds) -> None:
 
     def between() -> None:
         """Change the replicas while the second and the fourth message are read, all by one consumer."""
-        names = changes.pop(world.catalog.offsets.of(world.k.uuid).get(PLACE, 0), ())
+        names = changes.pop(world.catalog.offsets.of(world.k.uuid).get(PARTITION, 0), ())
         if names:
             world.alter(names)
 
@@ -217,7 +217,7 @@ def test_a_round_of_a_server_that_has_not_heard_is_refused_and_done_again(world:
 
     world.meanwhile = once
     world.consume(2)
-    assert world.catalog.offsets.of(world.k.uuid)[PLACE] == 3
+    assert world.catalog.offsets.of(world.k.uuid)[PARTITION] == 3
     assert world.copies("one", "two", "four") == [3, 1, 2]
     rows = sum(part.rows for part in world.catalog.parts.snapshot(world.u).parts)
     assert rows == 3
@@ -234,7 +234,7 @@ def test_a_consumer_whose_rounds_are_refused_for_ever_ends_with_the_reason(world
     with pytest.raises(StorageChangedError):
         world.consume(1)
     assert len(tries) == REFUSALS_MAX
-    assert world.catalog.offsets.of(world.k.uuid).get(PLACE, 0) == 0
+    assert world.catalog.offsets.of(world.k.uuid).get(PARTITION, 0) == 0
 
 
 def test_the_roots_of_a_begin_travel_to_a_worker_elsewhere(world: Rounds) -> None:

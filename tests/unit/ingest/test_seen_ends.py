@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.service.seen_ends import KNOWN_SECONDS_MIN, SeenEnds
 from tilth.model.offset import StoredOffset, TopicPartition
 from tilth.testing import ManualClock
 
-PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+PARTITION, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 STORED = StoredOffset(offset=10, topic_id="id", epoch=0)
 
 
@@ -20,33 +20,33 @@ def end(high: int) -> PartitionEnd:
 def test_a_lag_is_known_as_long_as_the_end_was_seen_lately() -> None:
     clock = ManualClock()
     seen = SeenEnds(clock, interval_seconds=7.0)
-    assert (seen.stats(PLACE, STORED).lag, seen.stats(PLACE, STORED).end_age) == (None, None)
-    seen.saw_all({PLACE: end(30)}, {"t": "id"})
+    assert (seen.stats(PARTITION, STORED).lag, seen.stats(PARTITION, STORED).end_age) == (None, None)
+    seen.replace({PARTITION: end(30)}, {"t": "id"})
     clock.advance(21)
-    found = seen.stats(PLACE, STORED)
+    found = seen.stats(PARTITION, STORED)
     assert (found.lag, found.uncommitted, found.end_age) == (20, 0, 21.0)
     clock.advance(1)
-    found = seen.stats(PLACE, STORED)
+    found = seen.stats(PARTITION, STORED)
     assert (found.lag, found.uncommitted, found.end_age) == (None, None, 22.0)
-    seen.saw({PLACE: end(31)})
-    assert seen.stats(PLACE, STORED).lag == 21
+    seen.record({PARTITION: end(31)})
+    assert seen.stats(PARTITION, STORED).lag == 21
     # Without a stored offset nobody knows how much is left to read.
-    assert seen.stats(PLACE, None).lag is None
+    assert seen.stats(PARTITION, None).lag is None
 
 
 def test_looks_that_follow_closely_do_not_make_it_unknown_at_once() -> None:
     clock = ManualClock()
     seen = SeenEnds(clock, interval_seconds=0.05)
-    seen.saw({PLACE: end(30)})
+    seen.record({PARTITION: end(30)})
     clock.advance(KNOWN_SECONDS_MIN)
-    assert seen.stats(PLACE, STORED).lag == 20
+    assert seen.stats(PARTITION, STORED).lag == 20
 
 
 def test_partitions_that_are_gone_and_topics_made_anew() -> None:
     seen = SeenEnds(ManualClock(), interval_seconds=7.0)
-    seen.saw_all({PLACE: end(30), OTHER: end(5)}, {"t": "id"})
-    seen.saw_all({PLACE: end(4)}, {"t": "another id"})
+    seen.replace({PARTITION: end(30), OTHER: end(5)}, {"t": "id"})
+    seen.replace({PARTITION: end(4)}, {"t": "another id"})
     assert seen.stats(OTHER, STORED).lag is None
     # All messages of the other topic are new.
-    assert seen.stats(PLACE, STORED).lag == 4
-    assert replace(seen.stats(PLACE, STORED), is_of_other_topic=False).lag == 0
+    assert seen.stats(PARTITION, STORED).lag == 4
+    assert replace(seen.stats(PARTITION, STORED), is_of_other_topic=False).lag == 0

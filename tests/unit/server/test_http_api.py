@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.app_transport import client_of
-from tests.unit.fake_rooms import ONE, FakeRooms, doors_of
+from tests.unit.fake_rooms import ONE, FakeRooms, context_of
 from tilth.base.errors import (
     ConflictError,
     CorruptError,
@@ -32,7 +32,7 @@ from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.wire import ErrorAnswer, ErrorBody, Health, Summary
 from tilth.query.results.answer import Answer
-from tilth.server import Doors, ServerSettings, build_app
+from tilth.server import AppContext, ServerSettings, build_app
 from tilth.server.errors import STATUS
 from tilth.server.stats import Answered
 from tilth.warehouse import SparkRestartingError
@@ -47,13 +47,13 @@ def rooms() -> FakeRooms:
 
 
 @pytest.fixture
-def doors(rooms: FakeRooms) -> Doors:
-    return doors_of(rooms, ServerSettings(body_bytes_max=1024, statements_max=2))
+def context(rooms: FakeRooms) -> AppContext:
+    return context_of(rooms, ServerSettings(body_bytes_max=1024, statements_max=2))
 
 
 @pytest.fixture
-def client(doors: Doors) -> Iterator[httpx.Client]:
-    with client_of(build_app(doors)) as client:
+def client(context: AppContext) -> Iterator[httpx.Client]:
+    with client_of(build_app(context)) as client:
         yield client
 
 
@@ -308,12 +308,12 @@ def test_an_error_in_the_first_rows_is_an_answer_of_its_own(client: httpx.Client
     assert (response.status_code, error_of(response.content).code) == (500, "INTERNAL_ERROR")
 
 
-def test_answers_are_counted_by_route(client: httpx.Client, doors: Doors) -> None:
+def test_answers_are_counted_by_route(client: httpx.Client, context: AppContext) -> None:
     client.post("/v1/sql", content=b"..")
     client.post("/v1/insert/a/b", content=b"..")
     client.get("/nothing/7")
     client.request("BREW", "/v1/sql")
-    stats = doors.counters.stats()
+    stats = context.counters.stats()
     assert stats.requests == {
         Answered("POST", "/v1/sql", 200): 1,
         Answered("POST", "/v1/insert/{database}/{table}", 200): 1,

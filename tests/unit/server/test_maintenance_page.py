@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.unit.app_transport import client_of
-from tests.unit.fake_rooms import IDLE, FakeRooms, doors_of
+from tests.unit.fake_rooms import IDLE, FakeRooms, context_of
 from tilth.maintenance import OpRun
 from tilth.server import build_app
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
@@ -47,7 +47,7 @@ def test_what_comes_from_tables_cannot_become_markup() -> None:
 
 
 def test_the_route_answers_a_page_or_text() -> None:
-    with client_of(build_app(doors_of(FakeRooms()))) as client:
+    with client_of(build_app(context_of(FakeRooms()))) as client:
         assert client.get("/maintenance-manager").headers["content-type"].startswith("text/html")
         raw = client.get("/maintenance-manager?raw")
     assert raw.headers["content-type"].startswith("text/plain")

@@ -51,10 +51,10 @@ CONSUMER = replace(
     task="",
     partitions=(
         TopicPartitionStats(
-            place=TopicPartition("orders", 3), offset=10, end=PartitionEnd(stable=Offset(20), high=Offset(25))
+            topic_partition=TopicPartition("orders", 3), offset=10, end=PartitionEnd(stable=Offset(20), high=Offset(25))
         ),
         TopicPartitionStats(
-            place=TopicPartition("orders", 4), offset=-1, end=PartitionEnd(stable=Offset(5), high=Offset(5))
+            topic_partition=TopicPartition("orders", 4), offset=-1, end=PartitionEnd(stable=Offset(5), high=Offset(5))
         ),
     ),
     rounds=4,

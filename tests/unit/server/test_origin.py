@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.unit.app_transport import client_of
-from tests.unit.fake_rooms import FakeRooms, doors_of
+from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.settings import BadSettingError, read_settings
 from tilth.model.wire import ErrorAnswer
 from tilth.server import ServerSettings, build_app
@@ -32,7 +32,7 @@ def ask(
     method: str, path: str, headers: dict[str, str], settings: ServerSettings | None = None
 ) -> tuple[httpx.Response, FakeRooms]:
     rooms = FakeRooms()
-    with client_of(build_app(doors_of(rooms, settings))) as client:
+    with client_of(build_app(context_of(rooms, settings))) as client:
         content = b"DROP TABLE t" if method == "POST" else None
         return client.request(method, path, content=content, headers=headers), rooms
 

@@ -139,7 +139,7 @@ def test_who_does_not_say_that_it_has_stopped_is_named(answer: httpx.Response, w
     with noting_unanswered() as notes:
         peers_of(answer).wait_stopped(ServiceKind.CONSUME, "u1")
     [note] = notes
-    assert "server b at http://b:7411 has not said that it has stopped consume: " in note
+    assert "server b at http://b:7411 has not confirmed that it has stopped consume: " in note
     assert word in note
 
 

@@ -215,7 +215,7 @@ def test_a_task_that_does_not_go_on_says_what_is_in_its_way() -> None:
     dispatcher.touch_workers()
     assert (list(worker.known), waiting.obstacle()) == ([waiting.id], "")
     behind = merge()
-    assert behind.obstacle() == "all 1 slots of write on w are taken"
+    assert behind.obstacle() == "all 1 slots of write on w are in use"
 
 
 def test_what_waits_for_spark_is_sent_when_it_is_back() -> None:

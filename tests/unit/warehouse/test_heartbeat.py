@@ -83,8 +83,8 @@ def watched(spark: FakeSpark, clock: ManualClock, seconds: int) -> None:
             # Answers come on other threads, of a JVM that answers before the next look.
             for _ in range(500):
                 threading.Event().wait(0.01)
-                is_asked = any(asker._wanted.is_set() for asker in heartbeat._askers.values())
-                if not spark.answers.is_set() or not (is_asked or spark.calls):
+                is_requested = any(caller._wanted.is_set() for caller in heartbeat._callers.values())
+                if not spark.answers.is_set() or not (is_requested or spark.calls):
                     break
     finally:
         spark.answers.set()

@@ -27,17 +27,17 @@ def test_a_mute_worker_holds_up_nobody_who_ends_its_tasks() -> None:
     """Rooms end tasks on their own threads, which would otherwise wait for the worker once for each task."""
     world = World()
     worker = world.join()
-    open_door, is_asked = threading.Event(), threading.Event()
+    open_door, is_called = threading.Event(), threading.Event()
     calls: list[tuple[str, ...]] = []
 
-    def ask(name: str, message: NameTasks, answer: object, *, seconds: float) -> None:
-        is_asked.set()
+    def call(name: str, message: NameTasks, answer: object, *, seconds: float) -> None:
+        is_called.set()
         assert open_door.wait(30)
         calls.append((name, *message.ids))
 
-    worker._ask = ask  # type: ignore[method-assign,assignment]
+    worker._call = call  # type: ignore[method-assign,assignment]
     worker.retire("a")
-    assert is_asked.wait(30)
+    assert is_called.wait(30)
     for task in "bcd":
         worker.retire(task)
     open_door.set()

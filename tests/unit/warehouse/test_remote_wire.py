@@ -213,7 +213,7 @@ def test_a_call_to_one_server_is_never_sent_to_the_next_one() -> None:
         asked.append(request.url.host)
         if request.url.host == "a":
             # Meanwhile the worker leaves it.
-            channel.go_on()
+            channel.switch_server()
             raise httpx.ConnectError("refused")
         return httpx.Response(200, content=msgspec.msgpack.encode(("done",)), headers={"content-type": MEDIA_TYPE})
 
@@ -223,7 +223,7 @@ def test_a_call_to_one_server_is_never_sent_to_the_next_one() -> None:
         channel.call("act", NameTasks(ids=()), tuple[str, ...])
     assert (asked, channel.url, channel.worker) == (["a"], "http://b:2", "")
     assert channel.call("act", NameTasks(ids=()), tuple[str, ...]) == ("done",)
-    channel.go_on()
+    channel.switch_server()
     assert (asked, channel.url) == (["a", "b"], "http://a:1")
 
 

@@ -299,11 +299,11 @@ def test_the_loss_of_a_worker_that_was_replaced_meanwhile_leaves_its_successor()
 
 def test_a_trial_joins_nothing_and_looks_for_the_storage() -> None:
     world = World()
-    world.link.try_out()
+    world.link.try_server()
     assert world.members.events == []
     away = World(storage_error=WorkerStorageError(root="/r"))
     with pytest.raises(WorkerStorageError):
-        away.link.try_out()
+        away.link.try_server()
 
 
 def test_a_task_is_started_once_however_often_it_is_assigned() -> None:
@@ -381,11 +381,11 @@ def test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts() -> None:
     # Someone listens at its door.
     worker.is_refused = lambda: False  # type: ignore[method-assign]
     for _ in range(8):
-        worker.silent_looks += 1
-        world.workers._look(worker)
+        worker.silent_probes += 1
+        world.workers._probe(worker)
     assert "w" in world.members.there
-    worker.silent_looks += 1
-    world.workers._look(worker)
+    worker.silent_probes += 1
+    world.workers._probe(worker)
     assert world.members.events[-1] == ("leave", "w", "it has not reported for 2 s")
     for name, message in (("report", Report(load=WorkerLoad())), ("runner", Done())):
         with pytest.raises(WorkerFencedError):
@@ -398,9 +398,9 @@ def test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts() -> None:
 
 def test_a_process_that_has_ended_is_gone_at_once() -> None:
     world = World()
-    world.workers._look(world.join())
+    world.workers._probe(world.join())
     # Nobody listens at port 9.
-    assert world.members.events[-1] == ("leave", "w", "nobody listens at its door: its process has ended")
+    assert world.members.events[-1] == ("leave", "w", "its port refuses connections: its process has ended")
 
 
 def test_a_worker_that_its_server_does_not_know_ends_its_tasks_and_registers_anew() -> None:
@@ -484,7 +484,7 @@ class Two(World):
 
     def begin(self) -> RemoteWorker:
         """Start at the first server, and report."""
-        self.link.try_out()
+        self.link.try_server()
         self.link.join(self.tasks)
         worker = self.workers.infos()["w"]
         self.down = Wire(self.link.handlers, worker.registration.instance)
@@ -499,7 +499,7 @@ class Two(World):
 def test_a_worker_is_at_the_first_server_that_answers_and_stays_there() -> None:
     world = Two()
     world.away = {"http://a:1": PeerAwayError}
-    world.link.try_out()
+    world.link.try_server()
     world.link.join(world.tasks)
     assert world.at("http://b:1")
     world.away = {}
@@ -581,10 +581,10 @@ def test_a_refusal_of_one_server_is_not_the_last_word_and_that_of_all_is() -> No
 def test_a_server_whose_files_are_not_seen_is_passed_over() -> None:
     world = Two(storage_error=WorkerStorageError(root="/r"))
     with pytest.raises(WorkerStorageError):
-        world.link.try_out()
+        world.link.try_server()
     assert world.up.called == list(world.servers)
     world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="1")
-    world.link.try_out()
+    world.link.try_server()
     assert world.up.url == "http://b:1"
 
 
@@ -593,7 +593,7 @@ def test_where_none_takes_it_a_refusal_is_said_rather_than_that_one_is_away() ->
     world.away = {"http://a:1": PeerAwayError}
     world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="2")
     with pytest.raises(WorkerVersionError):
-        world.link.try_out()
+        world.link.try_server()
     world.away["http://b:1"] = PeerAnswerLostError
     with pytest.raises(PeerAwayError):
-        world.link.try_out()
+        world.link.try_server()

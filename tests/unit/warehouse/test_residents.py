@@ -14,11 +14,11 @@ from tilth.warehouse import WarehouseWorkError
 from tilth.warehouse.definitions.settings import warehouse_configs
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.residents import HASH_ASSIGNED_MS_MIN, MOVE_PAUSE_MS, REPLACED_MS, load_limit, too_many
-from tilth.warehouse.tasks.state import Assign, Place, Retire, TaskBoard, TaskResult
+from tilth.warehouse.tasks.state import Assign, Retire, TaskBoard, TaskResult, WorkerShare
 
 
-def place(worker: str, slots: int = 4) -> Place:
-    return Place(warehouse="write", worker=worker, slots=slots, memory_bytes=1000)
+def share_of(worker: str, slots: int = 4) -> WorkerShare:
+    return WorkerShare(warehouse="write", worker=worker, slots=slots, memory_bytes=1000)
 
 
 def consumer(name: str, mode: ScheduleMode = ScheduleMode.LEAST_CONSUMERS) -> TaskSpec:
@@ -60,27 +60,27 @@ def test_nothing_moves_for_a_small_difference_and_a_new_worker_gets_its_share() 
 
 
 def test_consumers_spread_over_a_worker_that_joins() -> None:
-    board = TaskBoard([place("a")])
+    board = TaskBoard([share_of("a")])
     for name in ("c1", "c2", "c3", "c4"):
         board.submit(consumer(name), now_ms=0)
     assert moved(board, 1) == []
-    board.join(place("b"), now_ms=MOVE_PAUSE_MS)
+    board.join(share_of("b"), now_ms=MOVE_PAUSE_MS)
     assert len(moved(board, MOVE_PAUSE_MS)) == 2
     assert Counter(workers_of(board).values()) == {"a": 2, "b": 2}
     assert moved(board, 9 * MOVE_PAUSE_MS) == []
 
 
 def test_nobody_moves_while_one_is_on_its_way() -> None:
-    board = TaskBoard([place("a")])
+    board = TaskBoard([share_of("a")])
     for name in ("c1", "c2", "c3", "c4"):
         board.submit(consumer(name), now_ms=0)
-    board.join(place("b"), now_ms=0)
+    board.join(share_of("b"), now_ms=0)
     assert len(board.balance(now_ms=0)) == 2
     assert board.balance(now_ms=MOVE_PAUSE_MS) == []
 
 
 def test_by_hash_only_consumers_of_a_worker_that_is_gone_move_and_come_back_late() -> None:
-    board = TaskBoard([place("a"), place("b"), place("c")])
+    board = TaskBoard([share_of("a"), share_of("b"), share_of("c")])
     names = [f"c{number}" for number in range(30)]
     for name in names:
         board.submit(consumer(name, ScheduleMode.HASH), now_ms=0)
@@ -91,26 +91,26 @@ def test_by_hash_only_consumers_of_a_worker_that_is_gone_move_and_come_back_late
         board.submit(consumer(name, ScheduleMode.HASH), now_ms=1)
     after = workers_of(board)
     assert {name for name in names if after[name] != before[name]} == {n for n in names if before[n] == "b"}
-    board.join(place("b"), now_ms=2)
+    board.join(share_of("b"), now_ms=2)
     assert board.balance(now_ms=HASH_ASSIGNED_MS_MIN) == []
     asked = {each.task_id for each in board.balance(now_ms=HASH_ASSIGNED_MS_MIN + 1) if isinstance(each, Retire)}
     assert asked == {name for name in names if before[name] == "b"}
 
 
 def test_by_chance_workers_are_spread_and_nothing_moves() -> None:
-    board = TaskBoard([place("a"), place("b")])
+    board = TaskBoard([share_of("a"), share_of("b")])
     for number in range(40):
         board.submit(consumer(f"c{number}", ScheduleMode.RANDOM), now_ms=0)
     assert min(Counter(workers_of(board).values()).values()) > 8
-    board.join(place("c"), now_ms=0)
+    board.join(share_of("c"), now_ms=0)
     assert board.balance(now_ms=10 * HASH_ASSIGNED_MS_MIN) == []
 
 
 @pytest.mark.parametrize("mode", ScheduleMode)
 def test_workers_that_drain_or_were_just_replaced_are_passed_over(mode: ScheduleMode) -> None:
-    board = TaskBoard([place("a"), place("b"), place("c")])
+    board = TaskBoard([share_of("a"), share_of("b"), share_of("c")])
     board.leave("a", "killed", now_ms=1)
-    board.join(place("a"), now_ms=2)
+    board.join(share_of("a"), now_ms=2)
     board.drain("b", "by a test", now_ms=2)
     for number in range(9):
         board.submit(consumer(f"c{number}", mode), now_ms=3)
@@ -123,20 +123,20 @@ def test_workers_that_drain_or_were_just_replaced_are_passed_over(mode: Schedule
 
 
 def test_a_lost_request_to_move_is_sent_again() -> None:
-    board = TaskBoard([place("a"), place("b")])
+    board = TaskBoard([share_of("a"), share_of("b")])
     board.submit(consumer("c1"), now_ms=0)
     assert board.drain("a", "by a test", now_ms=1) == [Retire("a", "c1")]
-    assert board.touched("a", {"c1"}, asked={"c1"}, now_ms=2) == [Retire("a", "c1")]
+    assert board.touched("a", {"c1"}, expected={"c1"}, now_ms=2) == [Retire("a", "c1")]
 
 
 def test_rounds_take_slots_up_to_half_and_the_end_of_one_lets_others_in() -> None:
-    board = TaskBoard([place("a", slots=4)])
+    board = TaskBoard([share_of("a", slots=4)])
     for name in ("c1", "c2", "c3"):
         board.submit(consumer(name), now_ms=0)
         board.round_began(name, Cost(memory_bytes=300, seconds=2.0))
     assert [len(board.submit(task(name), now_ms=1)) for name in ("f1", "f2", "f3")] == [1, 1, 0]
     [waiting] = [each for each in board.infos() if each.id == "f3"]
-    assert waiting.reason == "all 4 slots of write on a are taken"
+    assert waiting.reason == "all 4 slots of write on a are in use"
     for name in ("c1", "c2"):
         estimate, sent = board.round_ended(name, now_ms=2)
         assert estimate == Cost(memory_bytes=300, seconds=2.0)
@@ -145,7 +145,7 @@ def test_rounds_take_slots_up_to_half_and_the_end_of_one_lets_others_in() -> Non
 
 
 def test_merges_take_half_of_what_rounds_leave_and_rounds_hold_memory() -> None:
-    board = TaskBoard([place("a", slots=4)])
+    board = TaskBoard([share_of("a", slots=4)])
     for name in ("c1", "c2"):
         board.submit(consumer(name), now_ms=0)
         board.round_began(name, Cost(memory_bytes=300, seconds=2.0))
@@ -167,7 +167,7 @@ def test_merges_take_half_of_what_rounds_leave_and_rounds_hold_memory() -> None:
 def test_what_workers_report_counts(busy: WorkerLoad, chosen: str) -> None:
     loads: dict[str, WorkerLoad] = {"a": busy, "b": WorkerLoad(cores=4, free_cores=3.9)}
     load_of: Callable[[str], WorkerLoad] = loads.__getitem__
-    board = TaskBoard([place("a"), place("b")], load_of=load_of)
+    board = TaskBoard([share_of("a"), share_of("b")], load_of=load_of)
     cost = Cost(memory_bytes=100, temporary_bytes=100, seconds=1.0)
     for name in ("c1", "c2"):
         # Both have something to do.
@@ -180,7 +180,7 @@ def test_what_workers_report_counts(busy: WorkerLoad, chosen: str) -> None:
 
 def test_an_idle_worker_without_disk_is_passed_over() -> None:
     loads = {"a": WorkerLoad(memory_bytes=1000, free_memory_bytes=1, disk_bytes=1000, free_disk_bytes=10)}
-    board = TaskBoard([place("a")], load_of=loads.__getitem__)
+    board = TaskBoard([share_of("a")], load_of=loads.__getitem__)
     assert board.submit(task("t", cost=Cost(temporary_bytes=11, seconds=1.0)), now_ms=0) == []
     [waiting] = board.infos()
     assert waiting.reason == "needs 11 bytes of disk, the machine of a has 10"
@@ -188,13 +188,13 @@ def test_an_idle_worker_without_disk_is_passed_over() -> None:
     [sent] = board.submit(task("u", TaskKind.MERGE, cost=Cost(memory_bytes=100, seconds=1.0)), now_ms=1)
     assert isinstance(sent, Assign)
     loads["a"] = WorkerLoad(disk_bytes=1000, free_disk_bytes=11)
-    [again] = board.touched("a", {"u"}, asked=["u"], now_ms=2)
+    [again] = board.touched("a", {"u"}, expected=["u"], now_ms=2)
     assert isinstance(again, Assign)
     assert again.spec.id == "t"
 
 
 def test_a_warehouse_takes_the_work_that_it_is_for() -> None:
-    board = TaskBoard([place("a")])
+    board = TaskBoard([share_of("a")])
     board.warehouses = warehouse_configs([Warehouse(name="write", settings={"work": "imports"})])
     board.submit(consumer("c1"), now_ms=0)
     with pytest.raises(WarehouseWorkError, match="imports"):

@@ -7,11 +7,21 @@ import pytest
 from tilth.base.errors import UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseEmptyError, WarehouseNotFoundError
-from tilth.warehouse.tasks.state import ENDED_MAX, MISSES_MAX, Assign, Ended, Place, Retire, Stop, TaskBoard, TaskResult
+from tilth.warehouse.tasks.state import (
+    ENDED_MAX,
+    MISSES_MAX,
+    Assign,
+    Ended,
+    Retire,
+    Stop,
+    TaskBoard,
+    TaskResult,
+    WorkerShare,
+)
 
 
-def place(worker: str = "w", warehouse: str = "write", slots: int = 2, memory_bytes: int = 1000) -> Place:
-    return Place(warehouse=warehouse, worker=worker, slots=slots, memory_bytes=memory_bytes)
+def share_of(worker: str = "w", warehouse: str = "write", slots: int = 2, memory_bytes: int = 1000) -> WorkerShare:
+    return WorkerShare(warehouse=warehouse, worker=worker, slots=slots, memory_bytes=memory_bytes)
 
 
 def spec(
@@ -35,12 +45,12 @@ def state_of(board: TaskBoard, task_id: str) -> TaskState:
 
 
 def test_a_task_that_fits_is_sent_and_one_that_does_not_waits_with_its_reason() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     assert board.submit(spec("a"), now_ms=1) == [Assign("w", spec("a"))]
     assert board.submit(spec("b"), now_ms=2) == [Assign("w", spec("b"))]
     assert board.submit(spec("c"), now_ms=3) == []
     assert board.submit(spec("d"), now_ms=3) == []
-    assert reason_of(board, "c") == "all 2 slots of write on w are taken"
+    assert reason_of(board, "c") == "all 2 slots of write on w are in use"
     assert reason_of(board, "d") == "waits behind task c"
     result = TaskResult(payload=b"x")
     assert board.finished("a", result, now_ms=9) == [Ended("a", result), Assign("w", spec("c"))]
@@ -49,28 +59,28 @@ def test_a_task_that_fits_is_sent_and_one_that_does_not_waits_with_its_reason() 
 
 
 def test_resident_tasks_take_no_slot() -> None:
-    board = TaskBoard([place(slots=1)])
+    board = TaskBoard([share_of(slots=1)])
     for name in ("c1", "c2", "c3"):
         assert board.submit(spec(name, TaskKind.CONSUME), now_ms=0) == [Assign("w", spec(name, TaskKind.CONSUME))]
     assert board.submit(spec("a"), now_ms=0) == [Assign("w", spec("a"))]
 
 
 def test_merges_leave_half_of_the_slots_to_others() -> None:
-    board = TaskBoard([place(slots=4)])
+    board = TaskBoard([share_of(slots=4)])
     for name in ("m1", "m2"):
         assert board.submit(spec(name, TaskKind.MERGE), now_ms=0)
     assert board.submit(spec("m3", TaskKind.MERGE), now_ms=0) == []
-    assert "would take the slots of others" in reason_of(board, "m3")
+    assert "would use the slots of others" in reason_of(board, "m3")
     assert board.submit(spec("a"), now_ms=0) == [Assign("w", spec("a"))]
 
 
 def test_a_single_slot_takes_a_merge() -> None:
-    board = TaskBoard([place(slots=1)])
+    board = TaskBoard([share_of(slots=1)])
     assert board.submit(spec("m", TaskKind.MERGE), now_ms=0)
 
 
 def test_memory_is_shared_by_the_warehouses_of_a_worker_and_a_giant_runs_alone() -> None:
-    board = TaskBoard([place(), place(warehouse="default")])
+    board = TaskBoard([share_of(), share_of(warehouse="default")])
     assert board.submit(spec("a", memory_bytes=700), now_ms=0)
     assert board.submit(spec("q", TaskKind.QUERY, warehouse="default", memory_bytes=400), now_ms=0) == []
     assert reason_of(board, "q") == "needs 400 bytes of memory, w has 300 left"
@@ -84,14 +94,14 @@ def test_memory_is_shared_by_the_warehouses_of_a_worker_and_a_giant_runs_alone()
 
 
 def test_the_worker_that_will_be_done_first_is_chosen_and_the_reason_says_so() -> None:
-    board = TaskBoard([place("w1"), place("w2")])
+    board = TaskBoard([share_of("w1"), share_of("w2")])
     board.submit(spec("long", seconds=60), now_ms=0)
     assert board.submit(spec("short", seconds=1), now_ms=0) == [Assign("w2", spec("short", seconds=1))]
-    assert reason_of(board, "short") == "fits on w2, done in about 1.0 s; 0 of 2 slots taken, first of 2 workers"
+    assert reason_of(board, "short") == "fits on w2, done in about 1.0 s; 0 of 2 slots in use, first of 2 workers"
 
 
 def test_a_waiting_task_is_cancelled_at_once_and_a_running_one_by_its_worker() -> None:
-    board = TaskBoard([place(slots=1)])
+    board = TaskBoard([share_of(slots=1)])
     board.submit(spec("a"), now_ms=0)
     board.submit(spec("b"), now_ms=0)
     [ended] = board.cancel("b", now_ms=1)
@@ -100,7 +110,7 @@ def test_a_waiting_task_is_cancelled_at_once_and_a_running_one_by_its_worker() -
     assert board.cancel("a", now_ms=1) == [Stop("w", "a")]
     assert state_of(board, "a") is TaskState.RUNNING
     # The worker may not have heard it: each heartbeat asks again.
-    assert board.touched("w", {"a"}, asked=["a"], now_ms=2) == [Stop("w", "a")]
+    assert board.touched("w", {"a"}, expected=["a"], now_ms=2) == [Stop("w", "a")]
     [told] = board.failed("a", TaskCancelledError(task="a"), now_ms=3)
     assert isinstance(told, Ended)
     assert state_of(board, "a") is TaskState.CANCELLED
@@ -108,7 +118,7 @@ def test_a_waiting_task_is_cancelled_at_once_and_a_running_one_by_its_worker() -
 
 
 def test_a_silent_worker_loses_its_tasks_at_the_fifth_miss_and_gets_none() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     board.submit(spec("a"), now_ms=0)
     for _ in range(MISSES_MAX - 1):
         assert board.missed("w", "no route", now_ms=5) == []
@@ -119,28 +129,28 @@ def test_a_silent_worker_loses_its_tasks_at_the_fifth_miss_and_gets_none() -> No
     assert state_of(board, "a") is TaskState.LOST
     assert board.submit(spec("b"), now_ms=26) == []
     assert reason_of(board, "b") == "worker w does not answer"
-    assert board.touched("w", set(), asked=[], now_ms=30) == [Assign("w", spec("b"))]
+    assert board.touched("w", set(), expected=[], now_ms=30) == [Assign("w", spec("b"))]
 
 
 def test_one_answer_resets_the_count() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     board.submit(spec("a"), now_ms=0)
     for _ in range(3):
         for _ in range(MISSES_MAX - 1):
             assert board.missed("w", "slow", now_ms=1) == []
-        assert board.touched("w", {"a"}, asked=["a"], now_ms=2) == []
+        assert board.touched("w", {"a"}, expected=["a"], now_ms=2) == []
     assert state_of(board, "a") is TaskState.RUNNING
 
 
 def test_a_task_that_the_worker_does_not_know_is_lost_at_the_fifth_heartbeat() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     board.submit(spec("a"), now_ms=0)
     board.submit(spec("b"), now_ms=0)
     for _ in range(MISSES_MAX - 1):
-        assert board.touched("w", {"b"}, asked=["a", "b"], now_ms=1) == []
+        assert board.touched("w", {"b"}, expected=["a", "b"], now_ms=1) == []
     # Sent after the question was asked: not missed.
-    assert board.touched("w", {"b"}, asked=["b"], now_ms=1) == []
-    [ended] = board.touched("w", {"b"}, asked=["a", "b"], now_ms=1)
+    assert board.touched("w", {"b"}, expected=["b"], now_ms=1) == []
+    [ended] = board.touched("w", {"b"}, expected=["a", "b"], now_ms=1)
     assert isinstance(ended, Ended)
     assert ended.task_id == "a"
     assert state_of(board, "b") is TaskState.RUNNING
@@ -148,16 +158,16 @@ def test_a_task_that_the_worker_does_not_know_is_lost_at_the_fifth_heartbeat() -
 
 
 def test_a_refused_task_goes_to_another_worker_or_waits_for_the_next_heartbeat() -> None:
-    board = TaskBoard([place("w1"), place("w2")])
+    board = TaskBoard([share_of("w1"), share_of("w2")])
     board.submit(spec("a"), now_ms=0)
     assert board.refused("a", "full", now_ms=1) == [Assign("w2", spec("a"))]
     assert board.refused("a", "full too", now_ms=1) == []
     assert reason_of(board, "a") == "worker w1 does not answer; worker w2 does not answer"
-    assert board.touched("w1", set(), asked=[], now_ms=2) == [Assign("w1", spec("a"))]
+    assert board.touched("w1", set(), expected=[], now_ms=2) == [Assign("w1", spec("a"))]
 
 
 def test_a_failure_keeps_its_reason() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     board.submit(spec("a"), now_ms=0)
     board.failed("a", UnavailableError("disk full", path="p"), now_ms=1)
     assert state_of(board, "a") is TaskState.FAILED
@@ -166,11 +176,11 @@ def test_a_failure_keeps_its_reason() -> None:
 
 def test_an_unknown_warehouse_is_refused_by_name() -> None:
     with pytest.raises(WarehouseNotFoundError, match=r"warehouse=nope \(there are: default, write"):
-        TaskBoard([place(), place(warehouse="default")]).submit(spec("a", warehouse="nope"), now_ms=0)
+        TaskBoard([share_of(), share_of(warehouse="default")]).submit(spec("a", warehouse="nope"), now_ms=0)
 
 
 def test_only_the_last_ended_tasks_are_remembered() -> None:
-    board = TaskBoard([place()])
+    board = TaskBoard([share_of()])
     for i in range(ENDED_MAX + 5):
         board.submit(spec(str(i)), now_ms=i)
         board.finished(str(i), TaskResult(), now_ms=i)
@@ -180,7 +190,7 @@ def test_only_the_last_ended_tasks_are_remembered() -> None:
 
 
 def test_a_worker_that_is_gone_loses_its_tasks_at_once_and_the_waiting_ones_go_elsewhere() -> None:
-    board = TaskBoard([place("w1", slots=1), place("w2", slots=1)])
+    board = TaskBoard([share_of("w1", slots=1), share_of("w2", slots=1)])
     board.submit(spec("a"), now_ms=0)
     board.submit(spec("b", TaskKind.CONSUME), now_ms=0)
     board.submit(spec("c"), now_ms=0)
@@ -207,11 +217,11 @@ def test_without_a_worker_tasks_wait_with_that_reason_and_statements_end_after_a
     assert isinstance(ended, Ended)
     assert isinstance(ended.outcome, WarehouseEmptyError)
     assert state_of(board, "merge") is TaskState.PENDING
-    assert board.join(place("w"), now_ms=2000) == [Assign("w", spec("merge", TaskKind.MERGE))]
+    assert board.join(share_of("w"), now_ms=2000) == [Assign("w", spec("merge", TaskKind.MERGE))]
 
 
 def test_a_worker_that_drains_finishes_and_takes_nothing_new() -> None:
-    board = TaskBoard([place("w1"), place("w2")])
+    board = TaskBoard([share_of("w1"), share_of("w2")])
     board.submit(spec("c", TaskKind.CONSUME), now_ms=0)
     consumer = next(task.worker for task in board.infos())
     assert board.drain(consumer, "asked to", now_ms=1) == [Retire(consumer, "c")]
@@ -224,7 +234,7 @@ def test_a_worker_that_drains_finishes_and_takes_nothing_new() -> None:
 
 
 def test_consumers_spread_over_workers() -> None:
-    board = TaskBoard([place("w1"), place("w2"), place("w3")])
+    board = TaskBoard([share_of("w1"), share_of("w2"), share_of("w3")])
     for name in ("c1", "c2", "c3", "c4"):
         board.submit(spec(name, TaskKind.CONSUME, seconds=0.0), now_ms=0)
     workers = [task.worker for task in board.infos()]

@@ -31,9 +31,9 @@ from tilth.warehouse import (
 from tilth.warehouse.errors import TaskStalledError
 from tilth.warehouse.session.reports import Beat, JobProgress, Processes
 from tilth.warehouse.tasks.estimate import Estimator
-from tilth.warehouse.tasks.state import Assign, Ended, Place, Stop, TaskBoard
-from tilth.warehouse.worker.heartbeat import Asker
-from tilth.warehouse.worker.worker import UNTOUCHED_SECONDS_MAX
+from tilth.warehouse.tasks.state import Assign, Ended, Stop, TaskBoard, WorkerShare
+from tilth.warehouse.worker.embedded import UNTOUCHED_SECONDS_MAX
+from tilth.warehouse.worker.heartbeat import BackgroundCaller
 
 HEARTBEATS_MS = (5_000, 10_000, 15_000, 20_000, 25_000)
 
@@ -46,7 +46,10 @@ def spec(name: str = "a", kind: TaskKind = TaskKind.MERGE, *, seconds: float = 1
 
 def board(*workers: str, slots: int = 4) -> TaskBoard:
     return TaskBoard(
-        [Place(warehouse="write", worker=worker, slots=slots, memory_bytes=1 << 30) for worker in workers or ("w",)]
+        [
+            WorkerShare(warehouse="write", worker=worker, slots=slots, memory_bytes=1 << 30)
+            for worker in workers or ("w",)
+        ]
     )
 
 
@@ -263,10 +266,10 @@ def test_the_reason_of_the_place_stays_and_the_estimate_is_measured() -> None:
     tasks.finished("a", TaskResult(actual=Cost(seconds=3.0)), now_ms=1)
     tasks.failed("b", TilthError("it broke"), now_ms=1)
     failed, done = tasks.infos()
-    assert done.placement_reason == "fits on w, done in about 2.0 s; 0 of 4 slots taken"
+    assert done.placement_reason == "fits on w, done in about 2.0 s; 0 of 4 slots in use"
     assert done.estimate_error == 0.5
     assert failed.reason == "it broke"
-    assert failed.placement_reason == "fits on w, done in about 2.5 s; 1 of 4 slots taken"
+    assert failed.placement_reason == "fits on w, done in about 2.5 s; 1 of 4 slots in use"
     assert failed.estimate_error is None
 
 
@@ -275,7 +278,7 @@ def test_a_cancelled_task_is_asked_to_end_again_by_each_heartbeat_even_after_a_c
     tasks.submit(spec(), now_ms=0)
     tasks.committing("a", now_ms=1)
     assert tasks.cancel("a", now_ms=2) == [Stop("w", "a")]
-    assert tasks.touched("w", {"a"}, asked=["a"], now_ms=3) == [Stop("w", "a")]
+    assert tasks.touched("w", {"a"}, expected=["a"], now_ms=3) == [Stop("w", "a")]
 
 
 def test_every_kind_of_task_has_an_estimate() -> None:
@@ -312,7 +315,7 @@ def test_statements_end_at_once_while_spark_is_away_and_services_wait() -> None:
         ("query", TaskState.LOST),
     ]
     # The next heartbeat sends the service's task again.
-    assert tasks.touched("w", set(), asked=[], now_ms=4) == [Assign("w", spec("merge"))]
+    assert tasks.touched("w", set(), expected=[], now_ms=4) == [Assign("w", spec("merge"))]
 
 
 def test_a_statement_that_only_reads_waits_for_spark() -> None:
@@ -329,7 +332,7 @@ def test_a_statement_that_only_reads_waits_for_spark() -> None:
     assert tasks.submit(write, now_ms=3) == [Assign("w", write)]
     assert tasks.refused("write", "w refused", without_spark=away, now_ms=4) == [Ended("write", away)]
     # A heartbeat says nothing of Spark.
-    assert tasks.touched("w", set(), asked=[], now_ms=5) == []
+    assert tasks.touched("w", set(), expected=[], now_ms=5) == []
     assert tasks.end_unplaced(waiting_ms=30_000, now_ms=29_999) == []
     assert tasks.spark_is_back("w", now_ms=29_999) == [Assign("w", read), Assign("w", later)]
     assert tasks.end_unplaced(waiting_ms=30_000, now_ms=60_000) == [], "they run"
@@ -475,14 +478,14 @@ def test_a_task_that_ends_by_what_is_no_exception_has_failed_at_once(panic: Base
     assert worker.live_ids() == set()
 
 
-def test_who_asks_on_another_thread_hears_of_a_panic() -> None:
+def test_a_call_on_another_thread_returns_a_panic() -> None:
     def act() -> int:
         raise PanicError("p")
 
-    asker = Asker("test", act)
-    asker.ask()
+    caller = BackgroundCaller("test", act)
+    caller.request()
     answer, deadline = None, SystemClock().monotonic() + 5
     while answer is None and SystemClock().monotonic() < deadline:
-        answer = asker.take()
-    asker.leave()
+        answer = caller.poll()
+    caller.abandon()
     assert "PanicError: p" in str(answer)

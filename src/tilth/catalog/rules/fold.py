@@ -112,19 +112,19 @@ class _Fold:
         for each in update.ranges:
             if not 0 <= each.start <= each.end:
                 raise InvalidInputError("not a range of offsets", range=each)
-            self._check_stored(update.kafka_table, {each.position: each.stored})
-            change.offsets[each.position] = StoredOffset(each.end, each.topic_id, each.end_epoch)
+            self._check_stored(update.kafka_table, {each.topic_partition: each.stored})
+            change.offsets[each.topic_partition] = StoredOffset(each.end, each.topic_id, each.end_epoch)
 
     def _check_stored(self, kafka_table: str, wanted: Mapping[TopicPartition, StoredOffset | None]) -> None:
         """Raises OffsetsMovedError where the stored offset differs from the one that was read; None: there is none."""
         offsets = self._kafka[kafka_table].offsets
-        for position, seen in wanted.items():
-            stored = offsets.get(position)
+        for topic_partition, seen in wanted.items():
+            stored = offsets.get(topic_partition)
             if stored != seen:
                 raise OffsetsMovedError(
                     kafka_table=full_name(self._state.kafka[kafka_table].definition),
-                    topic=position.topic,
-                    partition=position.partition,
+                    topic=topic_partition.topic,
+                    partition=topic_partition.partition,
                     started_from=_shown(seen),
                     stored=_shown(stored),
                     hint="drop what was computed and start from the stored offset",
@@ -133,13 +133,15 @@ class _Fold:
     def _set(self, update: SetOffsets) -> None:
         offsets = self._kafka[update.kafka_table].offsets
         moved = {*update.offsets, *update.forgotten, *update.before}
-        self._check_stored(update.kafka_table, {position: update.before.get(position) for position in moved})
-        for position, stored in update.offsets.items():
+        self._check_stored(
+            update.kafka_table, {topic_partition: update.before.get(topic_partition) for topic_partition in moved}
+        )
+        for topic_partition, stored in update.offsets.items():
             if stored.offset < 0:
-                raise InvalidInputError("not an offset", position=position, offset=stored.offset)
-            offsets[position] = stored
-        for position in update.forgotten:
-            offsets.pop(position, None)
+                raise InvalidInputError("not an offset", topic_partition=topic_partition, offset=stored.offset)
+            offsets[topic_partition] = stored
+        for topic_partition in update.forgotten:
+            offsets.pop(topic_partition, None)
 
     def _subscribe(self, update: Subscribe) -> None:
         new, before = update.subscription, update.before
@@ -154,8 +156,8 @@ class _Fold:
             kept = {TopicPartition(new.topic, partition): stored for partition, stored in before.released}
             own = [each for each, stored in offsets.items() if is_on(new, each, stored)]
             self._check_stored(new.kafka_table, {each: update.offsets.get(each) for each in {*own, *kept}})
-            for position in own:
-                del offsets[position]
+            for topic_partition in own:
+                del offsets[topic_partition]
             offsets.update(kept)
 
     def _check_subscription(self, wanted: Subscription, before: Subscription | None) -> None:
@@ -208,14 +210,14 @@ def released(
     `targets`: uuids of the tables that the Kafka table has written to.
     """
     kept = tuple(
-        (position.partition, stored)
-        for position, stored in sorted(offsets.items())
-        if is_on(subscription, position, stored)
+        (topic_partition.partition, stored)
+        for topic_partition, stored in sorted(offsets.items())
+        if is_on(subscription, topic_partition, stored)
     )
     everything = tuple(sorted({*subscription.targets, *targets}))
     return msgspec.structs.replace(subscription, released=kept, targets=everything)
 
 
-def is_on(subscription: Subscription, position: TopicPartition, stored: StoredOffset) -> bool:
+def is_on(subscription: Subscription, topic_partition: TopicPartition, stored: StoredOffset) -> bool:
     """True if the offset is one of the subscription's topic, and not of another one that had its name."""
-    return position.topic == subscription.topic and stored.topic_id == subscription.topic_id
+    return topic_partition.topic == subscription.topic and stored.topic_id == subscription.topic_id

@@ -60,11 +60,11 @@ def copy(
     source: Annotated[str, typer.Argument(help="Where the catalog is: a node's folder, or postgresql://...")],
     target: Annotated[str, typer.Argument(help="Where it is to be, and is none yet: likewise.")],
     keep_source: Annotated[
-        bool, typer.Option("--keep-source", help="Leave the source usable, for a copy that is only looked at.")
+        bool, typer.Option("--keep-source", help="Leave the source usable, for a copy that is only read.")
     ] = False,
 ) -> None:
     """Move a catalog between a node's folder and a database, and compare both; the files of tables stay where they
-    are. No server may use it. A server refuses the old place from then on.
+    are. No server may use it. A server refuses the old location from then on.
     """
     from tilth.recovery import copy_catalog
 
@@ -73,7 +73,7 @@ def copy(
     except TilthError as error:
         show_error(console_of(sys.stderr), error)
         raise typer.Exit(1) from error
-    text = f"{report.records} records, {report.bytes} bytes, the same at both places"
+    text = f"{report.records} records, {report.bytes} bytes, the same in both catalogs"
     console_of().print(Text(f"{text}\nnow start the server with its catalog there"))
 
 
@@ -124,7 +124,7 @@ def _show(report: RebuildReport) -> None:
         where = " ".join(filter(None, (each.table, each.file)))
         rows = "" if each.rows is None else f" ({each.rows} rows)"
         console.print(Text(f"{each.kind:<12} {where}{': ' if where else ''}{each.text}{rows}"), soft_wrap=True)
-    known = "what the files say of themselves, without a journal"
+    known = "the notes in the files alone, without a journal"
     if report.known_until_ms:
         until = datetime.fromtimestamp(report.known_until_ms / 1000, UTC)
         known = f"all that was committed until {until:%Y-%m-%d %H:%M:%S} UTC"

@@ -22,8 +22,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(is_asked: bool) -> None:
-    if not is_asked:
+def _show_version(is_wanted: bool) -> None:
+    if not is_wanted:
         return
     try:
         shown = version("tilth")
@@ -35,7 +35,7 @@ def _show_version(is_asked: bool) -> None:
 
 @app.callback()
 def main(
-    is_version_asked: Annotated[
+    shows_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:

@@ -1,6 +1,6 @@
 """Runs a statement for the command line and prints what it gives, while it comes.
 
-Covers: the forms of output, what is shown while one waits. Does not cover: how a row looks (client/output.py).
+Covers: the forms of output, what is shown during a wait. Does not cover: the form of a row (client/output.py).
 Always holds: a result of any size needs little memory here; progress is shown on a terminal only, and never between
 rows.
 """
@@ -38,10 +38,10 @@ _USE = re.compile(r"\s*USE\s+(?:`((?:[^`]|``)+)`|(\w+))\s*;?\s*", re.IGNORECASE)
 def run(connection: Connection, console: Console, errors: Console, statement: str, output: OutputFormat) -> None:
     """Run one statement; rows go to standard output. Raises TilthErrors.
 
-    A FORMAT in the statement wins over `output`. After a USE that the server took, the connection has that database.
+    A FORMAT in the statement wins over `output`. After a successful USE, the connection has that database.
     `errors`: for progress, where it is a terminal.
     """
-    with _Waiting(errors) as waiting, connection.ask(statement, accept=_ACCEPT[output]) as reply:
+    with _Waiting(errors) as waiting, connection.request(statement, accept=_ACCEPT[output]) as reply:
         if reply.media_type == ARROW and output is OutputFormat.TABLE:
             _show(console, waiting, reply)
         else:

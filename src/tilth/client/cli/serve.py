@@ -1,4 +1,4 @@
-"""`tilth serve`: runs a node until it is asked to stop. Beside catalog.py the only place that knows the node."""
+"""`tilth serve`: runs a node until it is stopped. Beside catalog.py the only module that knows the node."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def serve(
     log_level: Annotated[str | None, _option("log_level")] = None,
     log_file: Annotated[str | None, _option("log_file")] = None,
 ) -> None:
-    """Run a node: catalog, Spark, background services and the HTTP door in one process.
+    """Run a node: catalog, Spark, background services and the HTTP server in one process.
 
     Options and node settings can also stand in the environment (TILTH_LISTEN) and in a config file.
     """
@@ -95,7 +95,7 @@ def bound_the_stop(kill_spark: Callable[[], None]) -> None:
 
     def leave() -> None:
         kill_spark()
-        print("the stop takes too long: the process ends now", file=sys.stderr, flush=True)
+        print("the stop lasts too long: the process ends now", file=sys.stderr, flush=True)
         os._exit(1)
 
     timer = threading.Timer(STOP_SECONDS_MAX, leave)
@@ -104,7 +104,7 @@ def bound_the_stop(kill_spark: Callable[[], None]) -> None:
 
 
 def set_up_log(options: ServeSettings, bounds: LogSettings) -> None:
-    """Send the log where the options say. Raises UnavailableError."""
+    """Send the log to the destination of the options. Raises UnavailableError."""
     path = options.log_file or None
     try:
         logs.set_up(level=options.log_level, path=path, settings=bounds)
@@ -126,7 +126,7 @@ def address(listen: str) -> tuple[str, int]:
     if not colon or not (port.isascii() and port.isdecimal()):
         raise InvalidInputError("not an address to listen on", listen=listen, hint="write it as 127.0.0.1:7411")
     if len(port) > _PORT_DIGITS_MAX or int(port) > PORT_MAX:
-        hint = f"a port is a number from 0 to {PORT_MAX}; 0 takes a free one"
+        hint = f"a port is a number from 0 to {PORT_MAX}; 0 selects a free one"
         raise InvalidInputError("the port is out of range", listen=listen, port=port[:20], hint=hint)
     return host.strip("[]"), int(port)
 

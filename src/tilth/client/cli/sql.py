@@ -36,7 +36,7 @@ def sql(
     database: Annotated[str, typer.Option("-d", "--database", help="The default database.")] = "default",
     output: Annotated[OutputFormat, typer.Option("--format", help="How rows are printed.")] = OutputFormat.TABLE,
 ) -> None:
-    """Ask questions and give orders in SQL: in a shell, or with -c, -f or standard input."""
+    """Run statements: in a shell, or with -c, -f or standard input."""
     from tilth.client.cli.shell import converse
     from tilth.client.http import connect
 

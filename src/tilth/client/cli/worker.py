@@ -1,4 +1,4 @@
-"""`tilth worker`: runs a worker of a server until it is asked to stop. Knows the worker's composition root."""
+"""`tilth worker`: runs a worker of a server until it is stopped. Knows the worker's composition root."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def worker(
         typer.Option(help="A file with the service token. Default: server.token-file, TILTH_SERVICE_TOKEN."),
     ] = None,
     listen: Annotated[
-        str, typer.Option(help="Address and port of its own door, which the server calls; port 0 takes a free one.")
+        str, typer.Option(help="Address and port on which the server calls it; port 0 selects a free one.")
     ] = "127.0.0.1:0",
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A node setting, name=value; may be given several times.")
@@ -85,7 +85,7 @@ def worker(
         console.print(Text(f"worker {shown} runs tasks of {warehouse} for {process.server} (Ctrl-C stops it)"))
         is_over.wait()
         bound_the_stop(process.kill_spark)
-        process.stop("it was asked to stop")
+        process.stop("it was stopped by a signal")
         if process.refusal is not None:
             raise process.refusal
     except TilthError as error:

@@ -2,7 +2,7 @@
 
 Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
 function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means,
-unless the call says otherwise: drop what you hold and end.
+unless the call documents another meaning, that the consumer drops its state and ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import msgspec
 
-from tilth.ingest.kafka.reach import HeardEnd
+from tilth.ingest.kafka.metadata import ReportedEnd
 from tilth.ingest.rounds.round import RoundFacts, Scope, TableChanges
 from tilth.model.lease import Fence
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
@@ -21,7 +21,7 @@ from tilth.storage import TableRoots
 
 
 class Position(msgspec.Struct, frozen=True):
-    place: TopicPartition
+    topic_partition: TopicPartition
     #: The next offset to read.
     stored: StoredOffset
 
@@ -73,25 +73,25 @@ class WrittenSchema(msgspec.Struct, frozen=True, kw_only=True):
     version: int
 
 
-class LookAtTables(msgspec.Struct, frozen=True, kw_only=True):
-    """A round has rows for tables with unique keys, and must know what is there."""
+class SnapshotTables(msgspec.Struct, frozen=True, kw_only=True):
+    """Request for snapshots of tables with unique keys that a round has rows for."""
 
     kafka_table: str
     consumer: int
     fence: Fence
-    #: The round's transaction: as long as it runs no file goes that is visible now.
+    #: The round's transaction: while it runs, no file is removed that is visible now.
     txn: int
     scopes: tuple[Scope, ...]
     #: Number of the try; the first is 0.
     number: int
 
 
-class TablesNow(msgspec.Struct, frozen=True, kw_only=True):
+class TableSnapshots(msgspec.Struct, frozen=True, kw_only=True):
     #: One for each scope.
     snapshots: tuple[Snapshot, ...]
 
 
-class ViewRuns(msgspec.Struct, frozen=True, kw_only=True):
+class ViewReport(msgspec.Struct, frozen=True, kw_only=True):
     """Report of the slow view that a round is in, or of the end of that view."""
 
     kafka_table: str
@@ -121,14 +121,14 @@ class RoundCommitted(msgspec.Struct, frozen=True, kw_only=True):
     commit_ts: int
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
-    """Report of a consumer between two rounds: the ends of its partitions."""
+class EndsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Report of a consumer between two rounds: the ends of its topic partitions."""
 
     kafka_table: str
     consumer: int
     fence: Fence
-    ends: tuple[HeardEnd, ...]
-    #: Messages that make a round of the largest size, by what they weighed so far.
+    ends: tuple[ReportedEnd, ...]
+    #: Messages of a round of the largest size, estimated from the average message size so far.
     messages_max: int = 0
     #: Name of the setting that bounds it.
     bounded_by: str = ""
@@ -140,20 +140,20 @@ class ConsumerCalls(Protocol):
     def begin(self, call: BeginRound) -> BeginGranted:
         """A transaction for a round. Raises FencedError when the consumer has been replaced."""
 
-    def look(self, call: LookAtTables) -> TablesNow:
-        """Return the present content of tables with unique keys."""
+    def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
+        """Return snapshots of tables with unique keys as they are now."""
 
-    def view_runs(self, call: ViewRuns) -> None:
+    def report_view(self, call: ViewReport) -> None:
         """Report a slow view while it runs, or the end of the view that was reported."""
 
     def commit(self, call: RoundDone) -> RoundCommitted:
-        """Make the round true, all of it or nothing.
+        """Commit the round, all of it or nothing.
 
-        Raises PartsChangedError and PartsGoneError where the tables are not any more as they were looked at: then
-        nothing is true, and the same transaction may commit again.
+        Raises PartsChangedError and PartsGoneError if the tables have changed since their snapshots were taken: then
+        nothing is committed, and the same transaction may commit again.
         """
 
-    def heard(self, call: Heard) -> None:
+    def report_ends(self, call: EndsReport) -> None:
         """Report the ends of the partitions."""
 
 

@@ -1,9 +1,9 @@
-"""The resident consumer: round after round, until it is asked to end or has to.
+"""The resident consumer: round after round, until it is cancelled, retires or fails.
 
 Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (service/manager.py), the Spark jobs
 (rounds/spark.py).
 Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
-from what the catalog says. See also: docs/policies/consumers.md#rounds.
+from the offsets in the catalog. See also: docs/policies/consumers.md#rounds.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from tilth.ingest.consumer.calls import (
     BeginRound,
     ConsumeOrder,
     ConsumerCalls,
-    Heard,
-    LookAtTables,
+    EndsReport,
     RoundDone,
-    ViewRuns,
+    SnapshotTables,
+    ViewReport,
     WrittenSchema,
 )
-from tilth.ingest.consumer.standing import Standing
+from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.consumer.view_watch import ViewWatch
 from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
 from tilth.ingest.kafka.broker import BrokerClient, fetch
-from tilth.ingest.kafka.reach import HeardEnd, PartitionEnd
-from tilth.ingest.policy.care import FailingViews
-from tilth.ingest.policy.ranges import backlog, message_budget, split, task_count
+from tilth.ingest.kafka.metadata import PartitionEnd, ReportedEnd
+from tilth.ingest.policy.evaluation import FailingViews
+from tilth.ingest.policy.ranges import backlog, message_budget, split_ranges, task_count
 from tilth.ingest.rounds.round import DeadLetters, Fetch, RoundFacts, RoundJob, TableChanges, tasks_reserved
 from tilth.ingest.rounds.spark import run_round
-from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolved, scopes_of
+from tilth.ingest.rounds.upserts import Lookups, lookups_of, resolve, scopes_of
 from tilth.ingest.settings import ErrorMode, KafkaConfig, read_config
 from tilth.ingest.views.plans import ViewPlan
 from tilth.ingest.views.views import check_view, constant_defaults
@@ -82,7 +82,7 @@ class ResidentConsumer:
         connect: Callable[[KafkaConfig], BrokerClient] = BrokerClient,
         fetch: Fetch = fetch,
     ) -> None:
-        """`connect` asks the brokers, `fetch` brings the messages, inside of Spark's tasks."""
+        """`connect` opens a client of the brokers; `fetch` reads the messages, in Spark's tasks."""
         self._clock = clock
         self._calls = calls
         self._context = context
@@ -93,13 +93,15 @@ class ResidentConsumer:
         self._config = read_config(order.kafka, order.secrets.settings)
         # Its process may be another one than the server's, whose lines hide them already.
         hide_in_lines(self._config.secrets)
-        self._standing = Standing(full_name(order.kafka), {each.place: each.stored for each in order.positions})
+        self._position = ConsumerPosition(
+            full_name(order.kafka), {each.topic_partition: each.stored for each in order.positions}
+        )
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Rounds in a row that were refused because replicas were replaced meanwhile.
         self._refusals = 0
         #: Start of the messages' wait; None: none wait.
         self._waiting_since: float | None = None
-        #: The last round could not take all that was there: what it left has waited long enough.
+        #: `True` if the last round left messages: they have waited long enough.
         self._is_behind = False
 
     def run(self) -> None:
@@ -111,9 +113,9 @@ class ResidentConsumer:
         broker = self._connect(self._config)
         try:
             while not (self._context.is_cancelled() or self._context.retiring.is_set()):
-                looked = self._clock.monotonic()
-                with self._waiting("asking the broker for the ends of its topic partitions"):
-                    ends = broker.ends(self._standing.offsets)
+                polled_at = self._clock.monotonic()
+                with self._waiting("requesting the ends of its topic partitions from the broker"):
+                    ends = broker.ends(self._position.offsets)
                 ranges = self._due(ends)
                 if ranges:
                     try:
@@ -125,9 +127,9 @@ class ResidentConsumer:
                         self._note_refused(error)
                         continue
                     with self._waiting("committing its offsets to the broker"):
-                        broker.commit(self._standing.offsets)
+                        broker.commit(self._position.offsets)
                     # What the round left has come since, and waits since then at the earliest.
-                    self._waiting_since = looked
+                    self._waiting_since = polled_at
                 else:
                     self._clock.wait(self._context.cancelled, self._wait_seconds())
         finally:
@@ -148,10 +150,10 @@ class ResidentConsumer:
 
     def _due(self, ends: Mapping[TopicPartition, PartitionEnd]) -> tuple[OffsetRange, ...]:
         """The next round's ranges, if it is time for one."""
-        self._standing.check_ends(ends)
+        self._position.check_ends(ends)
         self._report_ends(ends)
-        stable = {place: end.stable for place, end in ends.items()}
-        waiting = backlog(positions=self._standing.offsets, ends=stable)
+        stable = {partition: end.stable for partition, end in ends.items()}
+        waiting = backlog(positions=self._position.offsets, ends=stable)
         if waiting == 0:
             self._waiting_since, self._is_behind = None, False
             return ()
@@ -167,7 +169,7 @@ class ResidentConsumer:
         if waiting < budget and not is_old and not self._is_behind:
             return ()
         self._is_behind = waiting > budget
-        return self._standing.plan(ends, messages_max=budget)
+        return self._position.plan(ends, messages_max=budget)
 
     def _round(
         self,
@@ -179,10 +181,10 @@ class ResidentConsumer:
         started = self._clock.monotonic()
         order = self._order
         cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
-        groups = split(ranges, tasks=task_count(ranges, tasks_max=cores))
+        splits = split_ranges(ranges, tasks=task_count(ranges, tasks_max=cores))
         tables = self._tables()
         # Each try to find what new rows replace has a task number of its own, behind those of the round's jobs.
-        tasks = tasks_reserved(len(groups), plans)
+        tasks = tasks_reserved(len(splits), plans)
         call = BeginRound(
             kafka_table=order.kafka.uuid,
             consumer=order.consumer,
@@ -206,8 +208,8 @@ class ResidentConsumer:
             layouts=layouts,
             dead_letters=None if dead is None else DeadLetters(table=dead.uuid, layout=layouts[dead.uuid]),
             txn=granted.txn,
-            groups=groups,
-            care=self._failing.care,
+            splits=splits,
+            failing=self._failing.evaluations,
             fetch=self._fetch,
         )
         hit("round.before_files")
@@ -215,9 +217,9 @@ class ResidentConsumer:
         hit("round.after_files")
         self._check_read(ranges, facts)
         read = {TopicPartition(each.topic, each.partition) for each in ranges}
-        with self._waiting("asking the broker whether the topic is the same"):
+        with self._waiting("checking with the broker that the topic is the same"):
             ids, ends = broker.topic_ids(), broker.ends(read)
-        self._standing.check_same(ranges, ids=ids, ends=ends)
+        self._position.check_same(ranges, ids=ids, ends=ends)
         self._check_broken(facts)
         # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
         self._context.raise_if_cancelled()
@@ -234,8 +236,8 @@ class ResidentConsumer:
         self._commit(done, tables, granted.root, first_task=tasks)
         hit("round.after_commit")
         self._refusals = 0
-        self._failing.committed(refusing=facts.refusing)
-        self._standing.advance(ranges)
+        self._failing.record_commit(refusing=facts.refusing)
+        self._position.advance(ranges)
         if facts.messages:
             self._message_bytes = facts.bytes / facts.messages
 
@@ -248,8 +250,8 @@ class ResidentConsumer:
             views.end()
 
     def _commit(self, done: RoundDone, tables: Mapping[str, TableDef], root: Roots, *, first_task: int) -> None:
-        """Commit the round; of tables with unique keys with what its rows replace, found anew as often as others
-        change the same tables between.
+        """Commit the round. In tables with unique keys, its rows replace older ones, which are looked up again as often
+        as other writers change the same tables meanwhile.
         """
         scopes = scopes_of(tables.values(), done.facts.parts)
         if not scopes:
@@ -259,7 +261,7 @@ class ResidentConsumer:
 
         def attempt(number: int) -> None:
             self._context.raise_if_cancelled()
-            look = LookAtTables(
+            request = SnapshotTables(
                 kafka_table=order.kafka.uuid,
                 consumer=order.consumer,
                 fence=order.fence,
@@ -267,8 +269,8 @@ class ResidentConsumer:
                 scopes=scopes,
                 number=number,
             )
-            with self._waiting("asking for the parts that its rows may replace"):
-                snapshots = self._calls.look(look).snapshots
+            with self._waiting("requesting the parts that its rows may replace"):
+                snapshots = self._calls.snapshot_tables(request).snapshots
             lookups = lookups_of(
                 tables,
                 done.facts.parts,
@@ -277,7 +279,7 @@ class ResidentConsumer:
                 txn=done.txn,
                 task=first_task + number,
             )
-            changes = self._resolved(lookups)
+            changes = self._resolve(lookups)
             self._commit_round(msgspec.structs.replace(done, changes=changes))
 
         hint = "others write to the same rows all the time; the round is tried again by itself"
@@ -289,12 +291,12 @@ class ResidentConsumer:
             hit("round.before_commit")
             self._calls.commit(done)
 
-    def _resolved(self, lookups: Lookups) -> tuple[TableChanges, ...]:
-        """Right here where there is little to read, else in a Spark task."""
+    def _resolve(self, lookups: Lookups) -> tuple[TableChanges, ...]:
+        """Find the rows to replace: on this thread if there is little to read, else in a Spark task."""
         if sum(each.bytes for each in lookups.values()) <= UPSERT_HERE_BYTES_MAX:
             with self._waiting("finding the rows that its rows replace"):
-                return resolved(lookups, attempt=0)
-        return run_in_task(self._context.session, partial(resolved, lookups), tuple[TableChanges, ...])
+                return resolve(lookups, attempt=0)
+        return run_in_task(self._context.session, partial(resolve, lookups), tuple[TableChanges, ...])
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:
@@ -312,14 +314,15 @@ class ResidentConsumer:
         return tables if dead is None else tables | {dead.uuid: dead}
 
     def _note_failed(self, error: ViewFailedError, ranges: tuple[OffsetRange, ...]) -> None:
-        """The same offsets are read again, and done in another way; raises ViewError where there is none.
+        """Note that a view failed: the same offsets are read again and evaluated in another way. Raises ViewError if
+        there is no other way.
 
         The round's transaction is aborted when the next one begins, so that no file of it is ever named.
         """
         messages = sum(each.end - each.start for each in ranges)
         for view, why in error.facts.items():
             _log.info("view_failed", table=self._config.table, view=view, messages=messages, reason=why)
-            if not self._failing.failed(view, messages=messages):
+            if not self._failing.record_failure(view, messages=messages):
                 hint = "DROP VIEW it, and create it again with a SELECT that can be computed; offsets are kept"
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint) from error
 
@@ -336,8 +339,8 @@ class ResidentConsumer:
 
     def _check_read(self, ranges: tuple[OffsetRange, ...], facts: RoundFacts) -> None:
         """Check that the round has read all of the ranges that are committed as read, and nothing else."""
-        asked = {(each.topic, each.partition, each.start, each.end) for each in ranges}
-        if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != asked:
+        wanted = {(each.topic, each.partition, each.start, each.end) for each in ranges}
+        if {(each.topic, each.partition, each.start, each.end) for each in facts.ranges} != wanted:
             views = ", ".join(full_name(each.view) for each in self._order.views)
             raise UnreadRangesError(table=self._config.table, views=views)
 
@@ -353,18 +356,18 @@ class ResidentConsumer:
             )
 
     def _report_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
-        heard = tuple(HeardEnd(position=place, end=end) for place, end in ends.items())
+        reported = tuple(ReportedEnd(topic_partition=partition, end=end) for partition, end in ends.items())
         order = self._order
-        call = Heard(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=heard)
+        call = EndsReport(kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, ends=reported)
         with self._waiting("reporting the ends of its topic partitions"):
-            self._calls.heard(call)
+            self._calls.report_ends(call)
 
     def _report_view(self, view: str, seconds: float) -> None:
         order = self._order
-        call = ViewRuns(
+        call = ViewReport(
             kafka_table=order.kafka.uuid, consumer=order.consumer, fence=order.fence, view=view, seconds=seconds
         )
-        self._calls.view_runs(call)
+        self._calls.report_view(call)
 
     def _wait_seconds(self) -> float:
         """Often enough for the flush interval to mean something; until the next round is due if messages wait."""

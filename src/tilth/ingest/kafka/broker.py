@@ -1,10 +1,10 @@
-"""Talking to brokers: metadata, offsets, messages of explicit ranges.
+"""Client of the brokers: metadata, offsets, messages of explicit ranges.
 
 Covers: everything that needs the Kafka client. Does not cover: decoding (messages/decode.py), which offsets are right
 (offsets/positions.py).
 Always holds: partitions are assigned by hand, no consumer group is joined, nothing is committed to the broker but by
 `commit` (group_offsets.py); a range ends by position, so holes of compacted topics and of transactions are passed; an
-answer that is none is an error, never an offset (reach.py). See also:
+answer without an offset is an error, never an offset (metadata.py). See also:
 docs/design/0006-measured.md#fetching-from-kafka.
 """
 
@@ -27,7 +27,7 @@ from tilth.base.errors import TilthError
 from tilth.base.secrets import without_secrets
 from tilth.ingest.errors import BrokerUnavailableError, OffsetGapError, UnknownTopicError
 from tilth.ingest.kafka.group_offsets import EVENTS_MAX, GroupOffsets
-from tilth.ingest.kafka.reach import Offset, PartitionEnd, Topics, offset_or_none, topic_id_of
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd, Topics, offset_or_none, topic_id_of
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 
@@ -84,10 +84,10 @@ class Holds(Enum):
 
 
 class BrokerClient:
-    """Asks the brokers of one Kafka table. Every call raises BrokerUnavailableError or UnknownTopicError.
+    """Client of the brokers of one Kafka table. Every call raises BrokerUnavailableError or UnknownTopicError.
 
-    One thread at a time. Nothing is waited for in the background: what the client library has to say between two calls
-    is dropped with the next one.
+    One thread at a time. Nothing runs in the background: events of the client library between two calls are dropped by
+    the next call.
     """
 
     def __init__(self, config: KafkaConfig) -> None:
@@ -97,7 +97,7 @@ class BrokerClient:
         except (KafkaException, ValueError, TypeError) as error:
             raise _unavailable(config, error) from None
         #: Made when offsets are first sent.
-        self._group: GroupOffsets | None = None
+        self._group_offsets: GroupOffsets | None = None
 
     def topics(self) -> Topics:
         """The cluster, how many partitions each topic of the Kafka table has, and the topics' ids."""
@@ -110,44 +110,45 @@ class BrokerClient:
         missing = [topic for topic in self._config.topics if not counts.get(topic)]
         if missing:
             raise _unknown(self._config, missing[0])
-        # Any: the library's own type says that it is None.
+        # Any: the library declares it as None.
         cluster: Any = found.cluster_id
         return Topics(cluster=cluster or "", partitions=counts, ids=self.topic_ids())
 
     def topic_ids(self) -> dict[str, str]:
         """An id for each topic that is another one once the topic was deleted and made again."""
         topics, admin = confluent_kafka.TopicCollection(list(self._config.topics)), self._client()
-        futures = self._ask(lambda: admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
+        futures = self._request(lambda: admin.describe_topics(topics, request_timeout=REQUEST_SECONDS_MAX))
         return {topic: topic_id_of(self._answer(future, topic).topic_id, topic) for topic, future in futures.items()}
 
-    def earliest(self, places: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
+    def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Offset]:
         """The first offsets that are still there."""
-        answers = self._offsets(places, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the library's own
-        return {place: self._offset(place, answer.offset) for place, answer in answers()}
+        answers = self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]  # the library's own
+        return {partition: self._offset(partition, answer.offset) for partition, answer in answers()}
 
-    def ends(self, places: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionEnd]:
         latest: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # the library's own
-        # Both are asked before either is waited for. The high watermark comes last: it is never the smaller one.
-        stable = self._offsets(places, latest)
-        high = stable if self._isolation == _UNCOMMITTED else self._offsets(places, latest, isolation=_UNCOMMITTED)
-        stables = {place: self._offset(place, answer.offset) for place, answer in stable()}
+        # Both requests are sent before either answer is awaited. The high watermark comes last: it is never the smaller
+        # one.
+        stable = self._offsets(partitions, latest)
+        high = stable if self._isolation == _UNCOMMITTED else self._offsets(partitions, latest, isolation=_UNCOMMITTED)
+        stables = {partition: self._offset(partition, answer.offset) for partition, answer in stable()}
         return {
-            place: PartitionEnd(
-                stable=stables[place],
-                high=max(stables[place], self._offset(place, answer.offset)),
+            partition: PartitionEnd(
+                stable=stables[partition],
+                high=max(stables[partition], self._offset(partition, answer.offset)),
                 epoch=_epoch(answer.leader_epoch),
             )
-            for place, answer in high()
+            for partition, answer in high()
         }
 
-    def at_time(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
+    def at_time(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, Offset]:
         """The offsets of the first messages at or after a time; the end where there is none."""
-        answers = self._offsets(places, OffsetSpec.for_timestamp(timestamp_ms))
-        found = {place: self._offset_or_none(place, answer.offset) for place, answer in answers()}
-        late = self.ends([place for place, offset in found.items() if offset is None])
-        return {place: late[place].stable if offset is None else offset for place, offset in found.items()}
+        answers = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        found = {partition: self._offset_or_none(partition, answer.offset) for partition, answer in answers()}
+        late = self.ends([partition for partition, offset in found.items() if offset is None])
+        return {partition: late[partition].stable if offset is None else offset for partition, offset in found.items()}
 
-    def holds(self, place: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
+    def holds(self, partition: TopicPartition, stored: StoredOffset) -> tuple[Holds, int]:
         """Check whether the topic partition still is the log in which the offset was stored, by the leader epoch of
         then; with NO, return also the offset up to which it is. UNKNOWN if no broker answers in time, and without an
         epoch.
@@ -155,31 +156,33 @@ class BrokerClient:
         self._client()
         if stored.epoch < 0:
             return Holds.UNKNOWN, -1
-        # A consumer that may not move says for certain that the offset is good: it reads there.
-        if self._first_event(place, stored, reset="error") is not None:
+        # A consumer that may not move proves that the offset is valid: it reads there.
+        if self._first_event(partition, stored, reset="error") is not None:
             return Holds.YES, -1
-        # One that may move goes to where the logs part, and finds there what a later leader has written. Where nobody
-        # knows it, it goes to the end; a leader that is out of date has no message of a later one.
-        found = self._first_event(place, stored, reset="latest")
+        # One that may move goes to where the logs diverge, and finds there what a later leader has written. If no
+        # broker knows that offset, it goes to the end; a stale leader has no message of a later one.
+        found = self._first_event(partition, stored, reset="latest")
         if found is not None and found.offset < stored.offset and found.epoch > stored.epoch:
             return Holds.NO, found.offset
         return Holds.UNKNOWN, -1
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Give the offsets to the broker for lag monitors; best effort: what goes wrong has no consequence."""
-        if self._group is None:
-            self._group = GroupOffsets(self._config.table, _settings(self._config) | {"group.id": self._config.group})
-        self._group.send(offsets)
+        """Send the offsets to the broker for lag monitors; best effort: errors are ignored."""
+        if self._group_offsets is None:
+            self._group_offsets = GroupOffsets(
+                self._config.table, _settings(self._config) | {"group.id": self._config.group}
+            )
+        self._group_offsets.send(offsets)
 
     def close(self) -> None:
         """End the client's threads; the object cannot be used any more."""
         self._admin = None
-        if self._group is not None:
-            self._group.close()
-            self._group = None
+        if self._group_offsets is not None:
+            self._group_offsets.close()
+            self._group_offsets = None
 
     def _client(self) -> AdminClient:
-        """The client, without what it had to say since the last call: it would keep all of it."""
+        """Return the client, after its events since the last call were dropped: it would keep them all."""
         assert self._admin is not None, "the client is closed"
         for _ in range(EVENTS_MAX):
             if not self._admin.poll(0):
@@ -192,52 +195,54 @@ class BrokerClient:
 
     # Any: the client library's answers.
     def _offsets(
-        self, places: Collection[TopicPartition], spec: OffsetSpec, *, isolation: str | None = None
+        self, partitions: Collection[TopicPartition], spec: OffsetSpec, *, isolation: str | None = None
     ) -> Callable[[], Iterator[tuple[TopicPartition, Any]]]:
-        """Ask; the returned function waits for the answers."""
-        if not places:
+        """Send the requests; the returned function waits for the answers."""
+        if not partitions:
             return lambda: iter(())
         admin, level = self._client(), getattr(confluent_kafka.IsolationLevel, isolation or self._isolation)
-        asked = {confluent_kafka.TopicPartition(place.topic, place.partition): spec for place in places}
-        futures = self._ask(
-            lambda: admin.list_offsets(asked, isolation_level=level, request_timeout=REQUEST_SECONDS_MAX)
+        requests = {
+            confluent_kafka.TopicPartition(partition.topic, partition.partition): spec for partition in partitions
+        }
+        futures = self._request(
+            lambda: admin.list_offsets(requests, isolation_level=level, request_timeout=REQUEST_SECONDS_MAX)
         )
         return lambda: (
             (TopicPartition(each.topic, each.partition), self._answer(future, each.topic))
             for each, future in futures.items()
         )
 
-    def _offset(self, place: TopicPartition, answer: int) -> Offset:
-        found = self._offset_or_none(place, answer)
+    def _offset(self, partition: TopicPartition, answer: int) -> Offset:
+        found = self._offset_or_none(partition, answer)
         if found is None:
-            raise self._no_offset(place, answer)
+            raise self._no_offset(partition, answer)
         return found
 
-    def _offset_or_none(self, place: TopicPartition, answer: int) -> Offset | None:
+    def _offset_or_none(self, partition: TopicPartition, answer: int) -> Offset | None:
         try:
             return offset_or_none(int(answer))
         except ValueError as error:
-            raise self._no_offset(place, answer) from error
+            raise self._no_offset(partition, answer) from error
 
-    def _no_offset(self, place: TopicPartition, answer: int) -> BrokerUnavailableError:
+    def _no_offset(self, partition: TopicPartition, answer: int) -> BrokerUnavailableError:
         return BrokerUnavailableError(
             "the Kafka broker does not answer how far a topic partition reaches",
             table=self._config.table,
             brokers=self._config.brokers,
-            topic=place.topic,
-            partition=place.partition,
+            topic=partition.topic,
+            partition=partition.partition,
             answer=answer,
             hint=_HINT,
         )
 
-    def _first_event(self, place: TopicPartition, stored: StoredOffset, *, reset: str) -> _Event | None:
+    def _first_event(self, partition: TopicPartition, stored: StoredOffset, *, reset: str) -> _Event | None:
         """The first message that a consumer finds, or the partition's end; None: an error, or nothing in time."""
         settings = _fetch_settings(self._config) | {"auto.offset.reset": reset, "queued.min.messages": 1}
         settings |= {"max.partition.fetch.bytes": _PROBE_BYTES}
         try:
             consumer = _consumer(self._config, settings)
             try:
-                start = (place.topic, place.partition, stored.offset)
+                start = (partition.topic, partition.partition, stored.offset)
                 consumer.assign([confluent_kafka.TopicPartition(*start, leader_epoch=stored.epoch)])
                 for _ in range(round(REQUEST_SECONDS_MAX / _POLL_SECONDS)):
                     message = consumer.poll(_POLL_SECONDS)
@@ -256,7 +261,7 @@ class BrokerClient:
             raise _unavailable(self._config, error) from error
 
     # Any: futures of the client library.
-    def _ask(self, call: Callable[[], Any]) -> dict[Any, Any]:
+    def _request(self, call: Callable[[], Any]) -> dict[Any, Any]:
         try:
             return dict(call())
         except KafkaException as error:
@@ -276,43 +281,42 @@ class BrokerClient:
 def fetch(clock: Clock, config: KafkaConfig, ranges: Iterable[OffsetRange]) -> Iterator[Fetched]:
     """The messages of the ranges, a few thousand at a time; ranges are of different partitions.
 
-    Raises OffsetGapError where the broker no longer has what was asked for, BrokerUnavailableError when no message
-    comes.
+    Raises OffsetGapError if the broker no longer has these offsets, BrokerUnavailableError when no message arrives.
     """
     left = {(each.topic, each.partition): each for each in ranges if each.start < each.end}
     if not left:
         return
-    next_offsets = {place: each.start for place, each in left.items()}
+    next_offsets = {partition: each.start for partition, each in left.items()}
     only = next(iter(left)) if len(left) == 1 else None
     consumer = _consumer(config, _fetch_settings(config))
     try:
         consumer.assign([_assigned(each) for each in left.values()])
-        heard = clock.monotonic()
+        received_at = clock.monotonic()
         while left:
-            wanted = sum(each.end - next_offsets[place] for place, each in left.items())
+            wanted = sum(each.end - next_offsets[partition] for partition, each in left.items())
             batch = consumer.consume(min(_BATCH_MESSAGES, wanted), _POLL_SECONDS)
             if batch:
-                heard = clock.monotonic()
-            elif clock.monotonic() - heard > STALL_SECONDS_MAX:
+                received_at = clock.monotonic()
+            elif clock.monotonic() - received_at > STALL_SECONDS_MAX:
                 raise _stalled(config, next_offsets, left)
-            groups = _by_place(batch) if only is None else {only: batch} if batch else {}
-            for place, messages in groups.items():
-                if place not in left:
+            groups = _by_partition(batch) if only is None else {only: batch} if batch else {}
+            for partition, messages in groups.items():
+                if partition not in left:
                     continue
-                kept, position = _within(config, messages, left[place])
-                next_offsets[place] = max(next_offsets[place], position)
-                if next_offsets[place] >= left[place].end:
-                    del left[place]
+                kept, position = _within(config, messages, left[partition])
+                next_offsets[partition] = max(next_offsets[partition], position)
+                if next_offsets[partition] >= left[partition].end:
+                    del left[partition]
                     if left:
-                        consumer.pause([confluent_kafka.TopicPartition(*place)])
+                        consumer.pause([confluent_kafka.TopicPartition(*partition)])
                 if kept:
-                    yield Fetched(topic=place[0], partition=place[1], messages=kept)
+                    yield Fetched(topic=partition[0], partition=partition[1], messages=kept)
     finally:
         consumer.close()
 
 
 def _consumer(config: KafkaConfig, settings: dict[str, Any]) -> confluent_kafka.Consumer:
-    """Raises BrokerUnavailableError for settings that the client library does not take."""
+    """Raises BrokerUnavailableError for settings that the client library does not accept."""
     try:
         return confluent_kafka.Consumer(settings)
     except (KafkaException, ValueError, TypeError) as error:
@@ -321,7 +325,7 @@ def _consumer(config: KafkaConfig, settings: dict[str, Any]) -> confluent_kafka.
 
 
 def _assigned(each: OffsetRange) -> confluent_kafka.TopicPartition:
-    """Return the position to read from; with a leader epoch, the client library first asks whether the log still is
+    """Return the position to read from; with a leader epoch, the client library first checks that the log still is
     that one.
     """
     if each.epoch < 0:
@@ -329,16 +333,16 @@ def _assigned(each: OffsetRange) -> confluent_kafka.TopicPartition:
     return confluent_kafka.TopicPartition(each.topic, each.partition, each.start, leader_epoch=each.epoch)
 
 
-def _by_place(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
+def _by_partition(batch: list[Any]) -> dict[tuple[str, int], list[Any]]:
     """The messages by topic partition, each list in the order of offsets."""
     groups: dict[tuple[str, int], list[Any]] = {}
-    for place, run in groupby(batch, _place_of):
-        groups.setdefault(place, []).extend(run)
+    for partition, run in groupby(batch, _partition_of):
+        groups.setdefault(partition, []).extend(run)
     return groups
 
 
 # Any: the client library's message.
-def _place_of(message: Any) -> tuple[str, int]:
+def _partition_of(message: Any) -> tuple[str, int]:
     return message.topic(), message.partition()
 
 

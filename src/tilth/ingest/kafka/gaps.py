@@ -1,8 +1,8 @@
 """Messages that should have been read and are not there. Pure.
 
 Covers: finding gaps from the stored offsets and what the topics hold, and gaps that turned out to be none. Does not
-cover: asking the broker, recording. Always holds: a stored offset inside of what its topic holds, or right behind it,
-is no gap, unless a leader says that the log of that time ended before it; an answer of a leader that is older than the
+cover: requests to the broker, recording. Always holds: a stored offset within its topic's range, or right behind it, is
+no gap, unless a leader reports that the log of that time ended before it; an answer of a leader that is older than the
 one that the offset was read from proves nothing. See also: docs/policies/consumers.md#gaps.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.model.offset import IngestGap, StoredOffset, TopicPartition
 
 DELETED = "the broker has deleted these messages before they were read"
@@ -30,7 +30,7 @@ _UNKNOWN_END = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """Answers of brokers about a Kafka table's topics at one moment."""
+    """Answers of brokers about a Kafka table's topics, at one time."""
 
     #: Topic ids by topic.
     ids: Mapping[str, str]
@@ -57,20 +57,20 @@ def find_gaps(
 ) -> Findings:
     """Return the gaps of all topic partitions with a stored offset whose topics were observed."""
     findings = Findings()
-    for position, known in sorted(stored.items()):
-        if position.topic not in observed.ids:
+    for partition, known in sorted(stored.items()):
+        if partition.topic not in observed.ids:
             continue
-        end, low = observed.ends.get(position), observed.earliest.get(position)
-        if is_other_topic(known, observed.ids[position.topic]):
+        end, low = observed.ends.get(partition), observed.earliest.get(partition)
+        if is_other_topic(known, observed.ids[partition.topic]):
             if known.offset == (low or 0):
-                _begin_anew(findings, position, observed)
+                _begin_anew(findings, partition, observed)
                 continue
             reason, gap_end = RECREATED, _UNKNOWN_END if low is None else low
         elif end is None or low is None:
             # The metadata is older than the partition.
             continue
         elif is_stale(known, end):
-            findings.stale.append(position)
+            findings.stale.append(partition)
             continue
         elif known.offset < low:
             reason, gap_end = DELETED, low
@@ -78,18 +78,18 @@ def find_gaps(
             reason, gap_end = TRUNCATED, end.high
         else:
             continue
-        findings.gaps.append(gap_at(kafka_table, position, known, end=gap_end, reason=reason, now_ms=now_ms))
+        findings.gaps.append(gap_at(kafka_table, partition, known, end=gap_end, reason=reason, now_ms=now_ms))
     return findings
 
 
 def gap_at(
-    kafka_table: str, position: TopicPartition, stored: StoredOffset, *, end: int, reason: str, now_ms: int
+    kafka_table: str, partition: TopicPartition, stored: StoredOffset, *, end: int, reason: str, now_ms: int
 ) -> IngestGap:
     """The gap that begins at a stored offset."""
     return IngestGap(
         kafka_table=kafka_table,
-        topic=position.topic,
-        partition=position.partition,
+        topic=partition.topic,
+        partition=partition.partition,
         start=stored.offset,
         end=end,
         reason=reason,
@@ -108,7 +108,7 @@ def is_stale(stored: StoredOffset, end: PartitionEnd) -> bool:
 
 
 class Closing(Enum):
-    """Fate of an open gap."""
+    """Verdict of an observation about an open gap."""
 
     #: It is one, or nothing proves that it is none.
     STAYS = auto()
@@ -124,8 +124,8 @@ def closing(gap: IngestGap, stored: StoredOffset | None, observed: Observed) -> 
     That the topic reaches the offset again is no proof by itself: other messages may stand there. The topic id proves
     that a topic taken for another one is the one that was read; the leader epoch proves that the log was not truncated.
     """
-    position = TopicPartition(gap.topic, gap.partition)
-    end, low = observed.ends.get(position), observed.earliest.get(position)
+    partition = TopicPartition(gap.topic, gap.partition)
+    end, low = observed.ends.get(partition), observed.earliest.get(partition)
     if stored is None or end is None or low is None or stored.offset != gap.start:
         return Closing.STAYS
     if is_other_topic(stored, observed.ids[gap.topic]) or is_stale(stored, end):
@@ -137,9 +137,9 @@ def closing(gap: IngestGap, stored: StoredOffset | None, observed: Observed) -> 
     return Closing.IF_LOG_HOLDS if stored.epoch >= 0 else Closing.STAYS
 
 
-def _begin_anew(findings: Findings, position: TopicPartition, observed: Observed) -> None:
-    low, end = observed.earliest.get(position), observed.ends.get(position)
+def _begin_anew(findings: Findings, partition: TopicPartition, observed: Observed) -> None:
+    low, end = observed.earliest.get(partition), observed.ends.get(partition)
     if low is None or end is None:
-        findings.vanished.append(position)
+        findings.vanished.append(partition)
     else:
-        findings.anew[position] = StoredOffset(low, observed.ids[position.topic], end.epoch)
+        findings.anew[partition] = StoredOffset(low, observed.ids[partition.topic], end.epoch)

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaException
 from tilth.base.logs import Log
 from tilth.model.offset import TopicPartition
 
-#: Offsets that no coordinator takes for so long are given up; newer ones follow.
+#: Time after which offsets that no coordinator accepts are dropped; newer ones follow.
 GIVE_UP_SECONDS = 6
 #: Events that the client library may hold between two calls; more are left for the next call.
 EVENTS_MAX = 100_000
@@ -31,7 +31,7 @@ class GroupOffsets:
 
     # Any: settings of the client library.
     def __init__(self, table: str, settings: Mapping[str, Any]) -> None:
-        """Raises what the client library says of settings that it does not accept."""
+        """Raises the client library's errors for settings that it does not accept."""
         self._table = table
         self._is_sending = False
         self._consumer = confluent_kafka.Consumer(
@@ -41,7 +41,7 @@ class GroupOffsets:
                 "enable.auto.offset.store": False,
                 "session.timeout.ms": GIVE_UP_SECONDS * 1000,
                 "heartbeat.interval.ms": GIVE_UP_SECONDS * 1000 // 3,
-                "on_commit": self._sent,
+                "on_commit": self._on_sent,
             }
         )
 
@@ -66,7 +66,7 @@ class GroupOffsets:
         threading.Thread(target=self._consumer.close, name="tilth-group-offsets-end", daemon=True).start()
 
     # Any: what the client library gives.
-    def _sent(self, error: Any, positions: Any) -> None:
+    def _on_sent(self, error: Any, positions: Any) -> None:
         self._is_sending = False
         if error is not None:
             _log.debug("offsets_not_sent", table=self._table, reason=error)

@@ -1,4 +1,4 @@
-"""The dead-letter table: messages that cannot be decoded, or that a view cannot take, with what is wrong with them.
+"""The dead-letter table: messages that cannot be decoded, or that a view cannot take, with the reason.
 
 Covers: its definition, which tables can serve as one, its rows. Does not cover: when messages go there
 (rounds/source.py, rounds/spark.py).
@@ -37,7 +37,7 @@ DEAD_LETTER_SCHEMA = Schema(
 
 
 def dead_letter_table(kafka: KafkaDef, config: KafkaConfig, *, uuid: str, now_ms: int) -> TableDef:
-    """The table that takes the dead letters of a Kafka table."""
+    """Return the definition of the table for the dead letters of a Kafka table."""
     return TableDef(
         uuid=uuid,
         database=kafka.database,
@@ -50,8 +50,8 @@ def dead_letter_table(kafka: KafkaDef, config: KafkaConfig, *, uuid: str, now_ms
     )
 
 
-def takes_dead_letters(table: TableDef) -> bool:
-    """True if the table can take all dead letters: it has their columns, and needs no others."""
+def accepts_dead_letters(table: TableDef) -> bool:
+    """Return whether the table can store all dead letters: it has their columns, and needs no others."""
     has_all = all(_fits(table.schema, column) for column in DEAD_LETTER_SCHEMA.columns)
     required = {column.name.lower() for column in table.schema.columns if not column.nullable}
     return has_all and required | {name.lower() for name in table.unique_key} <= _ALWAYS_GIVEN

@@ -35,7 +35,7 @@ from tilth.ingest.kafka.gaps import (
     gap_at,
     is_other_topic,
 )
-from tilth.ingest.kafka.reach import PartitionEnd, Topics
+from tilth.ingest.kafka.metadata import PartitionEnd, Topics
 from tilth.ingest.offsets.reset import (
     OffsetMark,
     OffsetReset,
@@ -53,8 +53,8 @@ from tilth.model.lease import Fence
 from tilth.model.offset import IngestGap, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, full_name
 
-#: Between two times that a broker is asked whether a gap's log still is the one that was read.
-ASK_AGAIN_MS = 30_000
+#: Interval between two checks with the broker whether a gap's log still is the one that was read.
+RECHECK_MS = 30_000
 _SKIPPED = "passed over: kafka_enable_skip_offsets_hole = 1"
 
 _log = Log("ingest")
@@ -64,7 +64,7 @@ class Positions:
     """The offsets of one Kafka table."""
 
     def __init__(self, clock: Clock, catalog: Catalog, uuid: str, *, note: Callable[[str], None]) -> None:
-        """`note` takes sentences for the user: where offsets came from, gaps that were found or closed."""
+        """`note` gets sentences for the user: where offsets came from, gaps that were found or closed."""
         self._clock = clock
         self._catalog = catalog
         self._uuid = uuid
@@ -72,12 +72,12 @@ class Positions:
         self._subscriptions = Subscriptions(clock, catalog, uuid)
         self._leases = TableLeases(catalog.leases, server=lambda: catalog.server)
         self._is_released = False
-        #: Fence of the lease, acquired before this turn read the offsets: commits computed from them use no later one.
+        #: Fence of the lease, acquired before the offsets were read: commits computed from them use no later one.
         self._fence: Fence | None = None
-        #: Finding first offsets and moving offsets take turns: neither may overwrite what the other has just stored.
-        self._turn = threading.Lock()
+        #: Held while offsets are found or moved: neither may overwrite what the other has just stored.
+        self._lock = threading.Lock()
         #: Time of the last check whether the log of a gap holds its offset.
-        self._asked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
+        self._checked_ms: dict[tuple[TopicPartition, StoredOffset], int] = {}
 
     def of(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
         return _offsets_at(partitions, self._catalog.offsets.stored(self._uuid))
@@ -92,7 +92,7 @@ class Positions:
 
     def release(self) -> None:
         """Release the lease, so that another server can move the offsets; every later call raises FencedError."""
-        with self._turn:
+        with self._lock:
             self._is_released = True
             self._leases.release(self._uuid)
 
@@ -102,24 +102,26 @@ class Positions:
         A partition that was added to a topic that is read already starts at its first message. Raises GroupInUseError
         while another Kafka table reads a topic for the group, and LeaseHeldError.
         """
-        with self._turn:
+        with self._lock:
             self._acquire()
             self._subscribe(kafka, config, topics)
             stored = self._catalog.offsets.stored(self._uuid)
-            missing = [place for place in topics.positions if place not in stored]
+            missing = [partition for partition in topics.positions if partition not in stored]
             if not missing:
                 return
-            known_topics = {place.topic for place in stored}
+            known_topics = {partition.topic for partition in stored}
             is_late = config.start is OffsetStart.LATEST
-            late = {place for place in missing if is_late and place.topic not in known_topics}
+            late = {partition for partition in missing if is_late and partition.topic not in known_topics}
             observed = _observe(broker, topics, missing)
             found = {
-                place: stored_at(
-                    place, observed.ends[place].stable if place in late else observed.earliest[place], observed
+                partition: stored_at(
+                    partition,
+                    observed.ends[partition].stable if partition in late else observed.earliest[partition],
+                    observed,
                 )
-                for place in missing
+                for partition in missing
             }
-            # `before` is empty: none of these offsets was stored when the broker was asked.
+            # `before` is empty: none of these offsets was stored when the broker answered.
             self._apply(kafka, [SetOffsets(kafka_table=self._uuid, offsets=found, before={})])
 
     def check(
@@ -129,25 +131,25 @@ class Positions:
         broker: BrokerClient,
         topics: Topics,
         *,
-        suspects: Collection[TopicPartition] = (),
+        reported_gaps: Collection[TopicPartition] = (),
     ) -> dict[TopicPartition, PartitionEnd]:
         """Compare what is stored with what the topics hold; record new gaps, and close those that were none. Return
         how far the topic partitions reach.
 
-        `suspects`: topic partitions where a consumer did not find its offset. Raises BrokerUnavailableError also for a
-        leader that is older than the one that was read from; raises LeaseHeldError.
+        `reported_gaps`: topic partitions where a consumer did not find its offset. Raises BrokerUnavailableError also
+        for a leader that is older than the one that was read from; raises LeaseHeldError.
         """
-        with self._turn:
+        with self._lock:
             self._acquire()
             stored = self._catalog.offsets.stored(self._uuid)
-            observed = _observe(broker, topics, [place for place in topics.positions if place in stored])
-            findings = self._found(stored, observed)
+            observed = _observe(broker, topics, [partition for partition in topics.positions if partition in stored])
+            findings = self._find_gaps(stored, observed)
             if findings.gaps:
-                # A gap stops a consumer until somebody decides: it must be there for a second look too.
+                # A gap stops a consumer until a user decides: a second observation must show it too.
                 topics = replace(topics, ids=broker.topic_ids())
                 observed = _observe(broker, topics, observed.ends)
-                findings = self._found(stored, observed)
-            gaps = [*findings.gaps, *self._replaced(broker, stored, suspects, findings)]
+                findings = self._find_gaps(stored, observed)
+            gaps = [*findings.gaps, *self._find_replaced(broker, stored, reported_gaps, findings)]
             self._record(kafka, config, stored, gaps)
             if findings.anew or findings.vanished:
                 self._begin_anew(kafka, stored, findings)
@@ -166,21 +168,21 @@ class Positions:
         """Move the stored offsets and mark the gaps of these topic partitions as decided; return the offsets at
         which they go on. Raises ResetError, GroupInUseError, LeaseHeldError.
         """
-        with self._turn:
+        with self._lock:
             self._acquire()
             self._subscribe(kafka, config, topics)
             stored, known = self._catalog.offsets.stored(self._uuid), self._open()
             observed = _observe(broker, topics, topics.positions)
-            wanted = self._wanted(kafka, config, broker, reset, observed, stored)
-            decided = {place.topic for place in wanted}
+            wanted = self._new_offsets(kafka, config, broker, reset, observed, stored)
+            decided = {partition.topic for partition in wanted}
             # Nobody can decide about a partition that the topic made anew does not have.
             gone = [
-                place
-                for place, each in stored.items()
-                if place.topic in decided
-                and is_other_topic(each, topics.ids[place.topic])
-                and place not in wanted
-                and place not in topics.positions
+                partition
+                for partition, each in stored.items()
+                if partition.topic in decided
+                and is_other_topic(each, topics.ids[partition.topic])
+                and partition not in wanted
+                and partition not in topics.positions
             ]
             line = moved(self._uuid, stored=stored, wanted=wanted, gone=gone)
             resolved = frozenset([*wanted, *gone])
@@ -195,27 +197,27 @@ class Positions:
             ]
             self._apply(kafka, updates)
             _log.info("offsets_moved", table=full_name(kafka), to=_reset_text(reset), partitions=len(wanted))
-            return {place: each.offset for place, each in wanted.items()}
+            return {partition: each.offset for partition, each in wanted.items()}
 
     def _subscribe(self, kafka: KafkaDef, config: KafkaConfig, topics: Topics) -> None:
         for note in self._subscriptions.settle(kafka, config, topics, apply=self._apply):
             self._note(note)
 
     def _apply(self, kafka: KafkaDef, updates: Sequence[Update]) -> None:
-        """Commit under the lease that the turn began with.
+        """Commit under the lease that was acquired before the offsets were read.
 
         Raises FencedError when another server has acquired the lease since, also if this server has joined anew, and
         the errors of updates whose required state has changed.
         """
         assert self._fence is not None
         try:
-            with self._catalog.transactions.open(f"offsets {full_name(kafka)}", fences=[self._fence]) as work:
-                work.commit(updates)
+            with self._catalog.transactions.open(f"offsets {full_name(kafka)}", fences=[self._fence]) as txn:
+                txn.commit(updates)
         except FencedError:
             self._leases.lose(self._uuid)
             raise
 
-    def _wanted(
+    def _new_offsets(
         self,
         kafka: KafkaDef,
         config: KafkaConfig,
@@ -236,31 +238,31 @@ class Positions:
                 is_end = mark is OffsetMark.END
                 if mark is OffsetMark.INVALID:
                     is_end = config.start is OffsetStart.LATEST
-                ends = {place: end.stable for place, end in observed.ends.items()}
+                ends = {partition: end.stable for partition, end in observed.ends.items()}
                 offsets = ends if is_end else observed.earliest
             case _:
                 assert_never(reset)
-        return {place: stored_at(place, offset, observed) for place, offset in offsets.items()}
+        return {partition: stored_at(partition, offset, observed) for partition, offset in offsets.items()}
 
-    def _found(self, stored: Mapping[TopicPartition, StoredOffset], observed: Observed) -> Findings:
+    def _find_gaps(self, stored: Mapping[TopicPartition, StoredOffset], observed: Observed) -> Findings:
         return find_gaps(self._uuid, stored=stored, observed=observed, now_ms=self._clock.now_ms())
 
-    def _replaced(
+    def _find_replaced(
         self,
         broker: BrokerClient,
         stored: Mapping[TopicPartition, StoredOffset],
-        suspects: Collection[TopicPartition],
+        reported_gaps: Collection[TopicPartition],
         findings: Findings,
     ) -> list[IngestGap]:
         """Gaps that cannot be seen from the ends of the log: it was truncated, and has grown again."""
         known = {TopicPartition(gap.topic, gap.partition) for gap in (*findings.gaps, *self._open())}
         gaps = []
-        for place in sorted(set(suspects) - known - set(findings.stale)):
-            each = stored.get(place)
-            verdict, end = (Holds.UNKNOWN, -1) if each is None else broker.holds(place, each)
+        for partition in sorted(set(reported_gaps) - known - set(findings.stale)):
+            each = stored.get(partition)
+            verdict, end = (Holds.UNKNOWN, -1) if each is None else broker.holds(partition, each)
             if each is not None and verdict is Holds.NO:
                 now_ms = self._clock.now_ms()
-                gaps.append(gap_at(self._uuid, place, each, end=end, reason=REPLACED, now_ms=now_ms))
+                gaps.append(gap_at(self._uuid, partition, each, end=end, reason=REPLACED, now_ms=now_ms))
         return gaps
 
     def _record(
@@ -279,16 +281,16 @@ class Positions:
             begin = stored[TopicPartition(gap.topic, gap.partition)]
             updates: list[Update] = [AddGap(gap=gap, stored=begin)]
             if config.skip_holes and gap.reason == DELETED:
-                updates = self._passed_over(gap, begin)
+                updates = self._skip_updates(gap, begin)
             try:
                 self._apply(kafka, updates)
             except OffsetsMovedError as error:
-                # A round has read these messages since the offset was looked at: there is no gap.
+                # A round has read these messages since the offset was read: there is no gap.
                 _log.info("no_gap", table=full_name(kafka), reason=error)
                 continue
             self._note(f"gap in {gap.topic}/{gap.partition} from {gap.start}: {gap.reason}")
 
-    def _passed_over(self, gap: IngestGap, begin: StoredOffset) -> list[Update]:
+    def _skip_updates(self, gap: IngestGap, begin: StoredOffset) -> list[Update]:
         """Return the updates that pass over a gap. `begin`: the stored offset, where the gap begins."""
         partition = TopicPartition(gap.topic, gap.partition)
         before, wanted = {partition: begin}, {partition: msgspec.structs.replace(begin, offset=gap.end)}
@@ -346,12 +348,12 @@ class Positions:
                 _log.info("gap_closed", table=full_name(kafka), topic=gap.topic, partition=gap.partition)
 
     def _holds(self, broker: BrokerClient, partition: TopicPartition, stored: StoredOffset) -> bool:
-        """True if the log is known to be the one of the stored offset; asked now and then, for it may take seconds."""
+        """Return whether the log is known to be the one of the stored offset. Checked rarely: it may take seconds."""
         now_ms = self._clock.now_ms()
-        if now_ms - self._asked_ms.get((partition, stored), -ASK_AGAIN_MS) < ASK_AGAIN_MS:
+        if now_ms - self._checked_ms.get((partition, stored), -RECHECK_MS) < RECHECK_MS:
             return False
-        self._asked_ms = {key: at_ms for key, at_ms in self._asked_ms.items() if now_ms - at_ms < ASK_AGAIN_MS}
-        self._asked_ms[partition, stored] = now_ms
+        self._checked_ms = {key: at_ms for key, at_ms in self._checked_ms.items() if now_ms - at_ms < RECHECK_MS}
+        self._checked_ms[partition, stored] = now_ms
         return broker.holds(partition, stored)[0] is Holds.YES
 
     def _open(self) -> list[IngestGap]:
@@ -364,17 +366,17 @@ def _offsets_at(
     return {each: stored[each] for each in partitions if each in stored}
 
 
-def _observe(broker: BrokerClient, topics: Topics, places: Collection[TopicPartition]) -> Observed:
-    return Observed(ids=topics.ids, earliest=broker.earliest(places), ends=broker.ends(places))
+def _observe(broker: BrokerClient, topics: Topics, partitions: Collection[TopicPartition]) -> Observed:
+    return Observed(ids=topics.ids, earliest=broker.earliest(partitions), ends=broker.ends(partitions))
 
 
-def _stale_leader(config: KafkaConfig, place: TopicPartition) -> BrokerUnavailableError:
+def _stale_leader(config: KafkaConfig, partition: TopicPartition) -> BrokerUnavailableError:
     return BrokerUnavailableError(
         "the leader that answers is older than the one that was read from",
         table=config.table,
         brokers=config.brokers,
-        topic=place.topic,
-        partition=place.partition,
+        topic=partition.topic,
+        partition=partition.partition,
         hint="it passes when the brokers agree on the leader; if they were restored from a backup, "
         "SYSTEM RESET CONSUME OFFSET decides where to go on",
     )

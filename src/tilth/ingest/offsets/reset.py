@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from tilth.ingest.errors import ResetError
 from tilth.ingest.kafka.gaps import Observed
-from tilth.ingest.kafka.reach import Offset, PartitionEnd
+from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
 
 #: The consumer of a ledger entry whose ranges were not read but passed over, forward or back.
@@ -69,27 +69,29 @@ def check_offsets(
 ) -> dict[TopicPartition, int]:
     """The offsets with marks filled in. Raises ResetError naming the partition that does not exist or reach so far."""
     filled: dict[TopicPartition, int] = {}
-    for place, offset in wanted.items():
-        if place not in ends:
+    for partition, offset in wanted.items():
+        if partition not in ends:
             known = ", ".join(sorted({f"{each.topic}/{each.partition}" for each in ends}))
             raise ResetError(
                 "no such partition",
                 table=table,
-                topic=place.topic,
-                partition=place.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 hint=f"there are: {known}",
             )
-        low, end = earliest[place], ends[place]
+        low, end = earliest[partition], ends[partition]
         match offset:
             case OffsetMark.BEGIN:
-                filled[place] = low
+                filled[partition] = low
             case OffsetMark.END:
-                filled[place] = end.stable
+                filled[partition] = end.stable
             case _:
-                filled[place] = offset
-        if not low <= filled[place] <= end.high:
+                filled[partition] = offset
+        if not low <= filled[partition] <= end.high:
             hint = f"the partition holds {low} to {end.high}"
-            raise ResetError(table=table, topic=place.topic, partition=place.partition, offset=offset, hint=hint)
+            raise ResetError(
+                table=table, topic=partition.topic, partition=partition.partition, offset=offset, hint=hint
+            )
     return filled
 
 
@@ -100,19 +102,22 @@ def kept(
     observed: Observed,
     table: str,
 ) -> dict[TopicPartition, StoredOffset]:
-    """The stored offsets; those with an open gap are taken as offsets of the logs that are there now.
+    """The stored offsets; those with an open gap become offsets of the present logs.
 
     Raises ResetError naming the partition that does not reach its stored offset.
     """
-    known = {place: each for place, each in stored.items() if place in observed.ends}
-    wanted = {place: each.offset for place, each in known.items()}
+    known = {partition: each for partition, each in stored.items() if partition in observed.ends}
+    wanted = {partition: each.offset for partition, each in known.items()}
     check_offsets(wanted, earliest=observed.earliest, ends=observed.ends, table=table)
-    return {place: stored_at(place, each.offset, observed) if place in gaps else each for place, each in known.items()}
+    return {
+        partition: stored_at(partition, each.offset, observed) if partition in gaps else each
+        for partition, each in known.items()
+    }
 
 
-def stored_at(place: TopicPartition, offset: int, observed: Observed) -> StoredOffset:
+def stored_at(partition: TopicPartition, offset: int, observed: Observed) -> StoredOffset:
     """The offset, which the topic partition holds, as it is stored."""
-    return StoredOffset(offset, observed.ids[place.topic], observed.ends[place].epoch)
+    return StoredOffset(offset, observed.ids[partition.topic], observed.ends[partition].epoch)
 
 
 def moved(
@@ -123,20 +128,22 @@ def moved(
     gone: Iterable[TopicPartition] = (),
 ) -> LedgerEntry | None:
     """The ledger's line of a move; None if nothing moves. `gone`: topic partitions that have no offset any more."""
-    ends = {place: (each.offset, each.topic_id) for place, each in wanted.items()} | dict.fromkeys(gone, (GONE, ""))
+    ends = {partition: (each.offset, each.topic_id) for partition, each in wanted.items()} | dict.fromkeys(
+        gone, (GONE, "")
+    )
     ranges = tuple(
         LedgerRange(
-            topic=place.topic,
-            partition=place.partition,
-            start=stored[place].offset,
+            topic=partition.topic,
+            partition=partition.partition,
+            start=stored[partition].offset,
             end=offset,
             messages=0,
             rows=0,
             dead=0,
             topic_id=topic_id,
         )
-        for place, (offset, topic_id) in sorted(ends.items())
-        if place in stored and (stored[place].offset, stored[place].topic_id) != (offset, topic_id)
+        for partition, (offset, topic_id) in sorted(ends.items())
+        if partition in stored and (stored[partition].offset, stored[partition].topic_id) != (offset, topic_id)
     )
     if not ranges:
         return None

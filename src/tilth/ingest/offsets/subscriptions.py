@@ -1,7 +1,7 @@
-"""The subscriptions of one Kafka table: which topics it reads for its group, and where the group stands.
+"""The subscriptions of one Kafka table: which topics it reads for its group, and the offsets of the group.
 
-Covers: subscribing, taking over where a Kafka table that is gone stood, giving up what is not read any more. Does not
-cover: what is known without a broker (policy/groups.py), offsets of one's own (positions.py).
+Covers: subscribing, taking over the offsets of a dropped Kafka table, releasing topics that are not read any more. Does
+not cover: what is known without a broker (policy/groups.py), the table's own offsets (positions.py).
 Always holds: one Kafka table at a time reads a topic for a group; its offsets and its subscription change in one
 commit, which requires the subscriptions and offsets that it was computed from.
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.catalog import AddLedger, Catalog, Release, ResolveGaps, Subscribe, Unsubscribe, Update
-from tilth.ingest.kafka.reach import Topics
+from tilth.ingest.kafka.metadata import Topics
 from tilth.ingest.offsets.reset import moved
 from tilth.ingest.policy.groups import addresses, group_in_use
 from tilth.ingest.settings import KafkaConfig, read_config
@@ -50,25 +50,25 @@ class Subscriptions:
         Raises GroupInUseError while another Kafka table reads one of them for the group.
         """
         offsets = self._catalog.offsets.stored(self._uuid)
-        found = {topic: self._found(config, topics, topic) for topic in topics.ids}
+        found = {topic: self._find(config, topics, topic) for topic in topics.ids}
         wanted = frozenset((topics.cluster, topics.ids[topic], config.group) for topic in found)
         updates: list[Update] = []
         notes: list[str] = []
         if wanted != self._settled:
-            updates += self._given_up(config, topics, wanted)
-        taken: dict[TopicPartition, StoredOffset] = {}
+            updates += self._release_updates(config, topics, wanted)
+        adopted: dict[TopicPartition, StoredOffset] = {}
         for topic, before in found.items():
             if before is not None and before.kafka_table == self._uuid and before.released is None:
                 continue
             new = self._new(kafka, config, topics, topic, before)
             updates.append(Subscribe(subscription=new, before=before, offsets=offsets))
             if before is not None and before.released:
-                wanted_here, update, note = self._taken_over(before)
-                taken |= wanted_here
+                wanted_here, update, note = self._takeover(before)
+                adopted |= wanted_here
                 updates.append(update)
                 notes.append(note)
         # All topics share one line of the ledger: a commit has no more.
-        line = moved(self._uuid, stored=offsets, wanted=taken)
+        line = moved(self._uuid, stored=offsets, wanted=adopted)
         if line is not None:
             updates.append(AddLedger(entry=line))
         if updates:
@@ -77,7 +77,7 @@ class Subscriptions:
         self._settled = wanted
         return notes
 
-    def _found(self, config: KafkaConfig, topics: Topics, topic: str) -> Subscription | None:
+    def _find(self, config: KafkaConfig, topics: Topics, topic: str) -> Subscription | None:
         """Return the subscription of the group to the topic, as it is stored. Raises GroupInUseError."""
         stored = self._catalog.offsets.subscription(topics.cluster, topics.ids[topic], config.group)
         if stored is None or stored.kafka_table == self._uuid or stored.released is not None:
@@ -100,16 +100,16 @@ class Subscriptions:
             targets=() if before is None else before.targets,
         )
 
-    def _taken_over(self, before: Subscription) -> tuple[dict[TopicPartition, StoredOffset], ResolveGaps, str]:
+    def _takeover(self, before: Subscription) -> tuple[dict[TopicPartition, StoredOffset], ResolveGaps, str]:
         """Return the offsets of a subscription that the table takes over, the update of its own gaps, and the note."""
         assert before.released, "there is something to take over"
-        note = f"goes on where group {before.group} stood: {standing(before.topic, before.released)}"
+        note = f"goes on where group {before.group} stood: {describe_offsets(before.topic, before.released)}"
         wanted = {TopicPartition(before.topic, partition): stored for partition, stored in before.released}
         known = tuple(gap for gap in self._catalog.offsets.gaps(self._uuid) if not gap.resolution)
         update = ResolveGaps(kafka_table=self._uuid, resolution=note, partitions=frozenset(wanted), known=known)
         return wanted, update, f"{note}; {before.name} read it last"
 
-    def _given_up(
+    def _release_updates(
         self, config: KafkaConfig, topics: Topics, wanted: frozenset[tuple[str, str, str]]
     ) -> Sequence[Release | Unsubscribe]:
         """Return the updates for those of this Kafka table's subscriptions that it does not need any more."""
@@ -132,7 +132,7 @@ class Subscriptions:
         return updates
 
 
-def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:
+def describe_group_offsets(catalog: Catalog, kafka: KafkaDef) -> str:
     """Describe the position of the group of a Kafka table that is being made, as far as the catalog knows it; empty:
     none.
 
@@ -140,7 +140,7 @@ def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:
     """
     config = read_config(kafka)
     found = [
-        standing(each.topic, each.released)
+        describe_offsets(each.topic, each.released)
         for each in catalog.offsets.subscriptions()
         if each.released
         and each.group == config.group
@@ -150,7 +150,7 @@ def standing_of(catalog: Catalog, kafka: KafkaDef) -> str:
     return f"group {config.group} stood at {', '.join(found)}" if found else ""
 
 
-def standing(topic: str, offsets: Sequence[tuple[int, StoredOffset]]) -> str:
+def describe_offsets(topic: str, offsets: Sequence[tuple[int, StoredOffset]]) -> str:
     """Describe the position of a group on a topic: `t/0 at 120, t/1 at 99`."""
     named = ", ".join(f"{topic}/{partition} at {each.offset}" for partition, each in offsets[:_NAMED_MAX])
     more = len(offsets) - _NAMED_MAX

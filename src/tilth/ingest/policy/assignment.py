@@ -17,7 +17,7 @@ def consumer_count(*, wanted: int, partitions: Mapping[str, int]) -> int:
 
 
 def assign(*, consumers: int, partitions: Mapping[str, int]) -> tuple[tuple[TopicPartition, ...], ...]:
-    """Consumer i of n takes partition p of every topic where p mod n == i; by consumer, in the order of topics."""
+    """Assign partition p of every topic to consumer p mod n; return the partitions of each, in the order of topics."""
     return tuple(
         tuple(
             TopicPartition(topic, p) for topic in sorted(partitions) for p in range(index, partitions[topic], consumers)

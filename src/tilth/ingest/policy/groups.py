@@ -2,7 +2,7 @@
 
 Covers: what can be known without a broker. Does not cover: subscriptions, by which brokers prove it
 (offsets/subscriptions.py).
-Always holds: tables of other brokers, topics or groups are never taken for rivals.
+Always holds: tables of other brokers, topics or groups are never reported.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ TASK_MESSAGES_MIN = 8_192
 
 def backlog(*, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
     """Offsets between the present positions and the ends of the partitions."""
-    return sum(max(0, ends[place] - position) for place, position in positions.items() if place in ends)
+    return sum(max(0, ends[partition] - position) for partition, position in positions.items() if partition in ends)
 
 
 def message_budget(*, rows_max: int, bytes_max: int, message_bytes: float) -> int:
@@ -29,15 +29,21 @@ def plan_round(
     *, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], messages_max: int
 ) -> tuple[OffsetRange, ...]:
     """Share the budget fairly: the shortest backlog first, what it leaves goes to the others."""
-    waiting = {place: ends[place] - position for place, position in positions.items() if ends.get(place, 0) > position}
+    waiting = {
+        partition: ends[partition] - position
+        for partition, position in positions.items()
+        if ends.get(partition, 0) > position
+    }
     left, ranges = messages_max, []
-    by_size = sorted(waiting, key=lambda place: (waiting[place], place))
-    for index, place in enumerate(by_size):
-        take = min(waiting[place], -(-left // (len(by_size) - index)))
-        if take > 0:
-            start = positions[place]
-            ranges.append(OffsetRange(topic=place.topic, partition=place.partition, start=start, end=start + take))
-            left -= take
+    by_size = sorted(waiting, key=lambda partition: (waiting[partition], partition))
+    for index, partition in enumerate(by_size):
+        count = min(waiting[partition], -(-left // (len(by_size) - index)))
+        if count > 0:
+            start = positions[partition]
+            ranges.append(
+                OffsetRange(topic=partition.topic, partition=partition.partition, start=start, end=start + count)
+            )
+            left -= count
     return tuple(sorted(ranges, key=lambda r: (r.topic, r.partition)))
 
 
@@ -47,23 +53,23 @@ def task_count(ranges: Sequence[OffsetRange], *, tasks_max: int) -> int:
     return max(1, min(tasks_max, total // TASK_MESSAGES_MIN))
 
 
-def split(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
-    """Deal the ranges to tasks, about equally many offsets each; a long range is cut."""
+def split_ranges(ranges: Sequence[OffsetRange], *, tasks: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Divide the ranges into splits, one for each task, of about equally many offsets; a long range is cut."""
     total = sum(r.end - r.start for r in ranges)
-    groups: list[list[OffsetRange]] = [[] for _ in range(tasks)]
+    splits: list[list[OffsetRange]] = [[] for _ in range(tasks)]
     done = 0
     for whole in ranges:
         start = whole.start
         while start < whole.end:
-            group = min(done * tasks // total, tasks - 1)
+            split = min(done * tasks // total, tasks - 1)
             # The first offset count that belongs to the next task.
-            border = -(-(group + 1) * total // tasks)
+            border = -(-(split + 1) * total // tasks)
             end = min(whole.end, start + border - done)
             # The leader epoch is that of the range's own start.
             epoch = whole.epoch if start == whole.start else -1
-            groups[group].append(
+            splits[split].append(
                 OffsetRange(topic=whole.topic, partition=whole.partition, start=start, end=end, epoch=epoch)
             )
             done += end - start
             start = end
-    return tuple(tuple(group) for group in groups if group)
+    return tuple(tuple(split) for split in splits if split)

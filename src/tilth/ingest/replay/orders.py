@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from tilth.ingest.consumer.calls import ViewOrder
-from tilth.ingest.policy.care import Care
+from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.letters import SAME_MAX
 from tilth.ingest.rounds.round import RoundFacts, tasks_max
 from tilth.model.delta import WrittenDelta
@@ -20,8 +20,8 @@ from tilth.storage import TableRoots, UpsertRequest
 LETTERS_MAX = 100_000
 #: Spark tasks that read letters from their table.
 READERS_MAX = 8
-#: Groups of messages, each a task of the round.
-GROUPS_MAX = READERS_MAX * SAME_MAX
+#: Maximum number of splits of the round, each read by a task.
+SPLITS_MAX = READERS_MAX * SAME_MAX
 
 
 class LetterPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,14 +64,14 @@ class ReplayLetters(msgspec.Struct, frozen=True, kw_only=True, tag="replay"):
     after: LetterPosition | None
     letters_max: int
     bytes_max: int
-    #: Care levels of views that have failed, as in RoundJob.
-    care: dict[str, Care]
+    #: Evaluation of views that have failed, as in RoundJob.
+    failing: dict[str, Evaluation]
     txn: int
 
     @property
     def first_task(self) -> int:
         """The first task number that the round does not use."""
-        return tasks_max(GROUPS_MAX, len(self.views))
+        return tasks_max(SPLITS_MAX, len(self.views))
 
 
 class ResolveKeys(msgspec.Struct, frozen=True, kw_only=True, tag="keys"):
@@ -87,14 +87,14 @@ ReplayOrder = CountLetters | ReplayLetters | ResolveKeys
 
 
 class Replayed(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a replay of some letters; nothing is true yet."""
+    """Result of a replay of some letters; nothing is committed yet."""
 
     facts: RoundFacts = RoundFacts()
     #: Change segments that delete the letters from their table.
     deletions: tuple[WrittenDelta, ...] = ()
     #: Letters that were read.
     letters: int = 0
-    #: Letters that were not taken: there are too many of the same message.
+    #: Letters that were left out: there are too many of the same message.
     left: int = 0
     #: Greatest position among the letters that were read; None: there was no letter.
     last: LetterPosition | None = None
@@ -106,4 +106,4 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def tasks_reserved(views: int) -> int:
     """Return how many task numbers a replay may use in the names of files, for so many views."""
-    return tasks_max(GROUPS_MAX, views) + READERS_MAX + 1
+    return tasks_max(SPLITS_MAX, views) + READERS_MAX + 1

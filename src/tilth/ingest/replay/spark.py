@@ -5,7 +5,8 @@
                                         a round    files -> parts, dead letters again, as from a topic (rounds/spark.py)
                                         1 job      the change segments by which the letters leave the table
 
-Covers: these jobs, the facts on their way back. Does not cover: which view comes when, commits (service/replay.py).
+Covers: these jobs, the facts on their way back. Does not cover: which view comes when, commits
+(service/letter_replay.py).
 Always holds: letters are replayed in the order of topics, partitions and offsets; what is deleted is what was read.
 """
 
@@ -57,7 +58,7 @@ def replay_letters(context: TaskContext, order: bytes) -> TaskResult:
     work: ReplayOrder = msgspec.msgpack.decode(order, type=ReplayOrder)
     with mailbox(context.session) as letters:
         try:
-            return TaskResult(payload=_answered(context, work, letters))
+            return TaskResult(payload=_answer(context, work, letters))
         except (PySparkException, Py4JError) as error:
             damage = file_error(error, letters)
             if damage is not None:
@@ -66,33 +67,33 @@ def replay_letters(context: TaskContext, order: bytes) -> TaskResult:
             raise
 
 
-def _answered(context: TaskContext, work: ReplayOrder, letters: Mailbox) -> bytes:
+def _answer(context: TaskContext, work: ReplayOrder, letters: Mailbox) -> bytes:
     match work:
         case CountLetters(source=source):
             counted = _letters(context.session, source, letters).groupBy(_ADDRESSEE).count().collect()
             return msgspec.msgpack.encode({row[_ADDRESSEE]: row["count"] for row in counted})
         case ReplayLetters():
-            return msgspec.msgpack.encode(_replayed(context, work, letters))
+            return msgspec.msgpack.encode(_replay(context, work, letters))
         case ResolveKeys(requests=requests):
-            changes = run_in_task(context.session, partial(_resolved, requests), tuple[tuple[WrittenDelta, ...], ...])
+            changes = run_in_task(context.session, partial(_resolve, requests), tuple[tuple[WrittenDelta, ...], ...])
             return msgspec.msgpack.encode(changes)
     assert_never(work)
 
 
-def _replayed(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> Replayed:
+def _replay(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> Replayed:
     mine = _letters(context.session, order.source, letters).where(f.col(_ADDRESSEE) == order.addressee)
     if order.after is not None:
         mine = mine.where(_is_after(order.after))
-    chosen, last, is_end = _chosen(mine, order)
+    chosen, last, is_end = _choose(mine, order)
     if last is None:
         return Replayed()
     tasks = max(1, min(READERS_MAX, context.session.sparkContext.defaultParallelism, chosen // _TASK_LETTERS_MIN))
-    written = _written(mine.where(~_is_after(last)), order, tasks)
+    written = _write(mine.where(~_is_after(last)), order, tasks)
     files = [each for found in written for each in found.files]
     left = sum(found.left for found in written)
     context.raise_if_cancelled()
     kept = Letters(layout_of(order.source.snapshot.table, order.source.root), tuple(each.name for each in files))
-    job = _job(context.session, order, kept, groups=tuple(each.ranges for each in files))
+    job = _job(context.session, order, kept, splits=tuple(each.ranges for each in files))
     count = sum(each.letters for each in files)
     try:
         facts = run_round(context.session, job, check_cancelled=context.raise_if_cancelled)
@@ -103,7 +104,7 @@ def _replayed(context: TaskContext, order: ReplayLetters, letters: Mailbox) -> R
     partitions = {part.file.name: part.name.partition for part in order.source.snapshot.parts}
     deletions = run_in_task(
         context.session,
-        partial(_deletions, kept, partitions, order.txn, order.first_task + READERS_MAX),
+        partial(_write_deletions, kept, partitions, order.txn, order.first_task + READERS_MAX),
         tuple[WrittenDelta, ...],
     )
     kept.remove()
@@ -145,7 +146,7 @@ def _is_after(position: LetterPosition) -> Column:
     return (topic > position.topic) | ((topic == position.topic) & in_partition)
 
 
-def _chosen(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPosition | None, bool]:
+def _choose(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPosition | None, bool]:
     """Return how many letters one transaction takes, the greatest position among them, and whether none is greater."""
     size = f.expr("length(`raw`) + coalesce(length(`key`), 0)").cast("bigint").alias("size")
     first = mine.select(*POSITION_COLUMNS, size).orderBy(*POSITION_COLUMNS).limit(order.letters_max).collect()
@@ -160,7 +161,7 @@ def _chosen(mine: DataFrame, order: ReplayLetters) -> tuple[int, LetterPosition 
     return count, last, count == len(first) < order.letters_max
 
 
-def _written(chosen: DataFrame, order: ReplayLetters, tasks: int) -> list[LettersWritten]:
+def _write(chosen: DataFrame, order: ReplayLetters, tasks: int) -> list[LettersWritten]:
     """Write the letters to files, those of one message in one task."""
     ordered = (
         chosen.drop(_ADDRESSEE)
@@ -172,7 +173,7 @@ def _written(chosen: DataFrame, order: ReplayLetters, tasks: int) -> list[Letter
 
 
 def _job(
-    session: SparkSession, order: ReplayLetters, kept: Letters, *, groups: tuple[tuple[OffsetRange, ...], ...]
+    session: SparkSession, order: ReplayLetters, kept: Letters, *, splits: tuple[tuple[OffsetRange, ...], ...]
 ) -> RoundJob:
     kafka, root, dead = order.kafka, order.source.root, order.source.snapshot.table
     plans = tuple(
@@ -195,8 +196,8 @@ def _job(
         layouts={each.target.uuid: layout_of(each.target, root) for each in order.views},
         dead_letters=DeadLetters(table=dead.uuid, layout=layout_of(dead, root)),
         txn=order.txn,
-        groups=groups,
-        care=order.care,
+        splits=splits,
+        failing=order.failing,
         letters=kept,
     )
 
@@ -204,13 +205,13 @@ def _job(
 # --- inside tasks ----------------------------------------------------------------------------------------------------
 
 
-def _deletions(
+def _write_deletions(
     kept: Letters, partitions: dict[str, str], txn: int, first_task: int, /, *, task: int, attempt: int
 ) -> tuple[WrittenDelta, ...]:
     return kept.deletions(partitions, txn=txn, first_task=first_task, attempt=attempt)
 
 
-def _resolved(
+def _resolve(
     requests: Sequence[Sequence[UpsertRequest]], /, *, task: int, attempt: int
 ) -> tuple[tuple[WrittenDelta, ...], ...]:
     return tuple(resolve_all(each, attempt=attempt) for each in requests)

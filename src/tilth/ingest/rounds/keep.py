@@ -30,9 +30,9 @@ from tilth.storage import ScratchWriter, TableLayout, read_scratch, remove_scrat
 MESSAGE = "tilth:message"
 
 _MESSAGES = pa.schema([(MESSAGE, pa.int64()), ("timestamp", pa.int64()), ("key", pa.binary()), ("raw", pa.binary())])
-_VERDICTS = pa.schema([(MESSAGE, pa.int64()), ("view", pa.string()), ("reason", pa.string())])
-#: The files of a task, in the order in which they are begun; the first task's has the verdicts of all.
-_ROWS_N, _MESSAGES_N, _VERDICTS_N = 0, 1, 2
+_REFUSALS = pa.schema([(MESSAGE, pa.int64()), ("view", pa.string()), ("reason", pa.string())])
+#: The files of a task, in the order in which they are begun; the refusals of all tasks are in a file of the first.
+_ROWS_N, _MESSAGES_N, _REFUSALS_N = 0, 1, 2
 
 _offset_of = operator.methodcaller("offset")
 
@@ -44,15 +44,15 @@ NO_NUMBERS: Numbers = np.zeros(0, np.int64)
 class Keeper:
     """Writes what one task has read; a context manager."""
 
-    def __init__(self, job: RoundJob, group: int, schema: pa.Schema, *, attempt: int) -> None:
-        self._shifts = job.numbers.shifts(group)
+    def __init__(self, job: RoundJob, split: int, schema: pa.Schema, *, attempt: int) -> None:
+        self._shifts = job.numbers.shifts(split)
         self._schema = schema.insert(0, pa.field(MESSAGE, pa.int64()))
-        self._rows = ScratchWriter(_layout(job), _name(job, group, attempt, _ROWS_N), self._schema)
-        self._messages = ScratchWriter(_layout(job), _name(job, group, attempt, _MESSAGES_N), _MESSAGES)
+        self._rows = ScratchWriter(_layout(job), _name(job, split, attempt, _ROWS_N), self._schema)
+        self._messages = ScratchWriter(_layout(job), _name(job, split, attempt, _MESSAGES_N), _MESSAGES)
         self._keeps_messages = job.keeps_messages
 
     def keep(self, topic: str, partition: int, decoded: Decoded, messages: Sequence[Message]) -> None:
-        """Take the rows, and the messages that they were made of."""
+        """Write the rows, and the messages that they were made of."""
         if not decoded.rows.num_rows:
             return
         numbers = np.fromiter(map(_offset_of, messages), np.int64, len(messages)) + self._shifts[topic, partition]
@@ -74,19 +74,19 @@ class Kept:
     """Rows that a round retains; goes to the tasks that read them."""
 
     job: RoundJob
-    #: Attempt number of the task that wrote each group.
+    #: Attempt number of the task that wrote each split.
     attempts: tuple[int, ...]
 
     def rows(
-        self, plan: SqlPlan, group: int, *, numbers: range | None, excluded: Numbers, is_numbered: bool
+        self, plan: SqlPlan, split: int, *, numbers: range | None, excluded: Numbers, is_numbered: bool
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a group that a view reads: of messages with these numbers (None: of all), but not of those in
+        """The rows of a split that a view reads: of messages with these numbers (None: of all), but not of those in
         `excluded`, nor of those that the view's checks refuse. `is_numbered`: with the numbers in front.
         """
         names = [MESSAGE, *plan.needed] if is_numbered else list(plan.needed)
         is_wanted = None if numbers is None else partial(_has_some, numbers)
         columns = (MESSAGE, *plan.decoded)
-        for batch in read_scratch(_layout(self.job), self._name(group, _ROWS_N), columns, is_wanted=is_wanted):
+        for batch in read_scratch(_layout(self.job), self._name(split, _ROWS_N), columns, is_wanted=is_wanted):
             owners = batch.column(MESSAGE).to_numpy()
             is_read = np.ones(len(owners), np.bool_) if numbers is None else _within(owners, numbers)
             if len(excluded):
@@ -97,28 +97,28 @@ class Kept:
             if rows.num_rows:
                 yield rows.select(names)
 
-    def condemn(self, verdicts: Sequence[ViewRefusal]) -> None:
-        """Write the verdicts for `condemned`, once a round."""
+    def write_refusals(self, refusals: Sequence[ViewRefusal]) -> None:
+        """Write the refusals for `refused_messages`, once a round."""
         columns = [
-            pa.array([each.number for each in verdicts], pa.int64()),
-            pa.array([each.view for each in verdicts], pa.string()),
-            pa.array([each.reason for each in verdicts], pa.string()),
+            pa.array([each.number for each in refusals], pa.int64()),
+            pa.array([each.view for each in refusals], pa.string()),
+            pa.array([each.reason for each in refusals], pa.string()),
         ]
-        with ScratchWriter(_layout(self.job), self._name(0, _VERDICTS_N), _VERDICTS) as writer:
-            writer.write(pa.RecordBatch.from_arrays(columns, schema=_VERDICTS))
+        with ScratchWriter(_layout(self.job), self._name(0, _REFUSALS_N), _REFUSALS) as writer:
+            writer.write(pa.RecordBatch.from_arrays(columns, schema=_REFUSALS))
 
-    def condemned(self, group: int) -> Iterator[Broken]:
-        """The messages of a group that a verdict was written about, once for each verdict."""
-        verdicts: dict[int, list[tuple[str, str]]] = {}
-        for batch in read_scratch(_layout(self.job), self._name(0, _VERDICTS_N), _VERDICTS.names):
+    def refused_messages(self, split: int) -> Iterator[Broken]:
+        """Yield the messages of a split that views have refused, once for each refusal."""
+        refusals: dict[int, list[tuple[str, str]]] = {}
+        for batch in read_scratch(_layout(self.job), self._name(0, _REFUSALS_N), _REFUSALS.names):
             for number, view, reason in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                verdicts.setdefault(number, []).append((view, reason))
-        asked, places = np.fromiter(verdicts, np.int64, len(verdicts)), self.job.numbers
-        for batch in read_scratch(_layout(self.job), self._name(group, _MESSAGES_N), _MESSAGES.names):
-            found = batch.filter(pa.array(np.isin(batch.column(MESSAGE).to_numpy(), asked)))
+                refusals.setdefault(number, []).append((view, reason))
+        wanted, numbers = np.fromiter(refusals, np.int64, len(refusals)), self.job.numbers
+        for batch in read_scratch(_layout(self.job), self._name(split, _MESSAGES_N), _MESSAGES.names):
+            found = batch.filter(pa.array(np.isin(batch.column(MESSAGE).to_numpy(), wanted)))
             for message in found.to_pylist():
-                topic, partition, offset = places.place(message[MESSAGE])
-                for view, reason in verdicts[message[MESSAGE]]:
+                topic, partition, offset = numbers.position(message[MESSAGE])
+                for view, reason in refusals[message[MESSAGE]]:
                     yield Broken(
                         topic=topic,
                         partition=partition,
@@ -131,21 +131,21 @@ class Kept:
                     )
 
     def remove(self) -> None:
-        for group in range(len(self.attempts)):
+        for split in range(len(self.attempts)):
             # From the last one, for names have no holes.
-            for n in (_VERDICTS_N, _MESSAGES_N, _ROWS_N):
-                remove_scratch(_layout(self.job), self._name(group, n))
+            for n in (_REFUSALS_N, _MESSAGES_N, _ROWS_N):
+                remove_scratch(_layout(self.job), self._name(split, n))
 
-    def _name(self, group: int, n: int) -> str:
-        return _name(self.job, group, self.attempts[group], n)
+    def _name(self, split: int, n: int) -> str:
+        return _name(self.job, split, self.attempts[split], n)
 
 
 def _batch_of(numbers: Numbers, messages: Sequence[Message], decoded: Decoded) -> pa.RecordBatch:
     """The messages that have rows."""
-    places = list(range(len(messages))) if decoded.owners is None else np.unique(decoded.owners).tolist()
-    chosen = [messages[place] for place in places]
+    positions = list(range(len(messages))) if decoded.owners is None else np.unique(decoded.owners).tolist()
+    chosen = [messages[position] for position in positions]
     columns = [
-        pa.array(numbers[places]),
+        pa.array(numbers[positions]),
         pa.array([micros_of(message, 1000) for message in chosen], pa.int64()),
         pa.array([message.key() for message in chosen], pa.binary()),
         pa.array([message.value() for message in chosen], pa.binary()),
@@ -166,5 +166,5 @@ def _layout(job: RoundJob) -> TableLayout:
     return job.layouts[job.computed[0].target]
 
 
-def _name(job: RoundJob, group: int, attempt: int, n: int) -> str:
-    return scratch_name(txn=job.txn, task=job.task_of_kept + group, attempt=attempt, n=n)
+def _name(job: RoundJob, split: int, attempt: int, n: int) -> str:
+    return scratch_name(txn=job.txn, task=job.task_of_kept + split, attempt=attempt, n=n)

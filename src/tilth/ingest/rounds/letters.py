@@ -1,7 +1,7 @@
 """Dead letters on their way through the views again: in files, from which a round's tasks read them like a topic.
 
 Covers: writing the files in tasks that read the dead-letter table, reading them as messages, the rows that go from the
-table. Does not cover: choosing letters (replay/spark.py), the commit (service/replay.py).
+table. Does not cover: choosing letters (replay/spark.py), the commit (service/letter_replay.py).
 Always holds: a file has one letter at most of each offset, in the order of offsets; the rows that are deleted are those
 that the files name, whatever becomes of the table meanwhile.
 """
@@ -31,7 +31,7 @@ from tilth.storage import (
     scratch_name,
 )
 
-#: Letters about the same message that one transaction takes; the others stay for the next statement.
+#: Maximum number of letters about the same message in one transaction; the others stay for the next statement.
 SAME_MAX = 4
 
 #: Columns of a message's position.
@@ -98,7 +98,7 @@ class LettersWritten(msgspec.Struct, frozen=True, kw_only=True):
     """Files of one task."""
 
     files: tuple[LetterFile, ...]
-    #: Letters that no file took: there are too many of the same message.
+    #: Letters that are in no file: there are too many of the same message.
     left: int
 
 
@@ -108,12 +108,12 @@ class Letters:
 
     #: Layout of the dead-letter table.
     layout: TableLayout
-    #: File names, one for each group of the round.
+    #: File names, one for each split of the round.
     names: tuple[str, ...]
 
-    def fetch(self, group: int) -> Iterator[Fetched]:
-        """Yield the messages of a group, in the order of topic partitions and offsets."""
-        for batch in read_scratch(self.layout, self.names[group], LETTER_COLUMNS[2:]):
+    def fetch(self, split: int) -> Iterator[Fetched]:
+        """Yield the messages of a split, in the order of topic partitions and offsets."""
+        for batch in read_scratch(self.layout, self.names[split], LETTER_COLUMNS[2:]):
             messages = map(LetterMessage, *(column.to_pylist() for column in batch.columns))
             for (topic, partition), found in groupby(messages, attrgetter("topic", "partition")):
                 yield Fetched(topic=topic, partition=partition, messages=list(found))

@@ -16,7 +16,7 @@ import msgspec
 
 from tilth.base.clock import Clock, SystemClock
 from tilth.ingest.kafka.broker import Fetched, fetch
-from tilth.ingest.policy.care import Care
+from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.letters import Letters
 from tilth.ingest.settings import KafkaConfig
 from tilth.ingest.views.plans import FusedPlan, SqlPlan, ViewPlan
@@ -56,18 +56,18 @@ class RoundJob:
     dead_letters: DeadLetters | None
     txn: int
     #: Ranges by Spark task; a long range may be split into several tasks.
-    groups: tuple[tuple[OffsetRange, ...], ...]
-    #: Degree of care by view; trusted views are not in it.
-    care: Mapping[str, Care] = field(default_factory=dict)
+    splits: tuple[tuple[OffsetRange, ...], ...]
+    #: Evaluation of each view that has failed lately; other views are not in it.
+    failing: Mapping[str, Evaluation] = field(default_factory=dict)
     fetch: Fetch = fetch
     #: The messages, where they are dead letters and not read from the topic.
     letters: Letters | None = None
 
-    def messages(self, group: int) -> Iterator[Fetched]:
-        """Yield the messages of a group; raises as `fetch` does."""
+    def messages(self, split: int) -> Iterator[Fetched]:
+        """Yield the messages of a split; raises as `fetch` does."""
         if self.letters is not None:
-            return self.letters.fetch(group)
-        return self.fetch(SystemClock(), self.config, self.groups[group])
+            return self.letters.fetch(split)
+        return self.fetch(SystemClock(), self.config, self.splits[split])
 
     def joined(self, ranges: tuple[LedgerRange, ...]) -> tuple[LedgerRange, ...]:
         """One range for each partition, out of those of several tasks."""
@@ -88,27 +88,27 @@ class RoundJob:
 
     @property
     def numbers(self) -> MessageNumbers:
-        return MessageNumbers(self.groups)
+        return MessageNumbers(self.splits)
 
     @property
     def keeps_messages(self) -> bool:
         """True if messages may become dead letters later than when they are read."""
-        return self.dead_letters is not None and any(plan.view in self.care for plan in self.computed)
+        return self.dead_letters is not None and any(plan.view in self.failing for plan in self.computed)
 
-    # Task numbers, of which each step of the round has as many as there are groups: first those that read, then those
+    # Task numbers. Each step of the round has as many as there are splits: first those that read, then those
     # that write for each computed view, then the rows that are kept for the time of the round, then dead letters.
 
-    def task_of_view(self, place: int) -> int:
+    def task_of_view(self, index: int) -> int:
         """The first task number of a computed view, counted from 0."""
-        return (1 + place) * len(self.groups)
+        return (1 + index) * len(self.splits)
 
     @property
     def task_of_kept(self) -> int:
-        return (1 + len(self.computed)) * len(self.groups)
+        return (1 + len(self.computed)) * len(self.splits)
 
     @property
     def task_of_dead(self) -> int:
-        return (2 + len(self.computed)) * len(self.groups)
+        return (2 + len(self.computed)) * len(self.splits)
 
 
 def tasks_reserved(job_tasks: int, plans: tuple[ViewPlan, ...]) -> int:
@@ -125,26 +125,26 @@ def tasks_max(job_tasks: int, computed: int) -> int:
 class MessageNumbers:
     """Numbers the messages of a round: from 0, on through its ranges; where a message is missing a number is free."""
 
-    def __init__(self, groups: tuple[tuple[OffsetRange, ...], ...]) -> None:
-        self._ranges = [each for group in groups for each in group]
+    def __init__(self, splits: tuple[tuple[OffsetRange, ...], ...]) -> None:
+        self._ranges = [each for split in splits for each in split]
         self._starts = list(accumulate((each.end - each.start for each in self._ranges), initial=0))
-        self._firsts = list(accumulate(map(len, groups), initial=0))
+        self._firsts = list(accumulate(map(len, splits), initial=0))
 
     @property
     def total(self) -> int:
         return self._starts[-1]
 
-    def shifts(self, group: int) -> dict[tuple[str, int], int]:
-        """Return by topic partition of a group what is added to an offset; in a group each has one range."""
-        places = range(self._firsts[group], self._firsts[group + 1])
-        ranges = ((self._ranges[place], self._starts[place]) for place in places)
+    def shifts(self, split: int) -> dict[tuple[str, int], int]:
+        """Return what is added to an offset, by topic partition of a split; in a split each has one range."""
+        positions = range(self._firsts[split], self._firsts[split + 1])
+        ranges = ((self._ranges[position], self._starts[position]) for position in positions)
         return {(each.topic, each.partition): start - each.start for each, start in ranges}
 
-    def place(self, number: int) -> tuple[str, int, int]:
+    def position(self, number: int) -> tuple[str, int, int]:
         """Topic, partition and offset."""
-        place = bisect_right(self._starts, number) - 1
-        each = self._ranges[place]
-        return each.topic, each.partition, each.start + number - self._starts[place]
+        position = bisect_right(self._starts, number) - 1
+        each = self._ranges[position]
+        return each.topic, each.partition, each.start + number - self._starts[position]
 
 
 class WrittenTo(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,7 +168,7 @@ class TableChanges(msgspec.Struct, frozen=True, kw_only=True):
     """Changes of older rows by the rows that a round wrote to a table with a unique key, as of one snapshot."""
 
     scope: Scope
-    #: Hybrid time of the snapshot that was looked at.
+    #: Hybrid time of the snapshot in which the rows were looked up.
     ts: int
     deltas: tuple[WrittenDelta, ...]
     seen: Seen
@@ -179,7 +179,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
 
     #: Its number in the round.
     number: int
-    #: Empty: a row of it could not be computed, and nobody has asked why yet.
+    #: Empty: a row of it could not be computed, for a reason that is not known yet.
     reason: str = ""
     #: Step that failed: above 0 the target's column, counted from 1; see views/probe.py.
     step: int = 0
@@ -241,21 +241,21 @@ def total_of(answers: Iterable[RoundFacts]) -> RoundFacts:
     )
 
 
-def with_refused(facts: RoundFacts, job: RoundJob, verdicts: Sequence[ViewRefusal]) -> RoundFacts:
+def with_refused(facts: RoundFacts, job: RoundJob, refusals: Sequence[ViewRefusal]) -> RoundFacts:
     """Add the messages that computed views have refused, of which there is one at least."""
-    places = [job.numbers.place(each.number) for each in verdicts]
-    counts = Counter((topic, partition) for topic, partition, _ in places)
+    positions = [job.numbers.position(each.number) for each in refusals]
+    counts = Counter((topic, partition) for topic, partition, _ in positions)
     ranges = (
         msgspec.structs.replace(each, refused=each.refused + counts[each.topic, each.partition])
         for each in job.joined(facts.ranges)
     )
-    topic, partition, offset = places[0]
-    first = f"{topic}/{partition}@{offset}: view {verdicts[0].view}: {verdicts[0].reason}"
+    topic, partition, offset = positions[0]
+    first = f"{topic}/{partition}@{offset}: view {refusals[0].view}: {refusals[0].reason}"
     return msgspec.structs.replace(
         facts,
         ranges=tuple(ranges),
         broken=facts.broken or first,
-        refusing=tuple(dict.fromkeys((*facts.refusing, *(each.view for each in verdicts)))),
+        refusing=tuple(dict.fromkeys((*facts.refusing, *(each.view for each in refusals)))),
     )
 
 

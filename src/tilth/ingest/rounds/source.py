@@ -33,15 +33,15 @@ HELD_BROKEN_MAX = 20_000
 
 
 class SourceTask:
-    """One task's way through its ranges: iterate once, then ask for the facts."""
+    """Reads the ranges of one task: iterate once, then call `facts`."""
 
-    def __init__(self, job: RoundJob, group: int, *, attempt: int) -> None:
+    def __init__(self, job: RoundJob, split: int, *, attempt: int) -> None:
         self._job = job
-        self._group = group
+        self._split = split
         self._attempt = attempt
-        self._ranges = job.groups[group]
+        self._ranges = job.splits[split]
         self._decoder = Decoder(job.schema, job.config, columns=job.columns, defaults=job.defaults)
-        self._writer = RoundPartWriter(txn=job.txn, task=group, attempt=attempt)
+        self._writer = RoundPartWriter(txn=job.txn, task=split, attempt=attempt)
         self._picking = [_PickingView(plan, job.layouts[plan.target]) for plan in job.fused]
         self._held_bytes = 0
         self._counts = {(each.topic, each.partition): _Counts() for each in self._ranges}
@@ -57,17 +57,17 @@ class SourceTask:
 
     def keep(self) -> RoundFacts:
         """All of it, with the rows kept for the views that Spark SQL computes."""
-        with Keeper(self._job, self._group, self._decoder.arrow_schema, attempt=self._attempt) as keeper:
+        with Keeper(self._job, self._split, self._decoder.arrow_schema, attempt=self._attempt) as keeper:
             for fetched, decoded in self._decoded():
                 keeper.keep(fetched.topic, fetched.partition, decoded, fetched.messages)
                 for plan in self._job.computed:
-                    self._checked(plan, fetched, decoded)
+                    self._check(plan, fetched, decoded)
         return self.facts()
 
     def stream(self, plan: SqlPlan) -> Iterator[pa.RecordBatch]:
         """All of it, and the rows for the one view that Spark SQL computes."""
         for fetched, decoded in self._decoded():
-            refused = self._checked(plan, fetched, decoded)
+            refused = self._check(plan, fetched, decoded)
             rows, _ = without(decoded.rows.select(list(plan.needed)), decoded.owners, refused)
             if rows.num_rows:
                 yield rows
@@ -88,23 +88,23 @@ class SourceTask:
 
     def _decoded(self) -> Iterator[tuple[Fetched, Decoded]]:
         """Yield each batch of messages, decoded once; views that pick columns and dead letters have it already."""
-        # What is decoded is many small objects and no cycles: looking for cycles is a tenth of the time.
+        # Decoding makes many small objects and no cycles: a search for cycles would be a tenth of the time.
         gc.disable()
         try:
-            for fetched in self._job.messages(self._group):
+            for fetched in self._job.messages(self._split):
                 decoded = self._decoder.decode(fetched.topic, fetched.partition, fetched.messages)
                 size = sum(map(len, fetched.messages))
                 self._count(fetched, decoded, size)
                 for view in self._picking:
-                    self._refuse(view.plan.view, view.take(decoded), fetched)
+                    self._refuse(view.plan.view, view.add(decoded), fetched)
                 self._flush_if_full(size)
                 yield fetched, decoded
             self._flush()
         finally:
             gc.enable()
 
-    def _checked(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
-        """The messages that the view's checks refuse."""
+    def _check(self, plan: SqlPlan, fetched: Fetched, decoded: Decoded) -> Refused:
+        """Return the messages that the view's checks refuse, and record them."""
         refused = by_message(failed_checks(decoded.rows, plan.checks), decoded.owners)
         self._refuse(plan.view, refused, fetched)
         return refused
@@ -117,7 +117,7 @@ class SourceTask:
         if self._job.config.error_mode is not ErrorMode.STREAM:
             # In stream mode they are rows.
             counts.dead += len(decoded.broken)
-            self._condemn(decoded.broken)
+            self._hold_dead_letters(decoded.broken)
         elif decoded.broken and not self._first_broken:
             self._first_broken = decoded.broken[0].text
 
@@ -127,14 +127,14 @@ class SourceTask:
         self._counts[fetched.topic, fetched.partition].refused += len(refused)
         self._refusing[view] = None
         messages: Sequence[Message] = fetched.messages
-        self._condemn(
+        self._hold_dead_letters(
             [
-                broken(fetched.topic, fetched.partition, messages[place], reason, view=view)
-                for place, reason in refused.items()
+                broken(fetched.topic, fetched.partition, messages[position], reason, view=view)
+                for position, reason in refused.items()
             ]
         )
 
-    def _condemn(self, found: Sequence[Broken]) -> None:
+    def _hold_dead_letters(self, found: Sequence[Broken]) -> None:
         if found and not self._first_broken:
             self._first_broken = found[0].text
         if self._job.dead_letters is not None:
@@ -153,13 +153,13 @@ class SourceTask:
         self._dead.clear()
 
 
-def write_condemned(kept: Kept, group: int, *, attempt: int) -> RoundFacts:
+def write_refused(kept: Kept, split: int, *, attempt: int) -> RoundFacts:
     """Write the kept messages that computed views have refused to the dead-letter table."""
     job = kept.job
-    writer = RoundPartWriter(txn=job.txn, task=job.task_of_dead + group, attempt=attempt)
+    writer = RoundPartWriter(txn=job.txn, task=job.task_of_dead + split, attempt=attempt)
     held: list[Broken] = []
     held_bytes = 0
-    for each in kept.condemned(group):
+    for each in kept.refused_messages(split):
         held.append(each)
         held_bytes += len(each.raw or b"")
         if len(held) >= HELD_BROKEN_MAX or held_bytes >= HELD_BYTES_MAX:
@@ -204,8 +204,8 @@ class _PickingView:
         self._types = arrow_schema(layout.schema, field_ids=False)
         self._held: list[pa.Table] = []
 
-    def take(self, decoded: Decoded) -> Refused:
-        """Buffer the rows that the target takes; return the messages that it does not take."""
+    def add(self, decoded: Decoded) -> Refused:
+        """Buffer the rows that fit the target; return the messages with rows that do not fit."""
         refused = by_message(failed_checks(decoded.rows, self.plan.checks), decoded.owners)
         rows, owners = without(decoded.rows, decoded.owners, refused)
         picked = self._picked(rows)

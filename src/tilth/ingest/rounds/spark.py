@@ -3,7 +3,7 @@
     only views that pick columns      1 job    messages -> parts, dead letters
     one that Spark SQL computes       1 job    messages -> parts, dead letters, rows -> SQL -> parts
     several, or one that has failed   1 job    messages -> parts, dead letters, kept rows
-                                      1 each   kept rows -> SQL -> parts; more where it has failed (careful.py)
+                                      1 each   kept rows -> SQL -> parts; more where it has failed (failing_view.py)
                                       1 job    kept messages -> dead letters, where such a view refuses some
 
 Covers: these jobs, the facts on their way back. Does not cover: choosing ranges (consumer/task.py), what tasks do
@@ -34,10 +34,10 @@ from tilth.base.errors import TilthError
 from tilth.base.full import full_error
 from tilth.base.logs import Log
 from tilth.ingest.errors import RoundStorageError, ViewFailedError
-from tilth.ingest.rounds.careful import run_carefully
+from tilth.ingest.rounds.failing_view import run_failing_view
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
-from tilth.ingest.rounds.source import SourceTask, write_condemned
+from tilth.ingest.rounds.source import SourceTask, write_refused
 from tilth.ingest.rounds.spark_errors import why_not_computed
 from tilth.ingest.rounds.write import (
     CULPRITS_MAX,
@@ -85,7 +85,7 @@ def run_round(
     computed = job.computed
     if not computed:
         facts = total_of(_run_source(session, job))
-    elif len(computed) == 1 and computed[0].is_streamable and computed[0].view not in job.care:
+    elif len(computed) == 1 and computed[0].is_streamable and computed[0].view not in job.failing:
         view_begins(computed[0].view)
         facts = _run_streaming(session, job, computed[0])
     else:
@@ -94,13 +94,13 @@ def run_round(
 
 
 def _run_source(session: SparkSession, job: RoundJob) -> list[RoundFacts]:
-    """Run the tasks that read; return their results by group. They retain rows if a view is computed."""
+    """Run the tasks that read; return their results by split. They retain rows if a view is computed."""
 
-    def read(group: int, attempt: int) -> RoundFacts:
-        task = SourceTask(job, group, attempt=attempt)
+    def read(split: int, attempt: int) -> RoundFacts:
+        task = SourceTask(job, split, attempt=attempt)
         return task.keep() if job.computed else task.run()
 
-    return _by_group(session, job, read)
+    return _by_split(session, job, read)
 
 
 def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> RoundFacts:
@@ -108,11 +108,11 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
     with mailbox(session) as letters:
 
         def source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            place = TaskContext.get()
-            assert place is not None
-            attempt = place.attemptNumber()
-            for group in _numbers_in(batches):
-                task = SourceTask(job, group, attempt=attempt)
+            spark_task = TaskContext.get()
+            assert spark_task is not None
+            attempt = spark_task.attemptNumber()
+            for split in _numbers_in(batches):
+                task = SourceTask(job, split, attempt=attempt)
                 rows = _Timed(SystemClock(), task.stream(plan))
                 answer: RoundFacts | TilthError
                 try:
@@ -121,15 +121,15 @@ def _run_streaming(session: SparkSession, job: RoundJob, plan: SqlPlan) -> Round
                     answer = msgspec.structs.replace(task.facts(), reading_seconds=rows.seconds)
                 except TilthError as error:
                     answer = error
-                letters.send(pack(answer), key=group, attempt=attempt)
+                letters.send(pack(answer), key=split, attempt=attempt)
 
-        rows = _groups(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
+        rows = _splits(session, job).mapInArrow(source, spark_ddl(job.schema, plan.needed))
         sink = partial(write_computed, plan=plan, layout=job.layouts[plan.target])
         clock, started = SystemClock(), SystemClock().monotonic()
         try:
             written = _run_view(_view_of(session, job, plan, rows), job, plan, sink, first_task=job.task_of_view(0))
         except (TilthError, PySparkException, Py4JError):
-            # Where messages could not be read, what the view made of the others says nothing.
+            # If messages could not be read, the result of the view over the others has no meaning.
             answers_in(letters, RoundFacts)
             raise
         sources = answers_in(letters, RoundFacts)
@@ -149,68 +149,68 @@ def _run_keeping(
     sources = _run_source(session, job)
     kept = Kept(job, tuple(facts.attempt for facts in sources))
     facts = total_of(sources)
-    verdicts: list[ViewRefusal] = []
+    refusals: list[ViewRefusal] = []
     failures: dict[str, str] = {}
     clock, view_seconds = SystemClock(), dict[str, float]()
-    for place, plan in enumerate(job.computed):
-        view = _KeptView(session, kept, place, check_cancelled)
-        is_careful = plan.view in job.care
+    for index, plan in enumerate(job.computed):
+        view = _KeptView(session, kept, index, check_cancelled)
+        is_failing = plan.view in job.failing
         view_begins(plan.view)
         if failures:
-            # Nothing of this round will count; which other views fail is all that matters now.
-            why = None if is_careful else view.check()
+            # Nothing of this round will be committed; it only matters which other views fail.
+            why = None if is_failing else view.check()
             failures |= {} if why is None else {plan.view: why}
             continue
         started = clock.monotonic()
         try:
-            written = run_carefully(clock, view, job, plan) if is_careful else view.write(excluded=NO_NUMBERS)
+            written = run_failing_view(clock, view, job, plan) if is_failing else view.write(excluded=NO_NUMBERS)
         except ViewFailedError as error:
             failures |= error.facts
             continue
         view_seconds[plan.view] = round(clock.monotonic() - started, 3)
-        verdicts += (ViewRefusal(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
+        refusals += (ViewRefusal(number=each.number, view=plan.view, reason=each.reason) for each in written.culprits)
         facts = msgspec.structs.replace(facts, parts=(*facts.parts, *written.parts))
     if failures:
         raise ViewFailedError.of(failures)
-    if verdicts:
-        facts = with_refused(facts, job, verdicts)
+    if refusals:
+        facts = with_refused(facts, job, refusals)
         if job.dead_letters is not None:
             check_cancelled()
-            kept.condemn(verdicts)
-            answers = _by_group(session, job, lambda group, attempt: write_condemned(kept, group, attempt=attempt))
+            kept.write_refusals(refusals)
+            answers = _by_split(session, job, lambda split, attempt: write_refused(kept, split, attempt=attempt))
             facts = msgspec.structs.replace(facts, parts=(*facts.parts, *total_of(answers).parts))
     kept.remove()
     return msgspec.structs.replace(facts, view_seconds=view_seconds)
 
 
 class _KeptView:
-    """One view over the rows that the round has kept: the trials of careful.py."""
+    """One view over the rows that the round has kept: the trials of failing_view.py."""
 
-    def __init__(self, session: SparkSession, kept: Kept, place: int, check_cancelled: Callable[[], None]) -> None:
+    def __init__(self, session: SparkSession, kept: Kept, index: int, check_cancelled: Callable[[], None]) -> None:
         self._session = session
         self._kept = kept
         self._job = kept.job
-        self._plan = kept.job.computed[place]
+        self._plan = kept.job.computed[index]
         self._layout = kept.job.layouts[self._plan.target]
-        self._first_task = kept.job.task_of_view(place)
+        self._first_task = kept.job.task_of_view(index)
         self._check_cancelled = check_cancelled
         self._probes = Probes()
 
-    def failing(self) -> list[Culprit]:
-        self._probes = self._probed(NO_NUMBERS)
+    def find_failing(self) -> list[Culprit]:
+        self._probes = self._probe(NO_NUMBERS)
         found: dict[int, int] = {}
         for plan in self._probes.before:
-            for number, step in self._marked(plan):
+            for number, step in self._run_probe(plan):
                 found.setdefault(number, step)
         return [Culprit(number=number, step=step) for number, step in sorted(found.items())]
 
-    def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
+    def find_reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
         wanted = {each.number for each in found}
         plans = [self._probes.steps[each.step].plan for each in found]
         reasons: dict[int, str] = {}
         for plan in {id(plan): plan for plan in plans}.values():
             self._check_cancelled()
-            reasons |= self._evaluated(plan)
+            reasons |= self._evaluate(plan)
         return {number: why for number, why in reasons.items() if number in wanted}
 
     def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
@@ -223,7 +223,7 @@ class _KeptView:
 
     def write_guarded(self, *, excluded: Numbers) -> Written | None:
         # Those before were made without leaving anything out.
-        guarded = (self._probed(excluded) if len(excluded) else self._probes).guarded
+        guarded = (self._probe(excluded) if len(excluded) else self._probes).guarded
         if guarded is None:
             return None
         return self._run(
@@ -245,15 +245,15 @@ class _KeptView:
         kept, plan = self._kept, self._plan
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for group in _numbers_in(batches):
-                yield from kept.rows(plan, group, numbers=numbers, excluded=excluded, is_numbered=is_numbered)
+            for split in _numbers_in(batches):
+                yield from kept.rows(plan, split, numbers=numbers, excluded=excluded, is_numbered=is_numbered)
 
         ddl = spark_ddl(self._job.schema, plan.needed)
-        return _groups(self._session, self._job).mapInArrow(
+        return _splits(self._session, self._job).mapInArrow(
             read, f"{quoted(MESSAGE)} bigint, {ddl}" if is_numbered else ddl
         )
 
-    def _probed(self, excluded: Numbers) -> Probes:
+    def _probe(self, excluded: Numbers) -> Probes:
         rows = self._rows(None, excluded, is_numbered=True)
         named = rows.select(*map(quoted, self._plan.needed))
         view = _view_of(self._session, self._job, self._plan, named)
@@ -264,7 +264,7 @@ class _KeptView:
             _log.warning("view_not_probed", view=self._plan.view, reason=error)
             return Probes()
 
-    def _marked(self, plan: Any) -> list[tuple[int, int]]:
+    def _run_probe(self, plan: Any) -> list[tuple[int, int]]:
         """Numbers of messages and steps that a plan gives."""
         self._check_cancelled()
         try:
@@ -276,7 +276,7 @@ class _KeptView:
             return []
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
-    def _evaluated(self, plan: Any) -> dict[int, str]:
+    def _evaluate(self, plan: Any) -> dict[int, str]:
         """Return by message why a plan's rows fail: what throws in Spark's tasks throws here too, row by row."""
         expressions = self._session._jvm.org.apache.spark.sql.catalyst.expressions  # type: ignore[union-attr]  # there is one
         columns = getattr(expressions, "package$AttributeSeq")(plan.output())
@@ -299,20 +299,20 @@ class _KeptView:
 # --- jobs ------------------------------------------------------------------------------------------------------------
 
 
-def _groups(session: SparkSession, job: RoundJob) -> DataFrame:
-    """The numbers of the groups of ranges, each a task."""
-    tasks = len(job.groups)
+def _splits(session: SparkSession, job: RoundJob) -> DataFrame:
+    """The numbers of the splits, each read by a task."""
+    tasks = len(job.splits)
     return session.range(0, tasks, 1, tasks)
 
 
-def _by_group(session: SparkSession, job: RoundJob, work: Callable[[int, int], RoundFacts]) -> list[RoundFacts]:
-    """Run the work for each group in a task each; return the results in the order of the groups."""
+def _by_split(session: SparkSession, job: RoundJob, run: Callable[[int, int], RoundFacts]) -> list[RoundFacts]:
+    """Call `run` for each split in a task of its own; return the results in the order of the splits."""
 
     def call(rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int) -> list[tuple[int, RoundFacts]]:
         with _disk_errors():
-            return [(group, work(group, attempt)) for group in _numbers_in(rows)]
+            return [(split, run(split, attempt)) for split in _numbers_in(rows)]
 
-    found = run_tasks(_groups(session, job), call, list[tuple[int, RoundFacts]])
+    found = run_tasks(_splits(session, job), call, list[tuple[int, RoundFacts]])
     return [facts for _, facts in sorted((each for answer in found for each in answer), key=lambda pair: pair[0])]
 
 
@@ -334,7 +334,7 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
 
     try:
         # As many writers at most as task numbers were reserved, whatever the view shuffles.
-        answers = run_tasks(view.coalesce(len(job.groups)), call, Written)
+        answers = run_tasks(view.coalesce(len(job.splits)), call, Written)
     except (PySparkException, Py4JError) as error:
         why = why_not_computed(error)
         if why is None:
@@ -350,9 +350,9 @@ def _run_view(view: DataFrame, job: RoundJob, plan: SqlPlan, sink: _Sink, *, fir
 
 
 def _numbers_in(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """The groups of ranges that this task is to read, by the numbers in its rows.
+    """Yield the splits that this task reads: the numbers in its rows.
 
-    Not by the task's own number: Spark may put several groups into one task.
+    The task's own number is not used: Spark may put several splits into one task.
     """
     for batch in batches:
         yield from batch.column(0).to_pylist()
@@ -381,7 +381,7 @@ class _Timed(Iterator[T]):
 
 @contextmanager
 def _disk_errors() -> Iterator[None]:
-    """Turn errors of the system into ours, which say what to do."""
+    """Turn errors of the system into ours, which have a hint."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """Distinguish a view that cannot be computed of some messages from a Spark that cannot compute.
 
 Covers: errors of Spark's jobs. Does not cover: errors of our own tasks, which come back as they were (spark.py).
-Always holds: only an error of evaluating expressions is taken for one that follows from the messages; whatever may be
-the machine's, the disk's or Spark's own trouble is not, for no message may be refused because of that.
+Always holds: only an error of evaluating expressions is attributed to the messages; an error that may come from
+the machine, the disk or Spark itself is not, because no message may be refused for that.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Rounds into tables with unique keys: with the new rows, in the same commit, the older rows of their keys go.
+"""Rounds into tables with unique keys: the commit of the new rows deletes the older rows of their keys.
 
-Covers: where a round's keys are looked for, the work that finds them. Does not cover: which rows go
+Covers: the partitions in which a round's keys are looked up, the lookups. Does not cover: which rows are deleted
 (storage/upsert/upsert.py), committing and trying again (consumer/task.py).
 Always holds: what is committed was found against all rows of the keys' scope; the files of a try are numbered through
 within a table.
@@ -39,7 +39,7 @@ def lookups_of(
     txn: int,
     task: int,
 ) -> Lookups:
-    """The work of one try, by key scopes and what is visible of them; raises PartShapeUnknownError."""
+    """Return the lookups of one try, from key scopes and their snapshots; raises PartShapeUnknownError."""
     found = {}
     for scope, snapshot in scopes:
         written = [each.part for each in parts if each.table == scope.table]
@@ -47,7 +47,7 @@ def lookups_of(
     return found
 
 
-def resolved(lookups: Lookups, *, task: int = 0, attempt: int) -> tuple[TableChanges, ...]:
+def resolve(lookups: Lookups, *, task: int = 0, attempt: int) -> tuple[TableChanges, ...]:
     """Compute for each table the changes of the rows that its new rows replace, and write their files. `task` is
     Spark's number, not the files'.
     """

@@ -152,7 +152,7 @@ def _failing(steps: pa.ChunkedArray) -> Iterator[tuple[int, int]]:
 
 
 def _refused_ops(rows: pa.Table, layout: TableLayout) -> Refused:
-    """The rows whose last column says nothing that is known about what they do."""
+    """Return the rows whose last column has no known operation."""
     if not _has_op(rows, layout):
         return {}
     words = rows.column(rows.num_columns - 1).combine_chunks()

@@ -2,7 +2,7 @@
 out.
 
 Covers: one consumer's activity, and the words for several together. Does not cover: whether consumers run (state.py).
-Always holds: numbers are those that consumers reported and rounds that were committed; nothing is asked of a broker.
+Always holds: numbers are those that consumers reported and rounds that were committed; no broker is queried.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from tilth.base.units import show_count, show_time
-from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.kafka.metadata import PartitionEnd
 from tilth.model.offset import OffsetRange, TopicPartition
 
 #: Duration from which on the time of a round is reported.
@@ -33,14 +33,14 @@ class ActivityKind(IntEnum):
     FLUSH_INTERVAL = 2
     #: The next messages are in a transaction that is not committed yet.
     OPEN_TRANSACTION = 3
-    #: It has not asked the broker for messages yet.
+    #: It has not polled the broker yet.
     STARTING = 4
     IDLE = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doing:
-    """Activity of a consumer at one moment."""
+    """Activity of a consumer at one time."""
 
     kind: ActivityKind
     since_ms: int
@@ -50,10 +50,10 @@ class Doing:
     uncommitted: int = 0
     #: Messages a second; 0: not known yet.
     rate: float = 0.0
-    #: The setting that the last round's size was bounded by; empty: it took all that was there.
+    #: The setting that the last round's size was bounded by; empty: it read all messages.
     bounded_by: str = ""
     #: Time of the last poll for the ends of its topic partitions; 0: not yet.
-    heard_ms: int = 0
+    polled_ms: int = 0
     #: Elapsed time of its current round; 0: between two rounds.
     round_seconds: float = 0.0
     #: Name of the slow view that the round runs, as `database.view`; empty: none.
@@ -82,7 +82,7 @@ class Activity:
     #: Start of the wait of messages that no round reads, and of the wait for an open transaction.
     _waiting_ms: int = 0
     _blocked_ms: int = 0
-    _heard_ms: int = 0
+    _polled_ms: int = 0
     _is_in_round: bool = False
     _bounded_by: str = ""
     #: Beginning, end and messages of rounds that followed each other.
@@ -93,10 +93,10 @@ class Activity:
     #: Start time of that view.
     _view_ms: int = 0
 
-    def heard(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
-        """It has looked how far its topic partitions reach."""
+    def record_ends(self, ends: Mapping[TopicPartition, PartitionEnd], *, now_ms: int) -> None:
+        """Record the ends of its topic partitions, which it has polled."""
         self._ends = dict(ends)
-        self._heard_ms = now_ms
+        self._polled_ms = now_ms
         self._is_in_round, self._view = False, ""
         behind, uncommitted = self._behind()
         if behind:
@@ -107,8 +107,8 @@ class Activity:
             self._rounds.clear()
         self._blocked_ms = (self._blocked_ms or now_ms) if uncommitted and not behind else 0
 
-    def began(self, ranges: Iterable[OffsetRange], *, rows_max: int, now_ms: int) -> None:
-        """A round begins."""
+    def record_begin(self, ranges: Iterable[OffsetRange], *, rows_max: int, now_ms: int) -> None:
+        """Record that a round begins."""
         messages = sum(each.end - each.start for each in ranges)
         behind, _ = self._behind()
         self._bounded_by = ""
@@ -116,12 +116,12 @@ class Activity:
             self._bounded_by = "kafka_max_block_size" if messages >= rows_max else "kafka_max_block_bytes"
         self._is_in_round, self._began_ms, self._waiting_ms, self._view = True, now_ms, 0, ""
 
-    def view_runs(self, view: str, *, since_ms: int) -> None:
-        """Note that its round is in this slow view; an empty name: that view has ended."""
+    def record_view(self, view: str, *, since_ms: int) -> None:
+        """Record that its round is in this slow view; an empty name: that view has ended."""
         self._view, self._view_ms = view, since_ms
 
-    def committed(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
-        """The round was committed."""
+    def record_commit(self, ranges: Iterable[OffsetRange], *, now_ms: int) -> None:
+        """Record that the round was committed."""
         messages = 0
         for each in ranges:
             self.offsets[TopicPartition(each.topic, each.partition)] = each.end
@@ -130,11 +130,11 @@ class Activity:
         self._message_ms, self._view = now_ms, ""
 
     def doing(self, *, now_ms: int, waits_for: str = "") -> Doing:
-        """Return the activity at this moment. `waits_for`: the reason why its task does not go on; empty: it does."""
+        """Return the present activity. `waits_for`: the reason why its task is blocked; empty: it is not."""
         seconds = max(0.0, (now_ms - self._began_ms) / 1000) if self._is_in_round else 0.0
         doing = replace(
             self._kind_of_doing(now_ms),
-            heard_ms=self._heard_ms,
+            polled_ms=self._polled_ms,
             round_seconds=seconds,
             view=self._view,
             view_seconds=max(0.0, (now_ms - self._view_ms) / 1000) if self._view else 0.0,
@@ -158,14 +158,14 @@ class Activity:
             )
         if uncommitted:
             return Doing(kind=ActivityKind.OPEN_TRANSACTION, since_ms=self._blocked_ms, uncommitted=uncommitted)
-        kind = ActivityKind.IDLE if self._heard_ms else ActivityKind.STARTING
+        kind = ActivityKind.IDLE if self._polled_ms else ActivityKind.STARTING
         return Doing(kind=kind, since_ms=self._message_ms or self.since_ms)
 
     def _behind(self) -> tuple[int, int]:
         """Messages that can be read, and messages in open transactions."""
         behind = uncommitted = 0
-        for position, offset in self.offsets.items():
-            end = self._ends.get(position)
+        for partition, offset in self.offsets.items():
+            end = self._ends.get(partition)
             if end is not None:
                 behind += max(0, end.stable - offset)
                 uncommitted += max(0, end.high - max(end.stable, offset))

@@ -37,13 +37,13 @@ from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
     ConsumeOrder,
-    Heard,
-    LookAtTables,
+    EndsReport,
     Position,
     RoundCommitted,
     RoundDone,
-    TablesNow,
-    ViewRuns,
+    SnapshotTables,
+    TableSnapshots,
+    ViewReport,
 )
 from tilth.ingest.rounds.round import RoundFacts
 from tilth.ingest.service.activity import Activity, ActivityKind, Doing
@@ -75,7 +75,7 @@ class _Known:
     server: str = ""
     handle: Handle | None = None
     #: Latest round that it began; None: none yet.
-    work: TxnHandle | None = None
+    txn: TxnHandle | None = None
     #: Ranges of that round.
     ranges: tuple[OffsetRange, ...] = ()
     #: The Kafka table as the consumer knows it; None: it was never dispatched.
@@ -108,7 +108,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerEnded:
-    """A consumer's task is over; without an error when it was asked to end."""
+    """A consumer's task is over; without an error when it was cancelled."""
 
     index: int
     error: TilthError | None
@@ -148,7 +148,7 @@ class Consumers:
             dead_letters=definitions.dead_letters,
             consumer=index,
             fence=lease.fence,
-            positions=tuple(Position(place, stored) for place, stored in positions.items()),
+            positions=tuple(Position(partition, stored) for partition, stored in positions.items()),
             secrets=definitions.secrets,
         )
         name = full_name(definitions.kafka)
@@ -159,7 +159,7 @@ class Consumers:
         with self._lock:
             known.server = server
             known.fence, known.kafka, known.rows_max = lease.fence, definitions.kafka, definitions.config.block_rows
-            offsets = {place: stored.offset for place, stored in positions.items()}
+            offsets = {partition: stored.offset for partition, stored in positions.items()}
             known.activity = Activity(offsets, self._clock.now_ms())
         handle = self._dispatcher.submit(spec)
         with self._lock:
@@ -185,26 +185,26 @@ class Consumers:
             handle.cancel()
 
     def settle(self, index: int, reason: str) -> None:
-        """A round that did not commit never will; its files are then removed by the cleaner.
+        """Abort a round that did not commit; its files are then removed by the cleaner.
 
-        Raises what the catalog says when it cannot be asked; the round is then settled by a later call.
+        Raises the catalog's errors; the round is then settled by a later call.
         """
-        work = self._of(index).work
-        if work is not None:
-            work.settle(reason)
+        txn = self._of(index).txn
+        if txn is not None:
+            txn.settle(reason)
 
     def release(self) -> None:
-        """Let another server have the consumers that do not run: this one does not host the table any more."""
+        """Release the leases of consumers that do not run: this server does not host the table any more."""
         with self._lock:
             fences = [known.fence for known in self._known.values() if known.handle is None and known.fence is not None]
         for fence in fences:
             try:
                 self._catalog.leases.release(fence)
             except TilthError as error:
-                # It is taken all the same once this server has ended.
+                # Another server can acquire it once this server has ended.
                 _log.warning("consumer_not_released", cause_id=fence.name, reason=error)
 
-    def over(self, ended: ConsumerEnded, *, is_failure: bool) -> None:
+    def record_end(self, ended: ConsumerEnded, *, is_failure: bool) -> None:
         known = self._of(ended.index)
         with self._lock:
             known.handle = None
@@ -301,7 +301,7 @@ class Consumers:
         self.settle(call.consumer, "its round is done again in another way")
         found = {uuid: self._catalog.tables.by_id(uuid) for uuid in call.tables}
         tables = {uuid: table if isinstance(table, TableDef) else None for uuid, table in found.items()}
-        work = self._catalog.transactions.open(
+        txn = self._catalog.transactions.open(
             f"consume {full_name(self._kafka)} {call.consumer}",
             outputs=[
                 TxnOutput(table=uuid, tasks=call.tasks)
@@ -315,17 +315,17 @@ class Consumers:
         with self._lock:
             is_current = known.fence == call.fence
             if is_current:
-                known.work, known.ranges = work, call.ranges
-                known.activity.began(call.ranges, rows_max=known.rows_max, now_ms=self._clock.now_ms())
+                known.txn, known.ranges = txn, call.ranges
+                known.activity.record_begin(call.ranges, rows_max=known.rows_max, now_ms=self._clock.now_ms())
         if not is_current:
             # Replaced while the transaction was made: nobody else would settle it.
-            work.settle("its consumer was replaced")
+            txn.settle("its consumer was replaced")
             self._current(call.consumer, call.fence)
         self._dispatcher.round_began(known.handle.id if known.handle else "", input_bytes=known.round_bytes)
         offsets = sum(each.end - each.start for each in call.ranges)
-        self._reporter.event(ConsumeEventKind.POLL, call.consumer, work.id, RoundCounts(messages=offsets))
+        self._reporter.event(ConsumeEventKind.POLL, call.consumer, txn.id, RoundCounts(messages=offsets))
         root = TableRoots({table: self._context.root.of(table) for table in call.tables})
-        return BeginGranted(txn=work.id, root=root, wait_ms=self._slow(known, tables))
+        return BeginGranted(txn=txn.id, root=root, wait_ms=self._slow(known, tables))
 
     def _slow(self, known: _Known, tables: Mapping[str, TableDef | None]) -> float:
         """Return how long the round waits, by the partitions that the last one wrote to: the partitions of the next
@@ -343,21 +343,21 @@ class Consumers:
             known.slowed = "" if worst is None else f"slowed: {worst.reason}"
         return 0.0 if worst is None else worst.milliseconds
 
-    def look(self, call: LookAtTables) -> TablesNow:
-        """Return snapshots of tables. Their files stay on the disk until the round is over, because a transaction that
-        runs has seen them.
+    def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
+        """Return snapshots of tables. Their files stay on the disk until the round is over, because its transaction is
+        open.
         """
         known = self._current(call.consumer, call.fence)
-        if known.work is not None:
-            known.work.begin_try(call.number, (each.table for each in call.scopes))
+        if known.txn is not None:
+            known.txn.begin_try(call.number, (each.table for each in call.scopes))
         snapshots = (self._catalog.parts.snapshot(each.table, partitions=each.partitions) for each in call.scopes)
-        return TablesNow(snapshots=tuple(snapshots))
+        return TableSnapshots(snapshots=tuple(snapshots))
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         """Commit rows, the changes of rows that they replace, offsets and the ledger's line in one transaction."""
         known = self._current(call.consumer, call.fence)
-        work = known.work
-        if work is None or work.id != call.txn:
+        txn = known.txn
+        if txn is None or txn.id != call.txn:
             raise TxnNotFoundError(txn=call.txn, hint="the consumer has begun another round since")
         requirements = self._requirements(call)
         with self._lock:
@@ -365,8 +365,8 @@ class Consumers:
             task = "" if known.handle is None else known.handle.id
             updates = self._updates(call, known.ranges)
         self._dispatcher.committing(task)
-        work.tasks_ended(may_have_retried=call.may_have_retried)
-        committed = work.commit(updates, requirements)
+        txn.tasks_ended(may_have_retried=call.may_have_retried)
+        committed = txn.commit(updates, requirements)
         facts = call.facts
         with self._lock:
             known.rounds += 1
@@ -380,21 +380,21 @@ class Consumers:
             known.round_seconds, known.view_seconds = call.seconds, facts.view_seconds
             known.last_broken = facts.broken or known.last_broken
             known.last_commit_ms = self._clock.now_ms()
-            known.activity.committed(known.ranges, now_ms=known.last_commit_ms)
+            known.activity.record_commit(known.ranges, now_ms=known.last_commit_ms)
         self._dispatcher.round_ended(task, Cost(input_bytes=facts.bytes, seconds=call.seconds))
-        self._reporter.committed(call)
+        self._reporter.record_commit(call)
         return RoundCommitted(commit_ts=committed.commit_ts)
 
-    def view_runs(self, call: ViewRuns) -> None:
+    def report_view(self, call: ViewReport) -> None:
         known = self._current(call.consumer, call.fence)
         with self._lock:
-            known.activity.view_runs(call.view, since_ms=self._clock.now_ms() - round(call.seconds * 1000))
+            known.activity.record_view(call.view, since_ms=self._clock.now_ms() - round(call.seconds * 1000))
 
-    def heard(self, call: Heard) -> None:
+    def report_ends(self, call: EndsReport) -> None:
         known = self._current(call.consumer, call.fence)
         with self._lock:
-            ends = {each.position: each.end for each in call.ends}
-            known.activity.heard(ends, now_ms=self._clock.now_ms())
+            ends = {each.topic_partition: each.end for each in call.ends}
+            known.activity.record_ends(ends, now_ms=self._clock.now_ms())
             has_all = known.activity.doing(now_ms=self._clock.now_ms()).kind is ActivityKind.IDLE
             task = "" if known.handle is None else known.handle.id
             if has_all:
@@ -403,11 +403,11 @@ class Consumers:
         # Between rounds, whatever became of the last one.
         self._dispatcher.round_ended(task)
         if has_all:
-            # It reached the broker and has read everything: there is no round whose commit would say so.
-            self._reporter.succeeded(call.consumer)
+            # It reached the broker and has read everything: no commit of a round would record the success.
+            self._reporter.record_success(call.consumer)
 
     def _requirements(self, call: RoundDone) -> list[Requirement]:
-        """The columns are those that were written, and the partitions take another part."""
+        """Require that the columns are those that were written, and that the partitions may have another part."""
         requirements: list[Requirement] = []
         written = {each.table for each in call.facts.parts}
         for each in call.schemas:
@@ -426,7 +426,7 @@ class Consumers:
         stored: dict[str, int] = {}
         for written in facts.parts:
             stored[written.table] = stored.get(written.table, 0) + written.part.rows
-        known = {each.position: each for each in begun}
+        known = {each.topic_partition: each for each in begun}
         ranges = tuple(
             msgspec.structs.replace(known[TopicPartition(each.topic, each.partition)], start=each.start, end=each.end)
             for each in facts.ranges

@@ -23,7 +23,7 @@ from tilth.base.settings import BadSettingError
 from tilth.catalog import Catalog
 from tilth.ingest.consumer.calls import ENCODER, ViewOrder
 from tilth.ingest.library import TOKEN_URL, check_pairs
-from tilth.ingest.messages.dead import dead_letter_table, takes_dead_letters
+from tilth.ingest.messages.dead import accepts_dead_letters, dead_letter_table
 from tilth.ingest.messages.formats import check_format
 from tilth.ingest.settings import ErrorMode, IngestSettings, KafkaConfig, read_config
 from tilth.model.table import KafkaDef, Secrets, TableDef, full_name
@@ -37,7 +37,7 @@ class DependencyMissingError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """All of it, as of one look."""
+    """Definitions of a Kafka table and what depends on it, read at one time."""
 
     kafka: KafkaDef
     config: KafkaConfig
@@ -62,7 +62,7 @@ def _as_written(table: TableDef) -> TableDef:
 def check_kafka(kafka: KafkaDef) -> KafkaConfig:
     """Check a Kafka table before it is made: its settings, and that its columns fit its format.
 
-    Raises UnknownSettingError, BadSettingError, MissingSettingError or FormatError. Asks no broker.
+    Raises UnknownSettingError, BadSettingError, MissingSettingError or FormatError. Sends no request to a broker.
     """
     config = read_config(kafka)
     check_format(kafka.schema, config)
@@ -146,7 +146,7 @@ def _dead_letters(clock: Clock, catalog: Catalog, ids: IdSource, kafka: KafkaDef
     """The dead-letter table, made when it is missing."""
     wanted = dead_letter_table(kafka, config, uuid=ids(), now_ms=clock.now_ms())
     found = catalog.tables.create(wanted, if_not_exists=True)
-    if isinstance(found, TableDef) and takes_dead_letters(found):
+    if isinstance(found, TableDef) and accepts_dead_letters(found):
         return found
     hint = "rename it, or set kafka_dead_letter_table"
     raise DependencyMissingError("this table cannot take dead letters", table=full_name(found), hint=hint)

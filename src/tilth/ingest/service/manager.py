@@ -1,8 +1,8 @@
 """Ingestion on one server: a service for each Kafka table.
 
-Covers: finding Kafka tables, starting and ending their services, the user's verbs, what system tables show, and the
-server's side of the consumers' calls. Does not cover: one table's consumers (service.py).
-Always holds: switches are persisted before they act. See also: docs/policies/consumers.md.
+Covers: finding Kafka tables, starting and ending their services, the user's statements, what system tables show, and
+the server's side of the consumers' calls. Does not cover: one table's consumers (service.py). Always holds: switches
+are persisted before they act. See also: docs/policies/consumers.md.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tilth.catalog import NotHostedError
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
-    Heard,
-    LookAtTables,
+    EndsReport,
     RoundCommitted,
     RoundDone,
-    TablesNow,
-    ViewRuns,
+    SnapshotTables,
+    TableSnapshots,
+    ViewReport,
 )
 from tilth.ingest.offsets.reset import OffsetReset
 from tilth.ingest.service.context import ConsumeContext
-from tilth.ingest.service.replay import (
+from tilth.ingest.service.letter_replay import (
     LetterReplay,
     ReplayCounts,
     ReplayReport,
@@ -68,7 +68,7 @@ class ConsumeManager:
         self._thread = threading.Thread(target=self._run, name="tilth-ingest", daemon=True)
 
     def start(self) -> None:
-        """Begin to look for Kafka tables; their consumers start by themselves."""
+        """Start the thread that finds Kafka tables; their consumers start by themselves."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -93,7 +93,7 @@ class ConsumeManager:
                 service.wake(is_changed=kafka_uuid is not None)
         self._wake.set()
 
-    # --- the user's verbs --------------------------------------------------------------------------------------------
+    # --- statements ------------------------------------------------------------------------------------------------
 
     def start_table(
         self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
@@ -108,7 +108,7 @@ class ConsumeManager:
         self, kafka_uuid: str, *, because: str = "", until_ms: int = 0, query_id: str = "", client: str = ""
     ) -> None:
         """SYSTEM STOP CONSUME of one table, or of all with ALL_TABLES; returns when no consumer of this server runs any
-        more. Raises UnavailableError where that takes too long; the switch is set then.
+        more. Raises UnavailableError if that takes too long; the switch is set then.
         """
         self._switch(
             kafka_uuid, SwitchState.STOPPED, because=because, until_ms=until_ms, query_id=query_id, client=client
@@ -140,7 +140,7 @@ class ConsumeManager:
         self.wake(kafka_uuid)
 
     def reset_offsets(self, kafka_uuid: str, reset: OffsetReset) -> dict[TopicPartition, int]:
-        """SYSTEM RESET CONSUME OFFSET: returns the new offsets. Raises ResetError or what the broker says.
+        """SYSTEM RESET CONSUME OFFSET: returns the new offsets. Raises ResetError or errors of the broker.
 
         Consumers end first, and start again if they ran, whatever comes of it.
         """
@@ -152,7 +152,7 @@ class ConsumeManager:
 
     def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport:
         """SYSTEM REPLAY DEAD LETTERS: returns when all letters that were there went through their views again; any
-        server may do it. Raises what `dead_letters` does, ViewError, and what the worker or the catalog says.
+        server may do it. Raises what `dead_letters` does, ViewError, and errors of the worker or the catalog.
 
         `predicate`: Spark SQL over the dead-letter table, as checked; empty: all letters. `run` runs on a worker.
         """
@@ -181,17 +181,17 @@ class ConsumeManager:
     def begin(self, call: BeginRound) -> BeginGranted:
         return self._for_call(call.kafka_table).begin(call)
 
-    def look(self, call: LookAtTables) -> TablesNow:
-        return self._for_call(call.kafka_table).look(call)
+    def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
+        return self._for_call(call.kafka_table).snapshot_tables(call)
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         return self._for_call(call.kafka_table).commit(call)
 
-    def view_runs(self, call: ViewRuns) -> None:
-        self._for_call(call.kafka_table).view_runs(call)
+    def report_view(self, call: ViewReport) -> None:
+        self._for_call(call.kafka_table).report_view(call)
 
-    def heard(self, call: Heard) -> None:
-        self._for_call(call.kafka_table).heard(call)
+    def report_ends(self, call: EndsReport) -> None:
+        self._for_call(call.kafka_table).report_ends(call)
 
     # --- inside ------------------------------------------------------------------------------------------------------
 

@@ -69,23 +69,23 @@ class Reporter:
             count = sum(self._counts.get(index, 0) for index in (SERVICE, *consumers))
             return Failures(count=count, last=self._last, last_ms=self._last_ms)
 
-    def succeeded(self, consumer: int = SERVICE) -> None:
-        """A consumer has committed a round, or the service has seen its topics."""
+    def record_success(self, consumer: int = SERVICE) -> None:
+        """Record that a consumer has committed a round, or that the service has seen its topics."""
         with self._lock:
             self._counts.pop(consumer, None)
 
     def note(self, text: str) -> None:
-        """Keep what became of offsets as an event, and for a while as part of the service's reason."""
+        """Record a change of offsets as an event, and for a while as part of the service's reason."""
         with self._lock:
             self._note, self._note_ms = text, self._clock.now_ms()
         self.event(ConsumeEventKind.OFFSETS, SERVICE, detail=text)
 
-    def noted(self) -> str:
+    def recent_note(self) -> str:
         """The last note, while it is new."""
         with self._lock:
             return self._note if self._clock.now_ms() - self._note_ms < NOTE_MS else ""
 
-    def failed(self, error: Exception, *, consumer: int = SERVICE) -> None:
+    def record_failure(self, error: Exception, *, consumer: int = SERVICE) -> None:
         """Count the failure; a new one, or one that was not logged for a while, is logged and added as an event."""
         now, text = self._clock.now_ms(), error_text(error)
         with self._lock:
@@ -102,9 +102,9 @@ class Reporter:
             _log.error("consume_failed", table=full_name(self._kafka), consumer=consumer, error=error)
         self.event(ConsumeEventKind.EXCEPTION, consumer, detail=text)
 
-    def committed(self, call: RoundDone) -> None:
-        """A round became true."""
-        self.succeeded(call.consumer)
+    def record_commit(self, call: RoundDone) -> None:
+        """Record the commit of a round."""
+        self.record_success(call.consumer)
         facts, duration = call.facts, int(call.seconds * 1000)
         if facts.broken:
             count = facts.dead + facts.refused

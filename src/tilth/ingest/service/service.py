@@ -1,6 +1,6 @@
-"""One Kafka table on the server: its consumers, kept as the definition and the user's switch want them.
+"""One Kafka table on the server: its consumers, started and stopped by the definition and the user's switch.
 
-Covers: the thread of one CONSUME service: looking around, starting, stopping, replacing; moving offsets.
+Covers: the thread of one CONSUME service: polling, starting, stopping, replacing; moving offsets.
 Does not cover: what to do when (state.py), the consumers' rounds (consumers.py), stored offsets (offsets/positions.py).
 Always holds: the state machine is used by one thread at a time; nothing starts while offsets are moved.
 See also: docs/policies/consumers.md.
@@ -25,12 +25,12 @@ from tilth.catalog import LeaseHeldError, SchemaChangedError
 from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
-    Heard,
-    LookAtTables,
+    EndsReport,
     RoundCommitted,
     RoundDone,
-    TablesNow,
-    ViewRuns,
+    SnapshotTables,
+    TableSnapshots,
+    ViewReport,
 )
 from tilth.ingest.errors import (
     BrokerUnavailableError,
@@ -84,10 +84,10 @@ STOP_SECONDS_MAX = 30.0
 MEMORY_WAIT_MS_MAX = 1000.0
 #: Maximum wait of a round for memory; then its consumer is dispatched anew, after a back-off.
 MEMORY_WAIT_SECONDS_MAX = 10.0
-_MEMORY_LOOK_SECONDS = 0.25
+_MEMORY_POLL_SECONDS = 0.25
 _WAIT_SECONDS_MIN = 0.01
 #: Later than any time.
-_FAR_MS = 1 << 62
+_NEVER_MS = 1 << 62
 
 
 class KafkaService:
@@ -109,23 +109,24 @@ class KafkaService:
         #: Guards the state machine; whoever waits for consumers to end waits on the condition.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        #: Looks by number: the last that was begun, and the last from which follows what runs.
-        self._looks_begun = self._looks_seen = 0
+        #: Numbers of the last poll that was begun, and of the last whose observation was applied.
+        self._polls_begun = self._polls_applied = 0
         self._lifecycle = ServiceLifecycle()
         self._definitions: Definitions | None = None
         self._broker: BrokerClient | None = None
         self._broker_config: KafkaConfig | None = None
         self._ends: deque[ConsumerEnded] = deque()
         self._ends_seen = SeenEnds(clock, interval_seconds=self._interval_seconds)
-        #: Topic partitions where a consumer did not find its offset, since the last look.
-        self._suspects: set[TopicPartition] = set()
+        #: Topic partitions where a consumer did not find its offset, since the last poll.
+        self._reported_gaps: set[TopicPartition] = set()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._is_look_due = True
+        self._is_poll_due = True
         #: Expiry time of a switch, when the next poll is due.
-        self._switch_over_ms = _FAR_MS
-        #: Time of the next look if the last one met another server's lease or changes; later than any time: it did not.
-        self._look_again_ms = _FAR_MS
+        self._switch_over_ms = _NEVER_MS
+        #: Time of the next poll if the last one failed because of another server's lease or changes; _NEVER_MS: it did
+        #: not.
+        self._poll_again_ms = _NEVER_MS
         #: Number of callers that keep consumers stopped: offsets are being moved.
         self._holds = 0
         self._wakeups = 0
@@ -147,19 +148,19 @@ class KafkaService:
         if is_changed:
             with self._lock:
                 self._lifecycle.definition_changed()
-        self._is_look_due = True
+        self._is_poll_due = True
         self._wake.set()
 
     def wait_switched_off(self) -> None:
-        """Look at once, and wait until the service has seen its switch and no consumer runs.
+        """Poll at once, and wait until the service has seen its switch and no consumer runs.
 
         Raises UnavailableError if one does not end.
         """
         with self._lock:
-            # A look under way may have read the former switch, and start consumers that had ended for a restart.
-            wanted = self._looks_begun + 1
+            # A poll under way may have read the former switch, and start consumers that had ended for a restart.
+            wanted = self._polls_begun + 1
         self.wake()
-        self._wait_for(lambda: self._is_stopped() and (self._looks_seen >= wanted or self._stopping.is_set()))
+        self._wait_for(lambda: self._is_stopped() and (self._polls_applied >= wanted or self._stopping.is_set()))
 
     def _wait_for(self, is_so: Callable[[], bool]) -> None:
         with self._changed:
@@ -169,14 +170,14 @@ class KafkaService:
 
     def restart(self) -> None:
         """End all consumers and let them be dispatched anew."""
-        with self._held():
+        with self._consumers_stopped():
             return
 
     def move(self, reset: OffsetReset) -> dict[TopicPartition, int]:
         """Move the offsets while no consumer runs; those that ran run again afterwards, whatever came of it."""
         kafka = kafka_definition(self._catalog, self._kafka.uuid)
         config = broker_config(self._catalog, kafka, self._certificates_folder)
-        with self._held():
+        with self._consumers_stopped():
             broker = BrokerClient(config)
             try:
                 return self._positions.move(kafka, config, broker, reset, broker.topics())
@@ -229,14 +230,14 @@ class KafkaService:
         if not known:
             # No consumer has been made: it was stopped since the start, or the topic was never found.
             topics = () if self._definitions is None else self._definitions.config.topics
-            places = sorted(stored) or [TopicPartition(topic, 0) for topic in topics]
-            known = [Consumer(index=0, places=tuple(places))]
+            partitions = sorted(stored) or [TopicPartition(topic, 0) for topic in topics]
+            known = [Consumer(index=0, partitions=tuple(partitions))]
         return [
             self._consumers.stats(
                 each.index,
-                [self._ends_seen.stats(place, stored.get(place)) for place in each.places],
+                [self._ends_seen.stats(partition, stored.get(partition)) for partition in each.partitions],
                 state=each.state,
-                reason=self._reason_of(each.index, each.state, gaps.intersection(each.places)),
+                reason=self._reason_of(each.index, each.state, gaps.intersection(each.partitions)),
                 next_attempt_ms=next_attempt_ms if each.state is ConsumerState.FAILED else 0,
             )
             for each in known
@@ -246,19 +247,19 @@ class KafkaService:
         """Return the time of the next attempt after a failure; 0: no attempt is due."""
         if self._lifecycle.state is not ServiceState.FAILED:
             return 0
-        # A broker that does not answer is asked at each look.
+        # A broker that does not answer gets a request at each poll.
         retry_ms = self._next_wakeup_ms if self._lifecycle.is_without_broker else self._lifecycle.next_retry_ms()
         return retry_ms or 0
 
     def _reason(self, doings: Sequence[Doing]) -> str:
         """Describe why the service is in its state, what its consumers wait for, and what else a user should know."""
         with self._lock:
-            said = self._lifecycle.reason
+            reason = self._lifecycle.reason
         doing = self._described(doings) if self._lifecycle.state is ServiceState.RUNNING else ""
         broken = self._consumers.broken()
-        going_on = f"{said}, {doing}" if doing else said
+        going_on = f"{reason}, {doing}" if doing else reason
         parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
-        return "; ".join(filter(None, (*parts, self._reporter.noted())))
+        return "; ".join(filter(None, (*parts, self._reporter.recent_note())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
         """Return the reason why one consumer waits, or the activity of one that runs."""
@@ -288,23 +289,23 @@ class KafkaService:
         granted = self._consumers.begin(call)
         return msgspec.structs.replace(granted, wait_ms=max(granted.wait_ms, chance * MEMORY_WAIT_MS_MAX))
 
-    def look(self, call: LookAtTables) -> TablesNow:
-        return self._consumers.look(call)
+    def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
+        return self._consumers.snapshot_tables(call)
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         committed = self._consumers.commit(call)
         with self._lock:
-            self._lifecycle.committed(call.consumer)
+            self._lifecycle.record_commit(call.consumer)
         return committed
 
-    def view_runs(self, call: ViewRuns) -> None:
-        self._consumers.view_runs(call)
+    def report_view(self, call: ViewReport) -> None:
+        self._consumers.report_view(call)
 
-    def heard(self, call: Heard) -> None:
-        self._consumers.heard(call)
+    def report_ends(self, call: EndsReport) -> None:
+        self._consumers.report_ends(call)
         # The consumer is between two rounds and waits for no memory.
         self._pressed = ""
-        self._ends_seen.saw({each.position: each.end for each in call.ends})
+        self._ends_seen.record({each.topic_partition: each.end for each in call.ends})
 
     def _wait_for_memory(self) -> float:
         """Wait while memory is over its hard limit, and return the chance that other writers are refused now:
@@ -321,57 +322,57 @@ class KafkaService:
                 raise MemoryPressureError(
                     "the round waits for memory", table=full_name(self._kafka), percent=f"{reading.percent:.0f}"
                 )
-            self._clock.wait(self._stopping, _MEMORY_LOOK_SECONDS)
+            self._clock.wait(self._stopping, _MEMORY_POLL_SECONDS)
 
     # --- the thread --------------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        looked = self._clock.monotonic() - self._interval_seconds
+        polled_at = self._clock.monotonic() - self._interval_seconds
         while not self._stopping.is_set():
             self._wake.clear()
             try:
-                self._take_ends()
-                is_over = self._clock.monotonic() - looked >= self._pause_seconds()
-                is_due = self._clock.now_ms() >= min(self._switch_over_ms, self._look_again_ms)
-                if (self._is_look_due or is_over or is_due) and not self._holds:
-                    self._is_look_due = False
-                    looked = self._clock.monotonic()
+                self._process_ends()
+                is_over = self._clock.monotonic() - polled_at >= self._pause_seconds()
+                is_due = self._clock.now_ms() >= min(self._switch_over_ms, self._poll_again_ms)
+                if (self._is_poll_due or is_over or is_due) and not self._holds:
+                    self._is_poll_due = False
+                    polled_at = self._clock.monotonic()
                     with self._lock:
-                        self._lifecycle.look_begins()
-                        self._looks_begun = number = self._looks_begun + 1
-                    self._looked(self._look(), number)
+                        self._lifecycle.begin_poll()
+                        self._polls_begun = number = self._polls_begun + 1
+                    self._apply(self._poll(), number)
                     if self._lifecycle.state is ServiceState.STOPPED:
                         # After the switch is obeyed: a broker that does not answer keeps nobody waiting.
-                        self._look_at_ends()
+                        self._poll_ends()
                 else:
                     self._tick()
             # The outermost loop of a service: it goes on whatever happened.
             except BaseException as error:
-                self._look_failed(as_exception(error))
-            seconds = self._wait_seconds(looked)
+                self._handle_poll_error(as_exception(error))
+            seconds = self._wait_seconds(polled_at)
             self._next_wakeup_ms = self._clock.now_ms() + round(seconds * 1000)
             self._clock.wait(self._wake, seconds)
         self._end()
 
-    def _look_failed(self, error: Exception) -> None:
+    def _handle_poll_error(self, error: Exception) -> None:
         if isinstance(error, TilthError) and retry_rule(error.kind) in (Retry.STOP, Retry.CHOOSE_ANEW):
             # Offsets, gaps or subscriptions have been changed by others since they were read, which is no failure.
-            _log.info("look_again", table=full_name(self._kafka), reason=error)
-            self._look_again_ms = self._clock.now_ms() + HELD_RETRY_MS
+            _log.info("poll_again", table=full_name(self._kafka), reason=error)
+            self._poll_again_ms = self._clock.now_ms() + HELD_RETRY_MS
             return
-        self._reporter.failed(error)
+        self._reporter.record_failure(error)
         self._clock.wait(self._stopping, TROUBLE_SECONDS)
 
-    def _looked(self, look: TableObservation, number: int) -> None:
+    def _apply(self, snapshot_tables: TableObservation, number: int) -> None:
         with self._changed:
             if self._holds:
-                # Somebody began to move offsets while we looked: what we saw is old by now.
-                self._is_look_due = True
+                # A caller began to move offsets during the poll: the observation is stale.
+                self._is_poll_due = True
                 return
-            self._looks_seen = number
+            self._polls_applied = number
             self._wakeups += 1
             self._last_wakeup_ms = self._clock.now_ms()
-            instructions = self._lifecycle.looked(look, now_ms=self._last_wakeup_ms)
+            instructions = self._lifecycle.observe(snapshot_tables, now_ms=self._last_wakeup_ms)
             self._changed.notify_all()
         self._perform(instructions)
 
@@ -388,9 +389,9 @@ class KafkaService:
         while not self._lifecycle.is_quiet() and self._clock.monotonic() < deadline:
             self._clock.wait(self._wake, TROUBLE_SECONDS)
             self._wake.clear()
-            self._take_ends()
+            self._process_ends()
         with self._changed:
-            # Whoever waits for a look waits in vain from now on.
+            # There are no more polls to wait for.
             self._changed.notify_all()
         self._consumers.release()
         self._release_offsets()
@@ -401,25 +402,25 @@ class KafkaService:
             self._positions.release()
         except TilthError as error:
             # Another server can acquire the lease once this one has ended.
-            self._reporter.failed(error)
+            self._reporter.record_failure(error)
 
     def _pause_seconds(self) -> float:
         is_well = self._lifecycle.state in (ServiceState.RUNNING, ServiceState.STOPPED)
         return self._interval_seconds if is_well else min(TROUBLE_SECONDS, self._interval_seconds)
 
-    def _wait_seconds(self, looked: float) -> float:
-        seconds = looked + self._pause_seconds() - self._clock.monotonic()
+    def _wait_seconds(self, polled_at: float) -> float:
+        seconds = polled_at + self._pause_seconds() - self._clock.monotonic()
         with self._lock:
             retry_ms = self._lifecycle.next_retry_ms()
-        next_ms = min(self._switch_over_ms, self._look_again_ms, _FAR_MS if retry_ms is None else retry_ms)
+        next_ms = min(self._switch_over_ms, self._poll_again_ms, _NEVER_MS if retry_ms is None else retry_ms)
         seconds = min(seconds, (next_ms - self._clock.now_ms()) / 1000)
         return max(_WAIT_SECONDS_MIN, seconds)
 
-    def _look(self) -> TableObservation:
-        """Ask the catalog and the broker."""
+    def _poll(self) -> TableObservation:
+        """Read the catalog and poll the broker."""
         switches, now_ms = self._switches(), self._clock.now_ms()
-        self._look_again_ms = _FAR_MS
-        self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_FAR_MS)
+        self._poll_again_ms = _NEVER_MS
+        self._switch_over_ms = min((each.until_ms for each in switches if each.until_ms > now_ms), default=_NEVER_MS)
         switch = effective_switch(switches, ServiceKind.CONSUME, now_ms=now_ms)
         if switch.state is not SwitchState.RUNNING:
             self._close_broker()
@@ -431,19 +432,19 @@ class KafkaService:
             self._close_broker()
             return TableObservation(is_wanted=True, missing=str(error))
         self._definitions, self._kafka = seen, seen.kafka
-        suspects, self._suspects = self._suspects, set()
+        reported_gaps, self._reported_gaps = self._reported_gaps, set()
         try:
             broker = self._broker_for(seen.config)
             topics = broker.topics()
             # All at once, before any consumer starts: the first offsets of a topic are found for all its partitions.
             self._positions.settle(seen.kafka, seen.config, broker, topics)
-            ends = self._positions.check(seen.kafka, seen.config, broker, topics, suspects=suspects)
+            ends = self._positions.check(seen.kafka, seen.config, broker, topics, reported_gaps=reported_gaps)
         except TilthError as error:
-            # The suspected offsets were not checked: the next poll of the broker checks them.
-            self._suspects |= suspects
-            return self._unseen(error, now_ms)
-        self._reporter.succeeded()
-        self._ends_seen.saw_all(ends, topics.ids)
+            # The reported gaps were not checked: the next poll of the broker checks them.
+            self._reported_gaps |= reported_gaps
+            return self._failed_observation(error, now_ms)
+        self._reporter.record_success()
+        self._ends_seen.replace(ends, topics.ids)
         return TableObservation(
             is_wanted=True,
             definition=seen.fingerprint(),
@@ -452,30 +453,34 @@ class KafkaService:
             gaps=self._positions.open_gaps(),
         )
 
-    def _look_at_ends(self) -> None:
-        """Look how far the topics reach while consumption is stopped, so that the lag is known nevertheless."""
+    def _poll_ends(self) -> None:
+        """Poll the ends of the topics while consumption is stopped, so that the lag is known nevertheless."""
         try:
             kafka = kafka_definition(self._catalog, self._kafka.uuid)
             config = broker_config(self._catalog, kafka, self._certificates_folder)
-            places = [place for place in self._catalog.offsets.stored(self._kafka.uuid) if place.topic in config.topics]
-            if places:
-                self._ends_seen.saw(self._broker_for(config).ends(places))
+            partitions = [
+                partition
+                for partition in self._catalog.offsets.stored(self._kafka.uuid)
+                if partition.topic in config.topics
+            ]
+            if partitions:
+                self._ends_seen.record(self._broker_for(config).ends(partitions))
         except TilthError as error:
-            # Who has stopped it may have stopped the broker, too: the lag becomes unknown, and nothing has failed.
+            # Operators may have stopped the broker too: the lag becomes unknown, and nothing has failed.
             _log.debug("ends_not_seen", table=full_name(self._kafka), reason=error)
             self._close_broker()
 
-    def _unseen(self, error: TilthError, now_ms: int) -> TableObservation:
+    def _failed_observation(self, error: TilthError, now_ms: int) -> TableObservation:
         """Return the observation after a poll that failed because of the broker or of another host of the table; raise
         any other error.
         """
         if isinstance(error, BrokerUnavailableError | UnknownTopicError):
-            self._reporter.failed(error)
+            self._reporter.record_failure(error)
             return TableObservation(is_wanted=True, trouble=str(error))
         if not isinstance(error, GroupInUseError | LeaseHeldError):
             raise error
         if isinstance(error, LeaseHeldError):
-            self._look_again_ms = now_ms + HELD_RETRY_MS
+            self._poll_again_ms = now_ms + HELD_RETRY_MS
         return TableObservation(is_wanted=True, missing=error_text(error))
 
     def _switches(self) -> list[Switch]:
@@ -489,7 +494,7 @@ class KafkaService:
         return self._broker
 
     def _close_broker(self) -> None:
-        """Nobody asks it for a while: its threads would go on trying to reach brokers."""
+        """Close the client, which is not used for a while: its threads would go on trying to reach brokers."""
         if self._broker is not None:
             self._broker.close()
             self._broker = None
@@ -508,44 +513,44 @@ class KafkaService:
 
     def _start_consumer(self, start: StartConsumer) -> None:
         seen = self._definitions
-        assert seen is not None, "nothing starts before a look"
+        assert seen is not None, "nothing starts before a poll"
         try:
-            positions = self._positions.of(start.places)
-            if len(positions) < len(start.places):
+            positions = self._positions.of(start.partitions)
+            if len(positions) < len(start.partitions):
                 raise RetryError("offsets of a topic partition are not known yet", table=full_name(self._kafka))
-            self._consumers.dispatch(start.index, seen, positions, when_ended=self._ended)
+            self._consumers.dispatch(start.index, seen, positions, when_ended=self._enqueue_end)
         except TilthError as error:
-            self._ended(ConsumerEnded(start.index, error))
+            self._enqueue_end(ConsumerEnded(start.index, error))
             return
-        # A defect here must not leave a consumer that is taken to run and does not.
+        # A defect here must not leave a consumer that counts as running and does not run.
         except BaseException as error:
-            self._ended(ConsumerEnded(start.index, TilthError(f"a defect of Tilth: {error!r}")))
+            self._enqueue_end(ConsumerEnded(start.index, TilthError(f"a defect of Tilth: {error!r}")))
             raise
         with self._lock:
             is_wanted = self._lifecycle.consumers[start.index].state is ConsumerState.RUNNING
         if not is_wanted:
-            self._consumers.cancel(start.index, "asked to end while it was dispatched")
+            self._consumers.cancel(start.index, "cancelled while it was dispatched")
 
-    def _ended(self, ended: ConsumerEnded) -> None:
+    def _enqueue_end(self, ended: ConsumerEnded) -> None:
         self._ends.append(ended)
         self._wake.set()
 
-    def _take_ends(self) -> None:
+    def _process_ends(self) -> None:
         while self._ends:
             ended = self._ends.popleft()
             kind = _end_kind(ended.error)
             self._settle(ended)
-            is_failure = ended.error is not None and kind not in (EndKind.ASKED, EndKind.ALTERED, EndKind.HELD)
-            self._consumers.over(ended, is_failure=is_failure)
+            is_failure = ended.error is not None and kind not in (EndKind.REQUESTED, EndKind.ALTERED, EndKind.HELD)
+            self._consumers.record_end(ended, is_failure=is_failure)
             if ended.error is not None and is_failure:
-                self._reporter.failed(ended.error, consumer=ended.index)
+                self._reporter.record_failure(ended.error, consumer=ended.index)
             if isinstance(ended.error, OffsetGapError):
-                self._suspects.add(_place_in(ended.error))
+                self._reported_gaps.add(_partition_in(ended.error))
             if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
                 # What it was ordered with is not so any more.
-                self._is_look_due = True
+                self._is_poll_due = True
             with self._changed:
-                self._lifecycle.ended(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())
+                self._lifecycle.record_end(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())
                 self._changed.notify_all()
 
     def _settle(self, ended: ConsumerEnded) -> None:
@@ -553,11 +558,11 @@ class KafkaService:
             self._consumers.settle(ended.index, str(ended.error or "its consumer ended"))
         except TilthError as error:
             # The end of the consumer must be noted all the same; the next dispatch settles the round.
-            self._reporter.failed(error, consumer=ended.index)
+            self._reporter.record_failure(error, consumer=ended.index)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """While it lasts no consumer runs and none starts."""
+    def _consumers_stopped(self) -> Iterator[None]:
+        """Stop all consumers; inside of the context none runs and none starts."""
         with self._lock:
             self._holds += 1
             instructions = self._lifecycle.stop_all("offsets are being moved, or consumers restarted")
@@ -575,14 +580,14 @@ class KafkaService:
         return self._lifecycle.state is ServiceState.STOPPED and self._lifecycle.is_quiet()
 
 
-def _place_in(error: OffsetGapError) -> TopicPartition:
+def _partition_in(error: OffsetGapError) -> TopicPartition:
     return TopicPartition(error.facts["topic"], int(error.facts["partition"]))
 
 
 def _end_kind(error: TilthError | None) -> EndKind:
     match error:
         case None | TaskCancelledError():
-            return EndKind.ASKED
+            return EndKind.REQUESTED
         case BrokerUnavailableError() | UnknownTopicError():
             return EndKind.BROKER
         case OffsetGapError():

@@ -1,12 +1,12 @@
 """The life of one Kafka table's consumers. Pure: events in, instructions out.
 
-                  looked (wanted, whole)             ended
+                  polled (wanted, whole)             ended
     STOPPED  ---------------------------> RUNNING  --------> FAILED --(back-off over)--> RUNNING
        ^                                     |
-       |       ended                         | looked (unwanted, changed, dependency missing, gap)
+       |       ended                         | polled (unwanted, changed, dependency missing, gap)
        +------------------- STOPPING <-------+
 
-STOPPED: nothing runs, nothing failed. RUNNING: a task was dispatched. STOPPING: it was asked to end. FAILED: it ended
+STOPPED: nothing runs, nothing failed. RUNNING: a task was dispatched. STOPPING: it was cancelled. FAILED: it ended
 by itself and waits to be replaced. Written by: this module, from events of the manager's thread.
 
 Covers: when consumers start and stop, what each reads, back-off, the state shown to users. Does not cover: brokers,
@@ -27,7 +27,7 @@ from tilth.ingest.policy.assignment import assign, consumer_count
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceState
 
-#: Between two tries to take over what another server lets go of.
+#: Interval between two attempts to acquire a lease that another server is about to release.
 HELD_RETRY_MS = 100
 
 
@@ -41,13 +41,13 @@ class ConsumerState(StrEnum):
 class EndKind(StrEnum):
     """Reason why a consumer ended."""
 
-    #: It was asked to, or moves to another worker.
-    ASKED = "asked"
-    #: The world has changed: fenced, offsets moved, something is gone. Replaced soon.
+    #: It was cancelled, or moves to another worker.
+    REQUESTED = "requested"
+    #: The state in the catalog has changed: it is fenced, offsets were moved, something is gone. Replaced soon.
     STALE = "stale"
     #: A table that it writes into has other columns now: replaced at once, and nothing went wrong.
     ALTERED = "altered"
-    #: Another server has not let go of it yet; tried again at once, and nothing went wrong.
+    #: Another server has not released it yet; tried again at once, and nothing went wrong.
     HELD = "held"
     #: The broker does not answer; replaced when it does.
     BROKER = "broker"
@@ -66,7 +66,7 @@ class TableObservation:
     missing: str = ""
     #: Equal as long as settings, views and targets are.
     definition: str = ""
-    #: Number of consumers that the settings ask for.
+    #: Number of consumers by the settings.
     consumers: int = 1
     #: Number of partitions by topic; empty when the broker did not answer.
     partitions: Mapping[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class TableObservation:
     gaps: frozenset[TopicPartition] = frozenset()
 
 
-_LOOKING = "looking at its definitions and its topic"
+_POLLING = "reading its definitions and its topic"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,12 @@ class StartConsumer:
     """Dispatch consumer `index` for these partitions."""
 
     index: int
-    places: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StopConsumer:
-    """Ask consumer `index` to end."""
+    """Cancel consumer `index`."""
 
     index: int
     reason: str
@@ -103,14 +103,14 @@ class Consumer:
     """One consumer, as the state machine sees it."""
 
     index: int
-    places: tuple[TopicPartition, ...]
+    partitions: tuple[TopicPartition, ...]
     state: ConsumerState = ConsumerState.STOPPED
     #: Failures since the last committed round.
     failures: int = 0
     retry_at_ms: int = 0
     #: Reason of its last end, until it is started again.
     why: str = ""
-    last_end: EndKind = EndKind.ASKED
+    last_end: EndKind = EndKind.REQUESTED
 
 
 class ServiceLifecycle:
@@ -119,9 +119,9 @@ class ServiceLifecycle:
     def __init__(self) -> None:
         self.consumers: dict[int, Consumer] = {}
         self.state = ServiceState.WAITING
-        self.reason = "not looked at yet"
-        self._look = TableObservation(is_wanted=False)
-        #: True if a definition has changed since the last look began.
+        self.reason = "not polled yet"
+        self._observation = TableObservation(is_wanted=False)
+        #: True if a definition has changed since the last poll began.
         self._is_changed = False
         #: Start of the broker's outage; 0: it answers.
         self._no_broker_ms = 0
@@ -129,43 +129,47 @@ class ServiceLifecycle:
         self._definition = ""
         self._partitions: dict[str, int] = {}
 
-    def look_begins(self) -> None:
+    def begin_poll(self) -> None:
         self._is_changed = False
 
-    def looked(self, look: TableObservation, *, now_ms: int) -> list[Instruction]:
-        """The manager has looked around."""
-        had_trouble = bool(self._look.trouble)
-        self._look = look
-        if not look.is_wanted:
-            return self._rest(ServiceState.STOPPED, look.because or "stopped by SYSTEM STOP CONSUME")
-        if look.missing:
-            return self._rest(ServiceState.WAITING, _LOOKING if self._is_changed else look.missing)
-        if look.trouble:
+    def observe(self, observation: TableObservation, *, now_ms: int) -> list[Instruction]:
+        """Apply an observation of the manager."""
+        had_trouble = bool(self._observation.trouble)
+        self._observation = observation
+        if not observation.is_wanted:
+            return self._rest(ServiceState.STOPPED, observation.because or "stopped by SYSTEM STOP CONSUME")
+        if observation.missing:
+            return self._rest(ServiceState.WAITING, _POLLING if self._is_changed else observation.missing)
+        if observation.trouble:
             # Those that run find out by themselves, or the broker is back before they do.
-            self._wait_for_broker(look.trouble, now_ms=now_ms)
+            self._wait_for_broker(observation.trouble, now_ms=now_ms)
             return []
         self._no_broker_ms = 0
         if had_trouble:
             for consumer in self.consumers.values():
                 if consumer.last_end is EndKind.BROKER:
                     consumer.retry_at_ms = now_ms
-        changed = look.definition != self._definition or dict(look.partitions) != self._partitions
+        changed = observation.definition != self._definition or dict(observation.partitions) != self._partitions
         if changed and self._is_active():
-            reason = "partitions changed" if look.definition == self._definition else "definition changed"
+            reason = "partitions changed" if observation.definition == self._definition else "definition changed"
             return self._rest(ServiceState.WAITING, reason)
         if changed or not self.consumers:
-            self._assign(look)
-        stops = [self._stop(c, "messages are missing") for c in self._running() if look.gaps.intersection(c.places)]
+            self._assign(observation)
+        stops = [
+            self._stop(c, "messages are missing")
+            for c in self._running()
+            if observation.gaps.intersection(c.partitions)
+        ]
         return [*stops, *self.tick(now_ms=now_ms)]
 
-    def ended(self, index: int, kind: EndKind, reason: str, *, now_ms: int) -> None:
-        """A consumer's task has ended; what follows from it `tick` or the next look says."""
+    def record_end(self, index: int, kind: EndKind, reason: str, *, now_ms: int) -> None:
+        """Record that a consumer's task has ended; `tick` or the next observation replaces it."""
         consumer = self.consumers[index]
         was_stopping = consumer.state is ConsumerState.STOPPING
         consumer.why = "" if was_stopping else reason
-        consumer.last_end = EndKind.ASKED if was_stopping else kind
+        consumer.last_end = EndKind.REQUESTED if was_stopping else kind
         consumer.state = ConsumerState.STOPPED
-        if not was_stopping and kind is EndKind.ASKED:
+        if not was_stopping and kind is EndKind.REQUESTED:
             consumer.retry_at_ms = now_ms
             self.state, self.reason = ServiceState.WAITING, "a consumer moves to another worker"
         elif not was_stopping and kind is EndKind.ALTERED:
@@ -185,55 +189,55 @@ class ServiceLifecycle:
             else:
                 self.state, self.reason = ServiceState.FAILED, reason
 
-    def committed(self, index: int) -> None:
-        """A consumer's round became true."""
+    def record_commit(self, index: int) -> None:
+        """Record that a consumer's round was committed."""
         self.consumers[index].failures = 0
 
     def tick(self, *, now_ms: int) -> list[Instruction]:
         """Start what is due."""
-        look = self._look
-        if not look.is_wanted or look.missing or look.trouble:
+        observation = self._observation
+        if not observation.is_wanted or observation.missing or observation.trouble:
             return []
-        if look.definition != self._definition or dict(look.partitions) != self._partitions:
+        if observation.definition != self._definition or dict(observation.partitions) != self._partitions:
             if self._is_active():
                 return []
-            self._assign(look)
+            self._assign(observation)
         starts: list[Instruction] = []
         for consumer in self.consumers.values():
             is_off = consumer.state in (ConsumerState.STOPPED, ConsumerState.FAILED)
-            if is_off and consumer.retry_at_ms <= now_ms and not look.gaps.intersection(consumer.places):
+            if is_off and consumer.retry_at_ms <= now_ms and not observation.gaps.intersection(consumer.partitions):
                 consumer.state, consumer.why = ConsumerState.RUNNING, ""
-                starts.append(StartConsumer(consumer.index, consumer.places))
-        self._say(look)
+                starts.append(StartConsumer(consumer.index, consumer.partitions))
+        self._update_status(observation)
         return starts
 
     def next_retry_ms(self) -> int | None:
         """Return when `tick` should be called at the latest; None: nothing waits for a time."""
-        look = self._look
-        if not look.is_wanted or look.missing or look.trouble:
+        observation = self._observation
+        if not observation.is_wanted or observation.missing or observation.trouble:
             return None
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
-        return min((c.retry_at_ms for c in failed if not look.gaps.intersection(c.places)), default=None)
+        return min((c.retry_at_ms for c in failed if not observation.gaps.intersection(c.partitions)), default=None)
 
     @property
     def is_without_broker(self) -> bool:
-        """True if the last look found no broker that answers."""
-        return bool(self._look.trouble)
+        """True if no broker answered the last poll."""
+        return bool(self._observation.trouble)
 
     def is_quiet(self) -> bool:
         """True when no consumer runs or is about to end."""
         return not self._is_active()
 
     def stop_all(self, reason: str) -> list[Instruction]:
-        """Stop all consumers, for the node's end and while offsets are moved: nothing starts before the next look."""
-        self._look = TableObservation(is_wanted=False, because=reason)
+        """Stop all consumers, for the node's end and while offsets are moved: nothing starts before the next poll."""
+        self._observation = TableObservation(is_wanted=False, because=reason)
         return self._rest(ServiceState.STOPPED, reason)
 
     def definition_changed(self) -> None:
-        """Drop what the last look missed as the reason, until a look that begins later says so again."""
+        """Drop what was missing at the last poll from the reason, until a later poll finds it missing again."""
         self._is_changed = True
-        if self._look.missing:
-            self.reason = _LOOKING
+        if self._observation.missing:
+            self.reason = _POLLING
 
     def _wait_for_broker(self, why: str, *, now_ms: int) -> None:
         self._no_broker_ms = self._no_broker_ms or now_ms
@@ -246,14 +250,16 @@ class ServiceLifecycle:
             if consumer.state is ConsumerState.FAILED:
                 consumer.state = ConsumerState.STOPPED
             consumer.failures, consumer.retry_at_ms, consumer.why = 0, 0, ""
-        # Those that were asked before are asked again: the first time may have come while they were being dispatched.
+        # Those that were cancelled before are cancelled again: the first time they may have been being dispatched.
         return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
-    def _assign(self, look: TableObservation) -> None:
-        count = consumer_count(wanted=look.consumers, partitions=look.partitions)
-        shares = assign(consumers=count, partitions=look.partitions)
-        self.consumers = {index: Consumer(index=index, places=places) for index, places in enumerate(shares)}
-        self._definition, self._partitions = look.definition, dict(look.partitions)
+    def _assign(self, observation: TableObservation) -> None:
+        count = consumer_count(wanted=observation.consumers, partitions=observation.partitions)
+        shares = assign(consumers=count, partitions=observation.partitions)
+        self.consumers = {
+            index: Consumer(index=index, partitions=partitions) for index, partitions in enumerate(shares)
+        }
+        self._definition, self._partitions = observation.definition, dict(observation.partitions)
 
     def _stop(self, consumer: Consumer, reason: str) -> StopConsumer:
         consumer.state = ConsumerState.STOPPING
@@ -265,10 +271,10 @@ class ServiceLifecycle:
     def _is_active(self) -> bool:
         return any(map(_is_active, self.consumers.values()))
 
-    def _say(self, look: TableObservation) -> None:
+    def _update_status(self, observation: TableObservation) -> None:
         failed = [c for c in self.consumers.values() if c.state is ConsumerState.FAILED]
-        if look.gaps:
-            self.state, self.reason = ServiceState.FAILED, missing_in(min(look.gaps))
+        if observation.gaps:
+            self.state, self.reason = ServiceState.FAILED, missing_in(min(observation.gaps))
         elif failed:
             # The reason comes from a consumer that is still down: those of the others no longer apply.
             held = all(each.last_end is EndKind.HELD for each in failed)
@@ -279,9 +285,9 @@ class ServiceLifecycle:
             self.state, self.reason = ServiceState.RUNNING, f"{count} consumer{'s' if count != 1 else ''}"
 
 
-def missing_in(place: TopicPartition) -> str:
+def missing_in(partition: TopicPartition) -> str:
     """Describe why a topic partition with a gap is not read."""
-    return f"messages are missing in {place.topic}/{place.partition}; SYSTEM RESET CONSUME OFFSET decides"
+    return f"messages are missing in {partition.topic}/{partition.partition}; SYSTEM RESET CONSUME OFFSET decides"
 
 
 def _is_active(consumer: Consumer) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from tilth.base.metrics import counter
-from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.kafka.metadata import PartitionEnd
 from tilth.ingest.service.activity import Doing
 from tilth.model.offset import TopicPartition
 
@@ -56,7 +56,7 @@ class ConsumeEvent:
 class TopicPartitionStats:
     """One partition of a consumer: where it stands and where the topic ends."""
 
-    place: TopicPartition
+    topic_partition: TopicPartition
     #: The next one to read; -1: nothing stored yet.
     offset: int
     #: Last known end; None: never seen.

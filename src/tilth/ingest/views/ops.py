@@ -23,8 +23,8 @@ def ops_of(values: pa.ChunkedArray) -> pa.ChunkedArray:
             word = encoded.dictionary[known.index(None)].as_py()
             hint = "0, c, r, u, i, insert, update, upsert; or 1, d, delete"
             raise BadColumnError("a row does not say what it does", column="_op", value=word, hint=hint)
-        taken = pa.array(known, pa.int8()).take(encoded.indices)
-        codes.append(pc.fill_null(taken, OP_UPSERT))
+        codes_of_rows = pa.array(known, pa.int8()).take(encoded.indices)
+        codes.append(pc.fill_null(codes_of_rows, OP_UPSERT))
     return pa.chunked_array(codes, pa.int8())
 
 

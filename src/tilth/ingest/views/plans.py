@@ -42,8 +42,8 @@ class FusedPlan:
 
     @property
     def decoded(self) -> tuple[str, ...]:
-        """The columns of the Kafka table that it reads or looks at."""
-        sources = (*(each.source for each in self.columns), self.op, *_looked_at(self.checks))
+        """The columns of the Kafka table that it reads or checks."""
+        sources = (*(each.source for each in self.columns), self.op, *_checked_columns(self.checks))
         return tuple(dict.fromkeys(source for source in sources if source is not None))
 
 
@@ -71,11 +71,11 @@ class SqlPlan:
     @property
     def decoded(self) -> tuple[str, ...]:
         """Columns to decode, as in FusedPlan."""
-        return tuple(dict.fromkeys((*self.needed, *_looked_at(self.checks))))
+        return tuple(dict.fromkeys((*self.needed, *_checked_columns(self.checks))))
 
 
 ViewPlan = FusedPlan | SqlPlan
 
 
-def _looked_at(checks: Iterable[RowCheck]) -> list[str]:
+def _checked_columns(checks: Iterable[RowCheck]) -> list[str]:
     return [name for check in checks for name in check.columns]

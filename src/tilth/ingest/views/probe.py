@@ -7,7 +7,7 @@
 
 Covers: views whose rows are made of one message each (Project, Filter, Generate), what other views compute of single
 rows before these meet (Aggregate), and what to evaluate to learn why. Does not cover: running plans (rounds/spark.py),
-other failures (rounds/careful.py).
+other failures (rounds/failing_view.py).
 Always holds: where the view's own plan does not fail, the guarded plan gives its rows; where it fails, for each row on
 which it does a row with the message and the step.
 
@@ -130,14 +130,14 @@ class _Builder:
         return _Rows(plan=made, message=message, step=step.toAttribute(), output=attributes)
 
     def _project(self, rows: _Rows, expressions: Sequence[Node], *, is_last: bool) -> _Rows:
-        risky = {place: _value(each) for place, each in enumerate(expressions) if class_of(_value(each)) not in _SAFE}
+        risky = {index: _value(each) for index, each in enumerate(expressions) if class_of(_value(each)) not in _SAFE}
         output = list(expressions)
         tried = rows
         if risky:
             tried, ok = self._tried(rows, list(risky.values()), columns=risky if is_last else None)
-            for number, place in enumerate(risky):
-                each = expressions[place]
-                output[place] = self._alias(each.name(), self._field(ok, number), each.exprId())
+            for number, index in enumerate(risky):
+                each = expressions[index]
+                output[index] = self._alias(each.name(), self._field(ok, number), each.exprId())
         return self.with_columns(tried.plan, tried.message, tried.step, output)
 
     def _generate(self, rows: _Rows, node: Node) -> _Rows:
@@ -163,7 +163,7 @@ class _Builder:
     ) -> tuple[_Rows, Node]:
         """The rows with the step of those that fail now, and a struct of these expressions, NULL in all that fail.
 
-        `columns`: of the last node, the expressions by their place; which of them fails is computed for such rows only.
+        `columns`: of the last node, the expressions by their index; which of them fails is computed for such rows only.
         """
         struct = self._struct(expressions)
         is_new = self._new("IsNull", rows.step)
@@ -173,14 +173,14 @@ class _Builder:
         # Beside the columns of a view, steps count down.
         number = _WHOLE if columns is not None else -1 - len(self.steps)
         which = self._literal(number)
-        for place, each in reversed(list((columns or {}).items())):
-            which = self._new("If", self._fails([each]), self._literal(place + 1), which)
+        for index, each in reversed(list((columns or {}).items())):
+            which = self._new("If", self._fails([each]), self._literal(index + 1), which)
         failing = self.with_columns(
             self._node("Filter", fails, tried), rows.message, self._alias(_STEP, which), rows.output
         )
         self.steps[number] = Failing(plan=failing.plan, expression=struct)
-        for place, each in (columns or {}).items():
-            self.steps[place + 1] = Failing(plan=failing.plan, expression=each)
+        for index, each in (columns or {}).items():
+            self.steps[index + 1] = Failing(plan=failing.plan, expression=each)
         step = self._alias(_STEP, self._new("If", fails, which, rows.step))
         return self.with_columns(tried, rows.message, step, [*rows.output, ok.toAttribute()]), ok.toAttribute()
 
@@ -193,8 +193,8 @@ class _Builder:
         named = (part for i, each in enumerate(expressions) for part in (self._literal(f"c{i}"), each))
         return self._new("CreateNamedStruct", self._sequence(named))
 
-    def _field(self, struct: Node, place: int) -> Node:
-        return self._new("GetStructField", struct, place, self._none())
+    def _field(self, struct: Node, index: int) -> Node:
+        return self._new("GetStructField", struct, index, self._none())
 
     def _alias(self, name: str, expression: Node, identity: Node | None = None) -> Node:
         named = self._companion("NamedExpression").newExprId() if identity is None else identity

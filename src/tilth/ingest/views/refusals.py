@@ -1,8 +1,8 @@
 """Rows that a view's target cannot take, and the reasons.
 
-Covers: what a view asks of messages before rows are made of them, the rows that the target's columns do not take, from
-rows to their messages. Does not cover: rows that Spark SQL cannot compute (probe.py), what becomes of the messages.
-Always holds: a message whose row is refused is refused with all of its rows; its neighbours are not touched.
+Covers: what a view requires of messages before rows are made of them, the rows that the target's columns do not take,
+from rows to their messages. Does not cover: rows that Spark SQL cannot compute (probe.py), what becomes of the
+messages. Always holds: a message whose row is refused is refused with all of its rows; its neighbours are not touched.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _REFUSALS = (InvalidInputError, *MISFITS)
 class Wanted(Enum):
     #: A value.
     PRESENT = auto()
-    #: A word that says what the row does.
+    #: A known operation of the row.
     OP = auto()
     #: A value, in rows that delete.
-    PLACE = auto()
+    PRESENT_IN_DELETES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class RowCheck:
     wanted: Wanted
     #: Because of whom, in words.
     because: str
-    #: The column that says what rows do; of PLACE.
+    #: The column with the operations of rows; for PRESENT_IN_DELETES.
     op: str = ""
 
     @property
@@ -66,7 +66,7 @@ def failed_checks(rows: pa.RecordBatch, checks: Sequence[RowCheck]) -> Refused:
                 found = values.is_null()
             case Wanted.OP:
                 found = bad_ops(values)
-            case Wanted.PLACE:
+            case Wanted.PRESENT_IN_DELETES:
                 found = pc.and_(values.is_null(), are_deletes(rows.column(check.op)))
         for row in np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist():
             refused.setdefault(row, f"column `{check.column}`: {_shown(values[row])}, but {check.because}")
@@ -82,9 +82,9 @@ def check_rows(layout: TableLayout, rows: pa.Table) -> None:
 
 
 def misfits(layout: TableLayout, rows: pa.Table) -> Refused:
-    """The rows that the table does not take; raises where it takes none at all, or each of them but not all."""
+    """Return the rows that do not fit the table. Raises if none fits, or if each fits but not all together."""
     refused: Refused = {}
-    # One error names one column: each turn looks at what is left. No turn finds nothing, so it ends.
+    # One error names one column: each pass checks the rows that are left. Every pass refuses a row, so the loop ends.
     left = np.arange(rows.num_rows)
     while len(left):
         kept = rows if len(left) == rows.num_rows else rows.take(pa.array(left))
@@ -114,9 +114,9 @@ def without(rows: Rows, owners: Owners, messages: Collection[int]) -> tuple[Rows
     """The rows of the other messages, and whose they are."""
     if not messages:
         return rows, owners
-    places = np.arange(rows.num_rows) if owners is None else owners
-    is_kept = ~np.isin(places, list(messages))
-    return rows.filter(pa.array(is_kept)), places[is_kept]
+    owners = np.arange(rows.num_rows) if owners is None else owners
+    is_kept = ~np.isin(owners, list(messages))
+    return rows.filter(pa.array(is_kept)), owners[is_kept]
 
 
 def _refusal(layout: TableLayout, rows: pa.Table) -> Exception | None:
@@ -131,14 +131,14 @@ def _narrowed(layout: TableLayout, rows: pa.Table, error: Exception) -> tuple[Ta
     """The one column that the error names, where it alone is refused too: much is saved in wide tables."""
     name = error.facts.get("column", "") if isinstance(error, InvalidInputError) else ""
     column = layout.schema.find(name)
-    places = [place for place, given in enumerate(rows.column_names) if given.lower() == name.lower()]
-    if column is None or not places:
+    indexes = [index for index, given in enumerate(rows.column_names) if given.lower() == name.lower()]
+    if column is None or not indexes:
         return layout, rows
     key = tuple(each for each in layout.unique_key if each.lower() == name.lower())
     narrow = replace(
         layout, schema=Schema(columns=(column,)), partition_by=(), order_by=(), unique_key=key, version_column=None
     )
-    only = rows.select([*places, *([OP_COLUMN] if OP_COLUMN in rows.column_names and layout.is_buffered else [])])
+    only = rows.select([*indexes, *([OP_COLUMN] if OP_COLUMN in rows.column_names and layout.is_buffered else [])])
     return (narrow, only) if _refusal(narrow, only) is not None else (layout, rows)
 
 

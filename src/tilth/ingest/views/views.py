@@ -37,7 +37,7 @@ class BadDefaultError(InvalidInputError):
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-#: Nodes that read each row of their child once. A global sort does not: it looks at all rows first.
+#: Nodes that read each row of their child once. A global sort does not: it reads all rows first.
 _STREAMING_NODES = frozenset({"LogicalRDD", "Project", "Filter", "Generate", "Expand", "Aggregate", "Window"})
 #: Nodes that pass over rows of their child.
 _CUTTING_NODES = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Sample", "Tail"})
@@ -56,7 +56,7 @@ def check_view(
     """Check the view and return the plan of its rounds. The session must be one that nobody else uses: a temporary view
     is made in it.
 
-    `target_columns` is what the view's definition says: its columns find the target's by id, whatever their names are
+    `target_columns` comes from the view's definition: its columns find the target's by id, whatever their names are
     now; without it by name.
     Raises ViewError naming the view and the column that does not fit, BadDefaultError, or an error of the settings.
     """
@@ -156,7 +156,7 @@ def _leaves(nodes: Iterable[Any]) -> list[Any]:
 
 
 def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableDef) -> FusedPlan:
-    """The plan with what a unique key asks for: events bring what they do, and a message without a key is broken."""
+    """Return the plan with the operations and checks that a unique key requires: a message without a key is refused."""
     if not target.unique_key:
         return plan
     op = plan.op
@@ -164,12 +164,12 @@ def _keyed(plan: FusedPlan, kafka: KafkaDef, config: KafkaConfig, target: TableD
         op = OP_COLUMN
     key = {column.name for name in target.unique_key if (column := target.schema.find(name)) is not None}
     checks = []
-    places = {transform.column for transform in target.partition_by} - key
+    partition_columns = {transform.column for transform in target.partition_by} - key
     is_local = storage_settings(target).partition_level_unique_keys
     for each in plan.columns:
-        if is_local and op is not None and each.target in places and each.source is not None:
-            because = f"{full_name(target)} looks for the row to delete in its partition"
-            checks.append(RowCheck(each.source, Wanted.PLACE, because, op=op))
+        if is_local and op is not None and each.target in partition_columns and each.source is not None:
+            because = f"{full_name(target)} finds the row to delete by its partition"
+            checks.append(RowCheck(each.source, Wanted.PRESENT_IN_DELETES, because, op=op))
         if each.target in key and each.source is None:
             hint = "select a column of the Kafka table for each column of the UNIQUE KEY"
             raise ViewError("a column of the unique key is not filled", view=plan.view, column=each.target, hint=hint)
@@ -259,7 +259,7 @@ def _offered(kafka: KafkaDef, config: KafkaConfig, select: str) -> list[str]:
         name for name in virtual if kafka.schema.find(name) is None and re.search(rf"\b{name}\b", select, re.IGNORECASE)
     ]
     if config.envelope is Envelope.DEBEZIUM and kafka.schema.find(OP_COLUMN) is None and OP_COLUMN not in named:
-        # `*` stands for it: whoever takes events as they are must not turn deletes into rows.
+        # `*` includes it: a view that passes events on as they are must not turn deletes into rows.
         named.append(OP_COLUMN)
     return names + named
 
@@ -298,9 +298,9 @@ def _over_temporary_view(session: Any, kafka: KafkaDef, select: str, view: str) 
         raise ViewError(view=view, why=error.message, hint=error.hint) from error
     name = (kafka.database.lower(), kafka.name.lower())
     relations = [node for node in plan.nodes if node.kind == "UnresolvedRelation"]
-    places = {(n.start, n.end) for n in relations if tuple(map(str.lower, n.text("multipartIdentifier"))) == name}
+    spans = {(n.start, n.end) for n in relations if tuple(map(str.lower, n.text("multipartIdentifier"))) == name}
     text = select
-    for start, end in sorted(places, reverse=True):
+    for start, end in sorted(spans, reverse=True):
         text = text[:start] + quoted(kafka.name) + text[end:]
     return text
 

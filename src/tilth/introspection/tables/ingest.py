@@ -54,7 +54,7 @@ def _activity(doing: Doing) -> dict[str, object]:
     return {
         "activity": doing.kind.name.lower(),
         "activity_since": time_of_ms(doing.since_ms),
-        "last_poll": time_of_ms(doing.heard_ms),
+        "last_poll": time_of_ms(doing.polled_ms),
         "round_running_seconds": doing.round_seconds or None,
         "rate": doing.rate or None,
         "bounded_by": doing.bounded_by or None,
@@ -63,7 +63,7 @@ def _activity(doing: Doing) -> dict[str, object]:
 
 def _positions(one: ConsumerStats) -> dict[str, list[str]]:
     """Assigned topic partitions, the position in each, and its end."""
-    named = [(f"{each.place.topic}/{each.place.partition}", each) for each in one.partitions]
+    named = [(f"{each.topic_partition.topic}/{each.topic_partition.partition}", each) for each in one.partitions]
     return {
         "partitions": [name for name, _ in named],
         "offsets": [f"{name}={each.offset}" for name, each in named],

@@ -74,7 +74,7 @@ BG_THREADS = SystemTable(
         ColumnDoc("asked_from", TEXT, "Address of whoever sent it, with the client's name; NULL: not known."),
         ColumnDoc("state", TEXT, "What it does: `running`, `idle`, `waiting`, `stopped`, `failed`."),
         ColumnDoc("reason", TEXT, "Why it is in this state."),
-        ColumnDoc("wakeups", INTEGER, "How often it has looked for work."),
+        ColumnDoc("wakeups", INTEGER, "How often it has checked for work."),
         ColumnDoc("last_wakeup", TIME, "When it last did."),
         ColumnDoc(
             "next_wakeup",

@@ -70,7 +70,7 @@ SERVERS = SystemTable(
         ColumnDoc("process", TEXT, "Its process, as `system.leases` and `system.transactions` name it."),
         ColumnDoc("state", TEXT, "`alive`, or `draining`: it hosts no tables."),
         ColumnDoc("reason", TEXT, "Why it drains; NULL: it does not."),
-        ColumnDoc("url", TEXT, "Where others reach it; NULL: its door is not open yet."),
+        ColumnDoc("url", TEXT, "Where others reach it; NULL: its HTTP server does not listen yet."),
         ColumnDoc("version", TEXT, "Its version of Tilth."),
         ColumnDoc("is_self", FLAG, "Whether it is the one that answers."),
         ColumnDoc("tables", INTEGER, "Tables and Kafka tables that it hosts."),

@@ -538,7 +538,7 @@ class MaintenanceManager:
 
     def _rewrites_max(self) -> int:
         """Return how many rewrites run at once; one waits for a worker where there is none."""
-        return max(1, self._dispatcher.yielding_places(WRITE_WAREHOUSE))
+        return max(1, self._dispatcher.yielding_slots(WRITE_WAREHOUSE))
 
     def _workers(self) -> int:
         return max(1, sum(each.workers for each in self._dispatcher.warehouses() if each.name == WRITE_WAREHOUSE))

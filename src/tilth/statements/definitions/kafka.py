@@ -21,10 +21,10 @@ from tilth.ingest import (
     DEAD_LETTER_SCHEMA,
     KafkaConfig,
     ViewError,
+    accepts_dead_letters,
     check_kafka,
     dead_letter_table,
     read_config,
-    takes_dead_letters,
 )
 from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.query.errors import BadAlterError, BadDefinitionError
@@ -207,7 +207,7 @@ def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig
         return DeadLetterTable(table=None, is_new=False)
     found = services.catalog.tables.find(kafka.database, config.dead_letter_table)
     if found is not None:
-        if not isinstance(found, TableDef) or not takes_dead_letters(found):
+        if not isinstance(found, TableDef) or not accepts_dead_letters(found):
             raise BadDefinitionError(
                 "this table cannot take dead letters",
                 table=full_name(found),

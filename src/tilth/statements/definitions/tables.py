@@ -21,7 +21,7 @@ from tilth.control.kinds import StatementKind
 from tilth.grammar.create import parse_create_table, parse_create_view
 from tilth.grammar.parse import Form
 from tilth.grammar.statements import CreateTable, CreateView
-from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, standing_of
+from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, describe_group_offsets
 from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.model.text.zones import UTC_NAMES
@@ -118,7 +118,7 @@ def _create_kafka(services: Services, call: Call, statement: CreateTable, schema
         raise
     services.consume.wake(made.uuid)
     beside = f", with {full_name(dead_letters.table)}" if dead_letters.table is not None else ""
-    stood = standing_of(services.catalog, kafka)
+    stood = describe_group_offsets(services.catalog, kafka)
     goes_on = f"; {stood}, and goes on there if the broker has the same topics" if stood else ""
     return done(f"Kafka table created: {full_name(made)}{beside}{goes_on}")
 

@@ -155,7 +155,7 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
         else:
             may_begin = reading.may_begin_early
             result = services.dispatcher.run_until(
-                spec, lambda: may_begin and has_schema(folder), look_seconds=LOOK_SECONDS
+                spec, lambda: may_begin and has_schema(folder), poll_seconds=LOOK_SECONDS
             )
         if folder is not None and (isinstance(result, Handle) or not result.payload):
 

@@ -30,7 +30,7 @@ _NEAR_MAX = 3
 _EXPLAIN = "org.apache.spark.sql.execution.command.ExplainCommand"
 #: Nodes that call a function, with the field of its name.
 _CALLS = {"UnresolvedFunction": "nameParts", "UnresolvedGenerator": "funcName"}
-#: Functions that take a type as a text, with the position of that argument.
+#: Functions with a type as a text argument, with the position of that argument.
 _TYPE_ARGUMENTS = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
 #: Functions that return a type as a text, which never names a class.
 _TYPE_FUNCTIONS = frozenset(("schema_of_json", "schema_of_csv"))
@@ -96,7 +96,7 @@ def _refusals(entries: Iterable[Mapping[str, Any]]) -> dict[str, Refusal]:
 def check_plan(plan: LogicalPlan, text: str = "") -> None:
     """Raises NotAllowedError, UnknownFunctionError or TooComplexError for anything that is not allowed.
 
-    `text`: the whole statement, for the place in the error; empty for a part of a statement.
+    `text`: the whole statement, for the position in the error; empty for a part of a statement.
     """
     allowed = allow_list()
     unknown = plan.kinds - allowed.kinds
@@ -104,7 +104,7 @@ def check_plan(plan: LogicalPlan, text: str = "") -> None:
         problem = _problem(node, allowed, unknown)
         if problem is not None:
             if text and node.start >= 0:
-                problem = type(problem)(problem.message, hint=problem.hint, at=_place(text, node.start))
+                problem = type(problem)(problem.message, hint=problem.hint, at=_line_and_column(text, node.start))
             raise problem
     if unknown:
         # Not a node, but a value in one.
@@ -217,6 +217,6 @@ def _refused_kind(kind: str, allowed: AllowList) -> NotAllowedError:
     return NotAllowedError(name=kind.rpartition(".")[2], hint=_ONLY_QUERIES)
 
 
-def _place(text: str, offset: int) -> str:
+def _line_and_column(text: str, offset: int) -> str:
     """Return line and column, both counted from 1."""
     return f"{text.count(chr(10), 0, offset) + 1}:{offset - text.rfind(chr(10), 0, offset)}"

@@ -1,10 +1,10 @@
 """The depth of a text, before Spark's parser sees it. Pure.
 
-The parser's time grows with the square of the depth: it takes 2.6 s for 3,000 brackets and four minutes for 40,000, and
-gives up in the end. Chains of operators, names and clauses take it no time to speak of.
+The parser's time grows with the square of the depth: it needs 2.6 s for 3,000 brackets and four minutes for 40,000, and
+gives up in the end. Chains of operators, names and clauses cost it almost nothing.
 
 Covers: brackets, CASE, types in types; what stands in strings, quoted names and comments does not count. Does not
-cover: whether they match, which the parser says.
+cover: whether they match, which the parser checks.
 """
 
 from __future__ import annotations

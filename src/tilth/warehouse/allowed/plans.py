@@ -2,7 +2,7 @@
 
 Covers: parsing queries and expressions, reading their nodes, what an optimized plan needs of its leaves. Does not
 cover: what is allowed in them (allow_list.py), what they mean.
-Always holds: nothing here runs a query; everything that the parser found is among the nodes or the kinds; places are
+Always holds: nothing here runs a query; everything that the parser found is among the nodes or the kinds; positions are
 offsets in Python's text; Python reads a type that comes from a user's text only once it is known to be a type of SQL.
 See also: PlanReader.java and NeedsReader.java, which write the texts that are read here.
 """
@@ -87,7 +87,7 @@ class _Written(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Handles:
-    """Objects of one JVM; looking each of them up takes several calls."""
+    """Objects of one JVM; each lookup needs several calls."""
 
     #: A PlanReader and a NeedsReader. py4j caches methods by the name of their class, so a JVM can load a class only
     #: once.
@@ -154,7 +154,7 @@ def schema_of(frame: Java) -> Java:
 
 
 def make_active(session: Java) -> None:
-    """Make Spark's parser and its JSON use the settings of this session: they take those of the thread's active one."""
+    """Make Spark's parser and its JSON use the settings of this session: they use those of the thread's active one."""
     _handles(session).sessions.setActiveSession(session._jsparkSession)
 
 

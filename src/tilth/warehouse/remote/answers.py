@@ -1,6 +1,6 @@
-"""Answers to calls that were made already: a call that is sent again, for its answer was lost, acts once.
+"""Answers to calls that were made already: a call that is sent again because its answer was lost acts once.
 
-Covers: one call at a time under each id, its answer for those who ask again. Does not cover: ids (channel.py).
+Covers: one call at a time under each id, its answer for repeated calls. Does not cover: ids (channel.py).
 Always holds: of calls with one id one acts, and all get what it gave, result or error; answers are bounded in number
 and in bytes, and the oldest go first.
 """

@@ -1,8 +1,8 @@
 """Calls to another process of Tilth over HTTP: sent again until they are answered, each with an id of its own.
 
-Covers: one request, its retries, errors as TilthErrors. Does not cover: routes, what is said (wire.py).
+Covers: one request, its retries, errors as TilthErrors. Does not cover: routes, messages (wire.py).
 Always holds: a call that is sent again carries the id of its first sending; an error says whether the other side may
-have acted: PeerAwayError where it certainly has not, PeerAnswerLostError where nobody knows. A call that was begun
+have acted: PeerAwayError if it certainly has not, PeerAnswerLostError if that is unknown. A call that was begun
 to one process is never sent to another one. No more of an answer is held than its caller allows, and none that is
 compressed: processes of Tilth compress none, and a few bytes could become any number.
 """
@@ -42,7 +42,7 @@ CALL_SECONDS_MAX = 30.0
 #: Timeout of one attempt; a commit may wait in the commit queue.
 ANSWER_SECONDS_MAX = 15.0
 CONNECT_SECONDS_MAX = 1.0
-#: Maximum answer of a call that acts or asks for little: definitions of tables and their views take a few KiB each, the
+#: Maximum answer of a call that acts or reads little: definitions of tables and their views take a few KiB each, the
 #: ids of all tasks that a server has at once some MiB.
 CONTROL_BYTES_MAX = 64 * MIB
 #: Maximum that is read of a refusal: an error, or the page of something that is no Tilth server.
@@ -51,7 +51,7 @@ _PAUSE_SECONDS = 0.1
 #: Status codes of proxies while the server behind them is away.
 _OF_PROXIES = (502, 503, 504)
 _PAUSE_SECONDS_MAX = 1.0
-#: HTTP's word for a body as it is.
+#: Content encoding of a body that is not compressed.
 _PLAIN = "identity"
 
 _log = Log("warehouse")
@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class _ProxyAnswerError(Exception):
-    """A proxy has answered, and nobody knows whether its server has acted."""
+    """A proxy has answered; it is unknown whether its server has acted."""
 
 
 class Channel:
@@ -76,7 +76,7 @@ class Channel:
         worker: str = "",
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url`: of a process, or of several with commas between, of which the first is called until `go_on`.
+        """`url`: of a process, or of several with commas between, of which the first is called until `switch_server`.
         `worker`: the id of the worker that calls or is called, as it drew it at its registration.
 
         Raises BadAddressError.
@@ -109,9 +109,9 @@ class Channel:
         self._closed.set()
         self._client.close()
 
-    def go_on(self) -> None:
+    def switch_server(self) -> None:
         """Call the next process from now on; calls to the former one that are under way are not sent again."""
-        # Nobody there knows this worker yet.
+        # The next process does not know this worker yet.
         self.worker = ""
         self.url = self.urls[(self.urls.index(self.url) + 1) % len(self.urls)]
 
@@ -139,7 +139,7 @@ class Channel:
                 is_unsent = is_unsent and isinstance(error, self._unsent)
                 reason = f"{type(error).__name__}: {error}".strip(": ")
             except RuntimeError:
-                # Its client has words of its own for being closed.
+                # A closed client raises this error.
                 if not self._closed.is_set():
                     raise
                 reason = "the calls to this process have ended"
@@ -173,9 +173,9 @@ class Channel:
             except msgspec.DecodeError as error:
                 _log.warning("answer_unreadable", url=url, reason=error)
         with suppress(msgspec.MsgspecError):
-            # What a server refuses before it looks at the call, as for its Host.
-            said = msgspec.json.decode(content, type=ErrorAnswer).error
-            return NoTilthServerError(said.message, url=url, code=said.code, hint=said.hint)
+            # A refusal before the server reads the call, as for its Host.
+            refusal = msgspec.json.decode(content, type=ErrorAnswer).error
+            return NoTilthServerError(refusal.message, url=url, code=refusal.code, hint=refusal.hint)
         hint = "give the address of a Tilth server of this version, as in http://host:7411"
         return NoTilthServerError(url=url, status=answer.status_code, hint=hint)
 

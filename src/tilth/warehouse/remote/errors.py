@@ -48,7 +48,7 @@ class WorkerStorageError(UnavailableError):
 
 
 class WorkerFencedError(FencedError):
-    """the server takes this worker for gone; it registers again by itself"""
+    """the server considers this worker gone; it registers again by itself"""
 
     code = "WORKER_FENCED"
 
@@ -66,13 +66,13 @@ class NoTilthServerError(UnavailableError):
 
 
 class PeerAnswerUnreadableError(UnknownOutcomeError):
-    """the other process has answered in a form that this version cannot read; it may have done what was asked"""
+    """the other process has answered in a form that this version cannot read; it may have acted on the call"""
 
     code = "PEER_ANSWER_UNREADABLE"
 
 
 class PeerAnswerTooLargeError(UnknownOutcomeError):
-    """the other process answers with more than is read of it; it may have done what was asked"""
+    """the other process answers with more than is read of it; it may have acted on the call"""
 
     code = "PEER_ANSWER_TOO_LARGE"
 
@@ -90,6 +90,6 @@ class PeerAwayError(UnavailableError):
 
 
 class PeerAnswerLostError(UnknownOutcomeError):
-    """the other process did not answer; it may have done what was asked"""
+    """the other process did not answer; it may have acted on the call"""
 
     code = "PEER_ANSWER_LOST"

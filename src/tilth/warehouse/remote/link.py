@@ -1,11 +1,11 @@
-"""A worker's tie to its server: registered, reporting, taking tasks, reporting their ends.
+"""A worker's link to its server: registration, heartbeats, assigned tasks and reports of their ends.
 
-    UNKNOWN --registered--> MEMBER --refused as unknown (the server restarted, or took us for gone)--> UNKNOWN
+    UNKNOWN --registered--> MEMBER --refused as unknown (the server restarted, or considers it gone)--> UNKNOWN
                               |--- of several servers: unanswered for as long as that one bears silence--> UNKNOWN, next
                               '--- farewell: drains, then leaves
 
-Covers: registration and its repetition, the heartbeat, the worker's own calls, what its door takes. Does not cover:
-running tasks (worker/worker.py), routes (tilth.server), what runners ask.
+Covers: registration and its repetition, the heartbeat, the worker's own calls, the server's calls to it. Does not
+cover: running tasks (worker/embedded.py), routes (tilth.server), calls of runners.
 Always holds: tasks of a former registration are cancelled before the next one; a task is started once, however often
 it is assigned; it is a member of one server at a time; a server that is away, if there is no other, ends nothing by
 itself, and a refusal of a registration by all servers ends the process.
@@ -47,16 +47,16 @@ from tilth.warehouse.tasks.contract import WorkerReports
 from tilth.warehouse.tasks.state import TaskResult
 
 REPORT_SECONDS = 1.0
-#: A report that is not answered by then is given up; the next one says more.
+#: Timeout of a report; the next one has newer values.
 _REPORT_ANSWER_SECONDS = 1.0
 _REGISTER_SECONDS_MAX = 5.0
 #: Tasks of a former registration have so long to end before the next one.
 _END_SECONDS_MAX = 10.0
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 #: Kinds of refusals that the next registration would get, too.
 _FINAL = (ErrorKind.INVALID, ErrorKind.NOT_FOUND, ErrorKind.CONFLICT)
-#: Ids of tasks that were taken once.
-_TAKEN_MAX = 100_000
+#: Maximum number of ids of assigned tasks that are remembered.
+_ASSIGNED_MAX = 100_000
 
 _log = Log("warehouse")
 
@@ -83,7 +83,7 @@ class Tasks(Protocol):
 
 
 class WorkerLink:
-    """The tie of one worker; reports of its tasks go through it."""
+    """The link of one worker; reports of its tasks go through it."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class WorkerLink:
         self._registration = registration
         self._check_storage = check_storage
         self._tasks: Tasks | None = None
-        self._taken: OrderedDict[str, None] = OrderedDict()
+        self._assigned: OrderedDict[str, None] = OrderedDict()
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._report_always, name="tilth-report", daemon=True)
@@ -112,46 +112,46 @@ class WorkerLink:
         #: The server that it is a member of, by name; empty: none.
         self._server = ""
         #: Address of the last server whose storages were found.
-        self._tried_out = ""
-        #: Error codes of servers that were passed over since the last registration, by address.
-        self._passed_over: dict[str, str] = {}
+        self._tested_url = ""
+        #: Error codes of servers that were skipped since the last registration, by address.
+        self._skipped: dict[str, str] = {}
         self._gone_seconds = 0.0
         #: Start of the first unanswered report; None: the last one was answered.
         self._silent_since: float | None = None
         self.refusal: TilthError | None = None
 
-    def try_out(self) -> None:
-        """Ask whether the server, or the first of several that answers, would take this worker, and look for its
-        storages. Raises the server's refusal, WorkerStorageError, PeerAwayError and NoTilthServerError.
+    def try_server(self) -> None:
+        """Check that the server, or the first of several that answers, would accept this worker, and that its storages
+        can be read. Raises the server's refusal, WorkerStorageError, PeerAwayError and NoTilthServerError.
         """
-        _raise_any(self._tried(lambda: self._register(is_trial=True)))
+        _raise_any(self._try_servers(lambda: self._register(is_trial=True)))
 
     def join(self, tasks: Tasks) -> None:
         """Register, and report from now on. Raises as `try_out`."""
         self._tasks = tasks
         tasks.attach(self)
-        _raise_any(self._tried(lambda: self._register(is_trial=False)))
+        _raise_any(self._try_servers(lambda: self._register(is_trial=False)))
         self._thread.start()
 
     def leave(self, reason: str, *, drain_seconds: float) -> None:
-        """Take no more tasks, give those that run this long to end, and say farewell."""
+        """Accept no more tasks, wait this long for the running ones, then leave the server."""
         if self._thread.ident is not None and self.refusal is None:
             try:
-                self._say_farewell(reason, is_draining=True)
+                self._send_farewell(reason, is_draining=True)
                 self._wait_ended(drain_seconds)
-                self._say_farewell(reason, is_draining=False)
+                self._send_farewell(reason, is_draining=False)
             except TilthError as error:
                 _log.warning("farewell_lost", reason=error)
         self.close()
 
     def close(self) -> None:
-        """Call nobody any more."""
+        """End all calls."""
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join(_REPORT_ANSWER_SECONDS + REPORT_SECONDS)
         self._channel.close()
 
-    # --- what the worker says of its tasks ---------------------------------------------------------------------------
+    # --- reports of the worker on its tasks --------------------------------------------------------------------------
 
     def finished(self, task_id: str, result: TaskResult) -> None:
         self._deliver(
@@ -167,10 +167,10 @@ class WorkerLink:
         self._deliver(EndedTask(task_id=task_id, failure=failure_of(error)))
 
     def _deliver(self, ended: EndedTask) -> None:
-        """Until the server knows it, or does not know this worker any more."""
+        """Report the end until the server has it, or does not know this worker any more."""
         member = self._channel.worker
         if not member:
-            # Between two servers: the task is nobody's.
+            # Between two servers, the task belongs to none.
             return
         while not self._closing.is_set() and self._channel.worker == member:
             try:
@@ -182,7 +182,7 @@ class WorkerLink:
                 _log.warning("end_refused", cause_id=ended.task_id, reason=error)
             return
 
-    # --- what its door takes -----------------------------------------------------------------------------------------
+    # --- calls of the server -----------------------------------------------------------------------------------------
 
     def handlers(self) -> dict[str, Handler]:
         """Return the handlers of the server's calls."""
@@ -214,19 +214,19 @@ class WorkerLink:
 
     def _assign(self, tasks: Tasks, spec: TaskSpec) -> Done:
         with self._lock:
-            if spec.id in self._taken:
+            if spec.id in self._assigned:
                 return Done()
             tasks.assign(spec)
-            self._taken[spec.id] = None
-            while len(self._taken) > _TAKEN_MAX:
-                self._taken.popitem(last=False)
+            self._assigned[spec.id] = None
+            while len(self._assigned) > _ASSIGNED_MAX:
+                self._assigned.popitem(last=False)
         return Done()
 
     # --- registration and heartbeat ----------------------------------------------------------------------------------
 
-    def _tried(self, act: Callable[[], None]) -> list[TilthError]:
-        """Do it at the first server that lets it be done, beginning with the one that is called now. Return why each of
-        them did not, empty: one did.
+    def _try_servers(self, act: Callable[[], None]) -> list[TilthError]:
+        """Call `act` for one server after the other, beginning with the present one, until it succeeds. Return the
+        errors; empty: it succeeded at the first server.
         """
         errors, has_others = list[TilthError](), len(self._channel.urls) > 1
         for _ in self._channel.urls:
@@ -238,16 +238,16 @@ class WorkerLink:
             except TilthError as error:
                 errors.append(error)
                 if has_others:
-                    self._pass_over(error)
+                    self._skip_server(error)
         return errors
 
-    def _pass_over(self, error: TilthError) -> None:
-        """Go on with the next server; the same reason is written to the log once."""
+    def _skip_server(self, error: TilthError) -> None:
+        """Switch to the next server; the same reason is logged once."""
         url = self._channel.url
-        if self._passed_over.get(url) != error.code:
+        if self._skipped.get(url) != error.code:
             _log.warning("server_passed_over", url=url, reason=error)
-        self._passed_over[url] = error.code
-        self._channel.go_on()
+        self._skipped[url] = error.code
+        self._channel.switch_server()
 
     def _register(self, *, is_trial: bool) -> None:
         instance = "" if is_trial else self._ids()
@@ -258,18 +258,18 @@ class WorkerLink:
             "register",
             registration,
             Registered,
-            # Where there are others nobody is waited for.
+            # With several servers, none is waited for.
             seconds=_REGISTER_SECONDS_MAX if len(self._channel.urls) == 1 else 0.0,
             answer_seconds=_REGISTER_SECONDS_MAX,
         )
         if is_trial:
             for probe in registered.probes:
                 self._check_storage(probe)
-            self._tried_out = self._channel.url
+            self._tested_url = self._channel.url
             return
         self._server, self._gone_seconds = registered.server, registered.gone_seconds
         self._silent_since = None
-        self._passed_over.clear()
+        self._skipped.clear()
         _log.info("registered", server=registered.server, url=self._channel.url, worker=registration.name)
 
     def _report_always(self) -> None:
@@ -283,13 +283,15 @@ class WorkerLink:
                 self._end_tasks()
                 self._register_again()
             except TilthError as error:
-                self._unanswered(error, began)
+                self._handle_silence(error, began)
             # The outermost loop of the process: it goes on whatever happened.
             except BaseException as error:
                 _log.error("report_failed", error=error)
 
-    def _unanswered(self, error: TilthError, began: float) -> None:
-        """Wait for a server that is alone; go on with the next one when this one takes the worker for gone, too."""
+    def _handle_silence(self, error: TilthError, began: float) -> None:
+        """Wait for the only server; of several, switch to the next one when the silent one considers the worker gone,
+        too.
+        """
         if self._silent_since is None:
             _log.warning("server_away", url=self._channel.url, reason=error)
             self._silent_since = began
@@ -300,8 +302,8 @@ class WorkerLink:
             url, seconds = self._channel.url, round(silent, 1)
             _log.warning("server_left", server=self._server, url=url, silent_seconds=seconds, reason=error)
         self._server = ""
-        # First: what the tasks still ask of the former server ends at once.
-        self._channel.go_on()
+        # First: calls of the tasks to the former server end at once.
+        self._channel.switch_server()
         self._end_tasks()
         self._register_again()
 
@@ -313,12 +315,12 @@ class WorkerLink:
 
     def _register_again(self) -> None:
         def register() -> None:
-            if len(self._channel.urls) > 1 and self._channel.url != self._tried_out:
-                # It may have other files than the one before.
+            if len(self._channel.urls) > 1 and self._channel.url != self._tested_url:
+                # It may have other storages than the former server.
                 self._register(is_trial=True)
             self._register(is_trial=False)
 
-        errors = self._tried(register)
+        errors = self._try_servers(register)
         # A name is free again when its former holder has been noticed to be gone.
         lasting = [each for each in errors if each.kind in _FINAL and not isinstance(each, WorkerNameTakenError)]
         if len(lasting) < len(self._channel.urls):
@@ -333,7 +335,7 @@ class WorkerLink:
         self._over.set()
 
     def _end_tasks(self) -> None:
-        """Cancel all tasks and wait for them: they are nobody's."""
+        """Cancel all tasks and wait for them: no server has them."""
         assert self._tasks is not None
         for task_id in self._tasks.live_ids():
             self._tasks.cancel(task_id)
@@ -343,15 +345,15 @@ class WorkerLink:
         assert self._tasks is not None
         deadline = self._clock.monotonic() + seconds
         while self._tasks.live_ids() and self._clock.monotonic() < deadline:
-            self._clock.sleep(_LOOK_SECONDS)
+            self._clock.sleep(_POLL_SECONDS)
 
-    def _say_farewell(self, reason: str, *, is_draining: bool) -> None:
+    def _send_farewell(self, reason: str, *, is_draining: bool) -> None:
         farewell = Farewell(reason=reason, is_draining=is_draining)
         self._channel.call("leave", farewell, Done, seconds=_REGISTER_SECONDS_MAX)
 
 
 def load_of(tasks: WorkerLoad, *, cores: int) -> WorkerLoad:
-    """Measure this machine, beside what is known of the disk; of its cores so many belong to the worker."""
+    """Add cores and memory of this machine to the load, which has the disk; `cores` belong to the worker."""
     memory = psutil.virtual_memory()
     return msgspec.structs.replace(
         tasks,
@@ -363,6 +365,6 @@ def load_of(tasks: WorkerLoad, *, cores: int) -> WorkerLoad:
 
 
 def _raise_any(errors: list[TilthError]) -> None:
-    """Raise what says most: rather a refusal than that somebody is away."""
+    """Raise the most specific error: a refusal rather than a server that is away."""
     if errors:
         raise next((each for each in errors if each.kind in _FINAL), errors[0])

@@ -1,7 +1,7 @@
 """The service token: what every call between processes carries.
 
-Covers: where it comes from, what it may look like, comparing. Does not cover: routes that ask for it (tilth.server).
-Always holds: no error and no log line shows it; comparing takes as long for a wrong one as for the right one.
+Covers: where it comes from, its form, comparing. Does not cover: routes that require it (tilth.server).
+Always holds: no error and no log line shows it; comparing lasts as long for a wrong one as for the right one.
 """
 
 from __future__ import annotations

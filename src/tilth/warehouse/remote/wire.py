@@ -1,17 +1,17 @@
 """Messages between a server and its workers. Values only, in MessagePack.
 
     worker                                              server
-      | -- register: who I am, where my door is -----------> |   refused: version, warehouse, name
+      | -- register: name, version, address ---------------> |   refused: version, warehouse, name
       | <-- registered: storages to try -------------------- |
       | -- report, each second: free cores, memory, disk --> |   its heartbeat
-      | <-- assign, touch, cancel, retire ------------------ |   at the worker's own door
+      | <-- assign, touch, cancel, retire ------------------ |   at the worker's address
       | -- ended: result or failure of a task -------------> |
-      | -- what runners ask: consumer/*, query/* ----------> |
+      | -- calls of runners: consumer/*, query/* ----------> |
       | -- leave -------------------------------------------> |
 
-Covers: the messages. Does not cover: sending (channel.py), who takes them (workers.py, link.py), errors as values
+Covers: the messages. Does not cover: sending (channel.py), who receives them (workers.py, link.py), errors as values
 (model/failure.py).
-Always holds: a registration of any version can be read far enough to be refused in words.
+Always holds: a registration of any version can be decoded far enough to be refused with a reason.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PATH = "/v1/worker/"
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """Description of a worker by itself; that of another version may lack fields, and is refused in words."""
+    """Description of a worker by itself; that of another version may lack fields, and is refused with a reason."""
 
     name: str
     version: str
@@ -67,7 +67,7 @@ class StorageProbe(msgspec.Struct, frozen=True, kw_only=True):
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
     #: The server's name.
     server: str
-    #: A worker that has not reported for this many seconds is gone for the server, and the server for it.
+    #: A worker that has not reported for this many seconds is gone for the server, and the server is gone for it.
     gone_seconds: float
     probes: tuple[StorageProbe, ...] = ()
 
@@ -102,7 +102,7 @@ class NameTasks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Farewell(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker takes no more tasks, or is about to end."""
+    """A worker accepts no more tasks, or is about to end."""
 
     reason: str
     #: Running tasks may end first.

@@ -1,12 +1,12 @@
 """The server's list of workers that are processes of their own.
 
-    register -> KNOWN -> GONE     refused at the door of its process, silent for too long, said farewell, or its
-                                  warehouse refuses it; what it says later is refused, and it registers anew
+    register -> KNOWN -> GONE     its port refuses connections, it was silent for too long, it left, or its
+                                  warehouse refuses it; later reports are refused, and it registers anew
 
-Covers: who is taken, heartbeats, who is gone, calls to a worker as `Worker`. Does not cover: routes (tilth.server),
-what runners ask, the tasks of one that is gone (tasks/dispatch.py).
-Always holds: a name has one living worker; who is gone is never called again and nothing of what it says counts; no
-lock is held while anybody is called.
+Covers: which workers are accepted, heartbeats, which workers are gone, calls to a worker as `Worker`. Does not cover:
+routes (tilth.server), calls of runners, the tasks of a worker that is gone (tasks/dispatch.py).
+Always holds: a name has one living worker; a worker that is gone is never called again, and its reports are refused; no
+lock is held during a call.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from tilth.warehouse.tasks.state import TaskResult
 
 #: A worker that has not reported for this many seconds is gone.
 GONE_SECONDS = 2.0
-_LOOK_SECONDS = 0.25
+_PROBE_SECONDS = 0.25
 #: Timeouts for a worker to confirm a task, and to list its tasks.
 ASSIGN_SECONDS_MAX = 1.5
 TOUCH_SECONDS_MAX = 1.5
-_DOOR_SECONDS_MAX = 0.5
+_CONNECT_SECONDS_MAX = 0.5
 _NAME_CHARACTERS_MAX = 100
 
 _log = Log("warehouse")
 
 T = TypeVar("T")
-#: Takes the id of the worker that calls, and a message; returns the answer.
+#: Function from the id of the calling worker and a message to the answer.
 Handler = Callable[[str, bytes], bytes]
 
 
 class Members(Protocol):
-    """The dispatcher, as far as workers come and go."""
+    """The dispatcher, as the list of workers uses it."""
 
     def join(
         self, worker: Worker, *, warehouse: str, slots: int, process: Callable[[], WorkerProcess] | None = None
@@ -99,13 +99,13 @@ class RemoteWorker:
         self._trouble = ""
         self._reports: WorkerReports | None = None
         self._lock = threading.Lock()
-        #: Tasks of which nobody knows whether they have arrived.
+        #: Tasks of which it is unknown whether they have arrived.
         self._unsettled: set[str] = set()
         #: Ids of the tasks whose end has not been requested yet, by the name of the call.
         self._requests: dict[str, list[str]] = {}
         self._is_requesting = False
-        #: Looks of the list since its last report.
-        self.silent_looks = 0
+        #: Probes of the list since its last report.
+        self.silent_probes = 0
         self.gone = threading.Event()
 
     @property
@@ -127,21 +127,21 @@ class RemoteWorker:
     def trouble(self) -> str:
         return self._trouble
 
-    def heard(self, report: Report) -> None:
-        """Keep what it has reported."""
-        self.silent_looks = 0
+    def record_report(self, report: Report) -> None:
+        """Store its report."""
+        self.silent_probes = 0
         self._trouble = report.trouble
         self.load = msgspec.structs.replace(report.load, reported_ms=self._clock.now_ms())
 
     def assign(self, spec: TaskSpec) -> None:
-        """Raises what the worker says, and PeerAwayError; where its answer is lost or is none, it is asked until it is
-        known.
+        """Raises the worker's errors, and PeerAwayError. If its answer is lost or unreadable, the call is repeated in
+        the background until the outcome is known.
         """
         self._check_here()
         try:
-            self._ask("assign", AssignTask(spec=spec), Done, seconds=ASSIGN_SECONDS_MAX)
+            self._call("assign", AssignTask(spec=spec), Done, seconds=ASSIGN_SECONDS_MAX)
         except UnknownOutcomeError as error:
-            # It may run there: nobody else may have it now.
+            # It may run there: no other worker may get it now.
             _log.warning("assign_unsettled", cause_id=spec.id, worker=self.name, reason=error)
             with self._lock:
                 self._unsettled.add(spec.id)
@@ -149,7 +149,7 @@ class RemoteWorker:
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         self._check_here()
-        known = self._ask("touch", NameTasks(ids=tuple(task_ids)), tuple[str, ...], seconds=TOUCH_SECONDS_MAX)
+        known = self._call("touch", NameTasks(ids=tuple(task_ids)), tuple[str, ...], seconds=TOUCH_SECONDS_MAX)
         with self._lock:
             return set(known) | self._unsettled
 
@@ -173,29 +173,29 @@ class RemoteWorker:
             self._reports.failed(ended.task_id, error_of(ended.failure))
 
     def leave(self) -> None:
-        """Call it never again."""
+        """Close the channel: it is never called again."""
         self.gone.set()
         self._channel.close()
 
     def is_refused(self) -> bool:
-        """Return whether nobody listens at its door: its process has ended."""
+        """Return whether its port refuses connections: its process has ended."""
         parts = urlsplit(self.registration.url)
         with suppress(OSError):
             try:
-                socket.create_connection((parts.hostname, parts.port or 80), timeout=_DOOR_SECONDS_MAX).close()
+                socket.create_connection((parts.hostname, parts.port or 80), timeout=_CONNECT_SECONDS_MAX).close()
             except ConnectionRefusedError:
                 return True
         return False
 
     def _settle(self, spec: TaskSpec) -> None:
-        """Send the task again until the worker says that it has it, or has not, or is gone."""
+        """Send the task again until the worker confirms or refuses it, or is gone."""
         while not self.gone.is_set():
             try:
-                self._ask("assign", AssignTask(spec=spec), Done, seconds=ASSIGN_SECONDS_MAX)
+                self._call("assign", AssignTask(spec=spec), Done, seconds=ASSIGN_SECONDS_MAX)
             except PeerAnswerLostError:
                 continue
             except TilthError as error:
-                if self.gone.is_set() or self._clock.wait(self.gone, _LOOK_SECONDS):
+                if self.gone.is_set() or self._clock.wait(self.gone, _PROBE_SECONDS):
                     break
                 if isinstance(error, UnavailableError):
                     continue
@@ -224,12 +224,12 @@ class RemoteWorker:
                 name = next(iter(self._requests))
                 ids = tuple(self._requests.pop(name))
             try:
-                self._ask(name, NameTasks(ids=ids), Done, seconds=TOUCH_SECONDS_MAX)
+                self._call(name, NameTasks(ids=ids), Done, seconds=TOUCH_SECONDS_MAX)
             except TilthError as error:
-                # The next heartbeat asks again, or finds the tasks lost.
+                # The next heartbeat requests it again, or finds the tasks lost.
                 _log.warning("end_not_requested", worker=self.name, call=name, tasks=ids, reason=error)
 
-    def _ask(self, name: str, message: object, answer: type[T], *, seconds: float) -> T:
+    def _call(self, name: str, message: object, answer: type[T], *, seconds: float) -> T:
         return self._channel.call(name, message, answer, seconds=seconds, answer_seconds=seconds)
 
     def _check_here(self) -> None:
@@ -248,7 +248,7 @@ class RemoteSettings:
     version: str
     #: Files below the roots of the tables, which a worker must find there.
     probes: Callable[[], tuple[StorageProbe, ...]] = tuple
-    #: Names that no worker may take.
+    #: Names that no worker may have.
     reserved: frozenset[str] = frozenset()
     gone_seconds: float = GONE_SECONDS
 
@@ -268,10 +268,10 @@ class RemoteWorkers:
         self._ids = ids
         self._members = members
         self._settings = settings
-        self._looks_max = max(1, round(settings.gone_seconds / _LOOK_SECONDS))
+        self._silent_probes_max = max(1, round(settings.gone_seconds / _PROBE_SECONDS))
         self._lock = threading.Lock()
         self._known: dict[str, RemoteWorker] = {}
-        #: One worker comes or goes at a time, whatever that takes.
+        #: One worker joins or leaves at a time.
         self._moves = threading.Lock()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="tilth-workers", daemon=True)
@@ -291,14 +291,14 @@ class RemoteWorkers:
         """Return the handlers of all calls of workers; those of runners are for registered workers alone."""
         own: dict[str, Handler] = {
             "register": handler(Registration, self.register),
-            "report": self._for_known(Report, lambda worker, report: worker.heard(report)),
+            "report": self._for_known(Report, lambda worker, report: worker.record_report(report)),
             "ended": self._for_known(EndedTask, lambda worker, ended: worker.end(ended)),
             "leave": self._for_known(Farewell, self._farewell),
         }
         return own | {name: self._only_known(act) for name, act in runners.items()}
 
     def register(self, registration: Registration) -> Registered:
-        """Take a worker, or say why not. Raises WorkerVersionError, WarehouseNotFoundError, WorkerNameTakenError,
+        """Accept a worker, or refuse it. Raises WorkerVersionError, WarehouseNotFoundError, WorkerNameTakenError,
         BadAddressError.
         """
         try:
@@ -312,7 +312,7 @@ class RemoteWorkers:
             probes=self._settings.probes(),
         )
         if not registration.is_trial:
-            self._take(registration)
+            self._add(registration)
         return registered
 
     def infos(self) -> dict[str, RemoteWorker]:
@@ -344,11 +344,11 @@ class RemoteWorkers:
             hint = "end the other one, or give this one a name of its own by --name"
             raise WorkerNameTakenError(worker=given.name, hint=hint)
 
-    def _take(self, registration: Registration) -> None:
+    def _add(self, registration: Registration) -> None:
         with self._moves:
             if self._stopping.is_set():
                 raise PeerAwayError("the server stops", server=self._settings.server)
-            # Looked at again: two of one name may have come at once.
+            # Checked again: two workers of one name may have registered at once.
             self._check(registration)
             if registration.instance in self._known:
                 return
@@ -380,7 +380,7 @@ class RemoteWorkers:
         with self._lock:
             is_known = self._known.pop(worker.registration.instance, None) is not None
         if is_known:
-            # First: who waits for one of its tasks is not kept by calls to it.
+            # First: whoever waits for one of its tasks must not wait for calls to it.
             worker.leave()
             with self._moves:
                 with self._lock:
@@ -389,18 +389,18 @@ class RemoteWorkers:
                     self._members.leave(worker.name, reason)
 
     def _watch(self) -> None:
-        while not self._clock.wait(self._stopping, _LOOK_SECONDS):
+        while not self._clock.wait(self._stopping, _PROBE_SECONDS):
             with self._lock:
                 workers = list(self._known.values())
             for worker in workers:
-                # Looks are counted, not seconds: when this process did not run itself, that is no worker's silence.
-                worker.silent_looks += 1
-                threading.Thread(target=self._look, args=(worker,), name="tilth-look", daemon=True).start()
+                # Probes are counted, not seconds: time in which this process did not run is no silence of a worker.
+                worker.silent_probes += 1
+                threading.Thread(target=self._probe, args=(worker,), name="tilth-probe", daemon=True).start()
 
-    def _look(self, worker: RemoteWorker) -> None:
+    def _probe(self, worker: RemoteWorker) -> None:
         if worker.is_refused():
-            self._lose(worker, "nobody listens at its door: its process has ended")
-        elif worker.silent_looks > self._looks_max:
+            self._lose(worker, "its port refuses connections: its process has ended")
+        elif worker.silent_probes > self._silent_probes_max:
             self._lose(worker, f"it has not reported for {self._settings.gone_seconds:g} s")
 
     def _for_known(self, message: type[T], act: Callable[[RemoteWorker, T], None]) -> Handler:

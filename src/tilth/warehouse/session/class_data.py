@@ -27,11 +27,11 @@ from tilth.warehouse.settings import WarehouseSettings
 
 #: Delay after a node's start before it makes an archive: what it was started for comes first.
 MAKE_AFTER_SECONDS = 120.0
-#: Making one takes half a minute, and ten times that on a crowded machine.
+#: Making one lasts half a minute, and ten times that on a crowded machine.
 _MAKE_SECONDS_MAX = 900
 #: Minimum free memory: the JVM that makes an archive uses half of it.
 _FREE_MEMORY_MIN = 2 << 30
-#: An archive takes a fifth of it, and the disk may be that of the catalog.
+#: An archive needs a fifth of it, and the disk may be that of the catalog.
 _FREE_DISK_MIN = 1 << 30
 #: Heap size from which on pointers are long, and so are those in an archive.
 _LONG_POINTERS_BYTES = 31 << 30
@@ -104,7 +104,7 @@ class UsedClassData(ClassData):
             self._timer.start()
 
     def make(self, path: Path, *, nice: int) -> bool:
-        """Make the archive in a process of its own and wait for it; False: there is none, and the log says why."""
+        """Make the archive in a process of its own and wait for it; False: there is none, and the reason is logged."""
         try:
             return self._make(path, nice)
         except OSError as error:
@@ -168,14 +168,14 @@ class UsedClassData(ClassData):
 
 
 def class_data(settings: WarehouseSettings, *, default: Path) -> ClassData:
-    """Return what the setting asks for; `default`: the folder where it is empty."""
+    """Return the folder of the setting; `default`: the folder if it is empty."""
     if settings.class_data == OFF:
         return ClassData()
     return UsedClassData(Path(settings.class_data).absolute() if settings.class_data else default, settings)
 
 
 def make_class_data(settings: WarehouseSettings) -> bool:
-    """Make the archive in the setting's folder where none fits; False: there is none, and the log says why."""
+    """Make the archive in the setting's folder if none fits; False: there is none, and the reason is logged."""
     used = UsedClassData(Path(settings.class_data).absolute(), settings)
     path = used.path(find_java(settings.java_home, os.environ), spark_home())
     return path.exists() or used.make(path, nice=settings.nice)
@@ -218,7 +218,7 @@ def _is_own(path: Path) -> bool:
 
 
 def _is_two_paths(path: Path) -> bool:
-    """Java takes what stands behind a colon for another archive."""
+    """Java reads what follows a colon as another archive."""
     return os.pathsep in str(path)
 
 

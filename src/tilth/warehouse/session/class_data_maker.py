@@ -53,7 +53,7 @@ def make(settings: WarehouseSettings, path: Path) -> None:
 
 
 def _run_mix(session: SparkSession, folder: Path) -> None:
-    """Run a little of all that queries, imports and merges ask of Spark."""
+    """Run a little of all that queries, imports and merges use of Spark."""
     rows = session.range(0, _ROWS, 1, 2).selectExpr(
         "id", "id % 7 AS k", "cast(id AS string) AS s", "id / 3.0D AS d", "timestamp_millis(id) AS at"
     )

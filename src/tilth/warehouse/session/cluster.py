@@ -32,9 +32,9 @@ from tilth.warehouse.settings import MASTER_AUTO
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: A master of a standalone cluster that does not take a connection within this time does not answer.
+#: A master of a standalone cluster that does not accept a connection within this time does not answer.
 CONNECT_SECONDS_MAX = 5.0
-#: The executors of a cluster take as long to come as it needs to give them cores.
+#: Executors of a cluster start when the cluster has cores for them.
 EXECUTOR_SECONDS_MAX = 60.0
 _ADDRESS = re.compile(r"(.+):(\d+)")
 _ONE_TRY = re.compile(r"local(\[(\d+|\*)\])?")
@@ -55,7 +55,7 @@ def tries_tasks_again(master: str) -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raises SparkStartError where no master of a standalone cluster takes connections: Spark would try for long."""
+    """Raises SparkStartError if no master of a standalone cluster accepts connections: Spark would try for long."""
     found = STANDALONE.fullmatch(master)
     if found is None:
         return
@@ -120,11 +120,11 @@ def _sources(root: Path) -> Iterator[Path]:
 def check_executors(session: SparkSession) -> None:
     """Run a task on an executor and compare its libraries. Raises SparkStartError."""
     ours, theirs = _versions(), {}
-    asked = ThreadPoolExecutor(1, "tilth-executors").submit(
+    answer = ThreadPoolExecutor(1, "tilth-executors").submit(
         run_in_task, session, lambda *, task, attempt: _versions(), dict[str, str]
     )
     try:
-        theirs = asked.result(EXECUTOR_SECONDS_MAX)
+        theirs = answer.result(EXECUTOR_SECONDS_MAX)
     except TimeoutError:
         reason = f"no task has run within {EXECUTOR_SECONDS_MAX:.0f} s"
         hint = "give the cluster free cores, or others less of them by spark.cores.max in warehouse.spark-conf"

@@ -11,7 +11,7 @@
 
 Covers: the properties, the secret of a standalone cluster. Does not cover: other properties of clusters (cluster.py).
 Always holds: the secret is in no property that a command line, a page, a log or an error shows; a session on a
-cluster without authentication starts only if the settings ask for that.
+cluster without authentication starts only if the settings allow that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ AUTHENTICATED = {
     "spark.network.crypto.authEngineVersion": "2",
 }
 REFUSED_HINT = (
-    "look whether warehouse.cluster-secret names the spark.authenticate.secret of the cluster's master and workers; "
+    "check that warehouse.cluster-secret names the spark.authenticate.secret of the cluster's master and workers; "
     "where these have spark.network.crypto.enabled, its cipher and authEngineVersion must be those of this process "
     "(warehouse.spark-conf)"
 )

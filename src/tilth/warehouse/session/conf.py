@@ -53,7 +53,7 @@ _CONSTANT = {
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.udt.allowCreatingUDTFromString": "false",
     "spark.sql.scripting.enabled": "false",
-    # `${env:..}` would read the node's environment, and move the places of everything behind it.
+    # `${env:..}` would read the node's environment, and move the positions of everything behind it.
     "spark.sql.variable.substitute": "false",
     # Without, flipped bits are values like any others. Costs 2 % of a scan, up to 7 % where values are random.
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",

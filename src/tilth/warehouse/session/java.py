@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on, and says in words what is wrong with the one found."""
+"""Finds the Java that Spark runs on, and describes what is wrong with the one found."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def find_java(java_home: str, environment: Mapping[str, str]) -> Java:
     program = Path(home) / "bin" / "java"
     if not os.access(program, os.X_OK):
         raise WrongJavaError("there is no bin/java", folder=home, named_by=source, hint=_HINT)
-    modules, release, version = _ask(program, home)
+    modules, release, version = _read_modules(program, home)
     if version not in VERSIONS:
         raise WrongJavaError(
             "this Java has the wrong version", folder=home, named_by=source, version=version, hint=_HINT
@@ -80,7 +80,7 @@ def _home(java_home: str, environment: Mapping[str, str]) -> tuple[str, str]:
     return str(Path(found).resolve().parent.parent), "PATH"
 
 
-def _ask(program: Path, home: str) -> tuple[set[str], str, int]:
+def _read_modules(program: Path, home: str) -> tuple[set[str], str, int]:
     """Return the modules, the full version, and its first number."""
     try:
         answer = subprocess.run(
@@ -91,6 +91,6 @@ def _ask(program: Path, home: str) -> tuple[set[str], str, int]:
     found = _MODULE.findall(answer.stdout)
     if answer.returncode != 0 or not found:
         # Java 8 and older know no modules.
-        said = (answer.stderr or answer.stdout).strip().splitlines()[:1]
-        raise WrongJavaError("this Java is older than 17, or broken", folder=home, said="".join(said), hint=_HINT)
+        output = (answer.stderr or answer.stdout).strip().splitlines()[:1]
+        raise WrongJavaError("this Java is older than 17, or broken", folder=home, output="".join(output), hint=_HINT)
     return {name for name, _, _ in found}, found[0][1], int(found[0][2])

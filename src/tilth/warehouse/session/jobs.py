@@ -1,7 +1,7 @@
 """Progress and temporary bytes of the Spark jobs with a tag, by the statuses that Spark keeps.
 
 Covers: progress of those that run, bytes shuffled and spilled. Does not cover: what follows from it (worker/stalls.py,
-worker/worker.py). Always holds: nothing waits for Spark's scheduler; a JVM that is silent is waited for.
+worker/embedded.py). Always holds: nothing waits for Spark's scheduler; a JVM that is silent is waited for.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Beat:
 
     #: Spark has ended inside of it.
     has_ended: bool
-    #: Every task slot is taken.
+    #: Every task slot is in use.
     is_full: bool
     #: Share of the task slots that tasks hold whose jobs have ended, as by a cancel, and the cores of the machine that
     #: these tasks could use.

@@ -1,7 +1,7 @@
 """A worker's Spark: one JVM and one SparkContext in a process, started, watched, restarted, stopped.
 
 Covers: the session's life, sessions, job tags, pools, its temporary files and logs. Does not cover: properties
-(conf.py), tasks (worker/worker.py).
+(conf.py), tasks (worker/embedded.py).
 Always holds: the JVM ends when this process ends, however it ends: it reads end-of-file on its standard input, and the
 Python workers end with the JVM in the same way. Temporary files of Spark are in one folder for each run, which is
 removed when the run ends, or at the next start. A process has one WorkerSession at a time.
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _END_SECONDS_MAX = 10
-#: A start of Spark that takes longer has failed. It takes 3 to 10 s, and ten times that on a crowded machine.
+#: A start of Spark that lasts longer has failed. It lasts 3 to 10 s, and ten times that on a crowded machine.
 _LAUNCH_SECONDS_MAX = 300
 _OUTPUT = "spark.out"
 #: Spark refuses a longer folder for sockets: the system allows a socket's path 107 characters, and Spark adds a name.
@@ -61,7 +61,7 @@ _SOCKET_FOLDER_MAX = 60
 _log = Log("warehouse")
 #: Begins sessions.
 _beginner = ThreadPoolExecutor(1, "tilth-spark-begin")
-#: Guards the process's one place for a session, and the environment while the JVM is started.
+#: Guards the only session of the process, and the environment while the JVM is started.
 _process_lock = threading.RLock()
 _owner: WorkerSession | None = None
 
@@ -101,7 +101,7 @@ class WorkerSession:
 
     def begin(self) -> None:
         """Begin to start on a thread of its own; `start` waits for it."""
-        # Here, not there: two threads that import take turns, and Java would begin later.
+        # Here, not there: imports of two threads exclude each other, and Java would begin later.
         import pyspark.java_gateway  # noqa: F401
 
         self._beginning = _beginner.submit(self._start)
@@ -226,10 +226,10 @@ class WorkerSession:
         return tries_tasks_again(self._settings.master)
 
     def beat(self) -> Beat:
-        """Ask the JVM how it is. Waits as long as the JVM is silent; fails when it ends."""
-        spark = self._started().sparkContext._jsc.sc()
+        """Read the state of the JVM. Waits as long as the JVM is silent; fails when it ends."""
+        spark = self._require_session().sparkContext._jsc.sc()
         tracker, store = spark.statusTracker(), spark.statusStore()
-        # Asked before the jobs: a job that begins in between hides a stuck task, and makes none.
+        # Read before the jobs: a job that begins in between hides a stuck task, and makes none.
         executors = tracker.getExecutorInfos()
         running = sum(executors[index].numRunningTasks() for index in range(len(executors)))
         jobs = tracker.getActiveJobIds()
@@ -245,7 +245,7 @@ class WorkerSession:
 
     def run_small_job(self) -> bool:
         """Run one job of one task inside of the JVM. Waits as long as Spark does not run it; fails when it ends."""
-        context = self._started().sparkContext
+        context = self._require_session().sparkContext
         context.setLocalProperty("spark.scheduler.pool", QUERY_WAREHOUSE)
         # Any: pyspark ships no types for objects of the JVM.
         jvm: Any = context._jvm
@@ -255,16 +255,16 @@ class WorkerSession:
 
     def progress(self, tags: Collection[str]) -> dict[str, JobProgress]:
         """Return the progress of the running jobs with these tags. Waits as long as the JVM is silent."""
-        return progress_of(self._started().sparkContext, tags)
+        return progress_of(self._require_session().sparkContext, tags)
 
     def temporary_bytes(self, tag: str) -> int:
         """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
-        return temporary_bytes_of(self._started().sparkContext, tag)
+        return temporary_bytes_of(self._require_session().sparkContext, tag)
 
     def release_memory(self) -> None:
         """Let the JVM collect its garbage and give back heap that it does not use; waits for it."""
         # Any: pyspark ships no types for objects of the JVM.
-        jvm: Any = self._started().sparkContext._jvm
+        jvm: Any = self._require_session().sparkContext._jvm
         jvm.java.lang.System.gc()
 
     def processes(self) -> Processes:
@@ -295,9 +295,9 @@ class WorkerSession:
             reason = self.exit_reason() if self._outage is None else self._outage.reason
             hint = f"retry the statement: Spark is started again by itself; its log is in {self._log_folder}"
             raise SparkRestartingError(reason=reason, **({"since": since} if since else {}), hint=hint)
-        return self._started()
+        return self._require_session()
 
-    def _started(self) -> SparkSession:
+    def _require_session(self) -> SparkSession:
         session = self._session
         if session is None:
             raise SparkRestartingError(hint=f"its log is in {self._log_folder}")
@@ -405,7 +405,7 @@ class WorkerSession:
         with _environment(self._environment(java.home)), self._open_log() as log:
             try:
                 # pyspark leaves this function untyped.
-                gateway = _called_nicely(
+                gateway = _call_nicely(
                     lambda: launch_gateway(conf, {"stdout": log, "stderr": log}),  # type: ignore[no-untyped-call]
                     self._settings.nice,
                 )
@@ -444,7 +444,7 @@ class WorkerSession:
         reason = str(error).strip() or type(error).__name__
         if is_refused(self._settings, reason):
             return SparkStartError(
-                "the master of the Spark cluster does not take this session",
+                "the master of the Spark cluster does not accept this session",
                 master=self._settings.master,
                 hint=f"{REFUSED_HINT}; Spark's log is in {self._log_folder}",
             )
@@ -551,7 +551,7 @@ class WorkerSession:
 
 
 # Any: what pyspark gives.
-def _called_nicely(act: Callable[[], Any], nice: int) -> Any:
+def _call_nicely(act: Callable[[], Any], nice: int) -> Any:
     """Call it on a thread of lower priority, which the processes that it starts inherit."""
 
     def run() -> Any:

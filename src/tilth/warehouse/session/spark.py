@@ -52,7 +52,7 @@ def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[
     """
     names = frame.columns
     is_plain = len(set(names)) == len(names) and all(map(str.isidentifier, names))
-    # PySpark would look for a field where a column's name has a dot, and takes no name twice.
+    # PySpark would read a dot in a column's name as access to a field, and accepts no name twice.
     numbered = frame if is_plain else frame.toDF(*map(str, range(len(names))))
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -70,10 +70,10 @@ def run_tasks(frame: DataFrame, function: OverRows[T], answer: type[T]) -> list[
                 is_waiting = True
             is_waiting = False
 
-        place = TaskContext.get()
-        assert place is not None
+        spark_task = TaskContext.get()
+        assert spark_task is not None
         try:
-            packed = pack(function(rows(), task=place.partitionId(), attempt=place.attemptNumber()))
+            packed = pack(function(rows(), task=spark_task.partitionId(), attempt=spark_task.attemptNumber()))
         except Exception as error:
             if is_waiting:
                 # Whatever makes the rows has failed, and Spark says why.

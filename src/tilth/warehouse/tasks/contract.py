@@ -1,6 +1,6 @@
 """Contract between the worker and the rooms whose work it runs.
 
-Covers: context, runner, the worker's protocol. Does not cover: threads (worker/worker.py), choice (state.py).
+Covers: context, runner, the worker's protocol. Does not cover: threads (worker/embedded.py), choice (state.py).
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class Worker(Protocol):
         """Return why the worker can run nothing that needs Spark now, and since when; empty: it can."""
 
     def assign(self, spec: TaskSpec) -> None:
-        """Start the task and return at once. Raises WorkerBusyError if it does not take it, and SparkRestartingError
+        """Start the task and return at once. Raises WorkerBusyError if it does not accept it, and SparkRestartingError
         while its Spark is away."""
 
     def touch(self, task_ids: Collection[str]) -> set[str]:
         """The heartbeat: the server names the tasks it believes to be there; the answer is those that are."""
 
     def cancel(self, task_id: str) -> None:
-        """Ask the task to end; the report of its end follows. Does nothing if the task is not there."""
+        """Cancel the task; the report of its end follows. Does nothing if the task is not there."""
 
     def retire(self, task_id: str) -> None:
-        """Ask a task that stays to end where nothing is lost by it, as a consumer between two rounds."""
+        """Request that a resident task ends where nothing is lost by it, as a consumer between two rounds."""

@@ -1,9 +1,9 @@
-"""Sends tasks to workers and hands their ends to those who wait.
+"""Sends tasks to workers and passes their results to the callers that wait.
 
 Covers: the server's side of tasks: submit, cancel, heartbeat. Does not cover: which worker (state.py), who waits for
 the end (handle.py), the work.
 Always holds: workers are called outside the lock; every submitted task ends in exactly one result or error.
-See also: worker/worker.py for the other side.
+See also: worker/embedded.py for the other side.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from tilth.warehouse.tasks.state import (
     Assign,
     Ended,
     Instruction,
-    Place,
     Retire,
     Stop,
     TaskBoard,
     TaskResult,
+    WorkerShare,
     state_of,
 )
 
@@ -51,7 +51,7 @@ HEARTBEAT_SECONDS = 5.0
 SPARK_CHECK_SECONDS = 0.5
 #: Maximum wait of statements for a worker if their warehouse has none.
 EMPTY_SECONDS_MAX = 30.0
-#: Workers that are asked at once.
+#: Workers that get a heartbeat at once.
 TOUCHES_MAX = 32
 _STOP_SECONDS_MAX = 10.0
 
@@ -72,8 +72,8 @@ class Dispatcher:
     ) -> None:
         """`workers` by warehouse, one may serve several; `slots` by warehouse: tasks at once on each of its workers.
 
-        `empty_seconds_max`: so long statements wait for a worker where their warehouse has none, and those that only
-        read for its Spark.
+        `empty_seconds_max`: how long statements wait for a worker if their warehouse has none, and how long those that
+        only read wait for its Spark.
         """
         self._clock = clock
         self._ids = ids
@@ -100,14 +100,14 @@ class Dispatcher:
     def join(
         self, worker: Worker, *, warehouse: str, slots: int, process: Callable[[], WorkerProcess] | None = None
     ) -> None:
-        """A worker takes tasks of the warehouse from now on, so many at once. One that serves several joins each.
-        `process` describes the one that it is, where that is not the server's own.
+        """Add a worker to a warehouse, for `slots` tasks at once. A worker of several warehouses joins each.
+        `process` describes its process if that is not the server's own.
 
         A worker that was known by this name is gone: its tasks are lost.
         """
         if self._workers.get(worker.name, worker) is not worker:
             self.leave(worker.name, "a new worker has joined under its name")
-        place = Place(warehouse=warehouse, worker=worker.name, slots=slots, memory_bytes=worker.memory_bytes)
+        share = WorkerShare(warehouse=warehouse, worker=worker.name, slots=slots, memory_bytes=worker.memory_bytes)
         worker.attach(self)
         with self._lock:
             self._workers[worker.name] = worker
@@ -116,12 +116,12 @@ class Dispatcher:
             self._silent_why.pop(worker.name, None)
             if worker.name in self._kept:
                 self._board.draining[worker.name] = self._kept[worker.name]
-            instructions = self._board.join(place, now_ms=self._clock.now_ms())
+            instructions = self._board.join(share, now_ms=self._clock.now_ms())
         _log.info("worker_joined", worker=worker.name, warehouse=warehouse, slots=slots)
         self._perform(instructions)
 
     def leave(self, name: str, reason: str) -> None:
-        """A worker is gone: its tasks are lost at once, for this reason. Does nothing if it is not known."""
+        """Remove a worker: its tasks are lost at once, for this reason. Does nothing if it is not known."""
         with self._lock:
             if self._workers.pop(name, None) is None:
                 return
@@ -140,7 +140,7 @@ class Dispatcher:
         """Set the warehouses that are defined, with workers or without; `default` and `write` are there anyhow."""
         configs = warehouse_configs(warehouses)
         with self._lock:
-            served = {place.warehouse: WarehouseConfig() for place in self._board.places}
+            served = {share.warehouse: WarehouseConfig() for share in self._board.shares}
             self._board.warehouses = served | configs
 
     def warehouse_named(self, name: str) -> str:
@@ -164,7 +164,7 @@ class Dispatcher:
             raise WorkerUnfitError("too little memory", warehouse=name, bytes=memory_bytes, wanted=config.memory_bytes)
 
     def keep_drained(self, drained: Mapping[str, str]) -> None:
-        """Set the workers that are to take no tasks whenever they join, and why; others take tasks again."""
+        """Set the workers that get no tasks whenever they join, and why; others get tasks again."""
         with self._lock:
             freed = [name for name in self._kept if name not in drained and name in self._workers]
             self._kept = dict(drained)
@@ -175,7 +175,7 @@ class Dispatcher:
 
     def drain(self, name: str, reason: str) -> None:
         """Send no more tasks to the worker; what runs there goes on, and its consumers move between two rounds.
-        Without a reason, it takes tasks again.
+        Without a reason, it gets tasks again.
 
         Raises WorkerNotFoundError.
         """
@@ -248,27 +248,25 @@ class Dispatcher:
         with cancellation.waiting_for(handle):
             return handle.wait()
 
-    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, look_seconds: float) -> TaskResult | Handle:
-        """Run like `run`, but return the task itself as soon as `is_enough` says that there is something to be done
-        with it.
-        """
+    def run_until(self, spec: TaskSpec, is_enough: Callable[[], bool], *, poll_seconds: float) -> TaskResult | Handle:
+        """Run like `run`, but return the handle of the running task as soon as `is_enough` returns true."""
         cancellation = current.get() or Cancellation()
         cancellation.raise_if_cancelled()
         handle = self.submit(spec)
         with cancellation.waiting_for(handle):
-            while not handle.ends_within(look_seconds):
+            while not handle.ends_within(poll_seconds):
                 if is_enough():
                     return handle
             return handle.wait()
 
     def cancel(self, task_id: str) -> None:
-        """Ask the task to end; do nothing if it has ended."""
+        """Cancel the task; do nothing if it has ended."""
         with self._lock:
             instructions = self._board.cancel(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)
 
     def abandon(self, task_id: str) -> None:
-        """Nobody waits for this cancelled task any more: others may have its slot while it goes on."""
+        """Give the slot of this cancelled task to others while it still runs; no caller waits for it any more."""
         with self._lock:
             instructions = self._board.abandon(task_id, now_ms=self._clock.now_ms())
         self._perform(instructions)
@@ -290,18 +288,20 @@ class Dispatcher:
         self._perform(instructions)
 
     def committing(self, task_id: str) -> None:
-        """A commit of what the task has done begins: for ten seconds from now it is not taken for lost."""
+        """Note that a commit of the task's results begins: for ten seconds from now the task does not count as lost."""
         with self._lock:
             self._board.committing(task_id, now_ms=self._clock.now_ms())
 
     def round_began(self, task_id: str, *, input_bytes: int) -> None:
-        """A task that stays begins a round over about so many bytes: it takes a slot and memory until its end."""
+        """Note that a resident task begins a round over about so many bytes: it uses a slot and memory
+        until its end.
+        """
         with self._lock:
             estimate = self._estimator.estimate(TaskKind.CONSUME, input_bytes=input_bytes)
             self._board.round_began(task_id, estimate)
 
     def round_ended(self, task_id: str, actual: Cost | None = None) -> None:
-        """Its round is over; `actual`: what was measured, where it committed."""
+        """Note that its round is over; `actual`: the measured cost if it committed."""
         with self._lock:
             estimated, instructions = self._board.round_ended(task_id, now_ms=self._clock.now_ms())
             if estimated is not None and actual is not None:
@@ -309,7 +309,7 @@ class Dispatcher:
         self._perform(instructions)
 
     def touch_workers(self) -> None:
-        """One heartbeat to every worker, side by side; the thread calls it every five seconds."""
+        """Send one heartbeat to every worker, in parallel; the thread calls it every five seconds."""
         with self._lock:
             workers = list(self._workers.values())
         if len(workers) == 1:
@@ -323,7 +323,7 @@ class Dispatcher:
         self._perform(instructions)
 
     def check_returned(self) -> None:
-        """Send what waits to the workers whose Spark is back; the thread calls it every half second."""
+        """Send waiting tasks to the workers whose Spark is back; the thread calls it every half second."""
         with self._lock:
             away = [self._workers[name] for name in self._board.without_spark if name in self._workers]
         for worker in away:
@@ -334,9 +334,9 @@ class Dispatcher:
 
     def _touch(self, worker: Worker) -> None:
         with self._lock:
-            asked = self._board.tasks_of(worker.name)
+            expected = self._board.tasks_of(worker.name)
         try:
-            known = worker.touch(asked)
+            known = worker.touch(expected)
         except TilthError as error:
             _log.warning("worker_silent", worker=worker.name, reason=error)
             with self._lock:
@@ -351,7 +351,7 @@ class Dispatcher:
                 now_ms = self._clock.now_ms()
                 self._silent_why.pop(worker.name, None)
                 self._answered_ms[worker.name] = now_ms
-                instructions = self._board.touched(worker.name, known, asked=asked, now_ms=now_ms)
+                instructions = self._board.touched(worker.name, known, expected=expected, now_ms=now_ms)
         self._perform(instructions)
 
     def tasks(self) -> list[TaskInfo]:
@@ -369,9 +369,9 @@ class Dispatcher:
                 return ""
             is_waiting = task.state is TaskState.PENDING
             names = [
-                place.worker
-                for place in self._board.places
-                if (place.warehouse == task.warehouse if is_waiting else place.worker == task.worker)
+                share.worker
+                for share in self._board.shares
+                if (share.warehouse == task.warehouse if is_waiting else share.worker == task.worker)
             ]
             troubles = {name: self._trouble_of(self._workers[name]) for name in names if name in self._workers}
         why = "; ".join(f"{name}: {trouble}" for name, trouble in sorted(troubles.items()) if trouble)
@@ -382,13 +382,13 @@ class Dispatcher:
         with self._lock:
             return [self._worker_info(worker) for worker in self._workers.values()]
 
-    def yielding_places(self, warehouse: str) -> int:
+    def yielding_slots(self, warehouse: str) -> int:
         """Count the merges, mutations and compactions of deltas that the warehouse's workers run at once, each one at
         least.
         """
         with self._lock:
-            places = self._board.places
-        return sum(max(1, place.slots // 2) for place in places if place.warehouse == warehouse)
+            shares = self._board.shares
+        return sum(max(1, share.slots // 2) for share in shares if share.warehouse == warehouse)
 
     def warehouses(self) -> list[WarehouseInfo]:
         """One line for each warehouse."""
@@ -419,16 +419,18 @@ class Dispatcher:
                 _log.error("heartbeat_failed", error=error)
 
     def _perform(self, instructions: list[Instruction]) -> None:
-        """Bounded: each turn either sends a task, which a refusal makes wait, or ends one."""
+        """Perform the instructions. Bounded: each pass either sends a task, which waits after a refusal, or
+        ends one.
+        """
         while instructions:
             instruction = instructions.pop(0)
             match instruction:
                 case Assign(worker=name, spec=spec):
                     instructions += self._assign(name, spec)
                 case Stop(worker=name, task_id=task_id):
-                    self._ask(name, task_id, lambda worker, task_id: worker.cancel(task_id))
+                    self._request_end(name, task_id, lambda worker, task_id: worker.cancel(task_id))
                 case Retire(worker=name, task_id=task_id):
-                    self._ask(name, task_id, lambda worker, task_id: worker.retire(task_id))
+                    self._request_end(name, task_id, lambda worker, task_id: worker.retire(task_id))
                 case Ended(task_id=task_id, outcome=outcome):
                     self._report(task_id, outcome)
                 case _:
@@ -440,7 +442,7 @@ class Dispatcher:
             if worker is None:
                 raise WorkerNotFoundError(worker=name)
             worker.assign(spec)
-        # The outermost shell of a worker, whose JVM fails in its own words: the next instruction is still done.
+        # The JVM of a worker may raise anything: the next instruction is performed all the same.
         except BaseException as error:
             _log.warning("task_refused", cause_id=spec.id, worker=name, kind=spec.kind, reason=error)
             is_busy = isinstance(error, WorkerBusyError)
@@ -455,14 +457,14 @@ class Dispatcher:
         _log.debug("task_sent", cause_id=spec.id, worker=name, kind=spec.kind, table=spec.table, txn=spec.txn)
         return []
 
-    def _ask(self, name: str, task_id: str, to_end: Callable[[Worker, str], None]) -> None:
+    def _request_end(self, name: str, task_id: str, to_end: Callable[[Worker, str], None]) -> None:
         worker = self._workers.get(name)
         try:
             if worker is not None:
                 to_end(worker, task_id)
-        # As above: those who wait for the end of a task must hear of it.
+        # As above: the next instruction is performed all the same.
         except BaseException as error:
-            # The next heartbeat asks again, or finds it lost.
+            # The next heartbeat requests it again, or finds the task lost.
             _log.warning("cancel_failed", cause_id=task_id, worker=name, reason=error)
 
     def _report(self, task_id: str, outcome: TaskResult | TilthError) -> None:
@@ -470,7 +472,7 @@ class Dispatcher:
             handle = self._handles.pop(task_id)
             self._counts[state_of(outcome) if isinstance(outcome, TilthError) else TaskState.DONE] += 1
         if isinstance(outcome, TilthError):
-            # What is wrong with a statement is its caller's to hear.
+            # The caller of a statement gets its errors.
             log = _log.debug if outcome.kind in (ErrorKind.INVALID, ErrorKind.NOT_FOUND) else _log.warning
             log("task_ended", cause_id=task_id, kind=handle.spec.kind, table=handle.spec.table, reason=outcome)
         handle.end(outcome)
@@ -482,7 +484,7 @@ class Dispatcher:
         trouble, drains = worker.trouble(), self._board.draining.get(worker.name, "")
         return WorkerInfo(
             name=worker.name,
-            warehouses=tuple(place.warehouse for place in self._board.places if place.worker == worker.name),
+            warehouses=tuple(share.warehouse for share in self._board.shares if share.worker == worker.name),
             state=_state_of(trouble=trouble, is_silent=is_silent, drains=drains, is_empty=not tasks),
             reason=self._trouble_of(worker) or drains,
             last_answer_ms=self._answered_ms.get(worker.name, 0),
@@ -498,7 +500,7 @@ class Dispatcher:
         return worker.trouble() or (self._silent_why.get(worker.name, "") if is_silent else "")
 
     def _warehouse_info(self, name: str) -> WarehouseInfo:
-        places = [place for place in self._board.places if place.warehouse == name]
+        shares = [share for share in self._board.shares if share.warehouse == name]
         tasks = [task for task in self._board.infos() if task.warehouse == name and task.ended_ms == 0]
         running = [task for task in tasks if task.state is TaskState.RUNNING]
         resident = sum(task.kind.traits.is_resident for task in running)
@@ -510,8 +512,8 @@ class Dispatcher:
             master=config.master,
             worker_cores=config.cores,
             worker_memory_bytes=config.memory_bytes,
-            workers=len(places),
-            slots=sum(place.slots for place in places),
+            workers=len(shares),
+            slots=sum(share.slots for share in shares),
             running=len(running) - resident,
             waiting=len(tasks) - len(running),
             resident=resident,

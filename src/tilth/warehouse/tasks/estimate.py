@@ -12,7 +12,7 @@ _LEARNING_RATE = 0.2
 #: A correction stays within these; one odd task must not spoil the estimates of a day.
 _FACTOR_MIN = 1 / 64
 _FACTOR_MAX = 64.0
-#: Shorter tasks say more about the machine's mood than about their kind.
+#: Measurements of shorter tasks are mostly noise.
 _LEARN_SECONDS_MIN = 0.05
 
 
@@ -66,7 +66,7 @@ def _temporary(kind: TaskKind, known: Correction) -> float:
 
 
 def _mean(known: float | None, *, before: float, estimated: Cost, actual: Cost) -> float | None:
-    """Most statements keep nothing on disk, which a mean of logarithms could not take in."""
+    """Return the arithmetic mean: most statements keep nothing on disk, and zero has no logarithm."""
     if actual.temporary_bytes is None or estimated.input_bytes <= 0:
         return known
     return before + _LEARNING_RATE * (actual.temporary_bytes / estimated.input_bytes - before)

@@ -1,4 +1,4 @@
-"""A submitted task, in the hands of whoever waits for it.
+"""A submitted task, as its caller waits for it.
 
 Covers: waiting, the end, cancelling. Does not cover: where the task runs (dispatch.py, state.py).
 Always holds: whoever waits gets one result or one error, the first that came.
@@ -18,7 +18,7 @@ from tilth.warehouse.tasks.state import TaskResult
 
 
 class LiveTasks(Protocol):
-    """The dispatcher, as far as one of its tasks needs it."""
+    """The dispatcher, as a handle uses it."""
 
     def cancel(self, task_id: str) -> None: ...
 
@@ -75,7 +75,7 @@ class Handle:
         return self._tasks.obstacle(self.id)
 
     def cancel(self) -> None:
-        """Ask the task to end; `wait` then raises TaskCancelledError, unless it ended well before."""
+        """Cancel the task; `wait` then raises TaskCancelledError, unless it ended well before."""
         self._tasks.cancel(self.id)
 
     def abandon(self) -> None:
@@ -87,7 +87,7 @@ class Handle:
         self.end(TaskCancelledError("the task does not end", task=self.id, table=self.spec.table))
 
     def end(self, outcome: TaskResult | TilthError) -> None:
-        """Let whoever waits go on with what came of it; a later call changes nothing."""
+        """Set the outcome and wake the callers that wait; a later call changes nothing."""
         with self._lock:
             if self._outcome is None:
                 self._outcome = outcome

@@ -1,7 +1,7 @@
 """Workers for tasks that stay, as consumers: by their mode, and which of them move. Pure.
 
-Covers: the three modes, the limit above which tasks move. Does not cover: who may take tasks at all (state.py).
-See also: docs/policies/tasks.md#consumers.
+Covers: the three modes, the limit above which tasks move. Does not cover: which workers may get tasks at all
+(state.py). See also: docs/policies/tasks.md#consumers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from tilth.model.task import ScheduleMode
 
 #: A task that is placed by hash has been with its worker for so long before it moves.
 HASH_ASSIGNED_MS_MIN = 60_000
-#: A worker that was gone less than this ago gets consumers where no other can take them.
+#: A worker that was gone less than this ago gets consumers only if no other worker can have them.
 REPLACED_MS = 10_000
 #: Between two moves, so that those that moved are counted where they are.
 MOVE_PAUSE_MS = 15_000
 
 
 def best_worker(mode: ScheduleMode, *, key: str, task_id: str, residents: Mapping[str, int]) -> tuple[str, str]:
-    """Return the worker for a task, and why. `residents`: of each worker that can take it, the tasks that stay there.
+    """Return the worker for a task, and why. `residents`: the number of resident tasks of each worker that can run it.
 
     By hash, as by chance, each worker has a number for the key and the greatest wins: where workers come and go, only
     the tasks of these move.

@@ -1,21 +1,21 @@
-"""Place and state of each task. Pure: events in, instructions out.
+"""Worker and state of each task. Pure: events in, instructions out.
 
     submit -> PENDING -> RUNNING -> DONE | FAILED | CANCELLED | LOST
-                  ^---------'  the worker did not take it
+                  ^---------'  the worker refused it
                   '-> CANCELLED
 
-PENDING    waits for a place, with the reason (written by `submit`, `refused`)
-RUNNING    was sent to a worker (written by any event that frees or adds a place)
+PENDING    waits for a slot, with the reason (written by `submit`, `refused`)
+RUNNING    was sent to a worker (written by any event that frees or adds a slot)
 DONE       the worker reported a result; FAILED, CANCELLED: it reported an error (written by `finished`, `failed`)
 LOST       the worker missed five heartbeats in a row, or did not know the task in five, and no commit of it began in
            the last ten seconds (written by `touched`, `missed`); or the JVM that it ran in has ended (`failed`)
 
-A worker whose Spark is away takes no task. Tasks of statements end at once then: somebody waits for them, and can send
+A worker whose Spark is away gets no task. Tasks of statements end at once then: a client waits for them, and can send
 the statement again. Those that only read wait until Spark is back, for a while; others wait for the next heartbeat.
 
 Covers: slots, memory, waiting, loss. Does not cover: threads and calls (dispatch.py), the estimates (estimate.py).
-Always holds: a task ends once; each end yields one `Ended`; resident tasks take no slot between their rounds, and
-abandoned ones none up to as many as there are slots.
+Always holds: a task ends once; each end yields one `Ended`; resident tasks use no slot between their rounds, and
+of the abandoned ones, as many as there are slots use none.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tilth.warehouse.errors import (
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.residents import MOVE_PAUSE_MS, REPLACED_MS, best_worker, misplaced, too_many
 
-#: Heartbeats in a row without a sign of the task, after which it is lost.
+#: Heartbeats in a row in which the task was missing, after which it is lost.
 MISSES_MAX = 5
-#: A task whose commit began less than this ago is not taken for lost: its worker may be busy with that.
+#: A task whose commit began less than this ago does not count as lost: its worker may be busy with that.
 COMMIT_GRACE_MS = 10_000
 #: Ended tasks that are remembered.
 ENDED_MAX = 1000
@@ -62,7 +62,7 @@ class TaskResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class WorkerShare:
     """A worker's share in one warehouse."""
 
     warehouse: str
@@ -81,7 +81,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Ask the worker to end the task."""
+    """The worker is to cancel the task."""
 
     worker: str
     task_id: str
@@ -89,7 +89,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """Ask the worker to end the task where nothing is lost by it, as a consumer between two rounds."""
+    """The worker is to end the task where nothing is lost by it, as a consumer between two rounds."""
 
     worker: str
     task_id: str
@@ -97,7 +97,7 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Report of the outcome to whoever waits for the task."""
+    """The outcome is to be reported to the caller that waits for the task."""
 
     task_id: str
     outcome: TaskResult | TilthError
@@ -116,17 +116,17 @@ class _Task:
     started_ms: int = 0
     misses: int = 0
     is_stopping: bool = False
-    #: It was cancelled, does not end, and nobody waits for it.
+    #: It was cancelled, does not end, and no caller waits for it.
     is_abandoned: bool = False
     #: Reason for the choice of this worker.
     placement: str = ""
-    #: It stays, and is asked to end where nothing is lost by it.
+    #: A resident task that is to end where nothing is lost by it.
     is_retiring: bool = False
     #: Cost of the running round of a resident task; None: no round runs.
     round: Cost | None = None
     #: Start time of its latest commit; 0: none.
     commit_ms: int = 0
-    #: Workers that are too busy for it; asked again when one of their tasks has ended, or at their next heartbeat.
+    #: Workers that are too busy for it; tried again when one of their tasks has ended, or at their next heartbeat.
     refused_by: set[str] = field(default_factory=set)
 
     def info(self, *, ended_ms: int = 0, actual: Cost | None = None) -> TaskInfo:
@@ -153,15 +153,15 @@ class TaskBoard:
 
     def __init__(
         self,
-        places: Sequence[Place] = (),
+        shares: Sequence[WorkerShare] = (),
         *,
         warehouses: Collection[str] = (),
         load_of: Callable[[str], WorkerLoad] = lambda _: WorkerLoad(),
     ) -> None:
         """`warehouses`: those that are there, with workers or without; `load_of`: what a worker has reported last."""
         self._load_of = load_of
-        self.places = tuple(places)
-        named = {*warehouses, *(place.warehouse for place in places)}
+        self.shares = tuple(shares)
+        named = {*warehouses, *(share.warehouse for share in shares)}
         #: Settings of each: accepted work, and requirements for workers.
         self.warehouses = {name: WarehouseConfig() for name in named}
         self._live: dict[str, _Task] = {}
@@ -172,14 +172,14 @@ class TaskBoard:
         self._gone_ms: dict[str, int] = {}
         #: Time at which consumers were last moved.
         self._moved_ms = -MOVE_PAUSE_MS
-        #: Workers that take no more tasks, and why.
+        #: Workers that get no more tasks, and why.
         self.draining: dict[str, str] = {}
-        #: Workers that answer and have no Spark, and how they say it: statements are sent there, and refused at once,
+        #: Workers that answer and have no Spark, with their error: statements are sent there, and refused at once,
         #: unless they wait for Spark.
         self.without_spark: dict[str, SparkRestartingError] = {}
 
     def check_warehouse(self, name: str, kind: TaskKind | None = None) -> None:
-        """Raises WarehouseNotFoundError, and WarehouseWorkError for a kind of tasks that it does not take."""
+        """Raises WarehouseNotFoundError, and WarehouseWorkError for a kind of tasks that it does not accept."""
         config = self.warehouses.get(name)
         if config is None:
             raise WarehouseNotFoundError(warehouse=name, hint=f"there are: {', '.join(sorted(self.warehouses))}")
@@ -187,25 +187,25 @@ class TaskBoard:
             hint = f"it takes {', '.join(config.work)}; ALTER WAREHOUSE {name} SETTINGS work = '..' changes that"
             raise WarehouseWorkError(warehouse=name, task=kind.value, hint=hint)
 
-    def join(self, place: Place, *, now_ms: int) -> list[Instruction]:
-        """A worker takes tasks of a warehouse from now on; it has the memory that it said last."""
-        others = [each for each in self.places if (each.worker, each.warehouse) != (place.worker, place.warehouse)]
+    def join(self, share: WorkerShare, *, now_ms: int) -> list[Instruction]:
+        """Add a worker to a warehouse; the memory of its last registration counts."""
+        others = [each for each in self.shares if (each.worker, each.warehouse) != (share.worker, share.warehouse)]
         same = [
-            replace(each, memory_bytes=place.memory_bytes) if each.worker == place.worker else each for each in others
+            replace(each, memory_bytes=share.memory_bytes) if each.worker == share.worker else each for each in others
         ]
-        self.places = (*same, place)
-        self.warehouses.setdefault(place.warehouse, WarehouseConfig())
-        return self.spark_is_back(place.worker, now_ms=now_ms)
+        self.shares = (*same, share)
+        self.warehouses.setdefault(share.warehouse, WarehouseConfig())
+        return self.spark_is_back(share.worker, now_ms=now_ms)
 
     def spark_is_back(self, worker: str, *, now_ms: int) -> list[Instruction]:
-        """A worker has its Spark again: what waits for it is sent."""
+        """Note that a worker has its Spark again: waiting tasks are sent."""
         self.silent.discard(worker)
         self.without_spark.pop(worker, None)
-        return self._place_pending(now_ms)
+        return self._assign_pending(now_ms)
 
     def leave(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
-        """A worker is gone: its tasks are lost at once, and none is sent there."""
-        self.places = tuple(each for each in self.places if each.worker != worker)
+        """Remove a worker: its tasks are lost at once, and none is sent there."""
+        self.shares = tuple(each for each in self.shares if each.worker != worker)
         self._gone_ms = {name: at for name, at in self._gone_ms.items() if now_ms - at < REPLACED_MS}
         self._gone_ms[worker] = now_ms
         self.silent.discard(worker)
@@ -215,24 +215,24 @@ class TaskBoard:
         for task in [task for task in self._live.values() if task.worker == worker]:
             lost = TaskLostError("the worker is gone", worker=worker, task=task.spec.id, reason=reason)
             instructions += self._end(task, TaskState.LOST, lost, now_ms=now_ms)
-        return instructions + self._place_pending(now_ms)
+        return instructions + self._assign_pending(now_ms)
 
     def drain(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
-        """Send no more tasks to the worker; what runs there goes on, resident tasks move. Without a reason, it takes
+        """Send no more tasks to the worker; what runs there goes on, resident tasks move. Without a reason, it gets
         tasks again.
         """
         if not reason:
             self.draining.pop(worker, None)
-            return self._place_pending(now_ms)
+            return self._assign_pending(now_ms)
         self.draining[worker] = reason
         return _retire(task for task in self._residents() if task.worker == worker)
 
     def balance(self, *, now_ms: int) -> list[Instruction]:
-        """Move tasks that stay where their worker has too many of them, or another one is theirs by hash."""
+        """Move resident tasks whose worker has too many of them, or that belong to another worker by hash."""
         if now_ms - self._moved_ms < MOVE_PAUSE_MS:
             return []
         instructions: list[Instruction] = []
-        for warehouse in {place.warehouse for place in self.places}:
+        for warehouse in {share.warehouse for share in self.shares}:
             instructions += self._balance(warehouse, now_ms)
         if instructions:
             self._moved_ms = now_ms
@@ -240,16 +240,16 @@ class TaskBoard:
 
     def _balance(self, warehouse: str, now_ms: int) -> list[Instruction]:
         away = {*self.silent, *self.draining}
-        workers = [each.worker for each in self.places if each.warehouse == warehouse and each.worker not in away]
+        workers = [each.worker for each in self.shares if each.warehouse == warehouse and each.worker not in away]
         tasks = [task for task in self._residents() if task.spec.warehouse == warehouse]
         if any(task.is_retiring or task.state is TaskState.PENDING for task in tasks):
-            # Those that move now are counted when they have arrived.
+            # Tasks that are moving are counted when they have arrived.
             return []
         counts = Counter(task.worker for task in tasks)
         moving: list[_Task] = []
         for worker, count in too_many({worker: counts[worker] for worker in workers}).items():
             movable = [t for t in tasks if t.worker == worker and t.spec.mode is ScheduleMode.LEAST_CONSUMERS]
-            # The newest have the least in memory.
+            # The newest have the least state in memory.
             moving += sorted(movable, key=lambda task: -task.started_ms)[:count]
         for task in tasks:
             assigned_ms = now_ms - task.started_ms
@@ -260,7 +260,7 @@ class TaskBoard:
         return _retire(moving)
 
     def round_began(self, task_id: str, estimate: Cost) -> None:
-        """A task that stays begins a round, which takes a slot and memory until `round_ended`."""
+        """Note that a resident task begins a round, which uses a slot and memory until `round_ended`."""
         task = self._live.get(task_id)
         if task is not None:
             task.round = estimate
@@ -271,7 +271,7 @@ class TaskBoard:
         if task is None or task.round is None:
             return None, []
         estimate, task.round = task.round, None
-        return estimate, self._place_pending(now_ms)
+        return estimate, self._assign_pending(now_ms)
 
     def end_unplaced(self, *, waiting_ms: int, now_ms: int) -> list[Instruction]:
         """End the statements that have waited so long for a worker with Spark, where their warehouse has none."""
@@ -286,7 +286,7 @@ class TaskBoard:
 
     def _lack_of(self, warehouse: str, *, seconds: int) -> TilthError | None:
         """Return the error of a statement that has waited for a worker with Spark; None: there is one."""
-        workers = [place.worker for place in self.places if place.warehouse == warehouse]
+        workers = [share.worker for share in self.shares if share.warehouse == warehouse]
         if not workers:
             return WarehouseEmptyError(warehouse=warehouse, seconds=seconds, hint=_EMPTY_HINT)
         workers = [each for each in workers if each not in self.draining] or workers
@@ -299,8 +299,8 @@ class TaskBoard:
         """Raises WarehouseNotFoundError and WarehouseWorkError."""
         self.check_warehouse(spec.warehouse, spec.kind)
         assert spec.id not in self._live, spec.id
-        self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not yet looked at", created_ms=now_ms)
-        return self._place_pending(now_ms)
+        self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not assigned yet", created_ms=now_ms)
+        return self._assign_pending(now_ms)
 
     def refused(
         self,
@@ -311,9 +311,9 @@ class TaskBoard:
         without_spark: SparkRestartingError | None = None,
         now_ms: int,
     ) -> list[Instruction]:
-        """The worker did not take the task: it waits again, for another worker or for this one's next heartbeat.
+        """The worker refused the task: it waits again, for another worker or for this one's next heartbeat.
 
-        `is_busy`: the worker is well and takes no more of this; others may still send it other tasks.
+        `is_busy`: the worker is well and accepts no more of this kind; it still gets other tasks.
         `without_spark`: its Spark is away; a statement that does not wait for it ends with this error.
         """
         task = self._live.get(task_id)
@@ -331,10 +331,10 @@ class TaskBoard:
             self.silent.add(task.worker)
         task.state, task.reason, task.worker, task.started_ms = TaskState.PENDING, reason, "", 0
         task.placement = ""
-        return self._place_pending(now_ms)
+        return self._assign_pending(now_ms)
 
     def committing(self, task_id: str, *, now_ms: int) -> None:
-        """A commit of what the task has done begins."""
+        """Note that a commit of the task's results begins."""
         task = self._live.get(task_id)
         if task is not None:
             task.commit_ms = now_ms
@@ -350,7 +350,7 @@ class TaskBoard:
         return self._end(task, state_of(error), error, now_ms=now_ms)
 
     def cancel(self, task_id: str, *, now_ms: int) -> list[Instruction]:
-        """A waiting task ends at once, a running one when its worker says so."""
+        """Cancel a task: a waiting one ends at once, a running one when its worker reports the end."""
         task = self._live.get(task_id)
         if task is None:
             return []
@@ -360,20 +360,22 @@ class TaskBoard:
         return [Stop(task.worker, task_id)]
 
     def abandon(self, task_id: str, *, now_ms: int) -> list[Instruction]:
-        """A cancelled task does not end: Spark plans it, which nothing interrupts. It leaves its slot to others."""
+        """Give the slot of a cancelled task that does not end to others: Spark plans it, which nothing interrupts."""
         task = self._live.get(task_id)
         if task is None or not task.is_stopping:
             return []
         task.is_abandoned = True
         task.reason = "cancelled, and does not end: it runs on beside the slots"
-        return self._place_pending(now_ms)
+        return self._assign_pending(now_ms)
 
-    def touched(self, worker: str, known: Collection[str], *, asked: Collection[str], now_ms: int) -> list[Instruction]:
-        """The worker answered a heartbeat that asked for these tasks."""
+    def touched(
+        self, worker: str, known: Collection[str], *, expected: Collection[str], now_ms: int
+    ) -> list[Instruction]:
+        """The worker answered a heartbeat that named the expected tasks."""
         self.silent.discard(worker)
-        self._ask_again(worker)
+        self._forget_refusals(worker)
         instructions: list[Instruction] = []
-        for task in [self._live[task_id] for task_id in asked if task_id in self._live]:
+        for task in [self._live[task_id] for task_id in expected if task_id in self._live]:
             if task.worker != worker:
                 continue
             if task.spec.id in known:
@@ -383,8 +385,8 @@ class TaskBoard:
                 elif task.is_retiring:
                     instructions.append(Retire(worker, task.spec.id))
             else:
-                instructions += self._missed_one(task, f"worker {worker} does not know the task", now_ms)
-        return instructions + self._place_pending(now_ms)
+                instructions += self._count_miss(task, f"worker {worker} does not know the task", now_ms)
+        return instructions + self._assign_pending(now_ms)
 
     def missed(self, worker: str, reason: str, *, now_ms: int) -> list[Instruction]:
         """The worker did not answer a heartbeat."""
@@ -392,8 +394,8 @@ class TaskBoard:
         self.without_spark.pop(worker, None)
         instructions: list[Instruction] = []
         for task in [task for task in self._live.values() if task.worker == worker]:
-            instructions += self._missed_one(task, f"worker {worker} does not answer: {reason}", now_ms)
-        return instructions + self._place_pending(now_ms)
+            instructions += self._count_miss(task, f"worker {worker} does not answer: {reason}", now_ms)
+        return instructions + self._assign_pending(now_ms)
 
     def tasks_of(self, worker: str) -> list[str]:
         """Ids of the tasks that it should know."""
@@ -416,7 +418,7 @@ class TaskBoard:
         task = self._live.get(task_id)
         return None if task is None else (task.spec.kind, task.spec.estimate)
 
-    def _missed_one(self, task: _Task, why: str, now_ms: int) -> list[Instruction]:
+    def _count_miss(self, task: _Task, why: str, now_ms: int) -> list[Instruction]:
         task.misses += 1
         if task.misses < MISSES_MAX or (task.commit_ms and now_ms - task.commit_ms < COMMIT_GRACE_MS):
             return []
@@ -426,22 +428,24 @@ class TaskBoard:
         self, task: _Task, state: TaskState, outcome: TaskResult | TilthError, *, now_ms: int
     ) -> list[Instruction]:
         del self._live[task.spec.id]
-        self._ask_again(task.worker)
+        self._forget_refusals(task.worker)
         task.state = state
         if isinstance(outcome, TaskResult):
             self._ended.append(task.info(ended_ms=now_ms, actual=outcome.actual))
         else:
             task.reason = str(outcome)
             self._ended.append(task.info(ended_ms=now_ms))
-        return [Ended(task.spec.id, outcome), *self._place_pending(now_ms)]
+        return [Ended(task.spec.id, outcome), *self._assign_pending(now_ms)]
 
-    def _ask_again(self, worker: str) -> None:
-        """It may have room now for what it refused."""
+    def _forget_refusals(self, worker: str) -> None:
+        """Try the worker again for tasks that it refused: it may have room now."""
         for task in self._live.values():
             task.refused_by.discard(worker)
 
-    def _place_pending(self, now_ms: int) -> list[Instruction]:
-        """First come, first served within a warehouse and kind: one that waits holds back those of its kind."""
+    def _assign_pending(self, now_ms: int) -> list[Instruction]:
+        """Assign waiting tasks, first come, first served within a warehouse and kind: one that waits blocks
+        its kind.
+        """
         instructions: list[Instruction] = []
         waiting: dict[tuple[str, TaskKind, bool], str] = {}
         for task in self._live.values():
@@ -452,23 +456,23 @@ class TaskBoard:
             if line in waiting:
                 task.reason = f"waits behind task {waiting[line]}"
                 continue
-            place, reason = self._choose(task, now_ms)
-            # Of a worker's refusal its own words say more.
-            task.reason = task.reason if place is None and task.refused_by else reason
-            if place is None:
+            share, reason = self._choose(task, now_ms)
+            # A worker's own refusal is more specific.
+            task.reason = task.reason if share is None and task.refused_by else reason
+            if share is None:
                 waiting[line] = task.spec.id
                 continue
-            task.state, task.worker, task.started_ms, task.misses = TaskState.RUNNING, place.worker, now_ms, 0
+            task.state, task.worker, task.started_ms, task.misses = TaskState.RUNNING, share.worker, now_ms, 0
             task.placement, task.commit_ms = reason, 0
-            instructions.append(Assign(place.worker, task.spec))
+            instructions.append(Assign(share.worker, task.spec))
         return instructions
 
-    def _choose(self, task: _Task, now_ms: int) -> tuple[Place | None, str]:
-        """The place where it fits and will be done first, and why; or None and why not."""
+    def _choose(self, task: _Task, now_ms: int) -> tuple[WorkerShare | None, str]:
+        """Return the share of the worker where the task fits and will be done first, and why; or None and why not."""
         spec = task.spec
-        places = [place for place in self.places if place.warehouse == spec.warehouse]
-        refusals = {place.worker: self._refusal(place, task) for place in places}
-        fitting = {place.worker: place for place in places if not refusals[place.worker]}
+        shares = [share for share in self.shares if share.warehouse == spec.warehouse]
+        refusals = {share.worker: self._refusal(share, task) for share in shares}
+        fitting = {share.worker: share for share in shares if not refusals[share.worker]}
         if not fitting:
             return None, "; ".join(refusals.values()) or f"warehouse {spec.warehouse} has no workers"
         if spec.kind.traits.is_resident:
@@ -477,103 +481,103 @@ class TaskBoard:
             worker, reason = best_worker(spec.mode, key=spec.key, task_id=spec.id, residents=residents)
             return fitting[worker], reason
         ends = {
-            worker: (self._seconds_before(place) + spec.estimate.seconds) * self._slowed(worker)
-            for worker, place in fitting.items()
+            worker: (self._seconds_before(share) + spec.estimate.seconds) * self._slowed(worker)
+            for worker, share in fitting.items()
         }
         worker = min(fitting, key=lambda name: (ends[name], self._resident_on(fitting[name]), name))
-        return fitting[worker], self._placed(fitting[worker], seconds=ends[worker], workers=len(fitting))
+        return fitting[worker], self._describe_choice(fitting[worker], seconds=ends[worker], workers=len(fitting))
 
-    def _placed(self, place: Place, *, seconds: float, workers: int) -> str:
-        """Describe why a task goes to the place."""
-        busy = len(list(self._on(place)))
-        text = f"fits on {place.worker}, done in about {seconds:.1f} s; {busy} of {place.slots} slots taken"
-        load = self._load_of(place.worker)
+    def _describe_choice(self, share: WorkerShare, *, seconds: float, workers: int) -> str:
+        """Describe why a task goes to this worker."""
+        busy = len(list(self._on(share)))
+        text = f"fits on {share.worker}, done in about {seconds:.1f} s; {busy} of {share.slots} slots in use"
+        load = self._load_of(share.worker)
         if load.cores:
             text = f"{text}, {load.free_cores:.1f} of {load.cores} cores free"
         return f"{text}, first of {workers} workers" if workers > 1 else text
 
     def _slowed(self, worker: str) -> float:
-        """Return by how much a machine whose cores are busy takes longer: up to twice as long."""
+        """Return the factor by which a machine with busy cores is slower: up to 2."""
         load = self._load_of(worker)
         return 2.0 - min(1.0, load.free_cores / load.cores) if load.cores else 1.0
 
-    def _seconds_before(self, place: Place) -> float:
-        """Return how long the place is busy with what it has."""
-        return sum((task.round or task.spec.estimate).seconds for task in self._on(place)) / place.slots
+    def _seconds_before(self, share: WorkerShare) -> float:
+        """Return how long the worker is busy with the tasks that it has, per slot."""
+        return sum((task.round or task.spec.estimate).seconds for task in self._on(share)) / share.slots
 
-    def _refusal(self, place: Place, asked: _Task) -> str:
-        spec = asked.spec
-        has_no_spark = place.worker in self.without_spark
+    def _refusal(self, share: WorkerShare, task: _Task) -> str:
+        spec = task.spec
+        has_no_spark = share.worker in self.without_spark
         if has_no_spark and spec.waits_for_spark:
-            return f"worker {place.worker} has no Spark now"
-        if place.worker in self.silent and not (has_no_spark and spec.kind.traits.is_statement):
-            return f"worker {place.worker} does not answer"
-        if place.worker in asked.refused_by:
-            return f"worker {place.worker} has too many tasks"
-        if place.worker in self.draining:
-            return f"worker {place.worker} drains: {self.draining[place.worker]}"
+            return f"worker {share.worker} has no Spark now"
+        if share.worker in self.silent and not (has_no_spark and spec.kind.traits.is_statement):
+            return f"worker {share.worker} does not answer"
+        if share.worker in task.refused_by:
+            return f"worker {share.worker} has too many tasks"
+        if share.worker in self.draining:
+            return f"worker {share.worker} drains: {self.draining[share.worker]}"
         if spec.kind.traits.is_resident:
             return ""
-        running = list(self._on(place))
-        if len(running) >= place.slots:
-            return f"all {place.slots} slots of {place.warehouse} on {place.worker} are taken"
-        # Half of what rounds leave: who comes for a moment finds room beside both.
-        share = max(1, (place.slots - sum(task.spec.kind.traits.is_resident for task in running)) // 2)
-        if spec.kind.traits.is_yielding and sum(task.spec.kind.traits.is_yielding for task in running) >= share:
-            return f"{share} merges and mutations run on {place.worker}, more would take the slots of others"
+        running = list(self._on(share))
+        if len(running) >= share.slots:
+            return f"all {share.slots} slots of {share.warehouse} on {share.worker} are in use"
+        # Half of what rounds leave: short tasks find room beside both.
+        yielding_max = max(1, (share.slots - sum(task.spec.kind.traits.is_resident for task in running)) // 2)
+        if spec.kind.traits.is_yielding and sum(task.spec.kind.traits.is_yielding for task in running) >= yielding_max:
+            return f"{yielding_max} merges and mutations run on {share.worker}, more would use the slots of others"
         held = sum(
             (task.round or task.spec.estimate).memory_bytes
             for task in self._live.values()
-            if task.worker == place.worker and not task.is_abandoned
+            if task.worker == share.worker and not task.is_abandoned
         )
-        if held and held + spec.estimate.memory_bytes > place.memory_bytes:
-            free = max(0, place.memory_bytes - held)
-            return f"needs {spec.estimate.memory_bytes} bytes of memory, {place.worker} has {free} left"
-        return self._refusal_by_load(place, spec.estimate, is_idle=not running)
+        if held and held + spec.estimate.memory_bytes > share.memory_bytes:
+            free = max(0, share.memory_bytes - held)
+            return f"needs {spec.estimate.memory_bytes} bytes of memory, {share.worker} has {free} left"
+        return self._refusal_by_load(share, spec.estimate, is_idle=not running)
 
-    def _refusal_by_load(self, place: Place, need: Cost, *, is_idle: bool) -> str:
+    def _refusal_by_load(self, share: WorkerShare, need: Cost, *, is_idle: bool) -> str:
         """Return what the worker's machine lacks, by its last report.
 
-        An idle worker is not asked for memory: nothing of ours will give any back, and estimates of it are ceilings.
+        The memory of an idle worker is not checked: no task of ours would release any, and estimates are upper bounds.
         """
-        load = self._load_of(place.worker)
+        load = self._load_of(share.worker)
         if load.memory_bytes and not is_idle and need.memory_bytes > load.free_memory_bytes:
             return (
-                f"needs {need.memory_bytes} bytes of memory, the machine of {place.worker} has {load.free_memory_bytes}"
+                f"needs {need.memory_bytes} bytes of memory, the machine of {share.worker} has {load.free_memory_bytes}"
             )
         temporary = need.temporary_bytes or 0
         if load.disk_bytes and temporary > load.free_disk_bytes:
-            return f"needs {temporary} bytes of disk, the machine of {place.worker} has {load.free_disk_bytes}"
+            return f"needs {temporary} bytes of disk, the machine of {share.worker} has {load.free_disk_bytes}"
         return ""
 
     def _residents(self) -> Iterable[_Task]:
-        """Tasks that stay."""
+        """Resident tasks."""
         return (task for task in self._live.values() if task.spec.kind.traits.is_resident)
 
-    def _resident_on(self, place: Place) -> int:
-        return sum(task.worker == place.worker for task in self._residents())
+    def _resident_on(self, share: WorkerShare) -> int:
+        return sum(task.worker == share.worker for task in self._residents())
 
-    def _on(self, place: Place) -> Iterable[_Task]:
-        """Tasks that take a slot of the place. Abandoned ones take one when there are more of them than slots: each
-        has a thread, here and in Spark. Tasks that stay take one while a round of theirs runs, up to half of the slots:
-        rounds come without end, and others must have their turn.
+    def _on(self, share: WorkerShare) -> Iterable[_Task]:
+        """Yield the tasks that use a slot of the share. Abandoned ones use one when there are more of them than slots:
+        each has a thread, here and in Spark. Resident ones use one while their round runs, up to half of the slots:
+        rounds follow each other without end, and other tasks must run between them.
         """
         abandoned = rounds = 0
         for task in self._live.values():
-            if task.worker != place.worker or task.spec.warehouse != place.warehouse:
+            if task.worker != share.worker or task.spec.warehouse != share.warehouse:
                 continue
             if task.spec.kind.traits.is_resident:
                 rounds += task.round is not None
-                if task.round is not None and rounds <= place.slots // 2:
+                if task.round is not None and rounds <= share.slots // 2:
                     yield task
                 continue
             abandoned += task.is_abandoned
-            if not task.is_abandoned or abandoned > place.slots:
+            if not task.is_abandoned or abandoned > share.slots:
                 yield task
 
 
 def _retire(tasks: Iterable[_Task]) -> list[Instruction]:
-    """Ask tasks that stay to end between two rounds; whoever sent them sends them anew."""
+    """End resident tasks between two rounds; their services send them again."""
     instructions: list[Instruction] = []
     for task in tasks:
         task.is_retiring = True

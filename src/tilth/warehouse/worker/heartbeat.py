@@ -1,7 +1,7 @@
-"""The heartbeat of Spark: asks the JVM whether it answers, kills one that hangs, and starts Spark again.
+"""The heartbeat of Spark: probes the JVM, kills one that hangs, and starts Spark again.
 
-Covers: the threads that ask, the restart, the outage that users see meanwhile. Does not cover: the rules (pulse.py),
-the JVM's process (session/session.py), tasks (worker.py).
+Covers: the threads of the probes, the restart, the outage that users see meanwhile. Does not cover: the rules
+(pulse.py), the JVM's process (session/session.py), tasks (embedded.py).
 Always holds: a call into the JVM is made by a thread that can be left behind, because it cannot be interrupted; it ends
 when its JVM does. A JVM that has ended and one that hangs are replaced in the same way.
 """
@@ -20,9 +20,9 @@ from tilth.base.errors import TilthError, as_exception
 from tilth.base.logs import Log
 from tilth.warehouse.session.reports import Beat, Outage
 from tilth.warehouse.session.session import WorkerSession
-from tilth.warehouse.worker.pulse import Pulse, PulseReading, PulseVerdict, Question
+from tilth.warehouse.worker.pulse import Probe, Pulse, PulseReading, PulseVerdict
 
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _STOP_SECONDS_MAX = 2.0
 #: Between two starts of Spark that fail: 1, 2, 4 .. seconds, no more than this.
 _RESTART_WAIT_SECONDS_MAX = 30.0
@@ -32,25 +32,25 @@ _log = Log("warehouse")
 T = TypeVar("T")
 
 
-class Asker(Generic[T]):
-    """Calls a function when it is asked to, on a thread of its own."""
+class BackgroundCaller(Generic[T]):
+    """Calls a function on request, on a thread of its own."""
 
     def __init__(self, name: str, act: Callable[[], T]) -> None:
         self._act = act
         self._wanted = threading.Event()
         self._is_over = False
         self._answers: deque[T | Exception] = deque(maxlen=1)
-        threading.Thread(target=self._loop, name=f"tilth-ask-{name}", daemon=True).start()
+        threading.Thread(target=self._loop, name=f"tilth-probe-{name}", daemon=True).start()
 
-    def ask(self) -> None:
+    def request(self) -> None:
         self._wanted.set()
 
-    def take(self) -> T | Exception | None:
+    def poll(self) -> T | Exception | None:
         """The answer, or what the call raised; None: there is none yet."""
         return self._answers.popleft() if self._answers else None
 
-    def leave(self) -> None:
-        """No more is asked; a call that hangs is left behind."""
+    def abandon(self) -> None:
+        """Make no more calls; a call that hangs is left behind."""
         self._is_over = True
         self._wanted.set()
 
@@ -59,7 +59,7 @@ class Asker(Generic[T]):
             self._wanted.clear()
             try:
                 self._answers.append(self._act())
-            # Whatever Spark and py4j raise is an answer: the one who asked decides.
+            # Whatever Spark and py4j raise is an answer: the caller decides.
             except BaseException as error:
                 self._answers.append(as_exception(error))
 
@@ -75,7 +75,7 @@ class Heartbeat:
         self._restart_wait = 0.0
         #: Reason for the end of the previous JVM, until there is another one.
         self._why_gone = ""
-        self._looked = self._cpu_seconds = 0.0
+        self._checked_at = self._cpu_seconds = 0.0
         self._begin()
 
     def start(self) -> None:
@@ -87,16 +87,16 @@ class Heartbeat:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(_STOP_SECONDS_MAX)
-        self._leave()
+        self._abandon_calls()
 
     def step(self) -> None:
-        """One look. The thread calls it every second; tests may."""
+        """Check the JVM once. The thread calls it every second; tests may."""
         now = self._clock.monotonic()
-        seconds, self._looked = now - self._looked, now
+        seconds, self._checked_at = now - self._checked_at, now
         if not self._session.is_alive():
             self._restart(self._why_gone or self._session.exit_reason())
             return
-        verdict = self._look(seconds)
+        verdict = self._check(seconds)
         if verdict is PulseVerdict.WELL:
             self._session.note_outage(None)
             return
@@ -109,29 +109,29 @@ class Heartbeat:
             self._session.kill(reason)
             self._restart(reason)
 
-    def _look(self, seconds: float) -> PulseVerdict:
-        """Take the answers, ask anew, and count the time."""
-        for question, asker in self._askers.items():
-            answer = asker.take()
+    def _check(self, seconds: float) -> PulseVerdict:
+        """Read the answers, send new probes, and count the time."""
+        for probe, caller in self._callers.items():
+            answer = caller.poll()
             if isinstance(answer, Beat):
                 self._beat = answer
                 if answer.has_ended:
-                    self._pulse.ended("Spark has ended inside of it")
+                    self._pulse.record_end("Spark has ended inside of it")
             if isinstance(answer, Exception):
-                # Not an answer: it is asked again, and the time goes on.
-                _log.warning("heartbeat_failed", question=question, reason=answer)
-                asker.ask()
+                # Not an answer: the probe is repeated, and its time goes on.
+                _log.warning("heartbeat_failed", probe=probe, reason=answer)
+                caller.request()
             elif answer is not None:
-                self._pulse.answered(question)
-        for question in self._pulse.due():
-            self._askers[question].ask()
+                self._pulse.record_answer(probe)
+        for probe in self._pulse.due():
+            self._callers[probe].request()
         try:
             cpu_seconds, is_stopped = self._session.jvm_usage()
         except psutil.Error:
             # It is ending right now.
             return PulseVerdict.WELL
         used, self._cpu_seconds = cpu_seconds - self._cpu_seconds, cpu_seconds
-        look = PulseReading(
+        reading = PulseReading(
             seconds=seconds,
             cpu_seconds=used,
             is_stopped=is_stopped,
@@ -139,14 +139,14 @@ class Heartbeat:
             stuck_share=self._beat.stuck_share,
             stuck_cores=self._beat.stuck_cores,
         )
-        return self._pulse.looked(look)
+        return self._pulse.observe(reading)
 
     def _restart(self, reason: str) -> None:
         outage = self._session.outage
         since_ms = self._clock.now_ms() if outage is None else outage.since_ms
         self._session.note_outage(Outage(reason=f"{reason}; Spark is being started again", since_ms=since_ms))
         self._why_gone = reason
-        self._leave()
+        self._abandon_calls()
         try:
             has_restarted = self._session.restart_if_gone()
         except TilthError as error:
@@ -164,23 +164,23 @@ class Heartbeat:
             threading.Thread(target=self._session.warm_if_possible, name="tilth-warm", daemon=True).start()
 
     def _begin(self) -> None:
-        """Nothing is known of this JVM yet."""
+        """Begin with a new JVM, of which nothing is known yet."""
         settings, session = self._session.settings, self._session
         self._pulse = Pulse(interval_seconds=settings.heartbeat_seconds, hang_seconds=settings.hang_seconds)
-        self._askers: dict[Question, Asker[Beat] | Asker[bool]] = {
-            Question.CALL: Asker("call", session.beat),
-            Question.JOB: Asker("job", session.run_small_job),
+        self._callers: dict[Probe, BackgroundCaller[Beat] | BackgroundCaller[bool]] = {
+            Probe.CALL: BackgroundCaller("call", session.beat),
+            Probe.JOB: BackgroundCaller("job", session.run_small_job),
         }
-        self._looked = self._clock.monotonic()
+        self._checked_at = self._clock.monotonic()
         self._cpu_seconds = 0.0
         self._beat = Beat(has_ended=False, is_full=False)
 
-    def _leave(self) -> None:
-        for asker in self._askers.values():
-            asker.leave()
+    def _abandon_calls(self) -> None:
+        for caller in self._callers.values():
+            caller.abandon()
 
     def _watch(self) -> None:
-        while not self._clock.wait(self._stopping, _LOOK_SECONDS):
+        while not self._clock.wait(self._stopping, _CHECK_SECONDS):
             try:
                 self.step()
             # The outermost loop of the watch: it goes on whatever happened.

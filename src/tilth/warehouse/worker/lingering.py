@@ -1,6 +1,6 @@
-"""Cancelled work that goes on: tasks and calls that look at no interrupt are stopped before their JVM has to be killed.
+"""Cancelled tasks that go on: tasks and calls that ignore interrupts are stopped before their JVM has to be killed.
 
-Covers: when it is stopped, asking on a thread of its own. Does not cover: how the JVM stops it
+Covers: when they are stopped, calls on a thread of their own. Does not cover: how the JVM stops them
 (session/TaskStopper.java), executors of a cluster (session/cluster.py), a JVM that has to be killed (pulse.py).
 """
 
@@ -12,13 +12,13 @@ from tilth.base.clock import Clock
 from tilth.base.logs import Log
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.settings import STOP_SHARE
-from tilth.warehouse.worker.heartbeat import Asker
+from tilth.warehouse.worker.heartbeat import BackgroundCaller
 
 _log = Log("warehouse")
 
 
-class LingeringWork:
-    """The cancelled work of one worker. For one thread."""
+class LingeringTasks:
+    """The cancelled tasks of one worker. For one thread."""
 
     def __init__(self, clock: Clock, session: WorkerSession) -> None:
         self._clock = clock
@@ -27,30 +27,30 @@ class LingeringWork:
         #: Monotonic time at which each cancelled task was first seen, by its tag.
         self._since: dict[str, float] = {}
         self._overdue: tuple[str, ...] = ()
-        self._asker, self._run, self._is_asked = self._new_asker(), session.run, False
+        self._caller, self._run, self._is_waiting = self._new_caller(), session.run, False
 
-    def look(self, cancelled: Collection[str]) -> None:
+    def check(self, cancelled: Collection[str]) -> None:
         """Stop the tasks that go on for too long; `cancelled`: tags of the cancelled tasks that have not ended."""
         now = self._clock.monotonic()
         self._since = {tag: self._since.get(tag, now) for tag in cancelled}
         if self._run != self._session.run:
-            # A thread that asked the JVM before may still wait for it.
-            self._asker.leave()
-            self._asker, self._run, self._is_asked = self._new_asker(), self._session.run, False
-        answer = self._asker.take()
-        self._is_asked = self._is_asked and answer is None
+            # The thread that called the former JVM may still wait for it.
+            self._caller.abandon()
+            self._caller, self._run, self._is_waiting = self._new_caller(), self._session.run, False
+        answer = self._caller.poll()
+        self._is_waiting = self._is_waiting and answer is None
         if isinstance(answer, Exception):
             _log.debug("cancelled_work_unknown", reason=answer)
         for line in answer if isinstance(answer, list) else ():
             thread, _, frame = line.partition("\t")
             _log.warning("cancelled_work_stopped", thread=thread, at=frame)
-        if not self._is_asked:
+        if not self._is_waiting:
             self._overdue = tuple(tag for tag, since in self._since.items() if now - since >= self._seconds)
-            self._is_asked = True
-            self._asker.ask()
+            self._is_waiting = True
+            self._caller.request()
 
     def leave(self) -> None:
-        self._asker.leave()
+        self._caller.abandon()
 
-    def _new_asker(self) -> Asker[list[str]]:
-        return Asker("stop", lambda: self._session.stop_cancelled(self._overdue, seconds=self._seconds))
+    def _new_caller(self) -> BackgroundCaller[list[str]]:
+        return BackgroundCaller("stop", lambda: self._session.stop_cancelled(self._overdue, seconds=self._seconds))

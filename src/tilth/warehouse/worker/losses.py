@@ -14,7 +14,7 @@ from tilth.warehouse.errors import SparkMemoryError, SparkRestartingError
 _CAUSES_MAX = 20
 _NO_MEMORY = "java.lang.OutOfMemoryError"
 _HINT = "read fewer rows or columns, or raise the node's setting warehouse.driver-memory"
-#: Errors of Spark when it stops inside of a JVM that was asked to end.
+#: Errors of Spark when it stops inside of a JVM that is ending.
 _ENDING = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 #: py4j's errors by name: this module is also loaded where py4j is not.
 _LOST_NAMES = frozenset({"Py4JError", "Py4JNetworkError"})

@@ -1,6 +1,6 @@
 """Progress of each task in Spark, from Spark's own status store.
 
-Covers: sampling. Does not cover: deciding anything by it. Always holds: whoever asks gets the last sample at once, also
+Covers: sampling. Does not cover: decisions based on it. Always holds: callers get the last sample at once, also
 when Spark hangs; a task's numbers never go back.
 """
 
@@ -15,7 +15,7 @@ from tilth.base.clock import Clock
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.warehouse.session.session import WorkerSession
-from tilth.warehouse.worker.worker import tag_of
+from tilth.warehouse.worker.embedded import tag_of
 
 SAMPLE_SECONDS = 0.5
 #: A job has more stages than that only when somebody generates SQL.
@@ -115,9 +115,9 @@ class ProgressWatch:
             seen = next((by_tag[tag] for tag in job.jobTags().mkString("\n").split("\n") if tag in by_tag), None)
             if seen is not None:
                 for stage_id in job.stageIds().mkString(" ").split()[:STAGES_MAX]:
-                    self._look(store, int(stage_id), seen)
+                    self._sample_stage(store, int(stage_id), seen)
 
-    def _look(self, store: Any, stage_id: int, seen: _Seen) -> None:
+    def _sample_stage(self, store: Any, stage_id: int, seen: _Seen) -> None:
         known = seen.stages.setdefault(stage_id, _Stage())
         if known.tasks and known.done >= known.tasks:
             return

@@ -3,21 +3,21 @@
     WELL --(half of the hang bound)--> LATE --(hang bound)--> HUNG
       ^----------- answered ------------'
 
-WELL   the last call was answered, or has not waited for long (written by `answered`)
-LATE   a call has waited for half of the hang bound; users see it, nothing is done (written by `looked`)
-HUNG   the JVM is to be killed; final for this JVM (written by `looked` and `ended`)
+WELL   the last call was answered, or has not waited for long (written by `record_answer`)
+LATE   a call has waited for half of the hang bound; users see it, nothing is done (written by `observe`)
+HUNG   the JVM is to be killed; final for this JVM (written by `observe` and `record_end`)
 
-Two questions are asked: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
+There are two probes: a call, which any thread of the JVM answers, and a job, which needs Spark's scheduler and a
 free task slot. Only time in which nothing excuses the silence counts against the bound: a JVM that computes, as in a
-long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are taken; of
-time in which this process did not run itself, little counts. Nothing interrupts some code of Java (a regular expression
+long garbage collection, is given `BUSY_FACTOR` times as long; a job does not count while all task slots are in use; of
+time in which this process itself did not run, little counts. Nothing interrupts some code of Java (a regular expression
 that backtracks): while tasks of jobs that were cancelled hold slots, time counts by the share that they hold. If these
 tasks get less than `STARVED_SHARE` of a core each, the machine is crowded, or they wait for a store that is silent,
 which their client ends (storage/read/hadoop_spark.py): they may still be ending, and are given `BUSY_FACTOR` times as
 long. Time in which a call waits for its answer counts as silence; it counts as stuck only if the answer reports stuck
 tasks.
 
-Covers: the rules. Does not cover: asking, killing (heartbeat.py), tasks without progress (stalls.py).
+Covers: the rules. Does not cover: probing, killing (heartbeat.py), tasks without progress (stalls.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from enum import StrEnum
 
 #: A JVM that uses the processor may be silent for so many hang bounds.
 BUSY_FACTOR = 4
-#: A job is asked for with every so many calls.
+#: Number of calls for each probe by a job.
 CALLS_PER_JOB = 6
 #: Share of one core: a JVM that uses more between two observations is busy. On a crowded machine one that works
 #: gets little more; one that hangs uses less.
@@ -39,8 +39,8 @@ STARVED_SHARE = 0.5
 STEP_SECONDS_MAX = 3.0
 
 
-class Question(StrEnum):
-    """Question that the JVM is asked."""
+class Probe(StrEnum):
+    """A way to see whether the JVM answers."""
 
     CALL = "call"
     JOB = "job"
@@ -54,7 +54,7 @@ class PulseVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulseReading:
-    """Observations since the look before."""
+    """Observations since the previous reading."""
 
     #: Time since the previous reading.
     seconds: float
@@ -62,7 +62,7 @@ class PulseReading:
     cpu_seconds: float
     #: Its process is stopped, as by SIGSTOP.
     is_stopped: bool = False
-    #: Every task slot of Spark was taken when it answered last.
+    #: Every task slot of Spark was in use when it answered last.
     is_full: bool = False
     #: Share of the task slots that tasks of ended jobs held then, and the cores that these tasks could use.
     stuck_share: float = 0.0
@@ -71,7 +71,7 @@ class PulseReading:
 
 @dataclass(slots=True)
 class _Waiting:
-    """Time that a question has waited for its answer, or that cancelled tasks have held slots."""
+    """Time that a probe has waited for its answer, or that cancelled tasks have held slots."""
 
     seconds: float = 0.0
     #: Part of this time that nothing excuses.
@@ -88,12 +88,12 @@ class _Waiting:
 
 
 class Pulse:
-    """State of one JVM, as far as it is known. For one thread."""
+    """State of one JVM, as known by its answers. For one thread."""
 
     def __init__(self, *, interval_seconds: float, hang_seconds: float) -> None:
         self._interval = interval_seconds
         self._hang = hang_seconds
-        self._waiting: dict[Question, _Waiting] = {}
+        self._waiting: dict[Probe, _Waiting] = {}
         #: Time since the last call was made.
         self._since_call = interval_seconds
         self._calls = 0
@@ -101,48 +101,48 @@ class Pulse:
         self._stuck = _Waiting()
         #: The same since a call that is not answered yet: its answer may report that these tasks have ended.
         self._maybe_stuck = _Waiting()
-        #: `True` if a call was answered since the last call of `looked`.
+        #: `True` if a call was answered since the last call of `observe`.
         self._is_fresh = False
         self._hung_why = ""
 
-    def due(self) -> list[Question]:
-        """Return the questions to ask now; each then counts as asked."""
-        if self._since_call < self._interval or Question.CALL in self._waiting:
+    def due(self) -> list[Probe]:
+        """Return the probes to send now; each then counts as sent."""
+        if self._since_call < self._interval or Probe.CALL in self._waiting:
             return []
         self._since_call = 0.0
-        asked = [Question.CALL]
-        if self._calls % CALLS_PER_JOB == 0 and Question.JOB not in self._waiting:
-            asked.append(Question.JOB)
+        probes = [Probe.CALL]
+        if self._calls % CALLS_PER_JOB == 0 and Probe.JOB not in self._waiting:
+            probes.append(Probe.JOB)
         self._calls += 1
-        self._waiting |= {question: _Waiting() for question in asked}
-        return asked
+        self._waiting |= {probe: _Waiting() for probe in probes}
+        return probes
 
-    def answered(self, question: Question) -> None:
-        self._waiting.pop(question, None)
-        self._is_fresh = self._is_fresh or question is Question.CALL
+    def record_answer(self, probe: Probe) -> None:
+        self._waiting.pop(probe, None)
+        self._is_fresh = self._is_fresh or probe is Probe.CALL
 
-    def ended(self, why: str) -> None:
-        """The JVM runs, and Spark has ended inside of it."""
+    def record_end(self, why: str) -> None:
+        """Record that Spark has ended inside of the JVM, which still runs."""
         self._hung_why = why
 
-    def looked(self, look: PulseReading) -> PulseVerdict:
+    def observe(self, reading: PulseReading) -> PulseVerdict:
         """Count the time that has passed."""
-        step = min(look.seconds, STEP_SECONDS_MAX)
+        step = min(reading.seconds, STEP_SECONDS_MAX)
         self._since_call += step
-        is_busy = not look.is_stopped and look.cpu_seconds >= BUSY_SHARE * step
-        call, job = self._waiting.get(Question.CALL), self._waiting.get(Question.JOB)
+        is_busy = not reading.is_stopped and reading.cpu_seconds >= BUSY_SHARE * step
+        call, job = self._waiting.get(Probe.CALL), self._waiting.get(Probe.JOB)
         if call is not None:
             call.count(step, is_excused=is_busy)
             if self._is_over(call):
                 self._hung_why = f"it has not answered a call for {call.seconds:.0f} s" + (
-                    "; its process is stopped" if look.is_stopped else ""
+                    "; its process is stopped" if reading.is_stopped else ""
                 )
-        elif job is not None and not look.is_full:
-            # While calls are not answered the job says nothing more.
+        elif job is not None and not reading.is_full:
+            # While calls are not answered, the job shows nothing more.
             job.count(step, is_excused=is_busy)
             if self._is_over(job):
                 self._hung_why = f"it answers calls, and has not run a job of one task for {job.seconds:.0f} s"
-        self._count_stuck(look, step)
+        self._count_stuck(reading, step)
         self._is_fresh = False
         if self._is_over(self._stuck):
             self._hung_why = self._why_stuck
@@ -152,7 +152,7 @@ class Pulse:
 
     @property
     def late_seconds(self) -> float:
-        """Seconds for which the oldest question has been waiting, or cancelled tasks have held slots."""
+        """Seconds for which the oldest probe has been waiting, or cancelled tasks have held slots."""
         return max(self._silent_seconds, self._stuck.seconds)
 
     @property
@@ -161,7 +161,7 @@ class Pulse:
             return self._hung_why
         if self._stuck.seconds > self._silent_seconds:
             return self._why_stuck
-        what = "a call" if Question.CALL in self._waiting else "a job of one task"
+        what = "a call" if Probe.CALL in self._waiting else "a job of one task"
         return f"it has not answered {what} for {self._silent_seconds:.0f} s"
 
     @property
@@ -172,13 +172,13 @@ class Pulse:
     def _why_stuck(self) -> str:
         return f"cancelled tasks that do not end have held its task slots for {self._stuck.seconds:.0f} s"
 
-    def _count_stuck(self, look: PulseReading, step: float) -> None:
-        if not look.stuck_share:
+    def _count_stuck(self, reading: PulseReading, step: float) -> None:
+        if not reading.stuck_share:
             self._stuck, self._maybe_stuck = _Waiting(), _Waiting()
             return
-        is_starved = look.cpu_seconds < STARVED_SHARE * step * look.stuck_cores
-        self._maybe_stuck.count(step * look.stuck_share, is_excused=is_starved)
-        if self._is_fresh or Question.CALL not in self._waiting:
+        is_starved = reading.cpu_seconds < STARVED_SHARE * step * reading.stuck_cores
+        self._maybe_stuck.count(step * reading.stuck_share, is_excused=is_starved)
+        if self._is_fresh or Probe.CALL not in self._waiting:
             self._stuck.add(self._maybe_stuck)
             self._maybe_stuck = _Waiting()
 

@@ -1,11 +1,11 @@
-"""Tasks that make no progress: the rule for them, and the questions that do not wait for a JVM that may hang.
+"""Tasks that make no progress: the rule for them, and calls that do not wait for a JVM that may hang.
 
 A task makes progress when a Spark task of its job begins or ends, when rows or bytes are read, written or shuffled, or
 when the JVM and its Python workers compute. Python workers cannot be assigned to tasks: one that hangs while others
 compute is noticed when they are done, or at once if it was stopped by a signal.
 
-Covers: the rule (reports of Spark and the system about tasks go in, stalled tasks come out), asking on a thread of its
-own. Does not cover: how Spark is asked (session/session.py), cancelling (worker.py), JVMs that hang (pulse.py).
+Covers: the rule (reports of Spark and the system about tasks go in, stalled tasks come out), calls on a thread of their
+own. Does not cover: how Spark reports (session/session.py), cancelling (embedded.py), JVMs that hang (pulse.py).
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tilth.model.task import TaskKind
 from tilth.warehouse.session.reports import JobProgress, Processes
 from tilth.warehouse.session.session import WorkerSession
 from tilth.warehouse.settings import WarehouseSettings
-from tilth.warehouse.worker.heartbeat import Asker
+from tilth.warehouse.worker.heartbeat import BackgroundCaller
 
 #: Share of one core: JVM and Python workers that use more between two observations compute for somebody.
 BUSY_SHARE = 0.1
-#: More than between two observations on a quiet machine, and no more.
-STEPS_PER_LOOK_MAX = 3
+#: Maximum number of steps that count between two checks; on a quiet machine there are fewer.
+STEPS_PER_CHECK_MAX = 3
 
 _log = Log("warehouse")
 
@@ -50,12 +50,12 @@ class StallWatch:
         self._seen: dict[str, _Seen] = {}
         self._cpu_seconds = 0.0
 
-    def looked(
+    def observe(
         self, tasks: Mapping[str, JobProgress], bounds: Mapping[str, float], processes: Processes, *, seconds: float
     ) -> dict[str, float]:
         """The tasks that have made no progress for their bound, and for how many seconds.
 
-        `tasks`: only those with running Spark jobs; `bounds`: of each, in seconds; `seconds`: since the last look.
+        `tasks`: only those with running Spark jobs; `bounds`: of each, in seconds; `seconds`: since the last check.
         """
         step = min(seconds, self._step_max)
         used = processes.cpu_seconds - self._cpu_seconds
@@ -78,38 +78,42 @@ class StallFinder:
         self._session = session
         shortest = min(settings.stall_seconds, settings.round_stall_seconds)
         self._seconds = min(settings.heartbeat_seconds, shortest / 4)
-        self._watch = StallWatch(step_seconds_max=STEPS_PER_LOOK_MAX * self._seconds)
+        self._watch = StallWatch(step_seconds_max=STEPS_PER_CHECK_MAX * self._seconds)
         self._bounds: Mapping[str, float] = {}
-        self._asker = Asker("progress", self._ask)
+        self._caller = BackgroundCaller("progress", self._read_progress)
         self._run = session.run
-        self._is_asked = False
-        self._asked = self._taken = clock.monotonic()
+        self._is_waiting = False
+        self._requested_at = self._answered_at = clock.monotonic()
 
-    def look(self, bounds: Mapping[str, float]) -> dict[str, float]:
+    def check(self, bounds: Mapping[str, float]) -> dict[str, float]:
         """Return those of the tasks with these job tags that have made no progress for their bound, in seconds, with
         the seconds of each.
         """
         now = self._clock.monotonic()
         if self._run != self._session.run:
-            # A thread that asked the JVM before may still wait for it.
-            self._asker.leave()
-            self._asker, self._run, self._is_asked = Asker("progress", self._ask), self._session.run, False
-        answer = self._asker.take()
+            # The thread that called the former JVM may still wait for it.
+            self._caller.abandon()
+            self._caller, self._run, self._is_waiting = (
+                BackgroundCaller("progress", self._read_progress),
+                self._session.run,
+                False,
+            )
+        answer = self._caller.poll()
         if answer is None:
-            if not self._is_asked and bounds and now - self._asked >= self._seconds:
-                self._bounds, self._is_asked, self._asked = dict(bounds), True, now
-                self._asker.ask()
+            if not self._is_waiting and bounds and now - self._requested_at >= self._seconds:
+                self._bounds, self._is_waiting, self._requested_at = dict(bounds), True, now
+                self._caller.request()
             return {}
-        self._is_asked = False
+        self._is_waiting = False
         if isinstance(answer, Exception):
             _log.debug("progress_unknown", reason=answer)
             return {}
-        seconds, self._taken = now - self._taken, now
+        seconds, self._answered_at = now - self._answered_at, now
         progress, processes = answer
-        return self._watch.looked(progress, self._bounds, processes, seconds=seconds)
+        return self._watch.observe(progress, self._bounds, processes, seconds=seconds)
 
     def leave(self) -> None:
-        self._asker.leave()
+        self._caller.abandon()
 
-    def _ask(self) -> tuple[dict[str, JobProgress], Processes]:
+    def _read_progress(self) -> tuple[dict[str, JobProgress], Processes]:
         return self._session.progress(self._bounds), self._session.processes()

@@ -1,7 +1,7 @@
-"""Answers of brokers about topics and offsets, once it is known that they are answers. Pure.
+"""Answers of brokers about topics and offsets, after they were checked. Pure.
 
-Covers: the nouns, and the one place where a number of the client library becomes an offset. Does not cover: asking
-(broker.py), what follows from it (gaps.py). Always holds: an Offset is a number from 0 up. The client library answers
+Covers: the values, and the only code that turns a number of the client library into an offset. Does not cover:
+requests (broker.py), gaps (gaps.py). Always holds: an Offset is a number from 0 up. The client library answers
 requests that nobody answered with the offset -1001 and no error; such a number never gets further than here.
 """
 
@@ -34,10 +34,10 @@ class PartitionEnd(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = -1
 
 
-class HeardEnd(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedEnd(msgspec.Struct, frozen=True, kw_only=True):
     """End of a topic partition, on its way from a consumer to the server."""
 
-    position: TopicPartition
+    topic_partition: TopicPartition
     end: PartitionEnd
 
 
@@ -65,7 +65,7 @@ def offset_of(answer: int) -> Offset:
 
 
 def offset_or_none(answer: int) -> Offset | None:
-    """Return None where the broker says that there is no such offset; raises ValueError for an answer that is none."""
+    """Return None if there is no such offset; raises ValueError for an answer that is none."""
     return None if answer == _NONE else offset_of(answer)
 
 

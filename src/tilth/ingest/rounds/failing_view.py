@@ -1,5 +1,5 @@
-"""Careful rounds, for a computed view that has failed lately: find the messages that the view cannot take, and write
-the rows of the others.
+"""Evaluation of a computed view that has failed lately: find the messages that the view cannot take, and write the
+rows of the others.
 
 Covers: the order of trials, the reasons of the messages that are found, and the search by halves for views whose rows
 are made of several messages. Does not cover: the trials (spark.py), views whose rows are made of one message each
@@ -19,7 +19,7 @@ import numpy as np
 
 from tilth.base.clock import Clock
 from tilth.ingest.errors import ViewError, ViewFailedError
-from tilth.ingest.policy.care import Care
+from tilth.ingest.policy.evaluation import Evaluation
 from tilth.ingest.rounds.keep import NO_NUMBERS, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundJob
 from tilth.ingest.rounds.write import CULPRITS_MAX, Written, too_many
@@ -33,8 +33,8 @@ SEARCH_SECONDS_MAX = 30.0
 def search(clock: Clock, fails: Callable[[int, int], str | None], *, total: int, why: str) -> dict[int, str] | None:
     """The numbers of the messages, below `total`, that make the view fail alone, with the reasons.
 
-    `fails(start, end)` says why the view fails on the messages with these numbers; None: it does not. On all of them it
-    is known to fail, and `why`. None is returned where they make it fail only together, or are too many to be found.
+    `fails(start, end)` returns why the view fails on the messages with these numbers; None: it does not. It is known to
+    fail on all of them, for the reason `why`. Return None if they make it fail only together, or are too many.
     """
     deadline = clock.monotonic() + SEARCH_SECONDS_MAX
     found: dict[int, str] = {}
@@ -60,15 +60,15 @@ def search(clock: Clock, fails: Callable[[int, int], str | None], *, total: int,
 class Trials(Protocol):
     """One view over the rows that the round has kept. `excluded`: numbers of messages that are left out."""
 
-    def failing(self) -> list[Culprit]:
-        """The messages of which something cannot be computed that the view needs before its rows are made, as far as
-        that is seen.
+    def find_failing(self) -> list[Culprit]:
+        """Return the messages for which an expression fails that the view evaluates before its rows are made, as far as
+        such failures can be seen.
         """
 
     def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
         """Return why the view fails on the messages with these numbers (None: on all); None: it does not."""
 
-    def reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
+    def find_reasons(self, found: Sequence[Culprit]) -> dict[int, str]:
         """Return by number the reason why rows of these messages cannot be computed; only some of them, if they are
         many.
         """
@@ -83,30 +83,28 @@ class Trials(Protocol):
         """Raises ViewFailedError."""
 
 
-def run_carefully(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) -> Written:
+def run_failing_view(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) -> Written:
     """Write the view's rows; return what was written, and the messages that the view cannot take, with reasons.
 
     Raises ViewFailedError if the round must be done in another way, ViewError if no message is to blame.
     """
-    found = trials.failing()
+    found = trials.find_failing()
     _check_many(plan, found)
-    if job.care[plan.view] is Care.GUARDED:
+    if job.failing[plan.view] is Evaluation.GUARDED:
         guarded = trials.write_guarded(excluded=_numbers(found))
         if guarded is not None:
-            return msgspec.structs.replace(guarded, culprits=_explained(trials, job, plan, [*found, *guarded.culprits]))
+            return msgspec.structs.replace(guarded, culprits=_explain(trials, job, plan, [*found, *guarded.culprits]))
     why = trials.check(excluded=_numbers(found))
     if why is not None:
-        found = [*found, *_searched(clock, trials, job, plan, found, why)]
+        found = [*found, *_search_culprits(clock, trials, job, plan, found, why)]
         why = trials.check(excluded=_numbers(found))
         if why is not None:
             raise ViewFailedError.of({plan.view: why})
     _check_many(plan, found)
-    return msgspec.structs.replace(
-        trials.write(excluded=_numbers(found)), culprits=_explained(trials, job, plan, found)
-    )
+    return msgspec.structs.replace(trials.write(excluded=_numbers(found)), culprits=_explain(trials, job, plan, found))
 
 
-def _searched(
+def _search_culprits(
     clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan, known: Sequence[Culprit], why: str
 ) -> list[Culprit]:
     nothing = trials.check(numbers=range(0))
@@ -124,10 +122,10 @@ def _searched(
     return [Culprit(number=number, reason=reason) for number, reason in found.items()]
 
 
-def _explained(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Culprit]) -> tuple[Culprit, ...]:
+def _explain(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Culprit]) -> tuple[Culprit, ...]:
     """Add a reason to each culprit, in which the column stands first if it is known."""
     columns = job.layouts[plan.target].schema.names
-    reasons = trials.reasons([each for each in found if not each.reason])
+    reasons = trials.find_reasons([each for each in found if not each.reason])
     #: Example by step: a message with a known reason, for those without one.
     examples: dict[int, Culprit] = {}
     for each in found:
@@ -138,7 +136,7 @@ def _explained(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Cul
         why = each.reason or reasons.get(each.number, "")
         example = examples.get(each.step)
         if not why and example is not None:
-            topic, partition, offset = job.numbers.place(example.number)
+            topic, partition, offset = job.numbers.position(example.number)
             why = f"it cannot be computed, like that of {topic}/{partition}@{offset}: {reasons[example.number]}"
         name = f"column `{columns[each.step - 1]}`: " if 0 < each.step <= len(columns) else ""
         explained.append(msgspec.structs.replace(each, reason=f"{name}{why or 'it cannot be computed'}"))

@@ -15,15 +15,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from tests.unit.fake_rooms import FakeRooms, doors_of
+from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.clock import SystemClock
 from tilth.base.errors import NotFoundError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
 from tilth.control.running import Origin
 from tilth.model.wire import Health
 from tilth.query.results.answer import Answer
-from tilth.server import Doors, HttpServer, ServerSettings, build_app
-from tilth.server.address import PortTakenError
+from tilth.server import AppContext, HttpServer, ServerSettings, build_app
+from tilth.server.address import AddressInUseError
 from tools.node_process import free_port
 
 pytestmark = pytest.mark.acceptance
@@ -43,8 +43,8 @@ class SlowRooms(FakeRooms):
         return super()._answered(*call)
 
 
-def started(doors: Doors) -> HttpServer:
-    server = HttpServer(SystemClock(), build_app(replace(doors, listen_host="127.0.0.1")), host="127.0.0.1", port=0)
+def started(context: AppContext) -> HttpServer:
+    server = HttpServer(SystemClock(), build_app(replace(context, listen_host="127.0.0.1")), host="127.0.0.1", port=0)
     server.start()
     return server
 
@@ -56,7 +56,7 @@ def rooms() -> FakeRooms:
 
 @pytest.fixture
 def server(rooms: FakeRooms) -> Iterator[HttpServer]:
-    server = started(doors_of(rooms))
+    server = started(context_of(rooms))
     yield server
     server.stop()
 
@@ -79,7 +79,7 @@ def test_a_large_result_arrives_whole(connection: Connection, rooms: FakeRooms) 
     result = connection.sql("SELECT ..")
     assert result.arrow() == table
     assert result.summary.message == "größer"
-    with connection.ask("SELECT ..", accept="text/csv") as reply:
+    with connection.request("SELECT ..", accept="text/csv") as reply:
         pieces = list(reply.pieces)
     assert len(pieces) > 10
     assert b"".join(pieces).count(b"\n") == 300_001
@@ -99,7 +99,7 @@ def test_many_threads_share_a_connection(connection: Connection) -> None:
 
 def test_health_answers_while_every_statement_is_busy() -> None:
     rooms = SlowRooms()
-    server = started(doors_of(rooms, ServerSettings(statements_max=1)))
+    server = started(context_of(rooms, ServerSettings(statements_max=1)))
     try:
         with connect(server.url) as connection:
             threads = [threading.Thread(target=connection.sql, args=("SELECT 1",)) for _ in range(3)]
@@ -140,7 +140,7 @@ class LeavingRooms(FakeRooms):
 
 def test_a_client_that_leaves_cancels_its_statement_and_one_that_stays_does_not() -> None:
     rooms = LeavingRooms()
-    server = started(doors_of(rooms))
+    server = started(context_of(rooms))
     try:
         port = int(server.url.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=10) as leaving:
@@ -159,7 +159,7 @@ def test_a_client_that_leaves_cancels_its_statement_and_one_that_stays_does_not(
 
 
 def test_bodies_share_a_bound_and_small_statements_pass_beside_them(rooms: FakeRooms) -> None:
-    server = started(doors_of(rooms, ServerSettings(insert_memory=1_000_000)))
+    server = started(context_of(rooms, ServerSettings(insert_memory=1_000_000)))
     try:
         port = int(server.url.rpartition(":")[2])
         head = f"POST /v1/insert/a/b HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: 900000\r\n\r\n{{"
@@ -178,7 +178,7 @@ def test_bodies_share_a_bound_and_small_statements_pass_beside_them(rooms: FakeR
 
 
 def test_a_body_that_is_too_large_is_refused_over_a_socket(rooms: FakeRooms) -> None:
-    server = started(doors_of(rooms, ServerSettings(body_bytes_max=1024)))
+    server = started(context_of(rooms, ServerSettings(body_bytes_max=1024)))
     try:
         response = httpx.post(f"{server.url}/v1/sql", content=b"x" * 4_000_000, trust_env=False)
         assert (response.status_code, response.json()["error"]["code"]) == (413, "BODY_TOO_LARGE")
@@ -193,8 +193,8 @@ def test_answers_are_not_held_back_by_the_network(server: HttpServer) -> None:
 
 def test_a_port_that_is_taken(server: HttpServer) -> None:
     port = int(server.url.rpartition(":")[2])
-    with pytest.raises(PortTakenError, match=str(port)):
-        HttpServer(SystemClock(), build_app(doors_of(FakeRooms())), host="127.0.0.1", port=port)
+    with pytest.raises(AddressInUseError, match=str(port)):
+        HttpServer(SystemClock(), build_app(context_of(FakeRooms())), host="127.0.0.1", port=port)
 
 
 def test_a_server_that_goes_away_before_its_answer() -> None:

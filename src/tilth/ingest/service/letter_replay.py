@@ -6,7 +6,7 @@
 Covers: which letters come when, these transactions, their ledger entries, counts. Does not cover: what the worker does
 (replay/spark.py), the statement (tilth.statements).
 Always holds: the rows of a letter and its end become true in one commit, which is refused where the letter was changed,
-deleted or moved since it was read; a letter that fails again is a new row with the new reason, and no statement takes
+deleted or moved since it was read; a letter that fails again is a new row with the new reason, and no statement replays
 it twice. See also: docs/policies/consumers.md#replays.
 """
 
@@ -41,8 +41,8 @@ from tilth.catalog import (
 )
 from tilth.ingest.consumer.calls import ViewOrder
 from tilth.ingest.errors import ConsumeStoppedError, NoDeadLettersError, ViewError
-from tilth.ingest.messages.dead import takes_dead_letters
-from tilth.ingest.policy.care import FailingViews
+from tilth.ingest.messages.dead import accepts_dead_letters
+from tilth.ingest.policy.evaluation import FailingViews
 from tilth.ingest.replay.orders import (
     LETTERS_MAX,
     CountLetters,
@@ -55,7 +55,7 @@ from tilth.ingest.replay.orders import (
     tasks_reserved,
 )
 from tilth.ingest.rounds.round import TableChanges
-from tilth.ingest.rounds.upserts import Lookups, changes_of, lookups_of, resolved, scopes_of
+from tilth.ingest.rounds.upserts import Lookups, changes_of, lookups_of, resolve, scopes_of
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, read_definitions
 from tilth.ingest.settings import ErrorMode, read_config
@@ -69,7 +69,7 @@ from tilth.warehouse import TaskResult
 
 #: Maximum number of attempts at a batch, while others change the letters or the tables.
 TRIES_MAX = 10
-_AGAIN = (PartsChangedError, PartsGoneError, SchemaChangedError, StorageChangedError)
+_RETRIED = (PartsChangedError, PartsGoneError, SchemaChangedError, StorageChangedError)
 
 #: Runs an order of `ReplayOrder` on a worker, given the transaction's id and the bytes that are read.
 RunReplay = Callable[[bytes, int, int], TaskResult]
@@ -90,7 +90,7 @@ class ReplayReport:
     #: Dead letters that came of them.
     again: int = 0
     transactions: int = 0
-    #: Letters that were not taken, by the reason.
+    #: Letters that were left out, by the reason.
     left: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -127,12 +127,10 @@ def dead_letters_of(catalog: Catalog, kafka: KafkaDef, *, now_ms: int) -> TableD
     """Return the table whose letters can be replayed now. Raises NoDeadLettersError, ConsumeStoppedError."""
     config, name = read_config(kafka), full_name(kafka)
     if config.error_mode is ErrorMode.THROW:
-        hint = (
-            "ALTER TABLE .. MODIFY SETTING kafka_handle_error_mode = 'dead_letter': what fails again must have a place"
-        )
+        hint = "ALTER TABLE .. MODIFY SETTING kafka_handle_error_mode = 'dead_letter': what fails again must be stored"
         raise NoDeadLettersError("the Kafka table keeps no dead letters", table=name, hint=hint)
     table = catalog.tables.find(kafka.database, config.dead_letter_table)
-    if not isinstance(table, TableDef) or not takes_dead_letters(table):
+    if not isinstance(table, TableDef) or not accepts_dead_letters(table):
         hint = "it is made when the first message is read; the setting kafka_dead_letter_table names it"
         missing = f"{kafka.database}.{config.dead_letter_table}"
         raise NoDeadLettersError("its dead-letter table is not there", table=name, missing=missing, hint=hint)
@@ -166,7 +164,7 @@ class LetterReplay:
 
     def run(self) -> ReplayReport:
         """Replay all letters that are there now; what was committed stays if it raises."""
-        counted = self._again(lambda number: self._count())
+        counted = self._retry(lambda number: self._count())
         views = {full_name(each.view) for each in self._definitions().views}
         for view in sorted(counted.keys() - views - {""}):
             self._leave(f"no view {view} reads the Kafka table", counted[view])
@@ -178,11 +176,11 @@ class LetterReplay:
     def _count(self) -> dict[str, int]:
         dead = dead_letters_of(self._catalog, self._kafka, now_ms=self._context.clock.now_ms())
         # A transaction that runs has seen the files, so they stay until they were read.
-        with self._catalog.transactions.open(f"replay {self._name}") as work:
+        with self._catalog.transactions.open(f"replay {self._name}") as txn:
             source = self.source(self._catalog.parts.snapshot(dead.uuid), [dead])
             if not source.snapshot.parts:
                 return {}
-            answer = self.send_order(CountLetters(source=source), work, source.snapshot.bytes)
+            answer = self.send_order(CountLetters(source=source), txn, source.snapshot.bytes)
         return msgspec.msgpack.decode(answer, type=dict[str, int])
 
     def _replay_all(self, addressee: str) -> None:
@@ -190,7 +188,7 @@ class LetterReplay:
         after: LetterPosition | None = None
         failing = FailingViews()
         while True:
-            done = self._again(_Batch(self, addressee, after, failing).run)
+            done = self._retry(_Batch(self, addressee, after, failing).run)
             if done is None:
                 return
             if done.failures:
@@ -204,15 +202,15 @@ class LetterReplay:
         """Raises ViewError where there is no other way to do the batch."""
         for view, why in done.failures.items():
             _log.info("view_failed", table=self._name, view=view, messages=done.letters, reason=why)
-            if not failing.failed(view, messages=done.letters):
+            if not failing.record_failure(view, messages=done.letters):
                 hint = "mend the view, and replay the letters again; those that are left are where they were"
                 raise ViewError("the view fails, and no message is to blame", view=view, why=why, hint=hint)
 
-    def _again(self, attempt: Callable[[int], T]) -> T:
-        """Return the attempt's answer; begin it anew while others change the tables meanwhile."""
+    def _retry(self, attempt: Callable[[int], T]) -> T:
+        """Return the attempt's answer; repeat it while other writers change the tables."""
         hint = "others change the dead-letter table or the targets all the time: replay again"
         busy = TooManyConflictsError(table=self._name, tries=TRIES_MAX, hint=hint)
-        return rebase(0, attempt, tries=TRIES_MAX, busy=busy, moved=_AGAIN)
+        return rebase(0, attempt, tries=TRIES_MAX, busy=busy, moved=_RETRIED)
 
     # --- for the batches ---------------------------------------------------------------------------------------------
 
@@ -268,7 +266,7 @@ class LetterReplay:
         return mine if sharing else None
 
     def send_order(self, order: ReplayOrder, txn: TxnHandle, size: int) -> bytes:
-        """Let a worker do it within the transaction; return its answer."""
+        """Run the order on a worker, within the transaction; return its answer."""
         txn.tasks_began()
         result = self._run_order(msgspec.msgpack.encode(order), txn.id, size)
         txn.tasks_ended(may_have_retried=result.may_have_retried)
@@ -277,7 +275,7 @@ class LetterReplay:
     def _leave(self, reason: str, letters: int) -> None:
         self._left[reason] = self._left.get(reason, 0) + letters
 
-    def committed(self, done: Replayed, *, rows: int) -> None:
+    def record_commit(self, done: Replayed, *, rows: int) -> None:
         self._counts.add(self._kafka, done.letters)
         report = self._report
         self._report = replace(
@@ -319,18 +317,18 @@ class _Batch:
         tasks = tasks_reserved(len(views))
         root = replay.context.root
         outputs = [output_of(table, root, tasks=tasks + UPSERT_TRIES_MAX) for table in self._tables.values()]
-        with self._catalog.transactions.open(f"replay {replay.name}", outputs=outputs) as work:
-            work.begin_try(number, [dead.uuid])
+        with self._catalog.transactions.open(f"replay {replay.name}", outputs=outputs) as txn:
+            txn.begin_try(number, [dead.uuid])
             source = replay.source(self._catalog.parts.snapshot(dead.uuid), self._tables.values())
             self._root = source.root
-            done = self._asked(work, source, seen, views)
+            done = self._replay_letters(txn, source, seen, views)
             if done.failures or not done.letters:
                 return done
-            self._commit(work, source.snapshot, done, first_task=tasks)
+            self._commit(txn, source.snapshot, done, first_task=tasks)
         return done
 
-    def _asked(
-        self, work: TxnHandle, source: LetterSource, seen: Definitions, views: tuple[ViewOrder, ...]
+    def _replay_letters(
+        self, txn: TxnHandle, source: LetterSource, seen: Definitions, views: tuple[ViewOrder, ...]
     ) -> Replayed:
         if not source.snapshot.parts:
             return Replayed()
@@ -342,26 +340,28 @@ class _Batch:
             after=self._after,
             letters_max=self._failing.bounded(min(LETTERS_MAX, seen.config.block_rows)),
             bytes_max=seen.config.block_bytes,
-            care=self._failing.care,
-            txn=work.id,
+            failing=self._failing.evaluations,
+            txn=txn.id,
         )
-        return msgspec.msgpack.decode(self._replay.send_order(order, work, source.snapshot.bytes), type=Replayed)
+        return msgspec.msgpack.decode(self._replay.send_order(order, txn, source.snapshot.bytes), type=Replayed)
 
-    def _commit(self, work: TxnHandle, snapshot: Snapshot, done: Replayed, *, first_task: int) -> None:
-        """Make the batch true; of targets with unique keys with what its rows replace, found anew as often as others
-        change them between.
+    def _commit(self, txn: TxnHandle, snapshot: Snapshot, done: Replayed, *, first_task: int) -> None:
+        """Commit the batch. In targets with unique keys, its rows replace older ones, which are looked up again as
+        often as other writers change the targets meanwhile.
         """
         parts = done.facts.parts
         scopes = scopes_of(self._tables.values(), parts)
-        updates, requirements = self._updates(work, snapshot, done), self._requirements(done)
+        updates, requirements = self._updates(txn, snapshot, done), self._requirements(done)
         for number in range(UPSERT_TRIES_MAX):
-            looked = [(each, self._catalog.parts.snapshot(each.table, partitions=each.partitions)) for each in scopes]
+            snapshots = [
+                (each, self._catalog.parts.snapshot(each.table, partitions=each.partitions)) for each in scopes
+            ]
             task = first_task + number
-            lookups = lookups_of(self._tables, parts, looked, root=self._root, txn=work.id, task=task)
-            changes = self._resolved(work, lookups)
+            lookups = lookups_of(self._tables, parts, snapshots, root=self._root, txn=txn.id, task=task)
+            changes = self._resolve(txn, lookups)
             hit("replay.before_commit")
             try:
-                work.commit([*updates, *_replaced(changes)], [*requirements, *_looked(changes)])
+                txn.commit([*updates, *_delta_updates(changes)], [*requirements, *_no_rows_since(changes)])
                 break
             except (PartsChangedError, PartsGoneError):
                 # Only where the letters are as they were read it is the targets that have changed.
@@ -369,16 +369,16 @@ class _Batch:
                     raise
         hit("replay.after_commit")
         rows = sum(each.part.rows for each in parts if each.table != snapshot.table.uuid)
-        self._failing.committed(refusing=done.facts.refusing)
-        self._replay.committed(done, rows=rows)
+        self._failing.record_commit(refusing=done.facts.refusing)
+        self._replay.record_commit(done, rows=rows)
 
-    def _resolved(self, work: TxnHandle, lookups: Lookups) -> tuple[TableChanges, ...]:
-        """Right here where there is little to read, else on a worker."""
+    def _resolve(self, txn: TxnHandle, lookups: Lookups) -> tuple[TableChanges, ...]:
+        """Find the rows to replace: on this thread if there is little to read, else on a worker."""
         size = sum(each.bytes for each in lookups.values())
         if size <= UPSERT_HERE_BYTES_MAX:
-            return resolved(lookups, attempt=0)
+            return resolve(lookups, attempt=0)
         order = ResolveKeys(requests=tuple(tuple(each.requests) for each in lookups.values()))
-        answer = self._replay.send_order(order, work, size)
+        answer = self._replay.send_order(order, txn, size)
         found = msgspec.msgpack.decode(answer, type=tuple[tuple[WrittenDelta, ...], ...])
         return changes_of(lookups, found)
 
@@ -387,13 +387,13 @@ class _Batch:
         files = (target.file for each in deletions for target in each.targets)
         return all(now.get(file) == before[file] for file in files)
 
-    def _updates(self, work: TxnHandle, snapshot: Snapshot, done: Replayed) -> list[Update]:
+    def _updates(self, txn: TxnHandle, snapshot: Snapshot, done: Replayed) -> list[Update]:
         stored: dict[str, int] = {}
         for written in done.facts.parts:
             stored[written.table] = stored.get(written.table, 0) + written.part.rows
         seen = _seen(snapshot)
         entry = LedgerEntry(
-            txn=work.id,
+            txn=txn.id,
             kafka_table=self._replay.kafka.uuid,
             consumer=REPLAYED,
             ranges=done.facts.ranges,
@@ -414,7 +414,7 @@ class _Batch:
         ]
 
     def _requirements(self, done: Replayed) -> list[Requirement]:
-        """The columns are those that were written, and the partitions take another part."""
+        """Require that the columns are those that were written, and that the partitions may have another part."""
         written = {each.table for each in done.facts.parts}
         throttle = self._catalog.throttle
         return [
@@ -428,11 +428,11 @@ def _seen(snapshot: Snapshot) -> dict[str, int]:
     return dict(seen_of(sources_of(snapshot.table, snapshot.parts, snapshot.deltas)))
 
 
-def _replaced(changes: Iterable[TableChanges]) -> list[Update]:
+def _delta_updates(changes: Iterable[TableChanges]) -> list[Update]:
     return [
         AddDelta(table=each.scope.table, written=delta, seen=each.seen) for each in changes for delta in each.deltas
     ]
 
 
-def _looked(changes: Iterable[TableChanges]) -> list[Requirement]:
+def _no_rows_since(changes: Iterable[TableChanges]) -> list[Requirement]:
     return [NoRowsSince(table=each.scope.table, ts=each.ts, partitions=each.scope.partitions) for each in changes]

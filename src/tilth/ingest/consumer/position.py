@@ -13,14 +13,14 @@ import msgspec
 
 from tilth.ingest.errors import BrokerUnavailableError, LeaderChangedError, OffsetGapError
 from tilth.ingest.kafka.gaps import is_other_topic, is_stale
-from tilth.ingest.kafka.reach import PartitionEnd
+from tilth.ingest.kafka.metadata import PartitionEnd
 from tilth.ingest.policy.ranges import plan_round
 from tilth.model.offset import OffsetRange, StoredOffset, TopicPartition
 
 _HINT = "SYSTEM RESET CONSUME OFFSET decides where to go on"
 
 
-class Standing:
+class ConsumerPosition:
     """Position of one consumer."""
 
     def __init__(self, table: str, stored: Mapping[TopicPartition, StoredOffset]) -> None:
@@ -31,26 +31,26 @@ class Standing:
     @property
     def offsets(self) -> dict[TopicPartition, int]:
         """The next offset to read of each topic partition."""
-        return {position: stored.offset for position, stored in self._stored.items()}
+        return {partition: stored.offset for partition, stored in self._stored.items()}
 
     def check_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
-        """Raises OffsetGapError for a topic partition that ends before its offset, and BrokerUnavailableError where the
-        one who says so is an older leader.
+        """Raises OffsetGapError for a topic partition that ends before its offset, and BrokerUnavailableError if the
+        end was reported by an older leader.
         """
-        for position, stored in self._stored.items():
-            end = ends[position]
+        for partition, stored in self._stored.items():
+            end = ends[partition]
             if end.high >= stored.offset:
                 continue
             if is_stale(stored, end):
                 why = "a leader answers that is older than the one that was read from"
                 raise BrokerUnavailableError(
-                    why, table=self._table, topic=position.topic, partition=position.partition, end=end.high
+                    why, table=self._table, topic=partition.topic, partition=partition.partition, end=end.high
                 )
             raise OffsetGapError(
                 "the topic ends before the stored offset: it was truncated or made anew",
                 table=self._table,
-                topic=position.topic,
-                partition=position.partition,
+                topic=partition.topic,
+                partition=partition.partition,
                 stored=stored.offset,
                 end=end.high,
                 hint=_HINT,
@@ -58,14 +58,14 @@ class Standing:
 
     def plan(self, ends: Mapping[TopicPartition, PartitionEnd], *, messages_max: int) -> tuple[OffsetRange, ...]:
         """Return the ranges of the next round, with their topic ids and the leader epochs at both ends."""
-        stable = {position: end.stable for position, end in ends.items()}
+        stable = {partition: end.stable for partition, end in ends.items()}
         ranges = plan_round(positions=self.offsets, ends=stable, messages_max=messages_max)
         return tuple(
             msgspec.structs.replace(
                 each,
                 topic_id=self._of(each).topic_id,
                 epoch=self._of(each).epoch,
-                end_epoch=ends[each.position].epoch,
+                end_epoch=ends[each.topic_partition].epoch,
             )
             for each in ranges
         )
@@ -77,22 +77,22 @@ class Standing:
         ids: Mapping[str, str],
         ends: Mapping[TopicPartition, PartitionEnd],
     ) -> None:
-        """After a round was read: raises OffsetGapError where its topic was made anew before or meanwhile, and
-        LeaderChangedError where its messages may be those of two logs.
+        """Check a round after it was read. Raises OffsetGapError if its topic was recreated before or meanwhile, and
+        LeaderChangedError if its messages may come from two logs.
         """
         for each in ranges:
             if is_other_topic(self._of(each), ids[each.topic]):
                 why = "the topic was deleted and made anew"
                 raise OffsetGapError(why, table=self._table, topic=each.topic, partition=each.partition, hint=_HINT)
-            if ends[each.position].epoch != each.end_epoch:
+            if ends[each.topic_partition].epoch != each.end_epoch:
                 hint = "the round is read again by itself"
                 raise LeaderChangedError(table=self._table, topic=each.topic, partition=each.partition, hint=hint)
 
     def advance(self, ranges: Iterable[OffsetRange]) -> None:
-        """The round of these ranges was committed."""
+        """Move the offsets to the ends of these ranges, whose round was committed."""
         for each in ranges:
             stored = msgspec.structs.replace(self._of(each), offset=each.end, epoch=each.end_epoch)
-            self._stored[each.position] = stored
+            self._stored[each.topic_partition] = stored
 
     def _of(self, each: OffsetRange) -> StoredOffset:
-        return self._stored[each.position]
+        return self._stored[each.topic_partition]

@@ -1,4 +1,4 @@
-"""Care of the next rounds after a view has failed. Pure.
+"""Evaluation of a view in the rounds after it has failed. Pure.
 
     trusted --failed--> GUARDED --failed--> SEARCHED --failed--> SEARCHED, half as many messages, down to one
        ^                   |                    |
@@ -9,7 +9,7 @@ where each row of the view is made of one message, a row that cannot be computed
 other views as SEARCHED. SEARCHED: the view is computed without writing first; where it fails, the messages that it
 fails on are searched for.
 
-Covers: these states, and the size of rounds. Does not cover: finding messages (rounds/careful.py, views/probe.py).
+Covers: these states, and the size of rounds. Does not cover: finding messages (rounds/failing_view.py, views/probe.py).
 Always holds: a round that was given up is done again in another way, until there is one message and no other way.
 """
 
@@ -22,8 +22,8 @@ from enum import IntEnum
 CLEAN_ROUNDS_MIN = 10
 
 
-class Care(IntEnum):
-    """Degree of care with the rows of a view that is not trusted."""
+class Evaluation(IntEnum):
+    """Way to evaluate the rows of a view that is not trusted."""
 
     GUARDED = 1
     SEARCHED = 2
@@ -33,14 +33,14 @@ class FailingViews:
     """The views of one consumer that have failed lately."""
 
     def __init__(self) -> None:
-        self._care: dict[str, Care] = {}
+        self._evaluations: dict[str, Evaluation] = {}
         self._clean_rounds = 0
         self._messages_max: int | None = None
 
     @property
-    def care(self) -> dict[str, Care]:
-        """Return the care by view; trusted views are not in it."""
-        return dict(self._care)
+    def evaluations(self) -> dict[str, Evaluation]:
+        """Return the evaluation by view; trusted views are not in it."""
+        return dict(self._evaluations)
 
     def bounded(self, budget: int) -> int:
         """Return how many messages the next round may read, at most `budget`."""
@@ -48,21 +48,23 @@ class FailingViews:
             self._messages_max = None
         return budget if self._messages_max is None else self._messages_max
 
-    def failed(self, view: str, *, messages: int) -> bool:
-        """A round of so many messages was given up because of a view; False: there is no other way to do it."""
-        care = self._care.get(view)
+    def record_failure(self, view: str, *, messages: int) -> bool:
+        """Record that a round of so many messages was given up because of a view. Return False if there is no other way
+        to evaluate it.
+        """
+        evaluation = self._evaluations.get(view)
         self._clean_rounds = 0
-        if care is not Care.SEARCHED:
-            self._care[view] = Care.GUARDED if care is None else Care.SEARCHED
+        if evaluation is not Evaluation.SEARCHED:
+            self._evaluations[view] = Evaluation.GUARDED if evaluation is None else Evaluation.SEARCHED
             return True
         if messages <= 1:
             return False
         self._messages_max = messages // 2
         return True
 
-    def committed(self, *, refusing: Collection[str]) -> None:
-        """A round became true; these views have refused messages."""
-        is_clean = self._care.keys().isdisjoint(refusing)
+    def record_commit(self, *, refusing: Collection[str]) -> None:
+        """Record a committed round; these views have refused messages."""
+        is_clean = self._evaluations.keys().isdisjoint(refusing)
         self._clean_rounds = self._clean_rounds + 1 if is_clean else 0
         if self._clean_rounds < CLEAN_ROUNDS_MIN:
             return
@@ -70,4 +72,4 @@ class FailingViews:
         if self._messages_max is not None:
             self._messages_max *= 2
         else:
-            self._care.clear()
+            self._evaluations.clear()

@@ -34,23 +34,23 @@ from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.contract import Runner, TaskContext, WorkerReports
 from tilth.warehouse.tasks.state import TaskResult
 from tilth.warehouse.worker.heartbeat import Heartbeat
-from tilth.warehouse.worker.lingering import LingeringWork
+from tilth.warehouse.worker.lingering import LingeringTasks
 from tilth.warehouse.worker.losses import may_be_lost, memory_loss_in
-from tilth.warehouse.worker.stalls import STEPS_PER_LOOK_MAX, StallFinder, stall_bound
+from tilth.warehouse.worker.stalls import STEPS_PER_CHECK_MAX, StallFinder, stall_bound
 
-#: A task that its server has not named for so long is nobody's; a consumer too, whose place another may have taken.
+#: A task that its server has not named for so long ends; a consumer too, which another may have replaced.
 UNTOUCHED_SECONDS_MAX = 60.0
 #: Threads of tasks that were given up and still wait; beyond, tasks are left to wait.
 BLOCKED_MAX = 16
-#: Merges and mutations that it takes for each of its threads (docs/policies/tasks.md#admission).
+#: Merges and mutations that it accepts for each of its threads (docs/policies/tasks.md#admission).
 BACKGROUND_TASKS_PER_THREAD = 1.5
-#: Estimated input from which on a statement's temporary bytes are measured: that takes some calls of the JVM.
+#: Estimated input from which on a statement's temporary bytes are measured: that needs some calls of the JVM.
 MEASURED_BYTES_MIN = 64 << 20
 _WATCH_SECONDS = 1.0
 _STOP_SECONDS_MAX = 10.0
 #: A process that is ending closes its connections a little before its end can be seen.
 _ENDING_SECONDS_MAX = 2.0
-_ENDING_LOOK_SECONDS = 0.05
+_ENDING_POLL_SECONDS = 0.05
 #: Kinds of errors that remain true when the JVM has ended.
 _TRUE_WITHOUT_JVM = (ErrorKind.RETRY, ErrorKind.FENCED, ErrorKind.UNKNOWN_OUTCOME, ErrorKind.CONFLICT)
 
@@ -64,7 +64,7 @@ class _Running:
     touched: float
     #: The JVM that it runs in.
     run: int
-    #: Reason for its cancellation if nobody asked for it.
+    #: Reason for its cancellation if no user cancelled it.
     stalled: str = ""
     #: Operation besides Spark that it waits for (empty: none), and the wait in seconds.
     waits_for: str = ""
@@ -188,7 +188,7 @@ class EmbeddedWorker:
         if task is None:
             return
         task.cancelled.set()
-        # Whoever asks must not hang when Spark does.
+        # The caller must not hang when Spark does.
         threading.Thread(target=self._cancel_jobs, args=(task,), name="tilth-cancel", daemon=True).start()
 
     def retire(self, task_id: str) -> None:
@@ -210,7 +210,7 @@ class EmbeddedWorker:
         except BaseException as error:
             outcome = self._failure(task, as_exception(error))
         if isinstance(outcome, TilthError):
-            outcome = self._explained(task, outcome)
+            outcome = self._explain(task, outcome)
         self._report(spec, outcome, seconds=self._clock.monotonic() - started)
 
     def _perform(self, task: _Running) -> TaskResult:
@@ -256,7 +256,7 @@ class EmbeddedWorker:
         failed.__cause__ = error
         return failed
 
-    def _explained(self, task: _Running, error: TilthError) -> TilthError:
+    def _explain(self, task: _Running, error: TilthError) -> TilthError:
         """Return why the task really ended: it was cancelled, or its JVM has ended; else the error as it is."""
         spec = task.spec
         if task.stalled:
@@ -281,18 +281,18 @@ class EmbeddedWorker:
         return self._session.why_ended if is_another else self._session.exit_reason()
 
     def _is_lost(self, task: _Running, error: BaseException) -> bool:
-        """True when the JVM of the task has ended; of one that is ending now, a moment later."""
+        """Return whether the JVM of the task has ended; wait a little for one that is ending."""
         deadline = self._clock.monotonic() + (_ENDING_SECONDS_MAX if may_be_lost(error) else 0.0)
         while task.run == self._session.run and self._session.is_alive():
             if self._clock.monotonic() >= deadline:
                 return False
-            self._clock.sleep(_ENDING_LOOK_SECONDS)
+            self._clock.sleep(_ENDING_POLL_SECONDS)
         return True
 
     def _report(self, spec: TaskSpec, outcome: TaskResult | TilthError, *, seconds: float) -> None:
         reports = self._reports
         assert reports is not None, "attach comes first"
-        # Forgotten before the report: the receiver may look at once.
+        # Forgotten before the report: the receiver may read the list at once.
         with self._lock:
             if self._running.pop(spec.id, None) is None:
                 # It was given up, and has ended since.
@@ -317,7 +317,7 @@ class EmbeddedWorker:
                 _log.debug("jobs_gone", cause_id=task.spec.id, reason=error)
 
     def _watch(self) -> None:
-        stalls, lingering = StallFinder(self._clock, self._session), LingeringWork(self._clock, self._session)
+        stalls, lingering = StallFinder(self._clock, self._session), LingeringTasks(self._clock, self._session)
         now = self._clock.monotonic()
         while not self._clock.wait(self._stopping, _WATCH_SECONDS):
             try:
@@ -325,9 +325,9 @@ class EmbeddedWorker:
                 self._end_stalled(stalls)
                 now, before = self._clock.monotonic(), now
                 # This process may have been stopped itself.
-                self._give_up_blocked(seconds=min(now - before, STEPS_PER_LOOK_MAX * _WATCH_SECONDS))
+                self._give_up_blocked(seconds=min(now - before, STEPS_PER_CHECK_MAX * _WATCH_SECONDS))
                 self._end_unwanted()
-                lingering.look(self._cancelled_tags())
+                lingering.check(self._cancelled_tags())
                 self._measure()
             except BaseException as error:
                 _log.error("worker_watch_failed", worker=self._name, error=error)
@@ -335,7 +335,7 @@ class EmbeddedWorker:
         lingering.leave()
 
     def _measure(self) -> None:
-        """Measure what `load` gives: whoever asks for it holds locks, and a disk may hang."""
+        """Measure what `load` returns: its callers hold locks, and a disk may hang."""
         if not self._session.is_on_cluster:
             disk = shutil.disk_usage(self._session.folder)
             self._load = WorkerLoad(disk_bytes=disk.total, free_disk_bytes=disk.free)
@@ -348,7 +348,7 @@ class EmbeddedWorker:
         with self._lock:
             tasks = {tag_of(task.spec.id): task for task in self._running.values() if not task.cancelled.is_set()}
         bounds = {tag: stall_bound(self._session.settings, task.spec.kind) for tag, task in tasks.items()}
-        for tag, seconds in stalls.look(bounds).items():
+        for tag, seconds in stalls.check(bounds).items():
             task = tasks.get(tag)
             if task is not None:
                 task.stalled = f"its Spark job has made no progress for {seconds:.0f} s"

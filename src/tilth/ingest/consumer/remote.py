@@ -11,19 +11,19 @@ from tilth.ingest.consumer.calls import (
     BeginGranted,
     BeginRound,
     ConsumerCalls,
-    Heard,
-    LookAtTables,
+    EndsReport,
     RoundCommitted,
     RoundDone,
-    TablesNow,
-    ViewRuns,
+    SnapshotTables,
+    TableSnapshots,
+    ViewReport,
 )
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.wire import Done
 from tilth.warehouse.remote.workers import Handler, handler
 
 
-class FarConsumerCalls:
+class RemoteConsumerCalls:
     """The server of a consumer that runs in another process."""
 
     def __init__(self, channel: Channel) -> None:
@@ -32,34 +32,34 @@ class FarConsumerCalls:
     def begin(self, call: BeginRound) -> BeginGranted:
         return self._channel.call("consumer/begin", call, BeginGranted)
 
-    def look(self, call: LookAtTables) -> TablesNow:
-        return self._channel.call("consumer/look", call, TablesNow)
+    def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
+        return self._channel.call("consumer/snapshots", call, TableSnapshots)
 
-    def view_runs(self, call: ViewRuns) -> None:
+    def report_view(self, call: ViewReport) -> None:
         self._channel.call("consumer/view", call, Done)
 
     def commit(self, call: RoundDone) -> RoundCommitted:
         return self._channel.call("consumer/commit", call, RoundCommitted)
 
-    def heard(self, call: Heard) -> None:
-        self._channel.call("consumer/heard", call, Done)
+    def report_ends(self, call: EndsReport) -> None:
+        self._channel.call("consumer/ends", call, Done)
 
 
 def consumer_handlers(calls: ConsumerCalls) -> dict[str, Handler]:
     """Return the handlers of these calls, by their names."""
 
-    def heard(call: Heard) -> Done:
-        calls.heard(call)
+    def report_ends(call: EndsReport) -> Done:
+        calls.report_ends(call)
         return Done()
 
-    def view_runs(call: ViewRuns) -> Done:
-        calls.view_runs(call)
+    def report_view(call: ViewReport) -> Done:
+        calls.report_view(call)
         return Done()
 
     return {
         "consumer/begin": handler(BeginRound, calls.begin),
-        "consumer/look": handler(LookAtTables, calls.look),
+        "consumer/snapshots": handler(SnapshotTables, calls.snapshot_tables),
         "consumer/commit": handler(RoundDone, calls.commit),
-        "consumer/view": handler(ViewRuns, view_runs),
-        "consumer/heard": handler(Heard, heard),
+        "consumer/view": handler(ViewReport, report_view),
+        "consumer/ends": handler(EndsReport, report_ends),
     }

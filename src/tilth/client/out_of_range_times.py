@@ -1,4 +1,4 @@
-"""Dates and times of years that Python does not know, for those who read results.
+"""Dates and times of years out of Python's range, in results.
 
 Covers: finding out whether there are any, and showing them as ISO 8601: `+10000-01-01`. Does not cover: their form on
 the wire. Always holds: what Python knows stays as it is; nothing here fails for a value that Arrow has.
@@ -19,21 +19,21 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 # Any: a cell is whatever the column's type is in Python.
 def python_values(values: pa.ChunkedArray) -> list[Any]:
-    """Return the values as Python has them, far dates and times as text."""
-    return [_value(scalar) for scalar in values] if _has_far(values) else list(values.to_pylist())
+    """Return the values as Python has them, dates and times out of its range as text."""
+    return [_value(scalar) for scalar in values] if _has_out_of_range(values) else list(values.to_pylist())
 
 
 def readable(table: pa.Table) -> pa.Table:
-    """Return the table, its columns with far dates or times as columns of text."""
+    """Return the table, its columns with dates or times out of Python's range as columns of text."""
     for position, column in enumerate(table.columns):
-        if _has_far(column):
+        if _has_out_of_range(column):
             array = pa.array([_value(scalar, is_text=True) for scalar in column], _with_texts(column.type))
             table = table.set_column(position, table.field(position).with_type(array.type), array)
     return table
 
 
-def _has_far(values: pa.ChunkedArray) -> bool:
-    return any(_is_far(leaf) for chunk in values.chunks for leaf in _leaves(chunk))
+def _has_out_of_range(values: pa.ChunkedArray) -> bool:
+    return any(_is_out_of_range(leaf) for chunk in values.chunks for leaf in _leaves(chunk))
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:
@@ -48,7 +48,7 @@ def _leaves(values: pa.Array) -> Iterator[pa.Array]:
         yield values
 
 
-def _is_far(values: pa.Array) -> bool:
+def _is_out_of_range(values: pa.Array) -> bool:
     is_date = pa.types.is_date32(values.type)
     day = 1 if is_date else 86_400 * _PER_SECOND[values.type.unit]
     bounds = pc.min_max(values.view(pa.int32() if is_date else pa.int64())).as_py()
@@ -79,7 +79,7 @@ def _value(scalar: pa.Scalar, *, is_text: bool = False) -> Any:
 
 
 def _with_texts(kind: pa.DataType) -> pa.DataType:
-    """Put texts in the place of the type's dates and times."""
+    """Return the type with text instead of dates and times."""
     if pa.types.is_date32(kind) or pa.types.is_timestamp(kind):
         return pa.string()
     if pa.types.is_map(kind):
