@@ -23,7 +23,7 @@ from tilth.model.task import Cost, TaskSpec
 from tilth.warehouse.stats import WorkerLoad
 
 #: Raised with every change of a message that the other side must know.
-WIRE_VERSION = 1
+WIRE_VERSION = 2
 #: Headers with the id that a worker drew when it registered, and with the id of the call, the same for a retry.
 WORKER_HEADER = "x-tilth-worker"
 CALL_HEADER = "x-tilth-call"
