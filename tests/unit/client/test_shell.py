@@ -181,10 +181,10 @@ def test_the_first_rows_are_printed_while_others_come_and_none_are_kept(
         yield sink.getvalue()
 
     @contextmanager
-    def ask(text: str, *, accept: str) -> Iterator[Reply]:
+    def request(text: str, *, accept: str) -> Iterator[Reply]:
         yield Reply(media_type=accept, summary=Summary(query_id="q", elapsed_ms=1, rows=0), pieces=pieces())
 
-    monkeypatch.setattr(connection, "ask", ask)
+    monkeypatch.setattr(connection, "request", request)
     run(connection, console, errors, "SELECT n FROM t", OutputFormat.TABLE)
     assert printed_before[1] == ""
     assert " 999" in printed_before[3]

@@ -363,7 +363,7 @@ class KafkaService:
         self._reporter.record_failure(error)
         self._clock.wait(self._stopping, TROUBLE_SECONDS)
 
-    def _apply(self, snapshot_tables: TableObservation, number: int) -> None:
+    def _apply(self, observation: TableObservation, number: int) -> None:
         with self._changed:
             if self._holds:
                 # A caller began to move offsets during the poll: the observation is stale.
@@ -372,7 +372,7 @@ class KafkaService:
             self._polls_applied = number
             self._wakeups += 1
             self._last_wakeup_ms = self._clock.now_ms()
-            instructions = self._lifecycle.observe(snapshot_tables, now_ms=self._last_wakeup_ms)
+            instructions = self._lifecycle.observe(observation, now_ms=self._last_wakeup_ms)
             self._changed.notify_all()
         self._perform(instructions)
 
@@ -458,12 +458,8 @@ class KafkaService:
         try:
             kafka = kafka_definition(self._catalog, self._kafka.uuid)
             config = broker_config(self._catalog, kafka, self._certificates_folder)
-            partitions = [
-                partition
-                for partition in self._catalog.offsets.stored(self._kafka.uuid)
-                if partition.topic in config.topics
-            ]
-            if partitions:
+            stored = self._catalog.offsets.stored(self._kafka.uuid)
+            if partitions := [partition for partition in stored if partition.topic in config.topics]:
                 self._ends_seen.record(self._broker_for(config).ends(partitions))
         except TilthError as error:
             # Operators may have stopped the broker too: the lag becomes unknown, and nothing has failed.
