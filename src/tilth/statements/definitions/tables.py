@@ -21,7 +21,7 @@ from tilth.control.kinds import StatementKind
 from tilth.grammar.create import parse_create_table, parse_create_view
 from tilth.grammar.parse import Form
 from tilth.grammar.statements import CreateTable, CreateView
-from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, describe_group_offsets
+from tilth.ingest import IngestSettings, check_allowed, check_group, describe_group_offsets, read_config
 from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.model.text.zones import UTC_NAMES
