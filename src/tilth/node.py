@@ -15,6 +15,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -49,6 +50,7 @@ from tilth.maintenance import (
     sweep_transaction,
 )
 from tilth.membership import Member, MembershipSettings
+from tilth.membership.http_peers import HttpPeers
 from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.wire import Health
@@ -60,7 +62,6 @@ from tilth.server import SETTINGS as SERVER_SETTINGS
 from tilth.server import (
     AppContext,
     Calls,
-    HttpPeers,
     HttpServer,
     Metrics,
     MetricSources,
@@ -131,14 +132,7 @@ class Node:
         self._is_wired = False
         try:
             root = tables_root(self._folder, read_settings(NodeStorageSettings, given).root)
-            #: Storage root of each table.
-            self._roots = NamedRoots(
-                self._clock,
-                root,
-                lambda table: self.catalog.storage_of(table),
-                lambda table: self.catalog.copies.incomplete(table),
-            )
-            self._open_catalog(given, membership)
+            self._open_catalog(given, membership, root)
             self._open_warehouse(given)
             self._open_flows(given)
             self._open_sql(GivenSettings(given, settings.sources))
@@ -284,11 +278,11 @@ class Node:
             raise UnavailableError(trouble)
         _ = self._session.session
 
-    def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings) -> None:
+    def _open_catalog(self, given: Mapping[str, str], membership: MembershipSettings, root: StoreRoot) -> None:
         settings = read_settings(CatalogSettings, given)
         bound = membership.gone_seconds
         if not settings.url:
-            check_not_lost(self._roots.default, is_empty=not has_catalog(self._folder))
+            check_not_lost(root, is_empty=not has_catalog(self._folder))
         opened = open_store(self._clock, self._folder, settings, version=version("tilth"), gone_seconds=bound)
         self.catalog: Catalog = Catalog(
             opened.store,
@@ -296,12 +290,13 @@ class Node:
             self._server,
             random_id,
             commit_attempts_max=settings.commit_attempts_max,
-            sweep=lambda txn, *, keep: sweep_transaction(self.catalog, self._roots, txn, keep=keep),
         )
         self._parts.callback(self.catalog.close)
         sweeper = Sweeper()
         self._start(sweeper.start, sweeper.stop)
-        self.catalog.sweep_on(sweeper.offer)
+        #: Storage root of each table.
+        self._roots = NamedRoots(self._clock, root, self.catalog.storage_of, self.catalog.copies.incomplete)
+        self.catalog.sweep_on(sweeper.offer, partial(sweep_transaction, self.catalog, self._roots))
         #: Address or folder of the catalog, as errors name it.
         self._catalog_location = opened.location
         #: Watch on the catalog's database; None: the catalog is in a local folder.
@@ -435,6 +430,14 @@ class Node:
         return tuple(probes)
 
     def _open_flows(self, given: Mapping[str, str]) -> None:
+        self._maintenance = MaintenanceManager(
+            self._clock,
+            self.catalog,
+            self._dispatcher,
+            root=self._roots,
+            settings=read_settings(ManagerSettings, given),
+            hosts=self._member.hosts,
+        )
         context = ConsumeContext(
             clock=self._clock,
             catalog=self.catalog,
@@ -444,17 +447,9 @@ class Node:
             root=self._roots,
             server=self._server,
             hosts=self._member.hosts,
-            memory=lambda: self._maintenance.memory(),
+            memory=self._maintenance.memory,
         )
         self._consume = ConsumeManager(context)
-        self._maintenance = MaintenanceManager(
-            self._clock,
-            self.catalog,
-            self._dispatcher,
-            root=self._roots,
-            settings=read_settings(ManagerSettings, given),
-            hosts=self._member.hosts,
-        )
         self._maintenance.add_memory_relief(self._session.release_memory)
 
     def _open_sql(self, given: GivenSettings) -> None:

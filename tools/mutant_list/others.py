@@ -124,7 +124,7 @@ OTHERS: tuple[Mutant, ...] = (
         new="        if False:\n",
         tests=(
             "tests/unit/query/test_large_answers.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
-            "tests/unit/server/test_peers.py"
+            "tests/unit/membership/test_peers.py"
             "::test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement",
         ),
     ),
@@ -134,7 +134,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/warehouse/remote/channel.py",
         old="    if encoding := _encoding(answer):\n",
         new="    if encoding := '':\n",
-        tests=("tests/unit/server/test_peers.py::test_a_compressed_answer_names_the_server_and_what_to_do",),
+        tests=("tests/unit/membership/test_peers.py::test_a_compressed_answer_names_the_server_and_what_to_do",),
     ),
     Mutant(
         name="late-begin",

@@ -69,6 +69,17 @@ class GroupLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedInsert(Generic[T]):
+    """An insert as it is offered to the group of its table."""
+
+    payload: T
+    rows: int
+    bytes: int
+    #: Writes and commits inserts of one table and one shape together; what it raises refuses them all.
+    store: Callable[[Sequence[T]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
     """An insert that waits for its group."""
 
@@ -167,9 +178,9 @@ class _Ticket(Generic[T]):
 
     id = ""
 
-    def __init__(self, insert: Waiting, payload: T) -> None:
+    def __init__(self, insert: Waiting, offered: OfferedInsert[T]) -> None:
         self.insert = insert
-        self.payload = payload
+        self.offered = offered
         #: Something of the following has changed.
         self.turn = threading.Event()
         self.is_leading = False
@@ -193,10 +204,8 @@ class _Ticket(Generic[T]):
 class InsertGroups(Generic[T]):
     """Joins inserts of all tables into groups; any number of threads may call it."""
 
-    def __init__(self, clock: Clock, store: Callable[[Sequence[T]], None]) -> None:
-        """`store` writes and commits inserts of one table and one shape together; what it raises refuses them all."""
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._store = store
         self._ids = count()
         self._lock = threading.Lock()
         self._quiet = threading.Condition(self._lock)
@@ -205,22 +214,20 @@ class InsertGroups(Generic[T]):
         self._is_stopping = False
         self._inserts = self._groups = 0
 
-    def add(
-        self, table: str, payload: T, *, rows: int, size: int, shape: object, label: str, limits: GroupLimits
-    ) -> None:
+    def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: GroupLimits) -> None:
         """Returns when the insert is committed; raises what refused it, why its statement was cancelled before it was
         stored, and InsertUnderWayError.
         """
         insert = Waiting(
             id=next(self._ids),
-            rows=rows,
-            bytes=size,
+            rows=offered.rows,
+            bytes=offered.bytes,
             shape=shape,
             label=label,
             limits=limits,
             arrived=self._clock.monotonic(),
         )
-        ticket = _Ticket(insert, payload)
+        ticket = _Ticket(insert, offered)
         with self._lock:
             if self._is_stopping:
                 raise UnavailableError("the server is stopping", hint="nothing was stored; try again at another server")
@@ -331,21 +338,21 @@ class InsertGroups(Generic[T]):
 
     def _stored(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
         """Return the error that refused all of them; None: each ticket has its own answer."""
-        error = self._try([ticket.payload for ticket in group])
+        error = self._try(group)
         if error is None or len(group) == 1 or not is_ones_fault(error):
             return error
         for ticket in group:
-            ticket.error = self._try([ticket.payload])
+            ticket.error = self._try([ticket])
         return None
 
-    def _try(self, payloads: Sequence[T]) -> TilthError | None:
+    def _try(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
         try:
-            self._store(payloads)
+            group[0].offered.store([ticket.offered.payload for ticket in group])
         except TilthError as error:
             return error
         # A defect must reach all who wait, not only the one who met it.
         except Exception as error:
-            _log.error("insert_group_failed", inserts=len(payloads), error=error)
+            _log.error("insert_group_failed", inserts=len(group), error=error)
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
         return None
 

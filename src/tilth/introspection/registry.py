@@ -7,7 +7,10 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pyarrow as pa
+
 from tilth.catalog import TableNotFoundError
+from tilth.control.context.services import Services
 from tilth.introspection import tables
 from tilth.introspection.table import SystemTable
 
@@ -63,3 +66,8 @@ def find_system_table(name: str) -> SystemTable:
         near = get_close_matches(name.lower(), SYSTEM_TABLES, n=3) or system_table_names()
         raise TableNotFoundError("no such system table", table=f"system.{name}", hint=f"there are: {', '.join(near)}")
     return found
+
+
+def build_system_table(services: Services, name: str) -> pa.Table:
+    """Return the rows of the system table with this name. Raises TableNotFoundError."""
+    return find_system_table(name).build(services)

@@ -83,7 +83,11 @@ class SystemTable:
     def build(self, services: Services) -> pa.Table:
         """Return the rows, those of other servers among them."""
         own = self.build_own(services)
-        return pa.concat_tables([own, *services.peers.tables(self.name)]) if self.is_of_servers else own
+        return pa.concat_tables([own, *self.of_others(services)]) if self.is_of_servers else own
+
+    def of_others(self, services: Services) -> list[pa.Table]:
+        """Return the rows of the other servers that answer."""
+        return services.peers.tables(self.name, self.schema)
 
     def build_own(self, services: Services) -> pa.Table:
         """Return the rows that this server has."""

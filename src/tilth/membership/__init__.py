@@ -1,7 +1,8 @@
 """Several servers over one catalog: who lives, who hosts which table.
 
-Covers: heartbeats, placement of tables on servers. Does not cover: records of servers and leases (tilth.catalog),
-what a host does with its tables (ingest, maintenance).
+Covers: heartbeats, placement of tables on servers (member.py); calls between servers (peers.py, http_peers.py).
+Does not cover: records of servers and leases (tilth.catalog), what a host does with its tables (ingest, maintenance),
+the rehearsal of a failover (statements/operate/drill.py).
 Always holds: what is written does not grow with tables or parts; only the catalog says who lives.
 See also: docs/operate/servers.md.
 """

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from tilth.server.app import AppContext, build_app
     from tilth.server.calls import Calls, build_calls_app
     from tilth.server.metrics import METRICS, Metrics, MetricSources
-    from tilth.server.peers import HttpPeers
     from tilth.server.serve import HttpServer
     from tilth.server.settings import SETTINGS, ServerSettings
     from tilth.server.stats import HttpCounters, HttpStats
@@ -27,7 +26,6 @@ __all__ = [
     "AppContext",
     "Calls",
     "HttpCounters",
-    "HttpPeers",
     "HttpServer",
     "HttpStats",
     "MetricSources",

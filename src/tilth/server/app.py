@@ -43,11 +43,9 @@ from tilth.query.results.answer import Answer
 from tilth.server.calls import Calls, calls_route
 from tilth.server.count import ROUTE_KEY, Counted
 from tilth.server.errors import (
-    BadBodyError,
     BadRequestError,
     BodyTooLargeError,
     MethodNotAllowedError,
-    RouteNotFoundError,
     error_response,
 )
 from tilth.server.formats import ResponseFormat, accepted_format, encode, encode_batches, named_format
@@ -57,6 +55,7 @@ from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
 from tilth.statements.inserts.arrow_streams import read_rows
+from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError
 
 #: Not a session setting, though it travels like one.
 DATABASE = "database"

@@ -25,15 +25,13 @@ from tilth.base.units import GIB
 from tilth.model.failure import failure_of
 from tilth.server.count import ROUTE_KEY
 from tilth.server.errors import (
-    BadBodyError,
     BadRequestError,
     BodyTooLargeError,
     OriginRefusedError,
-    RouteNotFoundError,
     status_of,
 )
 from tilth.warehouse.remote.answers import Answers
-from tilth.warehouse.remote.errors import TokenNotSetError, TokenRefusedError
+from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError, TokenNotSetError, TokenRefusedError
 from tilth.warehouse.remote.token import HEADER, VARIABLE, is_token
 from tilth.warehouse.remote.wire import CALL_HEADER, MEDIA_TYPE, PATH, WORKER_HEADER
 from tilth.warehouse.remote.workers import Handler

@@ -7,7 +7,7 @@ import os
 import msgspec
 from starlette.responses import Response
 
-from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, TilthError
+from tilth.base.errors import ErrorKind, InvalidInputError, TilthError
 from tilth.base.full import full_error
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
@@ -42,22 +42,10 @@ class BadRequestError(InvalidInputError):
     code = "BAD_REQUEST"
 
 
-class BadBodyError(InvalidInputError):
-    """the body of the request cannot be read"""
-
-    code = "BAD_BODY"
-
-
 class BodyTooLargeError(InvalidInputError):
     """the body of the request is larger than allowed"""
 
     code = "BODY_TOO_LARGE"
-
-
-class RouteNotFoundError(NotFoundError):
-    """nothing is served under this path"""
-
-    code = "ROUTE_NOT_FOUND"
 
 
 class MethodNotAllowedError(InvalidInputError):

@@ -26,7 +26,6 @@ from tilth.catalog import AuditSettings, NotHostedError
 from tilth.clickhouse import dialect
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.names import table_of
-from tilth.control.context.peers import noting_unanswered
 from tilth.control.context.rooms import Rooms
 from tilth.control.context.services import Call, Services
 from tilth.control.insert_groups import InsertGroups, InsertStats
@@ -37,8 +36,9 @@ from tilth.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStat
 from tilth.control.slots import Queue
 from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.units import with_unit_diff
-from tilth.introspection.registry import find_system_table
+from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.maintenance import DamageBook
+from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
 from tilth.query.errors import BadQueryError, BadValueError, UnknownFormatError
@@ -52,7 +52,6 @@ from tilth.query.results.waiting import OpenResults, ResultLimits
 from tilth.query.settings import session_settings, settings_without_effect
 from tilth.query.snapshots.snapshots import SnapshotService
 from tilth.statements.inserts import insert
-from tilth.statements.inserts.commit import store
 from tilth.statements.operate.session import named_settings
 from tilth.statements.operate.system import wait_stopped
 from tilth.statements.registry import FORMS, KINDS
@@ -88,7 +87,6 @@ class SqlEngine:
             catalog,
             root=rooms.root,
             server=rooms.server,
-            system_table=lambda name: find_system_table(name).build(self._services),
             scanned=maintenance.scanned,
         )
         open_results = OpenResults(clock, result_limits or ResultLimits())
@@ -105,7 +103,7 @@ class SqlEngine:
             consume=rooms.consume,
             maintenance=maintenance,
             snapshots=self.snapshots,
-            groups=InsertGroups(clock, lambda inserts: store(self._services, inserts)),
+            groups=InsertGroups(clock),
             memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
             damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
             root=rooms.root,
@@ -122,6 +120,7 @@ class SqlEngine:
             peers=rooms.peers,
             progress=rooms.progress,
             results=rooms.results,
+            system_table=build_system_table,
         )
 
     def start(self) -> None:

@@ -17,6 +17,7 @@ from tilth.control.insert_groups import (
     InsertGroups,
     InsertStats,
     InsertUnderWayError,
+    OfferedInsert,
     Waiting,
 )
 from tilth.control.running import QueryCancelledError
@@ -83,7 +84,7 @@ class Crowd:
 
     def __init__(self, store: Callable[[Sequence[str]], None] | None = None) -> None:
         self.clock = ManualClock()
-        self.groups = InsertGroups[str](self.clock, self._stored)
+        self.groups = InsertGroups[str](self.clock)
         self.stored: list[list[str]] = []
         self.outcomes: dict[str, BaseException | None] = {}
         self.may_store = threading.Event()
@@ -109,8 +110,9 @@ class Crowd:
 
     def _insert(self, payload: str, label: str) -> None:
         self.outcomes[payload] = None
+        offered = OfferedInsert(payload=payload, rows=1, bytes=1, store=self._stored)
         try:
-            self.groups.add("t", payload, rows=1, size=1, shape=1, label=label, limits=LIMITS)
+            self.groups.add("t", offered, shape=1, label=label, limits=LIMITS)
         # Also what ends a program.
         except BaseException as error:
             self.outcomes[payload] = error
@@ -272,5 +274,6 @@ def test_a_server_that_stops_answers_those_who_wait_and_takes_no_others() -> Non
     crowd.wait()
     stopping.join(10)
     assert crowd.outcomes == dict.fromkeys("abc")
+    offered = OfferedInsert(payload="d", rows=1, bytes=1, store=crowd._stored)
     with pytest.raises(UnavailableError, match="stopping"):
-        crowd.groups.add("t", "d", rows=1, size=1, shape=1, label="", limits=LIMITS)
+        crowd.groups.add("t", offered, shape=1, label="", limits=LIMITS)

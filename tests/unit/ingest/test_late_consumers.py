@@ -129,7 +129,7 @@ def test_what_failed_attempts_of_a_round_left_goes_where_spark_tries_again(
     """The files that the round names stay."""
     swept: list[tuple[int, set[str]]] = []
     catalog = server.world.catalog
-    catalog.transactions._sweep = lambda txn, *, keep: swept.append((txn.id, set(keep)))
+    catalog.transactions.sweep = lambda txn, *, keep: swept.append((txn.id, set(keep)))
     txn = begin(server, server.fence)
     call = done(server, server.fence, txn, may_have_retried=may_have_retried)
     server.consumers.commit(call)

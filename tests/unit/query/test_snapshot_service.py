@@ -33,7 +33,8 @@ def world(tmp_path: Path) -> SqlWorld:
 
 def test_references_to_one_table_share_a_snapshot_and_each_gets_its_parts(world: SqlWorld) -> None:
     service = world.engine.snapshots
-    with service.opened("q", database="default", prune=True) as query:
+    tables = {"databases": pa.table({"name": ["default"]})}
+    with service.opened("q", database="default", prune=True, system_table=tables.__getitem__) as query:
         found = service.resolve("q", [("t",), ("default", "t"), ("system", "databases")])
         assert [one.table for one in found] == ["t", "t", "databases"]
         first, second, rows = service.pin(

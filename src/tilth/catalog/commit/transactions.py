@@ -86,7 +86,8 @@ class Transactions:
         self._server = server
         #: Precondition that this server's life has not ended; None: this is no server, or the key has to be read.
         self._life: Pinned | None = None
-        self._sweep = sweep
+        #: Removes files of transactions that did not commit.
+        self.sweep = sweep
         #: Runs the removal of files that ended transactions leave.
         self.later: Later = at_once
         self._live = LiveTxns()
@@ -108,7 +109,7 @@ class Transactions:
         """Begin a transaction that ends by itself, whatever happens; see TxnHandle. Raises FencedError."""
         txn = self.begin(actor, outputs=outputs, fences=fences)
         self._recent.record_begin(txn)
-        return TxnHandle(self, self._live, self._sweep, txn, later=self.later, has_tasks=has_tasks)
+        return TxnHandle(self, self._live, self.sweep, txn, later=self.later, has_tasks=has_tasks)
 
     def apply(self, actor: str, updates: Sequence[Update]) -> int:
         """Commit updates that need no files, in a transaction of its own; returns its id. Raises what refused them."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.base.secrets import without_secrets
-from tilth.control.context.peers import note_unanswered
 from tilth.control.context.services import Call, Services
+from tilth.membership.peers import note_unanswered
 from tilth.model.service import AuditEvent
 from tilth.query.language.masking import log_outcome, log_statement
 

@@ -13,7 +13,6 @@ from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.catalog import Catalog
-from tilth.control.context.peers import NoPeers, Peers
 from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, ReplayReport, RunReplay
 from tilth.maintenance import (
     ChoiceRow,
@@ -28,6 +27,7 @@ from tilth.maintenance import (
     OptimizeReport,
     ScrubRow,
 )
+from tilth.membership.peers import NoPeers, Peers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceStats
 from tilth.model.table import TableDef

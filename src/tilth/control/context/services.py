@@ -10,10 +10,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
+import pyarrow as pa
 
 from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
@@ -22,13 +24,13 @@ from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
 from tilth.catalog import AuditSettings, Catalog
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.peers import Peers
 from tilth.control.context.rooms import Consume, Dispatch, Maintenance
 from tilth.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.control.query_log import QueryLog
 from tilth.control.resends import Resends
 from tilth.control.running import RunningStatements
 from tilth.maintenance import DamageBook
+from tilth.membership.peers import Peers
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
@@ -83,6 +85,8 @@ class Services:
     peers: Peers
     #: Progress of a task in Spark, by its id.
     progress: Callable[[str], TaskProgress]
+    #: Rows of the system table with a name, from these services.
+    system_table: Callable[[Services, str], pa.Table]
 
     def opened(
         self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
@@ -95,6 +99,7 @@ class Services:
             client=call.client,
             seen=seen,
             zone=call.zone_name if call.settings.dialect == CLICKHOUSE else "",
+            system_table=partial(self.system_table, self),
         )
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from tilth.base.clock import Clock
 from tilth.base.errors import CorruptError, NotFoundError, TilthError
 from tilth.base.logs import Log
-from tilth.catalog import SYSTEM_DATABASE, Catalog, DatabaseNotFoundError, SchemaChangedError
+from tilth.catalog import SYSTEM_DATABASE, Catalog, DatabaseNotFoundError, SchemaChangedError, TableNotFoundError
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
@@ -62,6 +62,11 @@ class FoundTable:
         return self.table.uuid, 0 if self.moment is None else self.moment.ts
 
 
+def no_system_table(name: str) -> pa.Table:
+    """Raises TableNotFoundError: the query may read tables of rows only."""
+    raise TableNotFoundError("no such system table", table=f"system.{name}")
+
+
 @dataclass(slots=True)
 class OpenQuery:
     """A query under way."""
@@ -81,6 +86,8 @@ class OpenQuery:
     has_lapsed: bool = False
     #: Required zone of all columns that declare one; empty: any.
     zone: str = ""
+    #: Function from the name of a system table to its rows.
+    system_table: Callable[[str], pa.Table] = no_system_table
 
 
 class SnapshotService:
@@ -93,15 +100,13 @@ class SnapshotService:
         *,
         root: Roots,
         server: str,
-        system_table: Callable[[str], pa.Table],
         scanned: Callable[[Iterable[str]], None],
     ) -> None:
-        """`system_table` gives the rows of a system table by its name; `scanned` gets the tables that a query reads."""
+        """`scanned` gets the tables that a query reads."""
         self._clock = clock
         self._catalog = catalog
         self._root = root
         self._server = server
-        self._system_table = system_table
         self._scanned = scanned
         self._open: dict[str, OpenQuery] = {}
         self._lock = threading.Lock()
@@ -127,14 +132,15 @@ class SnapshotService:
         client: str = "",
         seen: Callable[[Snapshot], Snapshot] | None = None,
         zone: str = "",
+        system_table: Callable[[str], pa.Table] = no_system_table,
     ) -> Iterator[OpenQuery]:
         """While it is open, calls with this id are answered; after it, its leases are gone.
 
         `seen` gets each snapshot that `pin` has taken, and returns what the query reads of it. `zone`: tables with
-        columns of another one are refused. Raises SnapshotLostError where files are missing because the leases have
-        ended.
+        columns of another one are refused. `system_table` gives the rows of a system table by its name.
+        Raises SnapshotLostError where files are missing because the leases have ended.
         """
-        query = OpenQuery(database, prune, seen, client=client, zone=zone)
+        query = OpenQuery(database, prune, seen, client=client, zone=zone, system_table=system_table)
         with self._lock:
             self._open[query_id] = query
         try:
@@ -169,7 +175,7 @@ class SnapshotService:
                     raise BadQueryError(
                         "a system table has no history: AS OF is not possible", table=f"{database}.{table}"
                     )
-                rows = self._system_table(table)
+                rows = query.system_table(table)
                 query.found.append(FoundTable(rows))
                 schema = schema_from_arrow(rows.schema)
             else:

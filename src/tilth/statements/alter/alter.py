@@ -15,7 +15,6 @@ from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.control.context.audit import audited
 from tilth.control.context.names import relation_of, table_of, wrong_kind
-from tilth.control.context.peers import note_unanswered
 from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
@@ -37,6 +36,7 @@ from tilth.grammar.statements import (
     UndropPartition,
 )
 from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, reads_elsewhere
+from tilth.membership.peers import note_unanswered
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed

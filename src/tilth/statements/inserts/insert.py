@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import pyarrow as pa
@@ -23,7 +24,7 @@ from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, Stor
 from tilth.control.context.names import table_of
 from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services
-from tilth.control.insert_groups import GroupLimits, PreparedInsert
+from tilth.control.insert_groups import GroupLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.insert import parse_insert
@@ -270,9 +271,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
     else:
         services.groups.add(
             table.uuid,
-            insert,
-            rows=shaped.num_rows,
-            size=shaped.nbytes,
+            OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=shaped.nbytes, store=partial(store, services)),
             # Nobody waits for more copies than were asked for, or gets fewer.
             shape=(table.schema_version, insert.quorum),
             label=insert.label,

@@ -17,7 +17,6 @@ from tilth.base.cancel import pause
 from tilth.base.errors import NotFoundError
 from tilth.catalog import MutationEndedError, MutationNotFoundError, NotHostedError, TableNotFoundError
 from tilth.control.context.audit import audited
-from tilth.control.context.peers import note_unanswered
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.running import LISTED_TEXT_MAX, Running
@@ -30,6 +29,7 @@ from tilth.grammar.text.tokens import TokenKind
 from tilth.introspection.registry import find_system_table
 from tilth.introspection.system_queries import NotForThisLaneError, answer_from_system
 from tilth.introspection.table import TableNames
+from tilth.membership.peers import note_unanswered
 from tilth.model.mutation import Mutation, MutationKind, MutationState
 from tilth.query.errors import BadQueryError
 from tilth.query.language.redact import shortened
@@ -156,7 +156,7 @@ def _chosen_queries(services: Services, call: Call, statement: KillQuery) -> lis
 
 def _raise_if_elsewhere(services: Services, query_id: str) -> None:
     """Raises NotHostedError where another server runs the query."""
-    for table in services.peers.tables("processes"):
+    for table in find_system_table("processes").of_others(services):
         for each, server in zip(table["query_id"].to_pylist(), table["server"].to_pylist(), strict=True):
             if each == query_id:
                 raise NotHostedError(query_id=query_id, server=server)

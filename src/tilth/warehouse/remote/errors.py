@@ -1,4 +1,4 @@
-"""Errors between a server and the workers that are processes of their own."""
+"""Errors of calls between processes: servers and workers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from tilth.base.errors import (
     ConflictError,
     FencedError,
     InvalidInputError,
+    NotFoundError,
     UnavailableError,
     UnknownOutcomeError,
 )
@@ -93,3 +94,15 @@ class PeerAnswerLostError(UnknownOutcomeError):
     """the other process did not answer; it may have acted on the call"""
 
     code = "PEER_ANSWER_LOST"
+
+
+class BadBodyError(InvalidInputError):
+    """the body of the request cannot be read"""
+
+    code = "BAD_BODY"
+
+
+class RouteNotFoundError(NotFoundError):
+    """nothing is served under this path"""
+
+    code = "ROUTE_NOT_FOUND"

@@ -14,18 +14,23 @@ import pytest
 from tilth.base.errors import ErrorKind, RetryError, TilthError, UnavailableError
 from tilth.base.units import MIB
 from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
-from tilth.control.context.peers import noting_unanswered
+from tilth.introspection.registry import find_system_table
 from tilth.membership import Bounds, Member
+from tilth.membership.http_peers import BESIDE_ROWS_BYTES_MAX, HttpPeers
+from tilth.membership.peers import noting_unanswered
 from tilth.model.failure import failure_of
 from tilth.model.service import ALL_TABLES, ServiceKind
-from tilth.server import HttpPeers
-from tilth.server.errors import RouteNotFoundError
-from tilth.server.peers import BESIDE_ROWS_BYTES_MAX
 from tilth.testing import ManualClock
-from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.errors import (
+    PeerAnswerTooLargeError,
+    PeerAnswerUnreadableError,
+    PeerVersionError,
+    RouteNotFoundError,
+)
 from tilth.warehouse.remote.wire import MEDIA_TYPE
 
 OTHERS_VERSION = version("tilth") + ".999"
+SCHEMA = find_system_table("bg_threads").schema
 
 
 class AlwaysAlive:
@@ -89,7 +94,7 @@ def test_an_answer_in_an_unknown_form_names_the_server_and_both_versions(answer:
     assert all(word in raised.value.message for word in words_of_both()), raised.value.message
     assert "install one version" in raised.value.hint
     with noting_unanswered() as notes:
-        assert peers.tables("bg_threads") == []
+        assert peers.tables("bg_threads", SCHEMA) == []
     [note] = notes
     assert "rows of server b at http://b:7411 are missing" in note
     assert OTHERS_VERSION in note
@@ -115,7 +120,7 @@ def test_rows_with_other_columns_are_left_out_with_both_versions() -> None:
         writer.write_table(table)
     peers = peers_of(answered(msgspec.msgpack.encode({"rows": sink.getvalue().to_pybytes()})))
     with noting_unanswered() as notes:
-        assert peers.tables("bg_threads") == []
+        assert peers.tables("bg_threads", SCHEMA) == []
     [note] = notes
     assert "bg_threads has other columns" in note
     assert OTHERS_VERSION in note
@@ -169,7 +174,7 @@ def test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement() 
                 settings={"max_result_bytes": "9 MiB"},
             )
         with noting_unanswered() as notes:
-            assert peers.tables("bg_threads") == []
+            assert peers.tables("bg_threads", SCHEMA) == []
         assert pool.max_memory() < MIB
     finally:
         pa.set_memory_pool(outer)

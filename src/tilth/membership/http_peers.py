@@ -1,6 +1,6 @@
 """Calls between the servers of one catalog: statements for the host of a table, rows of system tables.
 
-Covers: both ends of these calls. Does not cover: who hosts what (tilth.membership), routes (calls.py).
+Covers: both ends of these calls. Does not cover: who hosts what (member.py), routes (server/calls.py).
 Always holds: a statement is passed on once at most, so it never goes in circles; rows of a server that does not answer
 in time are missing, which a notice of the answer says; calls carry the service token, as those of workers do; one that
 another version answers in a form of its own ends with an error that names the server and both versions. Rows are never
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from importlib.metadata import version
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -26,19 +26,22 @@ from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.units import MIB
 from tilth.catalog import NotHostedError
-from tilth.control.context.peers import note_unanswered
-from tilth.introspection.registry import find_system_table
-from tilth.membership import Member
+from tilth.membership.member import Member
+from tilth.membership.peers import note_unanswered
 from tilth.model.server import ServerRecord
 from tilth.model.service import ALL_TABLES, ServiceKind
 from tilth.query.language.unpacked import read_own
-from tilth.query.results.answer import Outcome
+from tilth.query.results.answer import Answer, Outcome
 from tilth.query.results.files import COLLECTED_BYTES_WITHOUT_LIMIT
 from tilth.query.settings import session_settings
-from tilth.server.errors import BadBodyError, RouteNotFoundError
-from tilth.statements.engine import SqlEngine
 from tilth.warehouse.remote.channel import Channel
-from tilth.warehouse.remote.errors import PeerAnswerTooLargeError, PeerAnswerUnreadableError, PeerVersionError
+from tilth.warehouse.remote.errors import (
+    BadBodyError,
+    PeerAnswerTooLargeError,
+    PeerAnswerUnreadableError,
+    PeerVersionError,
+    RouteNotFoundError,
+)
 from tilth.warehouse.remote.wire import Done
 from tilth.warehouse.remote.workers import Handler, handler
 
@@ -93,6 +96,16 @@ class WaitStopped(msgspec.Struct, frozen=True, kw_only=True):
     service: ServiceKind
     #: Uuid of the table; ALL_TABLES: of all tables.
     table: str = ALL_TABLES
+
+
+class LocalStatements(Protocol):
+    """This server's statements, which others send."""
+
+    def run(self, text: str, *, database: str, settings: Mapping[str, str], is_passed_on: bool) -> Answer: ...
+
+    def own_rows(self, name: str) -> pa.Table: ...
+
+    def wait_stopped(self, service: ServiceKind, table: str) -> None: ...
 
 
 class HttpPeers:
@@ -150,8 +163,8 @@ class HttpPeers:
             rows_written=answer.rows_written,
         )
 
-    def tables(self, name: str) -> list[pa.Table]:
-        found = self._of_others(lambda server: self._table_of(server, name))
+    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
+        found = self._of_others(lambda server: self._table_of(server, name, schema))
         return [table for table in found if table is not None]
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
@@ -167,7 +180,7 @@ class HttpPeers:
             request = [pool.submit(copy_context().run, call, each) for each in others]
             return [each.result() for each in request]
 
-    def handlers(self, engine: SqlEngine) -> dict[str, Handler]:
+    def handlers(self, engine: LocalStatements) -> dict[str, Handler]:
         """Return the handlers of the calls of other servers, by their names."""
 
         def run(statement: PassedStatement) -> PassedAnswer:
@@ -217,7 +230,7 @@ class HttpPeers:
                 f"{request.service.value}: {error.message}; it will when it reads the catalog, see system.bg_threads"
             )
 
-    def _table_of(self, server: ServerRecord, name: str) -> pa.Table | None:
+    def _table_of(self, server: ServerRecord, name: str, schema: pa.Schema) -> pa.Table | None:
         if not self._token:
             note_unanswered(
                 f"rows of server {server.name} are missing: servers need a service token to call one another"
@@ -240,7 +253,7 @@ class HttpPeers:
                 f"rows of server {server.name} at {server.url or 'no address'} are missing: {error.message}"
             )
             return None
-        if table.schema != find_system_table(name).schema:
+        if table.schema != schema:
             note_unanswered(
                 f"rows of server {server.name} at {server.url} are missing: {name} has other columns in its version "
                 f"{server.version}, this server has {version('tilth')}"

@@ -1,7 +1,7 @@
-"""Other servers of the catalog, as far as SQL needs them.
+"""Other servers of the catalog, as far as statements need them.
 
 Covers: the protocol; a server that is alone; notices about servers that did not answer. Does not cover: calls
-(tilth.server).
+(http_peers.py).
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ class Peers(Protocol):
         error where nobody hosts it now.
         """
 
-    def tables(self, name: str) -> list[pa.Table]:
-        """Return the rows that the others have of a system table of servers; who does not answer is noted."""
+    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
+        """Return the rows that the others have of a system table of servers; who does not answer is noted, and who
+        has other columns.
+        """
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
         """Wait until the others have stopped a service of one table or of ALL_TABLES, as the catalog says; who does not
@@ -50,7 +52,7 @@ class NoPeers:
     def run(self, error: NotHostedError, text: str, *, database: str, settings: Mapping[str, str]) -> Outcome:
         raise error
 
-    def tables(self, name: str) -> list[pa.Table]:
+    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
         return []
 
     def wait_stopped(self, service: ServiceKind, table: str) -> None:
