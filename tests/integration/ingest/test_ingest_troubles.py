@@ -22,7 +22,7 @@ from tilth.model.offset import TopicPartition
 from tilth.model.service import SwitchState
 from tilth.verify import verify
 from tilth.warehouse import WorkerSession
-from tilth.warehouse.worker import worker
+from tilth.warehouse.worker import embedded
 from tools.broker import Broker
 
 
@@ -225,7 +225,7 @@ def test_replaced_consumer_is_refused(world: IngestWorld, broker: Broker) -> Non
 def test_a_consumer_that_hangs_in_its_commit_is_replaced_and_what_it_commits_later_is_refused(
     world: IngestWorld, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker, "stall_bound", lambda *_: 3.0)
+    monkeypatch.setattr(embedded, "stall_bound", lambda *_: 3.0)
     commit, hung, go_on, late = world.manager.commit, threading.Event(), threading.Event(), []
 
     def hanging(done: RoundDone) -> None:
