@@ -26,21 +26,9 @@ from tilth.base.errors import TilthError
 from tilth.clickhouse import dialect_calls, dialect_queries
 from tilth.clickhouse.dialect_sessions import check_session, check_times
 from tilth.clickhouse.dialect_words import CLICKHOUSE, NO_COUNTERPART, NODES, NODES_REFUSED, OURS, WITHOUT, refused
+from tilth.grammar import statements as st
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
 from tilth.grammar.queries import select_of
-from tilth.grammar.statements import (
-    AddColumn,
-    AlterOperation,
-    AlterTable,
-    ColumnSpec,
-    CreateTable,
-    CreateView,
-    DescribeColumn,
-    InsertQuery,
-    ModifyColumn,
-    Query,
-    Statement,
-)
 from tilth.model.table import ColumnKind
 
 _SELECT = "SELECT "
@@ -97,8 +85,8 @@ class _Spark(Spark):
 
 @contextmanager
 def reading(
-    statement: Statement, name: str, spark: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[tuple[Statement, tuple[str, ...]]]:
+    statement: st.Statement, name: str, spark: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[tuple[st.Statement, tuple[str, ...]]]:
     """Yield the statement as its dialect has it, with a notice that shows it; errors inside show it, too. `spark`: the
     session's settings of Spark.
     """
@@ -109,7 +97,7 @@ def reading(
     if written is statement:
         yield statement, ()
         return
-    check_session(spark, is_view=isinstance(statement, CreateView))
+    check_session(spark, is_view=isinstance(statement, st.CreateView))
     select = select_of(written) or ", ".join(_expressions_of(written))
     check_times(select, spark)
     shown = read_as(select)
@@ -121,38 +109,38 @@ def reading(
         raise
 
 
-def in_sparks_words(statement: Statement) -> Statement:
+def in_sparks_words(statement: st.Statement) -> st.Statement:
     """Return the statement with its SELECT, or the expressions of its columns, written for Spark; others as they are.
 
     Raises SqlSyntaxError, and UnsupportedSqlError for what has no counterpart.
     """
     match statement:
-        case Query(text=text) if text.lstrip()[:7].upper() != "EXPLAIN":
+        case st.Query(text=text) if text.lstrip()[:7].upper() != "EXPLAIN":
             return replace(statement, text=to_spark(text, is_headed=True))
-        case InsertQuery(query=query):
+        case st.InsertQuery(query=query):
             return replace(statement, query=to_spark(query))
-        case CreateView(select=select):
+        case st.CreateView(select=select):
             return replace(statement, select=to_spark(select))
-        case CreateTable(columns=columns):
+        case st.CreateTable(columns=columns):
             written = tuple(_column_for_spark(column) for column in columns)
             return statement if written == columns else replace(statement, columns=written)
-        case AlterTable(operations=operations):
+        case st.AlterTable(operations=operations):
             changed = tuple(_operation_for_spark(operation) for operation in operations)
             return statement if changed == operations else replace(statement, operations=changed)
         case _:
             return statement
 
 
-def _operation_for_spark(operation: AlterOperation) -> AlterOperation:
+def _operation_for_spark(operation: st.AlterOperation) -> st.AlterOperation:
     match operation:
-        case AddColumn(column=column) | ModifyColumn(column=column):
+        case st.AddColumn(column=column) | st.ModifyColumn(column=column):
             return replace(operation, column=_column_for_spark(column))
-        case DescribeColumn(default=str(text), kind=kind):
+        case st.DescribeColumn(default=str(text), kind=kind):
             return replace(operation, default=_expression_for_spark(text, kind))
     return operation
 
 
-def _column_for_spark(column: ColumnSpec) -> ColumnSpec:
+def _column_for_spark(column: st.ColumnSpec) -> st.ColumnSpec:
     if column.default is None:
         return column
     return replace(column, default=_expression_for_spark(column.default, column.kind))
@@ -174,15 +162,15 @@ def _names_columns(text: str) -> bool:
     return tree.find(exp.Column) is not None
 
 
-def _expressions_of(statement: Statement) -> list[str]:
+def _expressions_of(statement: st.Statement) -> list[str]:
     match statement:
-        case CreateTable(columns=columns):
-            specs: Sequence[ColumnSpec | DescribeColumn] = columns
-        case AlterTable(operations=operations):
+        case st.CreateTable(columns=columns):
+            specs: Sequence[st.ColumnSpec | st.DescribeColumn] = columns
+        case st.AlterTable(operations=operations):
             specs = [
-                each.column if isinstance(each, AddColumn | ModifyColumn) else each
+                each.column if isinstance(each, st.AddColumn | st.ModifyColumn) else each
                 for each in operations
-                if isinstance(each, AddColumn | ModifyColumn | DescribeColumn)
+                if isinstance(each, st.AddColumn | st.ModifyColumn | st.DescribeColumn)
             ]
         case _:
             specs = ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tilth.grammar import statements as st
 from tilth.grammar.create import parse_ttl
 from tilth.grammar.literals import parse_partition, parse_settings, take_settings
 from tilth.grammar.phrases import (
@@ -20,28 +21,6 @@ from tilth.grammar.phrases import (
     refuse_in_partition,
     take_if_exists,
     take_if_not_exists,
-)
-from tilth.grammar.statements import (
-    AddColumn,
-    AlterOperation,
-    AlterTable,
-    ColumnOperation,
-    ColumnSpec,
-    DeleteRows,
-    DescribeColumn,
-    DropColumn,
-    DropPartition,
-    ModifyColumn,
-    ModifySetting,
-    ModifyTtl,
-    MutateDelete,
-    MutateUpdate,
-    Name,
-    RemoveTtl,
-    RenameColumn,
-    RenameTable,
-    ResetSetting,
-    UndropPartition,
 )
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import Token
@@ -90,52 +69,52 @@ _NOUNS_REFUSED = {
 }
 
 
-def parse_alter(cursor: Cursor) -> AlterTable | RenameTable | DeleteRows:
+def parse_alter(cursor: Cursor) -> st.AlterTable | st.RenameTable | st.DeleteRows:
     """Read what follows ALTER."""
     cursor.expect("TABLE")
     name = parse_table_name(cursor)
     if cursor.take("RENAME", "TO"):
         new = parse_table_name(cursor)
-        return RenameTable(old=name, new=replace(new, database=new.database or name.database))
+        return st.RenameTable(old=name, new=replace(new, database=new.database or name.database))
     if cursor.take("FASTDELETE"):
         return _fast_delete(cursor, name)
     first = cursor.peek()
-    operations: list[AlterOperation] = _operations(cursor)
+    operations: list[st.AlterOperation] = _operations(cursor)
     while cursor.take_symbol(","):
         _check_combines(cursor, operations[0], first)
         token = cursor.peek()
         operations += _operations(cursor)
         _check_combines(cursor, operations[-1], token)
-    return AlterTable(name=name, operations=tuple(operations), settings=take_settings(cursor))
+    return st.AlterTable(name=name, operations=tuple(operations), settings=take_settings(cursor))
 
 
-def _check_combines(cursor: Cursor, operation: AlterOperation, token: Token) -> None:
-    if not isinstance(operation, ColumnOperation):
+def _check_combines(cursor: Cursor, operation: st.AlterOperation, token: Token) -> None:
+    if not isinstance(operation, st.ColumnOperation):
         hint = "write one ALTER for each"
         raise cursor.refused("one ALTER can combine only operations on columns", at=token, hint=hint)
 
 
-def _fast_delete(cursor: Cursor, name: Name) -> DeleteRows:
+def _fast_delete(cursor: Cursor, name: st.Name) -> st.DeleteRows:
     """`FASTDELETE WHERE p` of ByConity: rows go without parts being written anew, which is DELETE FROM."""
     if cursor.is_name() and not (cursor.at("WHERE") or cursor.at("IN", "PARTITION")):
         hint = "UPDATE t SET column = NULL WHERE .. empties a column; FASTDELETE WHERE .. deletes rows"
         raise cursor.refused("FASTDELETE of columns is not supported", hint=hint)
     predicate = parse_where(cursor)
-    return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
+    return st.DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
 
 
-def _operations(cursor: Cursor) -> list[AlterOperation]:
+def _operations(cursor: Cursor) -> list[st.AlterOperation]:
     if not (cursor.at("ADD", "COLUMNS") and cursor.is_symbol("(", 2)):
         return [_operation(cursor)]
     cursor.expect("ADD", "COLUMNS")
-    added: list[AlterOperation] = []
+    added: list[st.AlterOperation] = []
     while cursor.take_symbol("(" if not added else ","):
-        added.append(AddColumn(column=parse_column(cursor)))
+        added.append(st.AddColumn(column=parse_column(cursor)))
     cursor.expect_symbol(")")
     return added
 
 
-def _operation(cursor: Cursor) -> AlterOperation:
+def _operation(cursor: Cursor) -> st.AlterOperation:
     for word, hint in _VERBS_REFUSED.items():
         if cursor.at(word):
             of_what = cursor.peek(1).text.upper()
@@ -163,19 +142,19 @@ def _operation(cursor: Cursor) -> AlterOperation:
             return _reset(cursor)
         case "REMOVE":
             cursor.expect("TTL")
-            return RemoveTtl()
+            return st.RemoveTtl()
         case "UPDATE":
             assignments = parse_assignments(cursor)
-            return MutateUpdate(assignments=assignments, predicate=parse_where(cursor))
+            return st.MutateUpdate(assignments=assignments, predicate=parse_where(cursor))
         case "UNDROP":
             cursor.expect("PARTITION")
-            return UndropPartition(partition=parse_partition(cursor))
+            return st.UndropPartition(partition=parse_partition(cursor))
         case _:
             refuse_in_partition(cursor)
-            return MutateDelete(predicate=parse_where(cursor))
+            return st.MutateDelete(predicate=parse_where(cursor))
 
 
-def _alter_column(cursor: Cursor) -> ModifyColumn | DescribeColumn:
+def _alter_column(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn:
     """`ALTER COLUMN a TYPE T`, `SET DEFAULT e`, `DROP DEFAULT` and `COMMENT 'text'`: MODIFY COLUMN in other words."""
     cursor.expect("COLUMN")
     if_exists = take_if_exists(cursor)
@@ -183,13 +162,13 @@ def _alter_column(cursor: Cursor) -> ModifyColumn | DescribeColumn:
         return parse_description(cursor, if_exists=if_exists)
     name = cursor.name("a column")
     if cursor.take("DROP", "DEFAULT"):
-        return DescribeColumn(column=name, no_default=True, if_exists=if_exists)
+        return st.DescribeColumn(column=name, no_default=True, if_exists=if_exists)
     if cursor.take("SET", "DEFAULT"):
         default = cursor.expression("an expression", at_settings, stop_at_comma=True)
-        return DescribeColumn(column=name, default=default, if_exists=if_exists)
+        return st.DescribeColumn(column=name, default=default, if_exists=if_exists)
     cursor.expect("TYPE")
     written = parse_type(cursor)
-    spec = ColumnSpec(
+    spec = st.ColumnSpec(
         name=name,
         type=written.type,
         declared=written.text,
@@ -197,61 +176,61 @@ def _alter_column(cursor: Cursor) -> ModifyColumn | DescribeColumn:
         zones=written.zones,
         says_null=written.is_nullable,
     )
-    return ModifyColumn(column=spec, if_exists=if_exists)
+    return st.ModifyColumn(column=spec, if_exists=if_exists)
 
 
-def _add(cursor: Cursor) -> AddColumn:
+def _add(cursor: Cursor) -> st.AddColumn:
     cursor.expect("COLUMN")
     if_not_exists = take_if_not_exists(cursor)
     column = parse_column(cursor)
     after = cursor.name("a column") if cursor.take("AFTER") else None
     first = after is None and cursor.take("FIRST")
-    return AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first)
+    return st.AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first)
 
 
-def _drop(cursor: Cursor) -> DropColumn | DropPartition:
+def _drop(cursor: Cursor) -> st.DropColumn | st.DropPartition:
     if cursor.choose("COLUMN", "PARTITION") == "PARTITION":
         if cursor.at("WHERE"):
             hint = (
                 "DELETE FROM t WHERE .. deletes rows; DROP PARTITION p drops one of those that system.partitions lists"
             )
             raise cursor.refused("DROP PARTITION WHERE is not supported", hint=hint)
-        return DropPartition(partition=parse_partition(cursor))
+        return st.DropPartition(partition=parse_partition(cursor))
     if_exists = take_if_exists(cursor)
-    return DropColumn(column=cursor.name("a column"), if_exists=if_exists)
+    return st.DropColumn(column=cursor.name("a column"), if_exists=if_exists)
 
 
-def _modify(cursor: Cursor) -> ModifyColumn | DescribeColumn | ModifySetting | ModifyTtl:
+def _modify(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn | st.ModifySetting | st.ModifyTtl:
     match cursor.choose("COLUMN", "SETTING", "TTL"):
         case "COLUMN":
             if_exists = take_if_exists(cursor)
             if at_description(cursor):
                 return parse_description(cursor, if_exists=if_exists)
-            return ModifyColumn(column=parse_column(cursor), if_exists=if_exists)
+            return st.ModifyColumn(column=parse_column(cursor), if_exists=if_exists)
         case "SETTING":
-            return ModifySetting(settings=parse_settings(cursor))
+            return st.ModifySetting(settings=parse_settings(cursor))
         case _:
-            return ModifyTtl(ttl=parse_ttl(cursor, at_settings))
+            return st.ModifyTtl(ttl=parse_ttl(cursor, at_settings))
 
 
-def _comment(cursor: Cursor) -> DescribeColumn:
+def _comment(cursor: Cursor) -> st.DescribeColumn:
     cursor.expect("COLUMN")
     if_exists = take_if_exists(cursor)
     name = cursor.name("a column")
-    return DescribeColumn(column=name, comment=cursor.string("a comment"), if_exists=if_exists)
+    return st.DescribeColumn(column=name, comment=cursor.string("a comment"), if_exists=if_exists)
 
 
-def _rename(cursor: Cursor) -> RenameColumn:
+def _rename(cursor: Cursor) -> st.RenameColumn:
     cursor.expect("COLUMN")
     if_exists = take_if_exists(cursor)
     old = cursor.name("a column")
     cursor.expect("TO")
-    return RenameColumn(old=old, new=cursor.name("the column's new name"), if_exists=if_exists)
+    return st.RenameColumn(old=old, new=cursor.name("the column's new name"), if_exists=if_exists)
 
 
-def _reset(cursor: Cursor) -> ResetSetting:
+def _reset(cursor: Cursor) -> st.ResetSetting:
     cursor.expect("SETTING")
     names = [cursor.name("the name of a setting")]
     while cursor.take_symbol(","):
         names.append(cursor.name("the name of a setting"))
-    return ResetSetting(names=tuple(names))
+    return st.ResetSetting(names=tuple(names))

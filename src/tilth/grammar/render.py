@@ -13,30 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TypeVar, assert_never
 
+from tilth.grammar import statements as st
 from tilth.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
-from tilth.grammar.statements import (
-    AddColumn,
-    AlterOperation,
-    ColumnSpec,
-    CreateTable,
-    CreateView,
-    DescribeColumn,
-    DropColumn,
-    DropPartition,
-    ModifyColumn,
-    ModifySetting,
-    ModifyTtl,
-    MutateDelete,
-    MutateUpdate,
-    Name,
-    Partition,
-    PartitionId,
-    RemoveTtl,
-    RenameColumn,
-    ResetSetting,
-    SettingTexts,
-    UndropPartition,
-)
 from tilth.model.table import Transform, TransformKind
 from tilth.model.types import quoted, spark_name
 
@@ -57,7 +35,7 @@ _KEYWORDS_TEXT = (
 _KEYWORDS = frozenset(_KEYWORDS_TEXT.split())
 
 
-def render_operations(operations: Iterable[AlterOperation]) -> str:
+def render_operations(operations: Iterable[st.AlterOperation]) -> str:
     """Return the text behind the name of ALTER TABLE."""
     return listed_texts(operations, _operation)
 
@@ -73,7 +51,7 @@ def quoted_string(text: str) -> str:
     return f"'{_TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)}'"
 
 
-def table_text(table: CreateTable) -> str:
+def table_text(table: st.CreateTable) -> str:
     lines = [f"CREATE TABLE {if_not_exists_text(table.if_not_exists)}{name_text(table.name)}", "("]
     lines.append(",\n".join(f"    {_column(column)}" for column in table.columns))
     version = f"({quoted_name(table.version_column)})" if table.version_column is not None else ""
@@ -99,40 +77,40 @@ def table_text(table: CreateTable) -> str:
     return "\n".join(lines)
 
 
-def view_text(view: CreateView) -> str:
+def view_text(view: st.CreateView) -> str:
     names = f"{name_text(view.name)} TO {name_text(view.target)}{names_text(view.columns)}"
     head = f"CREATE MATERIALIZED VIEW {if_not_exists_text(view.if_not_exists)}{names}{comment_clause(view.comment)}"
     return f"{head}\nAS {view.select}{settings_clause(view.settings)}"
 
 
-def _operation(operation: AlterOperation) -> str:
+def _operation(operation: st.AlterOperation) -> str:
     match operation:
-        case AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first):
+        case st.AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first):
             place = " FIRST" if first else f" AFTER {quoted_name(after)}" if after is not None else ""
             return f"ADD COLUMN {if_not_exists_text(if_not_exists)}{_column(column)}{place}"
-        case DropColumn(column=name, if_exists=if_exists):
+        case st.DropColumn(column=name, if_exists=if_exists):
             return f"DROP COLUMN {if_exists_text(if_exists)}{quoted_name(name)}"
-        case ModifyColumn(column=column, if_exists=if_exists):
+        case st.ModifyColumn(column=column, if_exists=if_exists):
             return f"MODIFY COLUMN {if_exists_text(if_exists)}{_column(column)}"
-        case DescribeColumn():
+        case st.DescribeColumn():
             return _described(operation)
-        case RenameColumn(old=old, new=new, if_exists=if_exists):
+        case st.RenameColumn(old=old, new=new, if_exists=if_exists):
             return f"RENAME COLUMN {if_exists_text(if_exists)}{quoted_name(old)} TO {quoted_name(new)}"
-        case ModifySetting(settings=settings):
+        case st.ModifySetting(settings=settings):
             return f"MODIFY SETTING {settings_text(settings)}"
-        case ResetSetting(names=names):
+        case st.ResetSetting(names=names):
             return f"RESET SETTING {listed_texts(names, quoted_name)}"
-        case ModifyTtl(ttl=ttl):
+        case st.ModifyTtl(ttl=ttl):
             return f"MODIFY TTL {ttl}"
-        case RemoveTtl():
+        case st.RemoveTtl():
             return "REMOVE TTL"
-        case MutateUpdate(assignments=assignments, predicate=predicate):
+        case st.MutateUpdate(assignments=assignments, predicate=predicate):
             return f"UPDATE {listed_texts(assignments, assignment_text)} WHERE {predicate}"
-        case MutateDelete(predicate=predicate):
+        case st.MutateDelete(predicate=predicate):
             return f"DELETE WHERE {predicate}"
-        case DropPartition(partition=partition):
+        case st.DropPartition(partition=partition):
             return f"DROP{partition_clause(partition)}"
-        case UndropPartition(partition=partition):
+        case st.UndropPartition(partition=partition):
             return f"UNDROP{partition_clause(partition)}"
     assert_never(operation)
 
@@ -140,7 +118,7 @@ def _operation(operation: AlterOperation) -> str:
 # Phrases
 
 
-def name_text(name: Name) -> str:
+def name_text(name: st.Name) -> str:
     return f"{quoted_name(name.database)}.{quoted_name(name.table)}" if name.database else quoted_name(name.table)
 
 
@@ -148,7 +126,7 @@ def names_text(names: tuple[str, ...]) -> str:
     return f" ({listed_texts(names, quoted_name)})" if names else ""
 
 
-def _column(column: ColumnSpec) -> str:
+def _column(column: st.ColumnSpec) -> str:
     text = f"{quoted_name(column.name)} {column.declared}"
     if not column.nullable:
         text += " NOT NULL"
@@ -168,17 +146,17 @@ def _transform(transform: Transform) -> str:
     return f"{transform.kind}({column if transform.argument is None else f'{transform.argument}, {column}'})"
 
 
-def settings_text(settings: SettingTexts) -> str:
+def settings_text(settings: st.SettingTexts) -> str:
     return listed_texts(
         settings, lambda s: f"{quoted_name(s[0])} = {s[1] if _BARE_SETTING.fullmatch(s[1]) else quoted_string(s[1])}"
     )
 
 
-def settings_clause(settings: SettingTexts) -> str:
+def settings_clause(settings: st.SettingTexts) -> str:
     return f" SETTINGS {settings_text(settings)}" if settings else ""
 
 
-def _described(operation: DescribeColumn) -> str:
+def _described(operation: st.DescribeColumn) -> str:
     text = f"MODIFY COLUMN {if_exists_text(operation.if_exists)}{quoted_name(operation.column)}"
     if operation.no_default:
         return f"{text} REMOVE {operation.kind}"
@@ -207,10 +185,10 @@ def like_clause(pattern: str | None) -> str:
     return f" LIKE {quoted_string(pattern)}" if pattern is not None else ""
 
 
-def partition_clause(partition: Partition | None) -> str:
+def partition_clause(partition: st.Partition | None) -> str:
     if partition is None:
         return ""
-    if isinstance(partition, PartitionId):
+    if isinstance(partition, st.PartitionId):
         return f" PARTITION ID {quoted_string(partition.id)}"
     return f" PARTITION tuple({listed_texts(partition.values, value_text)})"
 

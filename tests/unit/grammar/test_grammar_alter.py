@@ -4,103 +4,82 @@ from __future__ import annotations
 
 import pytest
 
+from tilth.grammar import statements as st
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.statements import (
-    AddColumn,
-    AlterOperation,
-    AlterTable,
-    ColumnSpec,
-    DeleteRows,
-    DescribeColumn,
-    DropColumn,
-    DropPartition,
-    ModifyColumn,
-    ModifySetting,
-    ModifyTtl,
-    MutateDelete,
-    MutateUpdate,
-    Name,
-    PartitionId,
-    PartitionValues,
-    RemoveTtl,
-    RenameColumn,
-    ResetSetting,
-    Statement,
-    UndropPartition,
-    UpdateRows,
-)
 from tilth.grammar.text.tokens import words_of
 from tilth.model.table import ColumnKind
 from tilth.model.types import Kind, Simple
 from tilth.statements.registry import parse
 
 INT = Simple(Kind.INT32)
-T = Name(None, "t")
+T = st.Name(None, "t")
 
 
-def operations(text: str) -> tuple[AlterOperation, ...]:
+def operations(text: str) -> tuple[st.AlterOperation, ...]:
     statement = parse(f"ALTER TABLE db.t {text}")
-    assert isinstance(statement, AlterTable)
-    assert statement.name == Name("db", "t")
+    assert isinstance(statement, st.AlterTable)
+    assert statement.name == st.Name("db", "t")
     return statement.operations
 
 
 @pytest.mark.parametrize(
     ("text", "operation"),
     [
-        ("MODIFY SETTING a = 1, b = 'x', c = true", ModifySetting(settings=(("a", "1"), ("b", "x"), ("c", "true")))),
-        ("RESET SETTING a, b", ResetSetting(names=("a", "b"))),
-        ("ADD COLUMN c Int32", AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32"))),
+        ("MODIFY SETTING a = 1, b = 'x', c = true", st.ModifySetting(settings=(("a", "1"), ("b", "x"), ("c", "true")))),
+        ("RESET SETTING a, b", st.ResetSetting(names=("a", "b"))),
+        ("ADD COLUMN c Int32", st.AddColumn(column=st.ColumnSpec(name="c", type=INT, declared="Int32"))),
         (
             "ADD COLUMN IF NOT EXISTS c Int32 DEFAULT a + 1 AFTER b",
-            AddColumn(
-                column=ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1"), if_not_exists=True, after="b"
+            st.AddColumn(
+                column=st.ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1"),
+                if_not_exists=True,
+                after="b",
             ),
         ),
         (
             "ADD COLUMN c Int32 NOT NULL FIRST",
-            AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", nullable=False), first=True),
+            st.AddColumn(column=st.ColumnSpec(name="c", type=INT, declared="Int32", nullable=False), first=True),
         ),
-        ("DROP COLUMN IF EXISTS c", DropColumn(column="c", if_exists=True)),
+        ("DROP COLUMN IF EXISTS c", st.DropColumn(column="c", if_exists=True)),
         (
             "MODIFY COLUMN c int COMMENT 'x'",
-            ModifyColumn(column=ColumnSpec(name="c", type=INT, declared="int", comment="x")),
+            st.ModifyColumn(column=st.ColumnSpec(name="c", type=INT, declared="int", comment="x")),
         ),
-        ("MODIFY COLUMN c DEFAULT a + 1", DescribeColumn(column="c", default="a + 1")),
+        ("MODIFY COLUMN c DEFAULT a + 1", st.DescribeColumn(column="c", default="a + 1")),
         (
             "MODIFY COLUMN IF EXISTS c COMMENT 'x' DEFAULT 5",
-            DescribeColumn(column="c", default="5", comment="x", if_exists=True),
+            st.DescribeColumn(column="c", default="5", comment="x", if_exists=True),
         ),
-        ("MODIFY COLUMN c REMOVE DEFAULT", DescribeColumn(column="c", no_default=True)),
+        ("MODIFY COLUMN c REMOVE DEFAULT", st.DescribeColumn(column="c", no_default=True)),
         (
             "MODIFY COLUMN c REMOVE MATERIALIZED",
-            DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, no_default=True),
+            st.DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, no_default=True),
         ),
         (
             "MODIFY COLUMN c MATERIALIZED a + b COMMENT 'x'",
-            DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, default="a + b", comment="x"),
+            st.DescribeColumn(column="c", kind=ColumnKind.MATERIALIZED, default="a + b", comment="x"),
         ),
-        ("MODIFY COLUMN c ALIAS a", DescribeColumn(column="c", kind=ColumnKind.ALIAS, default="a")),
-        ("MODIFY COLUMN c REMOVE COMMENT", DescribeColumn(column="c", comment="")),
-        ("COMMENT COLUMN IF EXISTS c 'x'", DescribeColumn(column="c", comment="x", if_exists=True)),
-        ("RENAME COLUMN a TO b", RenameColumn(old="a", new="b")),
-        ("MODIFY TTL d + INTERVAL 1 DAY DELETE", ModifyTtl(ttl="d + INTERVAL 1 DAY")),
-        ("REMOVE TTL", RemoveTtl()),
+        ("MODIFY COLUMN c ALIAS a", st.DescribeColumn(column="c", kind=ColumnKind.ALIAS, default="a")),
+        ("MODIFY COLUMN c REMOVE COMMENT", st.DescribeColumn(column="c", comment="")),
+        ("COMMENT COLUMN IF EXISTS c 'x'", st.DescribeColumn(column="c", comment="x", if_exists=True)),
+        ("RENAME COLUMN a TO b", st.RenameColumn(old="a", new="b")),
+        ("MODIFY TTL d + INTERVAL 1 DAY DELETE", st.ModifyTtl(ttl="d + INTERVAL 1 DAY")),
+        ("REMOVE TTL", st.RemoveTtl()),
         (
             "UPDATE a = b + f(1, 2), c = 'WHERE' WHERE d IN (1, 2) AND e",
-            MutateUpdate(assignments=(("a", "b + f(1, 2)"), ("c", "'WHERE'")), predicate="d IN (1, 2) AND e"),
+            st.MutateUpdate(assignments=(("a", "b + f(1, 2)"), ("c", "'WHERE'")), predicate="d IN (1, 2) AND e"),
         ),
-        ("DELETE WHERE a = ';' ;", MutateDelete(predicate="a = ';'")),
-        ("DROP PARTITION '2024-01-31'", DropPartition(partition=PartitionValues(("2024-01-31",)))),
-        ("DROP PARTITION 202401", DropPartition(partition=PartitionValues((202401,)))),
-        ("DROP PARTITION ('eu', -1)", DropPartition(partition=PartitionValues(("eu", -1)))),
-        ("DROP PARTITION tuple()", DropPartition(partition=PartitionValues(()))),
-        ("DROP PARTITION ID 'eu-202401'", DropPartition(partition=PartitionId("eu-202401"))),
-        ("UNDROP PARTITION 202401", UndropPartition(partition=PartitionValues((202401,)))),
-        ("UNDROP PARTITION ID 'eu-202401'", UndropPartition(partition=PartitionId("eu-202401"))),
+        ("DELETE WHERE a = ';' ;", st.MutateDelete(predicate="a = ';'")),
+        ("DROP PARTITION '2024-01-31'", st.DropPartition(partition=st.PartitionValues(("2024-01-31",)))),
+        ("DROP PARTITION 202401", st.DropPartition(partition=st.PartitionValues((202401,)))),
+        ("DROP PARTITION ('eu', -1)", st.DropPartition(partition=st.PartitionValues(("eu", -1)))),
+        ("DROP PARTITION tuple()", st.DropPartition(partition=st.PartitionValues(()))),
+        ("DROP PARTITION ID 'eu-202401'", st.DropPartition(partition=st.PartitionId("eu-202401"))),
+        ("UNDROP PARTITION 202401", st.UndropPartition(partition=st.PartitionValues((202401,)))),
+        ("UNDROP PARTITION ID 'eu-202401'", st.UndropPartition(partition=st.PartitionId("eu-202401"))),
     ],
 )
-def test_operations(text: str, operation: AlterOperation) -> None:
+def test_operations(text: str, operation: st.AlterOperation) -> None:
     assert operations(text) == (operation,)
 
 
@@ -108,10 +87,10 @@ def test_several_operations_on_columns() -> None:
     assert operations(
         "ADD COLUMN c Int32 DEFAULT f(1, 2), DROP COLUMN d, RENAME COLUMN e TO f, MODIFY COLUMN g int"
     ) == (
-        AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", default="f(1, 2)")),
-        DropColumn(column="d"),
-        RenameColumn(old="e", new="f"),
-        ModifyColumn(column=ColumnSpec(name="g", type=INT, declared="int")),
+        st.AddColumn(column=st.ColumnSpec(name="c", type=INT, declared="Int32", default="f(1, 2)")),
+        st.DropColumn(column="d"),
+        st.RenameColumn(old="e", new="f"),
+        st.ModifyColumn(column=st.ColumnSpec(name="g", type=INT, declared="int")),
     )
 
 
@@ -174,14 +153,14 @@ def test_errors_point_at_the_culprit(text: str, message: str, column: int, hint:
 @pytest.mark.parametrize(
     ("text", "statement"),
     [
-        ("DELETE FROM t WHERE a > 1 -- old\n AND b", DeleteRows(name=T, predicate="a > 1 -- old\n AND b")),
+        ("DELETE FROM t WHERE a > 1 -- old\n AND b", st.DeleteRows(name=T, predicate="a > 1 -- old\n AND b")),
         (
             "UPDATE t SET a = a + 1, b = NULL WHERE c = 'x';",
-            UpdateRows(name=T, assignments=(("a", "a + 1"), ("b", "NULL")), predicate="c = 'x'"),
+            st.UpdateRows(name=T, assignments=(("a", "a + 1"), ("b", "NULL")), predicate="c = 'x'"),
         ),
     ],
 )
-def test_changes_of_rows(text: str, statement: Statement) -> None:
+def test_changes_of_rows(text: str, statement: st.Statement) -> None:
     assert parse(text) == statement
 
 
@@ -204,20 +183,22 @@ def test_changes_of_rows_that_are_wrong(text: str, message: str, column: int) ->
 @pytest.mark.parametrize(
     ("text", "operation"),
     [
-        ("DELETE WHERE settings = 1 AND b", MutateDelete(predicate="settings = 1 AND b")),
+        ("DELETE WHERE settings = 1 AND b", st.MutateDelete(predicate="settings = 1 AND b")),
         (
             "ADD COLUMN c Int32 DEFAULT a + 1",
-            AddColumn(column=ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1")),
+            st.AddColumn(column=st.ColumnSpec(name="c", type=INT, declared="Int32", default="a + 1")),
         ),
-        ("MODIFY TTL d + INTERVAL 1 DAY", ModifyTtl(ttl="d + INTERVAL 1 DAY")),
-        ("DROP COLUMN c", DropColumn(column="c")),
+        ("MODIFY TTL d + INTERVAL 1 DAY", st.ModifyTtl(ttl="d + INTERVAL 1 DAY")),
+        ("DROP COLUMN c", st.DropColumn(column="c")),
     ],
 )
-def test_settings_of_the_statement_stand_at_its_end(text: str, operation: AlterOperation) -> None:
+def test_settings_of_the_statement_stand_at_its_end(text: str, operation: st.AlterOperation) -> None:
     statement = parse(f"ALTER TABLE db.t {text} SETTINGS mutations_sync = 2")
     settings = (("mutations_sync", "2"),)
-    assert statement == AlterTable(name=Name("db", "t"), operations=(operation,), settings=settings)
-    assert parse("DELETE FROM t WHERE a SETTINGS b = 'c'") == DeleteRows(name=T, predicate="a", settings=(("b", "c"),))
+    assert statement == st.AlterTable(name=st.Name("db", "t"), operations=(operation,), settings=settings)
+    assert parse("DELETE FROM t WHERE a SETTINGS b = 'c'") == st.DeleteRows(
+        name=T, predicate="a", settings=(("b", "c"),)
+    )
 
 
 def test_words_are_found_outside_of_strings_and_comments() -> None:

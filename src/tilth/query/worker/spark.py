@@ -37,29 +37,7 @@ from tilth.query.errors import BadDefinitionError, BadQueryError, BadValueError
 from tilth.query.language.coerce import is_assignable, is_rounded
 from tilth.query.language.spark_errors import from_spark, nested_too_deep
 from tilth.query.results.spark import rows_of, to_stream
-from tilth.query.snapshots.protocol import (
-    AsOf,
-    AsOfTime,
-    AsOfVersion,
-    ChangeResult,
-    ChangeTask,
-    CheckedExpressions,
-    CheckTask,
-    ComputeTask,
-    ExpressionsTask,
-    InsertResult,
-    InsertTask,
-    InsertWork,
-    NamesTask,
-    QueryCalls,
-    QueryTask,
-    ReplayTask,
-    Resolved,
-    ResolveResult,
-    ResolveTask,
-    Source,
-    WorkerTask,
-)
+from tilth.query.snapshots import protocol
 from tilth.query.worker.changes_spark import changed_rows
 from tilth.query.worker.expressions import ExpressionChecker
 from tilth.query.worker.handed import ReplayWork, ViewCheck
@@ -116,25 +94,25 @@ _Asked = tuple[Needs | None, list[Edit], list[str] | None]
 class QueryRunner:
     """The runner of QUERY tasks."""
 
-    def __init__(self, calls: QueryCalls, check_view: ViewCheck, replay: ReplayWork) -> None:
+    def __init__(self, calls: protocol.QueryCalls, check_view: ViewCheck, replay: ReplayWork) -> None:
         self._calls = calls
         self._check_view = check_view
         self._replay = replay
 
     def __call__(self, context: TaskContext) -> TaskResult:
-        task = msgspec.msgpack.decode(context.spec.payload, type=WorkerTask)
+        task = msgspec.msgpack.decode(context.spec.payload, type=protocol.WorkerTask)
         try:
             return self._answer(context, task)
         except RecursionError as error:
             raise nested_too_deep() from error
 
-    def _answer(self, context: TaskContext, task: WorkerTask) -> TaskResult:
+    def _answer(self, context: TaskContext, task: protocol.WorkerTask) -> TaskResult:
         match task:
-            case QueryTask():
+            case protocol.QueryTask():
                 return self._run(context, task)
-            case NamesTask():
+            case protocol.NamesTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_names(context.session, task.text)))
-            case CheckTask():
+            case protocol.CheckTask():
                 checked = self._check_view(
                     context.session,
                     task.kafka,
@@ -144,20 +122,20 @@ class QueryRunner:
                     target_columns=task.target_columns,
                 )
                 return TaskResult(payload=msgspec.msgpack.encode(checked.outputs))
-            case ExpressionsTask():
+            case protocol.ExpressionsTask():
                 return TaskResult(payload=msgspec.msgpack.encode(_expressions(context.session, task)))
-            case ComputeTask():
+            case protocol.ComputeTask():
                 return TaskResult(payload=_computed(context.session, task))
-            case ChangeTask():
+            case protocol.ChangeTask():
                 return _change(context, task)
-            case ReplayTask(order=order, predicate=predicate):
+            case protocol.ReplayTask(order=order, predicate=predicate):
                 try:
                     return self._replay(context, order)
                 except (PySparkException, Py4JError) as error:
                     raise from_spark(error, predicate, lambda place: place, predicate, is_whole=False) from error
         assert_never(task)
 
-    def _run(self, context: TaskContext, task: QueryTask) -> TaskResult:
+    def _run(self, context: TaskContext, task: protocol.QueryTask) -> TaskResult:
         with mailbox(context.session) as letters:
             query = PreparedQuery(context.session, letters, self._calls, task)
             table = query.guarded(lambda: rows_of(query.frame(), task))
@@ -175,7 +153,7 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     return [relation.name for relation in relations]
 
 
-def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpressions:
+def _expressions(session: SparkSession, task: protocol.ExpressionsTask) -> protocol.CheckedExpressions:
     checker = ExpressionChecker(session, task, model_type, to_stream)
     try:
         checked = checker.check()
@@ -184,7 +162,9 @@ def _expressions(session: SparkSession, task: ExpressionsTask) -> CheckedExpress
     return _with_needs(session, task, checked) if task.asks_needs else checked
 
 
-def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedExpressions) -> CheckedExpressions:
+def _with_needs(
+    session: SparkSession, task: protocol.ExpressionsTask, checked: protocol.CheckedExpressions
+) -> protocol.CheckedExpressions:
     """Add the needs of the expressions, which were checked, from the table."""
     [view] = view_names(1)
     values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
@@ -198,7 +178,7 @@ def _with_needs(session: SparkSession, task: ExpressionsTask, checked: CheckedEx
     return msgspec.structs.replace(checked, where=needs.predicates[0], columns=columns)
 
 
-def _computed(session: SparkSession, task: ComputeTask) -> bytes:
+def _computed(session: SparkSession, task: protocol.ComputeTask) -> bytes:
     session.conf.set("spark.sql.ansi.enabled", "true")
     session.conf.set("spark.sql.session.timeZone", task.zone)
     try:
@@ -212,7 +192,7 @@ def _computed(session: SparkSession, task: ComputeTask) -> bytes:
         raise from_spark(error, text, lambda place: place, text, is_whole=False) from error
 
 
-def _given(session: SparkSession, task: ComputeTask) -> DataFrame:
+def _given(session: SparkSession, task: protocol.ComputeTask) -> DataFrame:
     if task.schema is None:
         return session.range(0, task.rows, 1, 1)
     with pa.ipc.open_stream(task.given) as reader:
@@ -228,7 +208,7 @@ def at_instant(session: SparkSession, text: str, now_us: int | None) -> str:
     return rewrite(f"{head}{text}", edits or []).text[len(head) :]
 
 
-def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
+def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
     with mailbox(context.session) as letters:
         try:
             written = changed_rows(context.session, task, letters, context.raise_if_cancelled)
@@ -240,7 +220,7 @@ def _change(context: TaskContext, task: ChangeTask) -> TaskResult:
             shown = ", ".join(text for _, text in task.assignments) or task.predicate
             raise from_spark(error, shown, lambda place: place, shown, is_whole=False) from error
     cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
-    return TaskResult(payload=msgspec.msgpack.encode(ChangeResult(written=tuple(written))), actual=cost)
+    return TaskResult(payload=msgspec.msgpack.encode(protocol.ChangeResult(written=tuple(written))), actual=cost)
 
 
 def _parsed(session: SparkSession, text: str) -> Relations:
@@ -256,22 +236,22 @@ def _parsed(session: SparkSession, text: str) -> Relations:
 class InsertRunner:
     """The runner of INSERT tasks."""
 
-    def __init__(self, calls: QueryCalls) -> None:
+    def __init__(self, calls: protocol.QueryCalls) -> None:
         self._calls = calls
 
     def __call__(self, context: TaskContext) -> TaskResult:
-        task = msgspec.msgpack.decode(context.spec.payload, type=InsertWork)
+        task = msgspec.msgpack.decode(context.spec.payload, type=protocol.InsertWork)
         match task:
-            case InsertTask():
+            case protocol.InsertTask():
                 return self._insert(context, task)
-            case ResolveTask(requests=requests):
+            case protocol.ResolveTask(requests=requests):
                 changes = run_in_task(context.session, partial(_resolved, requests), tuple[WrittenDelta, ...])
                 size = sum(change.file.size for change in changes)
-                payload = msgspec.msgpack.encode(ResolveResult(changes=changes))
+                payload = msgspec.msgpack.encode(protocol.ResolveResult(changes=changes))
                 return TaskResult(payload=payload, actual=Cost(output_bytes=size))
         assert_never(task)
 
-    def _insert(self, context: TaskContext, task: InsertTask) -> TaskResult:
+    def _insert(self, context: TaskContext, task: protocol.InsertTask) -> TaskResult:
         with mailbox(context.session) as letters:
             query = PreparedQuery(context.session, letters, self._calls, task)
 
@@ -281,7 +261,7 @@ class InsertRunner:
 
             parts = query.guarded(insert)
         cost = Cost(input_bytes=query.input_bytes, output_bytes=sum(part.file.size for part in parts))
-        return TaskResult(payload=msgspec.msgpack.encode(InsertResult(parts=tuple(parts))), actual=cost)
+        return TaskResult(payload=msgspec.msgpack.encode(protocol.InsertResult(parts=tuple(parts))), actual=cost)
 
 
 def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:
@@ -296,8 +276,8 @@ class PreparedQuery:
         self,
         session: SparkSession,
         mailbox: Mailbox,
-        calls: QueryCalls,
-        task: QueryTask | InsertTask,
+        calls: protocol.QueryCalls,
+        task: protocol.QueryTask | protocol.InsertTask,
     ) -> None:
         self._session = session
         self._mailbox = mailbox
@@ -306,7 +286,7 @@ class PreparedQuery:
         self._text = task.text
         self._spark_settings = task.spark
         #: Its rows are stored, so no value may differ from its text.
-        self._is_insert = isinstance(task, InsertTask)
+        self._is_insert = isinstance(task, protocol.InsertTask)
         #: Text sent to Spark, for the positions in its messages.
         self._sent = rewrite(task.text, [])
         self._shown: list[ShownColumns] = []
@@ -359,7 +339,9 @@ class PreparedQuery:
         wanted = headings(found.nodes[0], self._text, lambda: frame.columns if names is None else names) or names
         return frame if wanted is None else frame.toDF(*wanted)
 
-    def _needs(self, found: Relations, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> _Asked:
+    def _needs(
+        self, found: Relations, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]
+    ) -> _Asked:
         """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'
         names, which must not show those edits. None: it was not worth asking."""
         if not _PREDICATE_WORDS.search(self._text):
@@ -375,11 +357,11 @@ class PreparedQuery:
             return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
         return needs, times, names
 
-    def _create_views(self, views: list[str], resolved: list[Resolved]) -> None:
+    def _create_views(self, views: list[str], resolved: list[protocol.Resolved]) -> None:
         schemas = [one.schema for one in resolved]
         create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
 
-    def _asked(self, resolved: list[Resolved], views: list[str], edits: list[Edit]) -> Needs:
+    def _asked(self, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]) -> Needs:
         self._create_views(views, resolved)
         self._sent = rewrite(self._text, edits)
         return ask_needs(self._session, self._sent.text, len(resolved))
@@ -394,7 +376,7 @@ class PreparedQuery:
             _log.warning("query_not_pruned", cause_id=self._query_id, reason=f"{type(error).__name__}: {error}")
             return otherwise
 
-    def _frozen_times(self, found: Relations, resolved: list[Resolved]) -> list[Edit] | None:
+    def _frozen_times(self, found: Relations, resolved: list[protocol.Resolved]) -> list[Edit] | None:
         """Return None if the query depends on the time in a way that cannot be fixed: it must not choose parts."""
         if not TIME_WORDS.search(found.present):
             return []
@@ -405,7 +387,7 @@ class PreparedQuery:
         self.now_us = now.getEpochSecond() * 1_000_000 + now.getNano() // 1000
         return frozen_times(found, self.now_us)
 
-    def _rows_of(self, source: Source, columns: frozenset[str] | None) -> DataFrame:
+    def _rows_of(self, source: protocol.Source, columns: frozenset[str] | None) -> DataFrame:
         if source.snapshot is not None:
             assert source.root is not None
             self.input_bytes += source.snapshot.bytes
@@ -417,18 +399,18 @@ class PreparedQuery:
         return self._session.createDataFrame(table)
 
 
-def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[AsOf | None]:
+def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
     """Moments of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
     times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
     micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
-    moments: list[AsOf | None] = []
+    moments: list[protocol.AsOf | None] = []
     for past in pasts:
         if past is None:
             moments.append(None)
         elif past.time is not None:
-            moments.append(AsOfTime(micros=micros[past.time]))
+            moments.append(protocol.AsOfTime(micros=micros[past.time]))
         else:
-            moments.append(AsOfVersion(version=_version(past.version or "")))
+            moments.append(protocol.AsOfVersion(version=_version(past.version or "")))
     return moments
 
 
@@ -457,7 +439,7 @@ def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
 
 
 def inserted(
-    frame: DataFrame, task: InsertTask, check: Callable[[], None], now_us: int | None = None
+    frame: DataFrame, task: protocol.InsertTask, check: Callable[[], None], now_us: int | None = None
 ) -> list[WrittenPart]:
     """Sorts and writes the rows in the tasks of one job; raises what the first failed task met.
 
@@ -476,7 +458,7 @@ def _write_inserted(
     return write(layout, rows, txn=txn, task=task, attempt=attempt, first_n=first_n)
 
 
-def _conformed(frame: DataFrame, task: InsertTask, now_us: int | None) -> DataFrame:
+def _conformed(frame: DataFrame, task: protocol.InsertTask, now_us: int | None) -> DataFrame:
     """The rows in the target's columns, by position; raises BadValueError naming the column whose type does not fit."""
     session, fields = frame.sparkSession, schema_of(frame).fields
     # With ANSI casts a value that does not fit fails; without, it would change silently.

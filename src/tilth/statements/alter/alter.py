@@ -18,23 +18,9 @@ from tilth.control.context.names import relation_of, table_of, wrong_kind
 from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
+from tilth.grammar import statements as st
 from tilth.grammar.alter import parse_alter
 from tilth.grammar.parse import Form
-from tilth.grammar.statements import (
-    AlterOperation,
-    AlterTable,
-    ColumnOperation,
-    DescribeColumn,
-    DropPartition,
-    ModifySetting,
-    ModifyTtl,
-    MutateDelete,
-    MutateUpdate,
-    Name,
-    RemoveTtl,
-    ResetSetting,
-    UndropPartition,
-)
 from tilth.ingest import IngestSettings, check_allowed, check_group, read_config, reads_elsewhere
 from tilth.membership.peers import note_unanswered
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
@@ -54,11 +40,11 @@ from tilth.statements.definitions.kafka import alter_kafka_columns, ensure_dead_
 from tilth.statements.definitions.type_defaults import operations_without_null
 
 
-def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcome:
+def alter_table(services: Services, call: Call, statement: st.AlterTable) -> Outcome:
     match statement.operations:
-        case (ModifySetting(settings=given),):
+        case (st.ModifySetting(settings=given),):
             return _change_settings(services, call, statement.name, dict(given), ())
-        case (ResetSetting(names=names),):
+        case (st.ResetSetting(names=names),):
             return _change_settings(services, call, statement.name, {}, names)
     what = ", ".join(dict.fromkeys(_spelled(operation) for operation in statement.operations))
     columns = _column_operations(call, statement.operations)
@@ -69,22 +55,22 @@ def alter_table(services: Services, call: Call, statement: AlterTable) -> Outcom
     table = table_of(services, call, statement.name, what=f"ALTER TABLE .. {what}")
     with audited(services, call, verb=f"ALTER .. {what}", table=full_name(table)) as audit:
         answer = _altered(services, call, table, statement.operations)
-        if isinstance(statement.operations[0], ModifyTtl):
+        if isinstance(statement.operations[0], st.ModifyTtl):
             audit.outcome = f"done: {answer.message}"
         return answer
 
 
-def _altered(services: Services, call: Call, table: TableDef, operations: Sequence[AlterOperation]) -> Outcome:
+def _altered(services: Services, call: Call, table: TableDef, operations: Sequence[st.AlterOperation]) -> Outcome:
     match operations:
-        case (ModifyTtl(ttl=ttl),):
+        case (st.ModifyTtl(ttl=ttl),):
             return _change_ttl(services, table, ttl)
-        case (RemoveTtl(),):
+        case (st.RemoveTtl(),):
             return _change_ttl(services, table, None)
-        case (DropPartition(partition=partition),):
+        case (st.DropPartition(partition=partition),):
             return drop_partition(services, call, table, partition)
-        case (UndropPartition(partition=partition),):
+        case (st.UndropPartition(partition=partition),):
             return undrop_partition(services, call, table, partition)
-        case (MutateUpdate() | MutateDelete() as operation,):
+        case (st.MutateUpdate() | st.MutateDelete() as operation,):
             check_mutable(table, operation)
             is_waiting = call.settings.mutations_sync > 0
             return alter_rows(services, call, table, operation, is_waiting=is_waiting)
@@ -94,21 +80,21 @@ def _altered(services: Services, call: Call, table: TableDef, operations: Sequen
     return alter_columns(services, call, table, columns)
 
 
-def _column_operations(call: Call, operations: Sequence[AlterOperation]) -> list[ColumnOperation]:
-    columns = [operation for operation in operations if isinstance(operation, ColumnOperation)]
+def _column_operations(call: Call, operations: Sequence[st.AlterOperation]) -> list[st.ColumnOperation]:
+    columns = [operation for operation in operations if isinstance(operation, st.ColumnOperation)]
     return columns if call.settings.data_type_default_nullable else operations_without_null(columns)
 
 
-def _spelled(operation: AlterOperation) -> str:
+def _spelled(operation: st.AlterOperation) -> str:
     """Write `AddColumn` as `ADD COLUMN`, `MutateDelete` as `DELETE`."""
-    if isinstance(operation, DescribeColumn):
+    if isinstance(operation, st.DescribeColumn):
         return "MODIFY COLUMN"
     name = type(operation).__name__.removeprefix("Mutate")
     return "".join(f" {letter}" if letter.isupper() else letter for letter in name).strip().upper()
 
 
 def _change_settings(
-    services: Services, call: Call, name: Name, given: dict[str, str], names: tuple[str, ...]
+    services: Services, call: Call, name: st.Name, given: dict[str, str], names: tuple[str, ...]
 ) -> Outcome:
     relation = relation_of(services, call, name)
     verb = "ALTER .. MODIFY SETTING" if given else "ALTER .. RESET SETTING"
@@ -168,4 +154,4 @@ def _change_ttl(services: Services, table: TableDef, ttl: str | None) -> Outcome
     return done(f"TTL of {full_name(table)}: {ttl if ttl is not None else 'none'}{expired}")
 
 
-KINDS = (StatementKind(value=AlterTable, forms=(Form(words="ALTER", parse=parse_alter),), perform=alter_table),)
+KINDS = (StatementKind(value=st.AlterTable, forms=(Form(words="ALTER", parse=parse_alter),), perform=alter_table),)
