@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
-    from tilth.client import Connection, Result, connect
-    from tilth.front import open, read
+    # Type checkers of those who use the package need each name said twice.
+    from tilth.client import Connection as Connection
+    from tilth.client import Result as Result
+    from tilth.client import connect as connect
+    from tilth.front import open as open
+    from tilth.front import read as read
 else:
     __getattr__ = door(__name__)
-
-__all__ = ["Connection", "Result", "connect", "open", "read"]

@@ -14,5 +14,3 @@ if TYPE_CHECKING:
     from tilth.client.http import Connection, Result, connect
 else:
     __getattr__ = door(__name__)
-
-__all__ = ["AnswerLostError", "Connection", "Result", "ServerError", "ServerUnreachableError", "connect"]

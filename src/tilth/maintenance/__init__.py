@@ -39,37 +39,3 @@ if TYPE_CHECKING:
     from tilth.maintenance.table.ttl import is_expired, ttl_of
 else:
     __getattr__ = door(__name__)
-
-__all__ = [
-    "CURE",
-    "NODE_SETTINGS",
-    "RUN_MILLISECONDS",
-    "TABLE_SETTINGS",
-    "ChoiceRow",
-    "DamageBook",
-    "DamagedFile",
-    "FlushReport",
-    "GcReport",
-    "GcRow",
-    "GcSettings",
-    "MaintenanceManager",
-    "MaintenanceNumbers",
-    "ManagerSettings",
-    "ManagerStatus",
-    "MergeCandidateRow",
-    "MutationProgress",
-    "OpKind",
-    "OpNumbers",
-    "OpRow",
-    "OpRun",
-    "OptimizeReport",
-    "ScrubRow",
-    "Sweeper",
-    "gc_settings",
-    "is_expired",
-    "maintenance_runners",
-    "sweep_transaction",
-    "table_settings",
-    "ttl_of",
-    "unreadable",
-]

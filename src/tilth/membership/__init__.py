@@ -9,5 +9,3 @@ See also: docs/operate/servers.md.
 
 from tilth.membership.member import Bounds, Liveness, Member, Membership
 from tilth.membership.settings import SETTINGS, MembershipSettings
-
-__all__ = ["SETTINGS", "Bounds", "Liveness", "Member", "Membership", "MembershipSettings"]

@@ -16,21 +16,3 @@ from tilth.recovery.rebuild import rebuild_catalog
 from tilth.recovery.report import Finding, FindingKind, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import has_catalog, restore_catalog
 from tilth.recovery.txn_notes import TxnNotes
-
-__all__ = [
-    "CatalogLostError",
-    "CopyReport",
-    "Finding",
-    "FindingKind",
-    "Journal",
-    "NothingToRebuildError",
-    "RebuildOptions",
-    "RebuildReport",
-    "RebuiltTable",
-    "TxnNotes",
-    "copy_catalog",
-    "has_catalog",
-    "has_tables",
-    "rebuild_catalog",
-    "restore_catalog",
-]

@@ -19,20 +19,3 @@ if TYPE_CHECKING:
     from tilth.server.stats import HttpCounters, HttpStats
 else:
     __getattr__ = door(__name__)
-
-__all__ = [
-    "METRICS",
-    "SETTINGS",
-    "AppContext",
-    "Calls",
-    "HttpCounters",
-    "HttpServer",
-    "HttpStats",
-    "MetricSources",
-    "Metrics",
-    "ServerSettings",
-    "bind",
-    "build_app",
-    "build_calls_app",
-    "reachable_url",
-]

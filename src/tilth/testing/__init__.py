@@ -10,15 +10,3 @@ from tilth.testing.check_kv import check_kv
 from tilth.testing.clock import ManualClock
 from tilth.testing.histories import LaggingStandbyKV
 from tilth.testing.kv import Fault, FaultyKV, RetryingKV
-
-__all__ = [
-    "BucketFault",
-    "BucketRequest",
-    "FakeBucket",
-    "Fault",
-    "FaultyKV",
-    "LaggingStandbyKV",
-    "ManualClock",
-    "RetryingKV",
-    "check_kv",
-]

@@ -10,14 +10,3 @@ See also: docs/policies/consumers.md, docs/operate/recovery.md.
 from tilth.verify.report import CheckResult, VerifyReport
 from tilth.verify.stored import TROUBLES, FileRow, FileState, StoredReport, check_stored
 from tilth.verify.table import verify
-
-__all__ = [
-    "TROUBLES",
-    "CheckResult",
-    "FileRow",
-    "FileState",
-    "StoredReport",
-    "VerifyReport",
-    "check_stored",
-    "verify",
-]

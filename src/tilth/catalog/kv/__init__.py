@@ -23,22 +23,3 @@ from tilth.catalog.kv.protocol import (
     ViewMovedError,
     ViewUse,
 )
-
-__all__ = [
-    "ONLY",
-    "Absent",
-    "AtVersion",
-    "Conflict",
-    "Incarnation",
-    "KVOutcome",
-    "KeyValue",
-    "Landed",
-    "Pinned",
-    "Precondition",
-    "ReadView",
-    "TimeReached",
-    "Unknown",
-    "Versioned",
-    "ViewMovedError",
-    "ViewUse",
-]
