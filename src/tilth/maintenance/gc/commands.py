@@ -13,6 +13,7 @@ from tilth.maintenance.gc.history_gc import HistoryGc
 from tilth.maintenance.gc.log_gc import LogGc
 from tilth.maintenance.gc.op import GcOp
 from tilth.maintenance.gc.part_gc import PartGc
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcReport, GcTable, joined
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.work.context import TableContext
@@ -23,9 +24,9 @@ class GcCommands:
 
     def __init__(self, context: TableContext) -> None:
         self._table = GcTable(context.server, context.watch)
-        parts = PartGc(self._table)
-        log = LogGc(self._table, TrashPhase(self._table), parts)
-        parts.hand_segments_to(log.found)
+        segments = PendingPartitions(context.watch)
+        parts = PartGc(self._table, segments)
+        log = LogGc(self._table, TrashPhase(self._table), parts, segments)
         self._parts, self._log = GcOp(parts, self._table), GcOp(log, self._table)
         self._history = GcOp(HistoryGc(self._table), self._table)
         self._deleted_parts = GcOp(DeletedPartGc(self._table), self._table)

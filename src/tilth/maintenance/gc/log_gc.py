@@ -39,11 +39,12 @@ class LogGc:
     kind = OpKind.LOG_GC
     io = IoUsage.LOW
 
-    def __init__(self, table: GcTable, trash: TrashPhase, marks: Marks) -> None:
+    def __init__(self, table: GcTable, trash: TrashPhase, marks: Marks, segments: PendingPartitions) -> None:
+        """`segments`: where segments wait that have ended; PART_GC sees them, too."""
         self._table = table
         self._trash = trash
         self._marks = marks
-        self._pending = PendingPartitions(table.watch)
+        self._pending = segments
 
     def due_ms(self) -> int:
         return self._pending.first_ms()
@@ -55,11 +56,6 @@ class LogGc:
         self._pending.expect(partition)
         self._pending.note(partition, event.at_ms + promised_ms(self._table.settings) + 1)
         return True
-
-    def found(self, partition: str, ended: Sequence[tuple[Part, int]]) -> None:
-        """PART_GC has seen these segments, each with its end."""
-        if ended:
-            self._plan(partition, ended, self._table.clock.now_ms())
 
     def schedule(self, at_ms: int) -> None:
         """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""

@@ -8,12 +8,13 @@ it, because the catalog ends a mark only when nothing is left under it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tilth.base.failpoints import hit
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import visibility
 from tilth.maintenance.gc.expiry import ExpiryPhase
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.policy import (
     Cutoff,
     GcEntry,
@@ -42,14 +43,13 @@ class MovePhase:
         table: GcTable,
         expiry: ExpiryPhase,
         trash: TrashPhase,
-        *,
-        found: Callable[[str, Sequence[tuple[Part, int]]], None],
+        segments: PendingPartitions,
     ) -> None:
-        """`found(partition, ended)` is called with segments that have ended, which are not moved here."""
+        """`segments`: where segments wait that have ended, which are not moved here."""
         self._table = table
         self._expiry = expiry
         self._trash = trash
-        self._found = found
+        self._segments = segments
         #: Time when each partition may have something to move; others have nothing. Under the watch's lock.
         self._due_ms: dict[str, int] = {}
         self._pushed: set[str] = set()
@@ -177,7 +177,9 @@ class MovePhase:
     def _move(self, done: Round, partition: str, entries: Sequence[Entry], limit: Cutoff, now_ms: int) -> None:
         table, settings = self._table, done.settings
         ends_of = visibility.end_times(entries)
-        self._found(partition, [(e, end) for e, end in ends_of if isinstance(e, Part) and e.is_segment])
+        segments = [(e.bytes, end) for e, end in ends_of if isinstance(e, Part) and e.is_segment]
+        if segments:
+            self._segments.plan(partition, segments, now_ms, table.settings)
         # Segments go by a rule of their own.
         ended = {str(e.name): (e, end) for e, end in ends_of if not (isinstance(e, Part) and e.is_segment)}
         verdicts = plan_moves(

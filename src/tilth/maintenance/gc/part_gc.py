@@ -10,10 +10,11 @@ Always holds: an item that fails stays and stops no other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tilth.maintenance.gc.expiry import ExpiryPhase
 from tilth.maintenance.gc.move import MovePhase
+from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.kinds import IoUsage, OpKind
@@ -29,25 +30,18 @@ class PartGc:
 
     kind = OpKind.PART_GC
 
-    def __init__(self, table: GcTable) -> None:
+    def __init__(self, table: GcTable, segments: PendingPartitions) -> None:
+        """`segments`: where segments wait that have ended; they are for LOG_GC."""
         self._table = table
         self._expiry = ExpiryPhase(table)
         self._trash = TrashPhase(table)
-        self._moves = MovePhase(
-            table, self._expiry, self._trash, found=lambda partition, ended: self._found(partition, ended)
-        )
-        #: Called with segments that have ended: they are for LOG_GC.
-        self._found: Callable[[str, Sequence[tuple[Part, int]]], None] = lambda partition, ended: None
+        self._moves = MovePhase(table, self._expiry, self._trash, segments)
         #: Reason why something stayed in the last round.
         self._reason = ""
 
     @property
     def io(self) -> IoUsage:
         return IoUsage.HIGH if self._is_removal() else IoUsage.LOW
-
-    def hand_segments_to(self, found: Callable[[str, Sequence[tuple[Part, int]]], None]) -> None:
-        """`found(partition, ended)` is called with segments that have ended, with their ends."""
-        self._found = found
 
     def segments_moved(self, partition: str, left: Sequence[tuple[Part, int]]) -> None:
         """Note that segments have left the partition; these, with their ends, wait in the trash."""
