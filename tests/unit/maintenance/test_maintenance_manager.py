@@ -44,8 +44,8 @@ class SayingOp:
     last_wakeup_ms: int = 0
     has_unknown: bool = False
     is_cancelled: bool = False
-    seen: OpStats = field(default_factory=lambda: OpStats.idle("not looked at yet"))
-    unseen: Failure | None = None
+    observed: OpStats = field(default_factory=lambda: OpStats.idle("not looked at yet"))
+    poll_failure: Failure | None = None
     notices: int = 0
     events: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)

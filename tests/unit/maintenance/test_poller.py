@@ -33,8 +33,8 @@ class CountedOp:
     service: ServiceKind = ServiceKind.MERGE
     error: Exception | None = None
     has_unknown: bool = False
-    seen: OpStats | None = None
-    unseen: Failure | None = None
+    observed: OpStats | None = None
+    poll_failure: Failure | None = None
 
     def stats(self) -> OpStats:
         self.asked += 1

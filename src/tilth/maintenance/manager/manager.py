@@ -32,7 +32,7 @@ from tilth.maintenance.kinds import Choice, ChoiceRule, OpKind, OpView, Prepared
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.feed import PartFeed
 from tilth.maintenance.manager.optimize import OptimizeReport, optimize_table
-from tilth.maintenance.manager.poller import Poller, not_seen
+from tilth.maintenance.manager.poller import Poller, poll_failed
 from tilth.maintenance.manager.registry import Registry
 from tilth.maintenance.manager.runs import Runs, Slot
 from tilth.maintenance.manager.scheduler import choose, passed_over
@@ -238,7 +238,7 @@ class MaintenanceManager:
         waiting: dict[OpKind, int] = {}
         for table in self._registry.all():
             for op in table.ops:
-                size = op.seen.logs_retained_bytes if op.kind is OpKind.FLUSH else op.seen.data_retained_bytes
+                size = op.observed.logs_retained_bytes if op.kind is OpKind.FLUSH else op.observed.data_retained_bytes
                 waiting[op.kind] = waiting.get(op.kind, 0) + size
         return self._counters.numbers(waiting)
 
@@ -484,11 +484,11 @@ class MaintenanceManager:
         try:
             prepared = op.prepare()
         except TilthError as error:
-            return Refused(f"not prepared: {not_seen(op, error, self._clock.now_ms()).reason}")
+            return Refused(f"not prepared: {poll_failed(op, error, self._clock.now_ms()).reason}")
         finally:
             if not isinstance(prepared, Prepared):
                 self._runs.release(slot)
-        op.unseen = None
+        op.poll_failure = None
         return prepared
 
     def _run_ended(self, slot: Slot) -> None:

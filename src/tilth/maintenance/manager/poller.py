@@ -1,8 +1,8 @@
-"""Looks at the ops that could run: tables are looked at when something changed or is due, never all of them.
+"""Poll of the ops that could run: tables are polled when something changed or is due, never all of them.
 
 Covers: when an op is asked, the workload of its table, the wait of one that failed to answer. Does not cover: the
 choice (scheduler.py), what an op answers and failures of its runs (the folders of their kinds).
-Always holds: a table where nothing is due costs nothing; a turn looks for a bounded time and the next one goes on
+Always holds: a table where nothing is due costs nothing; a turn polls for a bounded time and the next one goes on
 where it ended, so that busy tables hide no others.
 """
 
@@ -35,11 +35,11 @@ TIMES_MIN = 10_000
 _log = Log("maintenance")
 
 
-def not_seen(op: Op, error: TilthError, now_ms: int) -> Failure:
-    """Note that looking at the op or preparing it has failed: the next try comes after a wait."""
-    op.unseen = failed_again(standing(op.unseen, now_ms), error, now_ms=now_ms)
+def poll_failed(op: Op, error: TilthError, now_ms: int) -> Failure:
+    """Note that polling or preparing the op has failed: the next try comes after a wait."""
+    op.poll_failure = failed_again(standing(op.poll_failure, now_ms), error, now_ms=now_ms)
     _log.warning("op_not_looked_at", op=op.name, reason=error)
-    return op.unseen
+    return op.poll_failure
 
 
 class Poller:
@@ -163,32 +163,32 @@ class Poller:
         if not runnable:
             self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS))
             return
-        self._runnable[watch.uuid] = [OpView(name=op.name, table=watch.name, stats=op.seen) for op in runnable]
+        self._runnable[watch.uuid] = [OpView(name=op.name, table=watch.name, stats=op.observed) for op in runnable]
         self._ops |= {op.name: op for op in runnable}
         self._is_due_at(table, now_ms + POLL_AGAIN_MS)
 
     def _weigh(self, watch: TableWatch, op: Op, now_ms: int) -> bool:
         """Ask the op for its statistics; true if it could run now. After a failure it is left alone for a while."""
-        failure = standing(op.unseen, now_ms)
+        failure = standing(op.poll_failure, now_ms)
         if failure is not None and now_ms < failure.until_ms:
             return False
         try:
             stats = op.stats()
         except TilthError as error:
-            stats = OpStats.idle(f"failed: {not_seen(op, error, now_ms).reason}")
+            stats = OpStats.idle(f"failed: {poll_failed(op, error, now_ms).reason}")
         else:
             # One that is runnable has shown nothing yet: preparing it may fail again.
             if not stats.is_runnable:
-                op.unseen = None
+                op.poll_failure = None
         if self._workload.is_enabled:
             with watch.lock:
                 rates = watch.workload.rates(now_ms)
             stats = replace(stats, workload_score=load_score(op.kind.traits.load, rates, self._workload))
-        op.seen = stats
+        op.observed = stats
         return stats.is_runnable
 
     def _due_ms(self, watch: TableWatch, op: Op, now_ms: int) -> int:
-        failure = standing(op.unseen, now_ms)
+        failure = standing(op.poll_failure, now_ms)
         if failure is not None:
             return failure.until_ms
         if op.has_unknown or watch.is_on(op.kind.traits.service, now_ms):

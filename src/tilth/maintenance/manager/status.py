@@ -23,7 +23,7 @@ _ORDER = (
 
 
 def op_row(op: Op, settings: SchedulerSettings) -> OpRow:
-    watch, stats = op.watch, op.seen
+    watch, stats = op.watch, op.observed
     return OpRow(
         name=op.name,
         kind=op.kind,

@@ -1,6 +1,6 @@
 """An op: one kind of maintenance of one table, as the manager sees it.
 
-Covers: what all ops have in common: the switch, the last look, the state. Does not cover: ops that write parts
+Covers: what all ops have in common: the switch, the last poll, the state. Does not cover: ops that write parts
 (part_work.py), ops that come due by time or news (routine.py), when an op is asked and run (maintenance/manager).
 """
 
@@ -31,12 +31,12 @@ class Op(ABC):
         self._switched_off_by = context.server.settings.switched_off_by(kind)
         #: Runs under way, commands among them.
         self.running = 0
-        #: Looks or rounds so far, and the time of the last one; 0: not yet.
+        #: Refreshes or rounds so far, and the time of the last one; 0: not yet.
         self.wakeups = 0
         self.last_wakeup_ms = 0
-        #: The manager's last look, and why looking or preparing failed; such an op waits and holds nobody up.
-        self.seen = OpStats.idle("not looked at yet")
-        self.unseen: Failure | None = None
+        #: Statistics of the manager's last poll, and the failure of a poll or of preparing, after which the op waits.
+        self.observed = OpStats.idle("not looked at yet")
+        self.poll_failure: Failure | None = None
 
     @property
     def table(self) -> str:
@@ -86,10 +86,10 @@ class Op(ABC):
         if self._switched_off_by:
             return ServiceState.STOPPED, f"{self._switched_off_by} is off", work.failure
         status = service_status(self.watch.switch(self.kind.traits.service, now_ms), work, now_ms=now_ms)
-        unseen = standing(self.unseen, now_ms)
-        if unseen is None or status[0] is ServiceState.STOPPED:
+        poll_failure = standing(self.poll_failure, now_ms)
+        if poll_failure is None or status[0] is ServiceState.STOPPED:
             return status
-        return failed_status(unseen, now_ms)
+        return failed_status(poll_failure, now_ms)
 
     def cancel(self) -> None:
         """Begin nothing new and ask running work to end: the table is gone or the server stops."""
