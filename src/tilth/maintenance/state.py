@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import assert_never
 
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.base.retry import Retry, backoff_ms, retry_rule
@@ -97,26 +96,17 @@ class ServiceWork:
 def service_status(
     switch: Switch | None, work: ServiceWork, *, now_ms: int
 ) -> tuple[ServiceState, str, Failure | None]:
-    """Return the content of `system.bg_threads`: the state, why, and the last failure that still stands."""
-    failure = work.failure
-    state = service_state(
-        is_switched_on=is_on(switch, now_ms=now_ms), running=work.running, failure=failure, waiting=work.waiting
-    )
-    match state:
-        case ServiceState.STOPPED:
-            reason = (switch.because if switch is not None else "") or "stopped by the user"
-        case ServiceState.RUNNING:
-            reason = work.running_reason
-        case ServiceState.FAILED:
-            assert failure is not None
-            return failed_status(failure, now_ms)
-        case ServiceState.WAITING:
-            reason = work.waiting_reason
-        case ServiceState.IDLE:
-            reason = work.idle_reason
-        case _:
-            assert_never(state)
-    return state, reason, failure
+    """Return the content of `system.bg_threads`: the first state that holds, why, and the last failure that stands."""
+    if not is_on(switch, now_ms=now_ms):
+        because = "" if switch is None else switch.because
+        return ServiceState.STOPPED, because or "stopped by the user", work.failure
+    if work.running:
+        return ServiceState.RUNNING, work.running_reason, work.failure
+    if work.failure is not None:
+        return failed_status(work.failure, now_ms)
+    if work.waiting:
+        return ServiceState.WAITING, work.waiting_reason, None
+    return ServiceState.IDLE, work.idle_reason, None
 
 
 def failed_status(failure: Failure, now_ms: int) -> tuple[ServiceState, str, Failure]:
@@ -124,14 +114,3 @@ def failed_status(failure: Failure, now_ms: int) -> tuple[ServiceState, str, Fai
     wait = max(0, failure.until_ms - now_ms) / 1000
     text = f"{failure.reason}; failed {failure.count} times, next try in {wait:.0f} s"
     return ServiceState.FAILED, text, failure
-
-
-def service_state(*, is_switched_on: bool, running: int, failure: Failure | None, waiting: int) -> ServiceState:
-    """Return the first of these states that holds."""
-    if not is_switched_on:
-        return ServiceState.STOPPED
-    if running:
-        return ServiceState.RUNNING
-    if failure is not None:
-        return ServiceState.FAILED
-    return ServiceState.WAITING if waiting else ServiceState.IDLE

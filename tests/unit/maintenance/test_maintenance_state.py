@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.catalog_world import World
@@ -17,7 +19,7 @@ from tilth.base.errors import (
 )
 from tilth.base.retry import Retry
 from tilth.maintenance.manager.feed import PartFeed
-from tilth.maintenance.state import failed_again, is_failure, is_on, newest, rule_of, service_state
+from tilth.maintenance.state import ServiceWork, failed_again, is_failure, is_on, newest, rule_of, service_status
 from tilth.model.service import ServiceKind, ServiceState, Switch, SwitchState
 from tilth.storage import PartFileNotFoundError
 
@@ -82,11 +84,18 @@ def test_a_switch_may_end_by_itself() -> None:
 
 def test_the_state_of_a_service_is_the_first_that_holds() -> None:
     failure = failed_again(None, BROKEN, now_ms=0)
-    assert service_state(is_switched_on=False, running=1, failure=failure, waiting=1) is ServiceState.STOPPED
-    assert service_state(is_switched_on=True, running=1, failure=failure, waiting=1) is ServiceState.RUNNING
-    assert service_state(is_switched_on=True, running=0, failure=failure, waiting=1) is ServiceState.FAILED
-    assert service_state(is_switched_on=True, running=0, failure=None, waiting=1) is ServiceState.WAITING
-    assert service_state(is_switched_on=True, running=0, failure=None, waiting=0) is ServiceState.IDLE
+    work = ServiceWork(
+        running=1, waiting=1, failure=failure, running_reason="runs", waiting_reason="waits", idle_reason="idles"
+    )
+    stopped = Switch(table="t", service=ServiceKind.GC, state=SwitchState.STOPPED, since_ms=1)
+    assert service_status(stopped, work, now_ms=5)[:2] == (ServiceState.STOPPED, "stopped by the user")
+    assert service_status(None, work, now_ms=5) == (ServiceState.RUNNING, "runs", failure)
+    work = replace(work, running=0)
+    assert service_status(None, work, now_ms=5)[0] is ServiceState.FAILED
+    work = replace(work, failure=None)
+    assert service_status(None, work, now_ms=5) == (ServiceState.WAITING, "waits", None)
+    work = replace(work, waiting=0)
+    assert service_status(None, work, now_ms=5) == (ServiceState.IDLE, "idles", None)
 
 
 def test_each_event_is_reported_once_even_if_it_lands_late() -> None:

@@ -25,7 +25,6 @@ from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.maintenance.table.settings import MergePolicy, MergeSettings
 from tilth.maintenance.table.sources import ChangesOf, delta_bytes
 from tilth.maintenance.table.ttl import TableTtl, is_expired, ttl_of
-from tilth.maintenance.table.watch import share_of
 from tilth.maintenance.work.context import TableContext
 from tilth.model.mutation import Mutation, first_needed
 from tilth.model.part import Part, PartEvent
@@ -174,8 +173,8 @@ class MergeChoice:
         inserted = {name: float(hour.inserted + hour.last_inserted) for name, hour in hours.items()}
         return read_gain(
             parts=len(spec.parts),
-            bytes_share=share_of(spec.partition, visible_bytes),
-            inserts_share=share_of(spec.partition, inserted),
+            bytes_share=_share_of(spec.partition, visible_bytes),
+            inserts_share=_share_of(spec.partition, inserted),
         )
 
     def with_counts(self, stats: Mapping[str, PartitionStats], counts: Mapping[str, int]) -> dict[str, PartitionStats]:
@@ -255,3 +254,9 @@ def _candidate(
 def _with_keys(candidate: CandidatePart, part: Part, definition: TableDef) -> CandidatePart:
     low, high = key_bounds(part.ranges, order_by=definition.order_by, schema=definition.schema, rows=part.rows)
     return replace(candidate, low=low, high=high)
+
+
+def _share_of(partition: str, values: Mapping[str, float]) -> float:
+    """The partition's share in the sum; 0 where there is none."""
+    total = sum(values.values())
+    return values.get(partition, 0.0) / total if total else 0.0

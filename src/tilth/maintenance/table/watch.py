@@ -7,7 +7,7 @@ Does not cover: what is true (catalog). Always holds: all of it can be lost and 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 from tilth.maintenance.damage.left_out import DamagedParts
@@ -134,9 +134,3 @@ def _counted(stats: PartitionStats, event: PartEvent) -> PartitionStats:
             return stats.with_end(parts=-max(1, event.sources), size=-event.bytes)
         case _:
             return stats
-
-
-def share_of(partition: str, values: Mapping[str, float]) -> float:
-    """The partition's share in the sum; 0 where there is none."""
-    total = sum(values.values())
-    return values.get(partition, 0.0) / total if total else 0.0
