@@ -103,7 +103,8 @@ class MaintenanceManager:
         self._settings = settings
         self._hosts = hosts
         self._rng = stand_ins.rng
-        self._lock = threading.Lock()
+        #: Guards what is to be refreshed; notified after each refresh of all tables.
+        self._lock = threading.Condition()
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -113,8 +114,6 @@ class MaintenanceManager:
         #: Tables of which definition, switches or mutations are to be read anew; or those of all.
         self._changed: set[str] = set()
         self._must_refresh = True
-        #: Refreshes of all tables, for those who wait for the next one.
-        self._refreshed = threading.Condition()
         self._refreshes_begun = self._refreshes_ended = 0
         #: State of the manager's thread alone: last choice by table, and times of its other tasks.
         self._served: dict[str, int] = {}
@@ -192,10 +191,10 @@ class MaintenanceManager:
         """
         if self._thread is None:
             return
-        with self._refreshed:
+        with self._lock:
             wanted = self._refreshes_begun + 1
             self.wake()
-            if not self._refreshed.wait_for(lambda: self._refreshes_ended >= wanted, REFRESH_SECONDS_MAX):
+            if not self._lock.wait_for(lambda: self._refreshes_ended >= wanted, REFRESH_SECONDS_MAX):
                 hint = "it will, as soon as it can read the catalog; the switch is stored"
                 raise UnavailableError(
                     "the maintenance has not looked at its switches yet", seconds=REFRESH_SECONDS_MAX, hint=hint
@@ -351,18 +350,17 @@ class MaintenanceManager:
             with self._lock:
                 self._must_refresh = False
                 self._changed.clear()
-            self._refreshed_at = started
-            with self._refreshed:
                 self._refreshes_begun = number = self._refreshes_begun + 1
+            self._refreshed_at = started
             try:
                 gone = self._registry.refresh()
             except TilthError:
                 # What was not read is still news.
                 self._must_refresh = True
                 raise
-            with self._refreshed:
+            with self._lock:
                 self._refreshes_ended = number
-                self._refreshed.notify_all()
+                self._lock.notify_all()
             ended = self._clock.monotonic()
             self._may_refresh_at = ended + (ended - started) * (REFRESH_SHARE - 1)
             for table in gone:
