@@ -64,9 +64,11 @@ class Compared:
 class Sides:
     """Both systems, with the same tables. Tilth's is a Spark that has its functions."""
 
-    def __init__(self, spark: SparkSession, clickhouse: ClickHouse) -> None:
+    def __init__(self, spark: SparkSession, clickhouse: ClickHouse, read: Callable[[str], str] = to_spark) -> None:
+        """`read`: makes of a query what Spark gets."""
         self._spark = spark
         self._clickhouse = clickhouse
+        self._read = read
 
     def create(self, name: str, columns: Sequence[tuple[str, str, str, bool]], rows: Sequence[str]) -> None:
         """Create a table. `columns`: as in dialect_cases.py; `rows`: literals that both systems read, with commas."""
@@ -83,7 +85,7 @@ class Sides:
         readable = []
         for each in expressions:
             try:
-                to_spark(f"SELECT {each} AS c {source}")
+                self._read(f"SELECT {each} AS c {source}")
                 readable.append(each)
             except TilthError as error:
                 found.refused[each] = _said(error)
@@ -147,11 +149,11 @@ class Sides:
         return [[row[place] for row in rows] for place in range(len(expressions))]
 
     def _analyzed(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
-        self._spark.sql(to_spark(f"SELECT {_listed(expressions)} {source}"))
+        self._spark.sql(self._read(f"SELECT {_listed(expressions)} {source}"))
         return [[] for _ in expressions]
 
     def _ask_tilth(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
-        rows = _rows(self._spark.sql(to_spark(f"SELECT {_listed(expressions)} {source}")).toArrow())
+        rows = _rows(self._spark.sql(self._read(f"SELECT {_listed(expressions)} {source}")).toArrow())
         return [[row[place] for row in rows] for place in range(len(expressions))]
 
 

@@ -49,7 +49,7 @@ def _changed(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Cast):
         return _cast(node)
     if isinstance(node, exp.Bracket):
-        return call("clickhouse_element", node.this, *node.expressions)
+        return call("arrayElement", node.this, *node.expressions)
     if isinstance(node, exp.Dot) and node.expression.is_int:
         return exp.Dot(this=node.this, expression=exp.to_identifier(f"col{node.expression.name}"))
     if isinstance(node, exp.Column) and isinstance(node.this, exp.Literal):
@@ -110,11 +110,11 @@ def _operator(node: exp.Expression) -> exp.Expression:
     if isinstance(node, exp.Tuple):
         return as_struct(node)
     if isinstance(node, exp.Mod):
-        return call("clickhouse_modulo", node.this, node.expression)
+        return call("modulo", node.this, node.expression)
     if isinstance(node, exp.IntDiv):
         return _divided(node.this, node.expression)
     if isinstance(node, exp.Div):
-        return call("clickhouse_divide", node.this, node.expression)
+        return call("divide", node.this, node.expression)
     if isinstance(node, exp.Neg) and not is_constant(node):
         return call("clickhouse_fits_signed", node.copy())
     return compared(node)
@@ -126,7 +126,7 @@ def _arithmetic(node: exp.Expression) -> exp.Expression:
     if shifted is not None:
         return shifted
     if isinstance(node, exp.Sub) and not any(is_constant(each) or isinstance(each, exp.Interval) for each in sides):
-        return call("clickhouse_fits_signed", call("clickhouse_minus", *sides))
+        return call("clickhouse_fits_signed", call("minus", *sides))
     # Of constants nothing is too large.
     if all(is_constant(each) for each in sides):
         return node
@@ -139,7 +139,7 @@ def _divided(value: exp.Expression, by: exp.Expression) -> exp.Expression:
     """intDiv(x, y) takes both for signed numbers there, unless both are unsigned."""
     sides = ((value, by), (by, value))
     return call(
-        "clickhouse_int_div",
+        "intDiv",
         *(
             each if is_constant(each) or is_natural(other) else call("clickhouse_fits_signed", each)
             for each, other in sides
@@ -279,12 +279,12 @@ def _with_parameters(node: exp.Expression) -> exp.Expression:
 
 def _aggregate(written: str, *arguments: exp.Expression) -> exp.Expression:
     # The nullability of a condition is irrelevant.
-    values = arguments[:1] if written.endswith("_if") else arguments
+    values = arguments[:1] if written.endswith("If") else arguments
     return call(_named(written, all(_is_plain(each) for each in values)), *arguments)
 
 
 def _named(written: str, is_plain: bool) -> str:
-    return written if is_plain else f"{written}_of_computed"
+    return written if is_plain else f"{_AGGREGATES.get(written, written)}_of_computed"
 
 
 def _is_plain(node: exp.Expression) -> bool:
@@ -354,9 +354,8 @@ def _truncated(node: exp.Expression) -> exp.Expression:
 def _formatted(node: exp.Expression) -> exp.Expression:
     arguments = node.expressions
     pattern = arguments[1] if len(arguments) == 2 else None
-    if not isinstance(pattern, exp.Literal) or _FORMAT_REFUSED.search(_FORMAT_CODES.sub("", pattern.name)):
-        hint = "use %Y %y %m %d %H %i %S %s %F %T %R %j, no quotes and no brackets around them, and no time zone"
-        raise refused("this formatDateTime", hint)
+    if not isinstance(pattern, exp.Literal) or "%" in _FORMAT_CODES.sub("", pattern.name):
+        raise refused("this formatDateTime", "use %Y %y %m %d %H %i %S %s %F %T %R %j, and no time zone")
     return call("formatDateTime", arguments[0], pattern)
 
 
@@ -388,8 +387,9 @@ def _separated(node: exp.Expression) -> exp.Expression:
     separator, arguments = (node.expressions or [None])[0], node.expressions[1:]
     if not isinstance(separator, exp.Literal) or not separator.is_string or not arguments:
         raise refused(f"this {node.name}", "write a constant separator, and texts")
-    joined = [part for each in arguments for part in (separator.copy(), _as_text(each))]
-    return call("concat", *joined[1:])
+    if len(arguments) > _SEPARATED_MAX:
+        raise refused(f"{node.name} with more than {_SEPARATED_MAX} texts", "write it in parts")
+    return call("concatWithSeparator", separator, *(_as_text(each) for each in arguments))
 
 
 def _split(node: exp.Expression) -> exp.Expression:
@@ -399,7 +399,7 @@ def _split(node: exp.Expression) -> exp.Expression:
         raise refused(f"this {node.name}", "write a constant separator, and a text")
     if not separator.name or (node.name.lower() == "splitbychar" and len(separator.name.encode()) > 1):
         raise refused(f"this separator in {node.name}", "write one letter, and in splitByString a text")
-    return call("clickhouse_split", separator, arguments[1])
+    return call("splitByString", separator, arguments[1])
 
 
 def _hex(node: exp.Expression) -> exp.Expression:
@@ -447,12 +447,9 @@ def _interval_start(node: exp.Expression) -> exp.Expression:
         count = int(number) if number.isdigit() else 0
         if count == 1 and unit in _STARTS:
             return call("clickhouse_fits", call(_STARTS[unit], arguments[0]))
-        # Divisors of a day begin at midnight in both systems.
-        if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0:
-            if unit == "HOUR":
-                return call("clickhouse_fits", call("clickhouse_in_utc", call("toStartOfInterval", *arguments)))
-            size = exp.Literal.number(count * _SECONDS[unit])
-            return call("clickhouse_fits", call("clickhouse_start_of_seconds", arguments[0], size))
+        # Divisors of a day begin at midnight in both systems. 60 minutes cannot be told from an hour.
+        if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0 and (unit, count) != ("MINUTE", 60):
+            return call("clickhouse_fits", call("toStartOfInterval", *arguments))
     raise refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")
 
 
@@ -497,28 +494,29 @@ _STARTS = {
 }
 #: Number of units in the next larger one.
 _PER_NEXT_UNIT = {"SECOND": 60, "MINUTE": 60, "HOUR": 24}
-_SECONDS = {"SECOND": 1, "MINUTE": 60}
+#: Texts that concatWithSeparator takes.
+_SEPARATED_MAX = 9
 _FORMAT_PARTS = re.compile(r"((?:[^{}]|\{\{|\}\})+)|(\{[0-9]*\})")
 _DIGEST = "clickhouse_digest_"
 _FORMAT_CODES = re.compile("%[YymdHiSsFTRj]")
-#: Letters that mean something else in patterns of Java.
-_FORMAT_REFUSED = re.compile(r"""[%'"\\\[\]{}#]""")
 #: Begins of the names of functions whose results can lie before 1970.
 _MOVING = ("add", "subtract", "tomonday", "tostartofweek", "tostartofday", "tolastdayofmonth", "makedate")
 _WHOLE_MAX = 2**64 - 1
-#: Aggregates whose value without rows depends on whether their argument can be NULL.
-_AGGREGATES = frozenset(
-    f"clickhouse_{name}{suffix}" for name in ("sum", "min", "max", "avg", "any") for suffix in ("", "_if")
-) | {"clickhouse_arg_min", "clickhouse_arg_max"}
+#: Aggregates whose value without rows depends on whether their argument can be NULL, with the names of their lines.
+_AGGREGATES = {
+    **{f"clickhouse_{name}": f"clickhouse_{name}" for name in ("sum", "min", "max", "avg", "any")},
+    **{f"{name}If": f"clickhouse_{name}_if" for name in ("sum", "min", "max", "avg", "any")},
+    "argMin": "clickhouse_arg_min",
+    "argMax": "clickhouse_arg_max",
+}
 _PLAIN_NODES = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Paren, exp.And, exp.Or, exp.Not),
     *(exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE),
 )
 _PLAIN_CALLS = frozenset(
-    f"clickhouse_{name}"
-    for name in (
-        *("fits", "fits_signed", "minus", "divide", "modulo", "int_div", "is_ordered", "equals", "not_equals"),
-        *("less", "less_or_equals", "greater", "greater_or_equals"),
+    (
+        *("clickhouse_fits", "clickhouse_fits_signed", "clickhouse_is_ordered", "minus", "divide", "modulo", "intDiv"),
+        *("equals", "notEquals", "less", "lessOrEquals", "greater", "greaterOrEquals"),
     )
 )
 #: Functions with OVER, as they are written there.

@@ -212,12 +212,12 @@ def _is_whole(node: exp.Expression) -> bool:
 
 
 _COMPARISONS: dict[type, str] = {
-    exp.EQ: "clickhouse_equals",
-    exp.NEQ: "clickhouse_not_equals",
-    exp.LT: "clickhouse_less",
-    exp.LTE: "clickhouse_less_or_equals",
-    exp.GT: "clickhouse_greater",
-    exp.GTE: "clickhouse_greater_or_equals",
+    exp.EQ: "equals",
+    exp.NEQ: "notEquals",
+    exp.LT: "less",
+    exp.LTE: "lessOrEquals",
+    exp.GT: "greater",
+    exp.GTE: "greaterOrEquals",
 }
 # Any: each change takes the nodes of its type.
 _CHANGES: dict[type, Callable[..., exp.Expression]] = {

@@ -55,13 +55,8 @@ _INTS, _BITS = ("Int", "UInt"), (8, 16, 32, 64)
 CALLS: dict[str, DialectCall] = {
     # Conversions.
     **_calls("toInt8 toInt16 toInt32 toInt64 toUInt8 toUInt16 toUInt32 toUInt64", 1),
-    **_calls(
-        " ".join(f"to{kind}{bits}OrNull:clickhouse_to{kind}{bits}_or_null" for kind in _INTS for bits in _BITS), 1
-    ),
-    **_calls(
-        " ".join(f"to{kind}{bits}OrZero:clickhouse_to{kind}{bits}_or_zero" for kind in _INTS for bits in _BITS), 1
-    ),
-    **_calls("toFloat64OrNull:clickhouse_toFloat64_or_null toFloat64OrZero:clickhouse_toFloat64_or_zero", 1),
+    **_calls(" ".join(f"to{kind}{bits}Or{other}" for kind in _INTS for bits in _BITS for other in ("Null", "Zero")), 1),
+    **_calls("toFloat64OrNull toFloat64OrZero", 1),
     **_calls("toFloat32 toFloat64", 1),
     **_calls("toString:clickhouse_to_string toDate:clickhouse_to_date toDateTime:clickhouse_to_datetime", 1),
     # Parts and beginnings of times.
@@ -81,7 +76,7 @@ CALLS: dict[str, DialectCall] = {
     # NULL and choices.
     **_calls("isNull:isnull isNotNull:isnotnull", 1),
     # Numbers.
-    **_calls("divide:clickhouse_divide modulo:clickhouse_modulo mod:clickhouse_modulo MOD:clickhouse_modulo", 2),
+    **_calls("divide modulo mod:modulo MOD:modulo", 2),
     **_calls("abs sqrt exp sin cos tan asin acos atan cbrt degrees radians sign:clickhouse_sign sinh cosh tanh", 1),
     **_calls("log:clickhouse_log ln:clickhouse_log log2:clickhouse_log2 log10:clickhouse_log10", 1),
     **_calls("floor:clickhouse_floor ceil:clickhouse_ceil ceiling:clickhouse_ceil", 1),
@@ -99,39 +94,36 @@ CALLS: dict[str, DialectCall] = {
     **_calls("substring:clickhouse_substring substr:clickhouse_substring mid:clickhouse_substring", 2, 3),
     **_calls("position:clickhouse_position locate:clickhouse_locate", 2),
     **_calls("positionUTF8", 2),
-    **_calls("replaceAll replace:replaceAll replaceOne:clickhouse_replace_one", 3),
+    **_calls("replaceAll replace:replaceAll replaceOne", 3),
     **_calls("startsWith:startswith endsWith:endswith", 2),
     **_calls("trimLeft trimRight trimBoth trim:trimBoth ltrim:trimLeft rtrim:trimRight", 1),
     **_calls("base64Encode", 1),
     **_calls("repeat", 2),
     # Arrays and maps.
     **_calls("array", 1, MANY),
-    **_calls("has:clickhouse_has indexOf:clickhouse_index_of arrayElement:clickhouse_element", 2),
-    **_calls("arrayReverse arrayDistinct:clickhouse_array_distinct", 1),
+    **_calls("has indexOf arrayElement", 2),
+    **_calls("arrayReverse arrayDistinct", 1),
     **_calls("arrayMap arrayFilter", 2),
     **_calls("arrayPushBack arrayPushFront", 2),
-    **_calls("hasAny:clickhouse_has_any hasAll:clickhouse_has_all", 2),
-    **_calls("arraySum:clickhouse_array_sum arrayAvg:clickhouse_array_avg", 1),
-    **_calls("arrayMin:clickhouse_array_min arrayMax:clickhouse_array_max arrayUniq:clickhouse_array_uniq", 1),
-    **_calls("arraySort:clickhouse_array_sort arrayReverseSort:clickhouse_array_reverse_sort", 1),
-    **_calls("arrayConcat:clickhouse_array_concat", 1, 8),
-    **_calls("arraySlice:clickhouse_array_slice", 2, 3),
-    **_calls("arrayStringConcat:clickhouse_array_string_concat", 1, 2),
+    **_calls("hasAny hasAll", 2),
+    **_calls("arraySum arrayAvg", 1),
+    **_calls("arrayMin arrayMax arrayUniq", 1),
+    **_calls("arraySort arrayReverseSort", 1),
+    **_calls("arrayConcat", 1, 8),
+    **_calls("arraySlice", 2, 3),
+    **_calls("arrayStringConcat", 1, 2),
     **_calls("range", 1, 2),
     **_calls("map", 2, MANY),
     **_calls("mapKeys mapValues", 1),
     **_calls("mapContains", 2),
     # Aggregates.
     **_calls("count", 0, 1),
-    **_calls(
-        "sum:clickhouse_sum min:clickhouse_min max:clickhouse_max avg:clickhouse_avg uniqExact:clickhouse_uniq_exact",
-        1,
-    ),
+    **_calls("sum:clickhouse_sum min:clickhouse_min max:clickhouse_max avg:clickhouse_avg uniqExact", 1),
     **_calls("countIf", 1),
     **_calls("any:clickhouse_any", 1),
-    **_calls("sumIf:clickhouse_sum_if minIf:clickhouse_min_if maxIf:clickhouse_max_if avgIf:clickhouse_avg_if", 2),
-    **_calls("anyIf:clickhouse_any_if uniqExactIf:clickhouse_uniq_exact_if", 2),
-    **_calls("argMin:clickhouse_arg_min argMax:clickhouse_arg_max", 2),
+    **_calls("sumIf minIf maxIf avgIf", 2),
+    **_calls("anyIf uniqExactIf", 2),
+    **_calls("argMin argMax", 2),
     **_calls("groupArray", 1),
     # Windows.
     **_calls("row_number rank dense_rank", 0),

@@ -15,6 +15,7 @@ import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
@@ -25,6 +26,7 @@ import org.apache.spark.sql.types.NumericType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.sql.types.YearMonthIntervalType;
 import scala.Function1;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -33,7 +35,7 @@ import scala.runtime.AbstractPartialFunction;
 
 /**
  * Functions that stand for expressions of Spark, for all sessions of a JVM. Compiled by the compiler that Spark uses for
- * generated code, which knows no generics; see clickhouse.py.
+ * generated code, which knows no generics; see functions.py.
  *
  * Always holds: a call becomes an expression of Spark's own functions while the query is analyzed, so that nothing
  * behind the analysis meets a function of this file.
@@ -125,6 +127,8 @@ public class ClickHouseFunctions implements java.util.function.BiFunction {
             if (kind.equals("array")) return type instanceof ArrayType;
             if (kind.equals("map")) return type instanceof MapType;
             if (kind.equals("tuple")) return type instanceof StructType;
+            if (kind.equals("days")) return type instanceof DayTimeIntervalType;
+            if (kind.equals("months")) return type instanceof YearMonthIntervalType;
             return type instanceof ArrayType || type instanceof MapType;
         }
 

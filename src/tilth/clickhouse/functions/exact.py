@@ -1,8 +1,8 @@
-"""Functions that answer exactly as ClickHouse does, for queries in its dialect: `clickhouse_round`, and so on.
+"""Functions that answer exactly as ClickHouse does: `arraySum`, and for queries in its dialect `clickhouse_round`.
 
 Covers: the expression of Spark that each stands for, by the types of its arguments; where the answer cannot be the
-same, an error. Does not cover: functions of ClickHouse that mean the same in both dialects (clickhouse.py), which
-name is written as which function (clickhouse/dialect_words.py).
+same, an error. Does not cover: functions of ClickHouse that Spark computes alike (functions.py), which name is written
+as which function (clickhouse/dialect_words.py).
 Always holds: a call answers as ClickHouse does or is an error. See also: tools/dialect_oracle.py.
 """
 
@@ -36,36 +36,56 @@ _DIVIDED = (
     + "CASE WHEN CAST($1 AS DOUBLE) > 0 AND NOT isnan(CAST($1 AS DOUBLE)) THEN CAST('Infinity' AS DOUBLE) "
     "WHEN CAST($1 AS DOUBLE) < 0 THEN CAST('-Infinity' AS DOUBLE) ELSE CAST('NaN' AS DOUBLE) END END"
 )
+#: Lines of names that only ClickHouse has, by which queries in Spark's SQL call them, too. All others are for queries
+#: in the dialect alone, and begin with `clickhouse_`.
+_SHARED = {
+    "to_text": "toString",
+    "divide": "divide",
+    "modulo": "modulo",
+    "int_div": "intDiv",
+    "minus": "minus",
+    "equals": "equals",
+    "not_equals": "notEquals",
+    "less": "less",
+    "less_or_equals": "lessOrEquals",
+    "greater": "greater",
+    "greater_or_equals": "greaterOrEquals",
+    "has": "has",
+    "has_any": "hasAny",
+    "has_all": "hasAll",
+    "index_of": "indexOf",
+    "element": "arrayElement",
+    "array_distinct": "arrayDistinct",
+    "array_uniq": "arrayUniq",
+    "array_sum": "arraySum",
+    "array_avg": "arrayAvg",
+    "array_min": "arrayMin",
+    "array_max": "arrayMax",
+    "array_sort": "arraySort",
+    "array_concat": "arrayConcat",
+    "array_reverse_sort": "arrayReverseSort",
+    "array_slice": "arraySlice",
+    "array_string_concat": "arrayStringConcat",
+    "uniq_exact": "uniqExact",
+    "uniq_exact_if": "uniqExactIf",
+    "sum_if": "sumIf",
+    "avg_if": "avgIf",
+    "min_if": "minIf",
+    "max_if": "maxIf",
+    "any_if": "anyIf",
+    "arg_min": "argMin",
+    "arg_max": "argMax",
+    "count_distinct": "countDistinct",
+    "arg_min_if": "argMinIf",
+    "arg_max_if": "argMaxIf",
+}
 
 
 def exact_functions() -> Iterator[tuple[str, Variant]]:
-    parts = (_conversions, _texts, _times, _numbers, limits, comparisons, array_functions, aggregates, json_functions)
+    parts = (_decimals, _texts, _times, _numbers, limits, comparisons, array_functions, aggregates, json_functions)
     for part in parts:
         for name, kinds, expression in part():
-            yield f"clickhouse_{name}", Variant(arguments=kinds, expression=expression)
-
-
-def _conversions() -> Lines:
-    """Conversions of texts: Spark takes blanks around a number, which are no part of one there."""
-    signed = "$1 RLIKE '^[+-]?[0-9]+$'"
-    unsigned = "$1 RLIKE '^[+]?[0-9]+$'"
-    for prefix, test in (("Int", signed), ("UInt", unsigned)):
-        for bits in (8, 16, 32, 64):
-            name = f"to{prefix}{bits}"
-            yield f"{name}_or_null", (_TEXT,), f"CASE WHEN {test} THEN {name}OrNull($1) END"
-            yield (
-                f"{name}_or_zero",
-                (_TEXT,),
-                f"CASE WHEN $1 IS NOT NULL THEN {name}OrZero(CASE WHEN {test} THEN $1 END) END",
-            )
-    yield from _decimals()
-    number = r"$1 RLIKE '^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$'"
-    words = "lower($1) RLIKE '^[+-]?(nan|inf)'"
-    wrong = raised("toFloat64OrNull and OrZero take no words here: nan, inf", "DOUBLE")
-    for name, missing in (("null", "NULL"), ("zero", "0D")):
-        otherwise = f"WHEN {words} THEN {wrong} WHEN $1 IS NOT NULL THEN {missing}"
-        value = f"CASE WHEN {number} THEN TRY_CAST($1 AS DOUBLE) {otherwise} END"
-        yield f"toFloat64_or_{name}", (_TEXT,), value
+            yield _SHARED.get(name, f"clickhouse_{name}"), Variant(arguments=kinds, expression=expression)
 
 
 def _decimals() -> Lines:
@@ -86,28 +106,26 @@ def _decimals() -> Lines:
 
 
 def _texts() -> Lines:
-    yield "to_string", (_TEXT,), "$1"
-    yield "to_string", (_WHOLE,), "CAST($1 AS STRING)"
-    yield "to_string", (_DATE,), "CAST($1 AS STRING)"
+    yield "to_text", (_TEXT,), "$1"
+    for kind in (_WHOLE, _DATE, ArgumentKind.BOOLEAN):
+        yield "to_text", (kind,), "CAST($1 AS STRING)"
     # ClickHouse writes as many digits as are needed.
     trimmed = f"rtrim('.', rtrim('0', {_PLAIN_DECIMAL}))"
-    yield (
-        "to_string",
-        (_DECIMAL,),
-        f"CASE WHEN instr({_PLAIN_DECIMAL}, '.') > 0 THEN {trimmed} ELSE {_PLAIN_DECIMAL} END",
-    )
+    digits = f"CASE WHEN instr({_PLAIN_DECIMAL}, '.') > 0 THEN {trimmed} ELSE {_PLAIN_DECIMAL} END"
+    yield "to_text", (_DECIMAL,), digits
     fraction = "date_trunc('SECOND', $1) <> $1"
     written = "date_format($1, 'yyyy-MM-dd HH:mm:ss')"
-    yield (
-        "to_string",
-        (_TIME,),
-        f"CASE WHEN {fraction} THEN {raised('toString of parts of seconds: use formatDateTime')} ELSE {written} END",
-    )
+    wrong = raised("toString of parts of seconds: use formatDateTime, or CAST(t AS STRING)")
+    yield "to_text", (_TIME,), f"CASE WHEN {fraction} THEN {wrong} ELSE {written} END"
     wrong = raised("toString takes no Float32 here: CAST it to a Decimal or to Float64")
-    yield "to_string", (_SINGLE,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
-    yield "to_string", (_FLOAT,), digits_of("$1")
-    wrong = raised("toString takes no Bool, array, map or tuple here")
-    yield "to_string", (_ANY,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    yield "to_text", (_SINGLE,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    yield "to_text", (_FLOAT,), digits_of("$1")
+    wrong = raised("toString takes no array, map or tuple: write CAST(x AS STRING)")
+    yield "to_text", (_ANY,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    # A condition is a number there.
+    wrong = raised("toString takes no Bool here")
+    yield "to_string", (ArgumentKind.BOOLEAN,), f"CASE WHEN $1 IS NOT NULL THEN {wrong} END"
+    yield "to_string", (_ANY,), "toString($1)"
     yield "length", (_TEXT,), "octet_length($1)"
     yield "length", (_ARRAY,), "size($1)"
     yield "length", (_MAP,), "size($1)"
@@ -122,8 +140,6 @@ def _texts() -> Lines:
     yield "digest_sha1", (_TEXT,), "upper(sha1(CAST($1 AS BINARY)))"
     for bits in (224, 256, 384, 512):
         yield f"digest_sha{bits}", (_TEXT,), f"upper(sha2(CAST($1 AS BINARY), {bits}))"
-    # NULL is split like an empty text: an array is never NULL there.
-    yield "split", (_TEXT, _TEXT), r"split(coalesce($2, ''), '\\Q' || $1 || '\\E')"
     yield (
         "substring",
         (_TEXT, _WHOLE),
@@ -136,25 +152,19 @@ def _texts() -> Lines:
     place = "CASE WHEN instr({0}, {1}) = 0 THEN 0 ELSE octet_length(left({0}, instr({0}, {1}) - 1)) + 1 END"
     yield "position", (_TEXT, _TEXT), place.format("$1", "$2")
     yield "locate", (_TEXT, _TEXT), place.format("$2", "$1")
-    wrong = raised("replaceOne of an empty text")
-    yield "replace_one", (_TEXT, _TEXT, _TEXT), f"CASE WHEN $2 = '' THEN {wrong} ELSE replaceOne($1, $2, $3) END"
 
 
 def _times() -> Lines:
-    day = "CAST($1 AS DATE)"
     fits = "CASE WHEN {0} IS NULL OR {0} BETWEEN {1} AND {2} THEN {0} ELSE {3} END"
     wrong = raised("toDate: the day is not from 1970-01-01 to 2149-06-06", "DATE")
-    of_day = fits.format(day, "DATE'1970-01-01'", "DATE'2149-06-06'", wrong)
+    of_day = fits.format("toDate($1)", "DATE'1970-01-01'", "DATE'2149-06-06'", wrong)
     yield "to_date", (_DATE,), of_day
     yield "to_date", (_TIME,), of_day
     yield "to_date", (_TEXT,), of_day
-    # Small numbers are days, others seconds.
-    low, high = "date_from_unix_date(CAST($1 AS INT))", "CAST(timestamp_seconds($1) AS DATE)"
-    number = f"CASE WHEN $1 BETWEEN 0 AND 65535 THEN {low} WHEN $1 BETWEEN 65536 AND 4294967295 THEN {high}"
+    number = "CASE WHEN $1 BETWEEN 0 AND 4294967295 THEN toDate($1)"
     yield "to_date", (_WHOLE,), f"{number} WHEN $1 IS NOT NULL THEN {wrong} END"
-    time = "date_trunc('SECOND', CAST($1 AS TIMESTAMP))"
     wrong = raised("toDateTime: the time is not from 1970 to 2106", "TIMESTAMP")
-    of_time = fits.format(time, "timestamp_seconds(0)", "timestamp_seconds(4294967295)", wrong)
+    of_time = fits.format("toDateTime($1)", "timestamp_seconds(0)", "timestamp_seconds(4294967295)", wrong)
     yield "to_datetime", (_DATE,), of_time
     yield "to_datetime", (_TIME,), of_time
     beyond = raised("a Date behind 2106-02-07 as a time", "DATE")
@@ -164,18 +174,10 @@ def _times() -> Lines:
     skipped = "CAST($1 AS TIMESTAMP_NTZ) <> CAST(CAST($1 AS TIMESTAMP) AS TIMESTAMP_NTZ)"
     gap = raised("toDateTime of a time that the clock skips, or with a zone", "TIMESTAMP")
     yield "to_datetime", (_TEXT,), f"CASE WHEN {skipped} THEN {gap} ELSE {of_time} END"
-    # Counted from 1970 in UTC.
-    begin = "timestamp_seconds(floor(unix_seconds(CAST($1 AS TIMESTAMP)) / $2) * $2)"
-    yield "start_of_seconds", (_ANY, _WHOLE), begin
-    local = raised("several hours by toStartOfInterval in another zone than UTC", "TIMESTAMP")
-    is_utc = "current_timezone() IN ('UTC', 'Etc/UTC', 'GMT', 'Z', '+00:00')"
-    yield "in_utc", (_ANY,), f"CASE WHEN {is_utc} THEN $1 ELSE {local} END"
     beyond = raised("toUnixTimestamp: the time is not from 1970 to 2106", "BIGINT")
-    # A date counts from 1970 in UTC whatever the zone.
-    yield "to_unix", (_DATE,), fits.format("unix_date($1) * 86400L", "0", "4294967295", beyond)
-    for kind in (_TIME, _TEXT):
-        yield "to_unix", (kind,), fits.format("unix_seconds(CAST($1 AS TIMESTAMP))", "0", "4294967295", beyond)
-    seconds = "CASE WHEN $1 IS NULL OR $1 BETWEEN 0 AND 4294967295 THEN timestamp_seconds($1) ELSE {0} END"
+    for kind in (_DATE, _TIME, _TEXT):
+        yield "to_unix", (kind,), fits.format("toUnixTimestamp($1)", "0", "4294967295", beyond)
+    seconds = "CASE WHEN $1 IS NULL OR $1 BETWEEN 0 AND 4294967295 THEN toDateTime($1) ELSE {0} END"
     yield "to_datetime", (_WHOLE,), seconds.format(wrong)
 
 
@@ -200,13 +202,16 @@ def _numbers() -> Lines:
     for name, value in (("modulo", "$1 % $2"), ("int_div", "$1 div $2")):
         yield name, (whole, whole), f"coalesce({value}, 0)"
         yield name, (_WHOLE, _WHOLE), value
-    # Decimals keep their scale there.
+    # A Decimal keeps its scale in a quotient there.
     for kinds in ((whole, whole), (float_, whole), (whole, float_), (float_, float_)):
         yield "divide", kinds, f"coalesce({_DIVIDED}, 0D)"
     for kinds in ((_WHOLE, _WHOLE), (_FLOAT, _WHOLE), (_WHOLE, _FLOAT), (_FLOAT, _FLOAT)):
         yield "divide", kinds, _DIVIDED
     yield "minus", (_DATE, _DATE), "datediff($1, $2)"
-    yield "minus", (_TIME, _TIME), "unix_seconds($1) - unix_seconds($2)"
+    wrong = raised("minus of times with parts of seconds: use unix_micros(a) - unix_micros(b)", "BIGINT")
+    fraction = "date_trunc('SECOND', $1) <> $1 OR date_trunc('SECOND', $2) <> $2"
+    seconds = f"CASE WHEN {fraction} THEN {wrong} ELSE unix_seconds($1) - unix_seconds($2) END"
+    yield "minus", (_TIME, _TIME), seconds
     yield "minus", (_ANY, _ANY), "$1 - $2"
 
 

@@ -27,6 +27,7 @@ _KINDS = (
     (_TEXT, ArgumentKind.FILLED_TEXT, "''"),
     (_DATE, ArgumentKind.FILLED_DATE, "DATE'1970-01-01'"),
     (_TIME, ArgumentKind.FILLED_TIME, "timestamp_seconds(0)"),
+    (_BOOLEAN, ArgumentKind.FILLED_BOOLEAN, "false"),
 )
 _NUMBERS = (_LONG, _WHOLE, _DECIMAL, _FLOAT)
 _NUMBER_ALONE = "CASE WHEN NOT isnan($1) THEN $1 END"
@@ -40,8 +41,9 @@ def aggregates() -> Lines:
     yield from _windows()
     for suffix, kinds, value in (("", (), "$1"), ("_if", (_BOOLEAN,), "CASE WHEN $2 THEN $1 END")):
         # -0.0 and 0.0 are two values there.
-        yield f"uniq_exact{suffix}", (_FLOAT, *kinds), f"count(DISTINCT CAST({value} AS STRING))"
-        yield f"uniq_exact{suffix}", (_ANY, *kinds), f"count(DISTINCT {value})"
+        for name in (f"uniq_exact{suffix}", *([] if kinds else ["count_distinct"])):
+            yield name, (_FLOAT, *kinds), f"count(DISTINCT CAST({value} AS STRING))"
+            yield name, (_ANY, *kinds), f"count(DISTINCT {value})"
 
 
 def _of_values() -> Lines:
@@ -94,15 +96,24 @@ def _with_arguments() -> Lines:
     """argMin and argMax: a row without one of both values does not count."""
     for name, function in (("arg_min", "min_by"), ("arg_max", "max_by")):
         for by, by_filled, _ in _KINDS:
-            if by is _FLOAT:
-                continue
-            value = f"{function}($1, CASE WHEN $1 IS NOT NULL THEN $2 END)"
+            value = _by(function, by, "$1 IS NOT NULL")
+            value_if = _by(function, by, "$3 AND $1 IS NOT NULL")
             for _, filled, default in _KINDS:
                 yield from _both(name, (filled, by_filled), f"coalesce({value}, {default})")
+                yield f"{name}_if", (filled, by_filled, _BOOLEAN), f"coalesce({value_if}, {default})"
             for kind, _, _ in _KINDS:
                 yield name, (kind, by), value
                 yield f"{name}_of_computed", (kind, by), _known("count(1)", value)
             yield from _both(name, (_ANY, by), _known("count(1)", value))
+            yield f"{name}_if", (_ANY, by, _BOOLEAN), value_if
+
+
+def _by(function: str, kind: ArgumentKind, counts: str) -> str:
+    every = f"{function}($1, CASE WHEN {counts} THEN $2 END)"
+    if kind is not _FLOAT:
+        return every
+    # NaN counts where there is nothing else.
+    return f"coalesce({function}($1, CASE WHEN {counts} AND NOT isnan($2) THEN $2 END), {every})"
 
 
 def _quantiles() -> Lines:
@@ -115,7 +126,7 @@ def _quantiles() -> Lines:
             yield from _both("quantile", (filled, _ANY), f"coalesce({value}, {_NAN})")
             yield "quantile", (kind, _ANY), value
             yield "quantile_of_computed", (kind, _ANY), _known("count(1)", value)
-        if kind is _TEXT:
+        if kind in (_TEXT, _BOOLEAN):
             continue
         exact = _exact_quantile(_NUMBER_ALONE if kind is _FLOAT else "$1")
         missing = _NAN if kind is _FLOAT else default

@@ -1,6 +1,6 @@
 """Functions of arrays and maps that answer exactly as ClickHouse's do. Part of exact.py.
 
-Covers: elements, tests, order, sums, parts of arrays. Does not cover: functions with a lambda (clickhouse.py).
+Covers: elements, tests, order, sums, parts of arrays. Does not cover: functions with a lambda (functions.py).
 Always holds: NaN equals nothing; NULL equals NULL; where ClickHouse answers with the default of a type that is not
 known here, or refuses arrays with NULL, an error.
 """
@@ -86,6 +86,12 @@ def _numbers() -> Lines:
     fits = f"BETWEEN {-(2**63)} AND {2**63 - 1}"
     limited = bound("all_of_it", whole, f"CASE WHEN all_of_it {fits} THEN CAST(all_of_it AS BIGINT) ELSE {beyond} END")
     yield "array_sum", (_WHOLES,), checked.format("BIGINT", limited)
+    # The digits that the largest decimals have.
+    sum_of = "DECIMAL(38, 18)"
+    rounded = raised("arraySum of decimals with more than 18 digits behind the point", sum_of)
+    item = f"CASE WHEN item = CAST(item AS {sum_of}) THEN CAST(item AS {sum_of}) ELSE {rounded} END"
+    decimals = f"aggregate($1, CAST(0 AS {sum_of}), (total, item) -> CAST(total + {item} AS {sum_of}))"
+    yield "array_sum", (_DECIMALS,), checked.format(sum_of, decimals)
     double = "aggregate($1, 0D, (total, item) -> total + CAST(item AS DOUBLE))"
     yield "array_sum", (_FLOATS,), checked.format("DOUBLE", double)
     for kind in (_WHOLES, _FLOATS):

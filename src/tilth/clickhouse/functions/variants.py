@@ -39,6 +39,9 @@ class ArgumentKind(StrEnum):
     ARRAY_OF_TIME = "array<time>"
     MAP = "map"
     TUPLE = "tuple"
+    #: Intervals: of days and parts of a day, or of months.
+    DAYS = "days"
+    MONTHS = "months"
     #: Values that are never NULL.
     FILLED_WHOLE = "whole!"
     FILLED_LONG = "long!"
@@ -72,6 +75,11 @@ Lines = Iterator[tuple[str, tuple[ArgumentKind, ...], str]]
 def raised(why: str, kind: str = "STRING") -> str:
     """Return an expression of that type that is an error."""
     return f"CAST(raise_error('{why}') AS {kind})"
+
+
+def literal(text: str) -> str:
+    """Return a text as SQL writes it."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def bound(name: str, value: str, inner: str) -> str:
