@@ -1,4 +1,4 @@
-"""Compares what Tilth answers where `dialect = 'clickhouse'` is set with what ClickHouse answers.
+"""Compares what Tilth answers, as a rule where `dialect = 'clickhouse'` is set, with what ClickHouse answers.
 
     python -m tools.dialect_oracle [--expressions 3000] [--selects 500] [--seed N]
 
@@ -61,14 +61,22 @@ class Compared:
     refused_by_clickhouse: dict[str, str] = field(default_factory=dict)
 
 
+def _headed(query: str) -> str:
+    return to_spark(query, is_headed=True)
+
+
 class Sides:
     """Both systems, with the same tables. Tilth's is a Spark that has its functions."""
 
-    def __init__(self, spark: SparkSession, clickhouse: ClickHouse, read: Callable[[str], str] = to_spark) -> None:
-        """`read`: makes of a query what Spark gets."""
+    def __init__(self, spark: SparkSession, clickhouse: ClickHouse, read: Callable[[str], str] = _headed) -> None:
+        """`read` returns the query that Spark gets for one of ClickHouse."""
         self._spark = spark
         self._clickhouse = clickhouse
         self._read = read
+
+    def reading(self, read: Callable[[str], str]) -> Sides:
+        """Return the same sides for queries that are read otherwise."""
+        return Sides(self._spark, self._clickhouse, read)
 
     def create(self, name: str, columns: Sequence[tuple[str, str, str, bool]], rows: Sequence[str]) -> None:
         """Create a table. `columns`: as in dialect_cases.py; `rows`: literals that both systems read, with commas."""
@@ -77,7 +85,8 @@ class Sides:
         self._clickhouse.run(f"INSERT INTO {name} VALUES {', '.join(f'({row})' for row in rows)}")
         # Literals of one column differ in their types.
         texts = [" ".join(("SELECT", ", ".join(map(_column, row.split(", "), columns)))) for row in rows]
-        self._spark.sql(" UNION ALL ".join(texts)).createOrReplaceTempView(name)
+        # As rows: Spark would plan each expression once for each literal row.
+        self._spark.sql(" UNION ALL ".join(texts)).coalesce(1).localCheckpoint().createOrReplaceTempView(name)
 
     def compare(self, expressions: Sequence[str], source: str = "") -> Compared:
         """Compare expressions, each of them in all rows of `source`, which is what follows: FROM t ORDER BY id."""
@@ -103,7 +112,7 @@ class Sides:
                 found.refused_by_clickhouse[query] = str(error)
                 continue
             try:
-                ours = _rows(self._spark.sql(to_spark(query, is_headed=True)).toArrow())
+                ours = _rows(self._spark.sql(self._read(query)).toArrow())
             except (TilthError, PySparkException) as error:
                 found.refused[query] = _said(error)
                 continue
@@ -112,6 +121,14 @@ class Sides:
             else:
                 found.different.append(Difference(query, ours, theirs))
         return found
+
+    def refusal(self, expression: str, source: str) -> str:
+        """Return what Tilth says against an expression; empty: it answers."""
+        try:
+            self._ask_tilth([expression], source)
+        except (PySparkException, TilthError) as error:
+            return str(error)
+        return ""
 
     def _compare(self, expressions: Sequence[str], source: str, found: Compared) -> None:
         theirs = dict(self._split(expressions, source, self._ask_clickhouse, found.refused_by_clickhouse))

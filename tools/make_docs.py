@@ -53,6 +53,7 @@ from tilth.server import METRICS, AppContext, build_app, cells
 from tilth.server.errors import STATUS, status_of
 from tilth.server.formats import NAMES, ResponseFormat
 from tilth.warehouse import allow_list
+from tools.function_cases import RULES
 from tools.prose import wrapped
 
 _EXPRESSION_SHOWN_MAX = 160
@@ -247,9 +248,10 @@ def _clickhouse_functions() -> Iterator[str]:
     yield ""
     yield "They stand for expressions of Spark and can be called wherever an expression stands. A name that Spark has"
     yield "too means what it means in Spark: `length` counts characters, `position` takes the shorter text first,"
-    yield "`rand` is a number from 0 to 1, `xxHash64` has other values. What does not fit a type is an error, or"
-    yield "NULL, or 0 (`OrNull`, `OrZero`), never another number. Names that begin with `clickhouse_` are left out:"
-    yield "they are what [ClickHouse's dialect](dialect.md) is written with."
+    yield "`rand` is a number from 0 to 1, `xxHash64` has other values. A name that only ClickHouse has answers as it"
+    yield "does there, which is compared with ClickHouse itself, or is an error that says what to write; it differs by"
+    yield "[these rules](#differs-from-clickhouse-without-the-dialect) alone. Names that begin with `clickhouse_` are"
+    yield "left out: they are what [ClickHouse's dialect](dialect.md) is written with."
     yield ""
     yield "| function | arguments | in Spark's SQL |"
     yield "|---|---|---|"
@@ -280,6 +282,11 @@ def _functions_page() -> Iterator[str]:
     for title, names in (("Functions", words), ("Functions in FROM", sorted(allowed.table_functions))):
         yield from ("", f"## {title}", "", ", ".join(f"`{name}`" for name in names))
     yield from _clickhouse_functions()
+    yield from ("", "## Differs from ClickHouse without the dialect", "")
+    yield "`dialect = 'clickhouse'` answers as ClickHouse does in these cases, too, or refuses them. `uniq`"
+    yield "and its kin count approximately in both systems, here to about 1 %."
+    yield ""
+    yield from _table(("ClickHouse", "here, in Spark's SQL"), list(RULES.values()))
     yield from ("", "## Refused", "")
     refused = [*allowed.refused_functions.items(), *allowed.refused_table_functions.items()]
     rows = [(f"`{name}`", one.why, one.instead) for name, one in sorted(refused)]

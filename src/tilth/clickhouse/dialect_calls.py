@@ -447,7 +447,7 @@ def _interval_start(node: exp.Expression) -> exp.Expression:
         count = int(number) if number.isdigit() else 0
         if count == 1 and unit in _STARTS:
             return call("clickhouse_fits", call(_STARTS[unit], arguments[0]))
-        # Divisors of a day begin at midnight in both systems. 60 minutes cannot be told from an hour.
+        # Divisors of a day begin at midnight in both systems. 60 minutes are an hour in Spark.
         if count and unit in _PER_NEXT_UNIT and _PER_NEXT_UNIT[unit] % count == 0 and (unit, count) != ("MINUTE", 60):
             return call("clickhouse_fits", call("toStartOfInterval", *arguments))
     raise refused("this toStartOfInterval", "use an interval that divides a day, or one week, month, quarter or year")

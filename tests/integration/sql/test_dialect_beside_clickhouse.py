@@ -1,4 +1,7 @@
-"""What `dialect = 'clickhouse'` answers is what ClickHouse answers: expressions over hostile values, and queries."""
+"""What `dialect = 'clickhouse'` answers is what ClickHouse answers: expressions over hostile values, and queries.
+
+ClickHouse's functions without the dialect differ by the rules of tools/function_cases.py alone.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.long import cases
+from tilth.grammar.text.units import with_unit_diff
 from tilth.warehouse import WorkerSession
 from tools.clickhouse import ClickHouse
 from tools.dialect_cases import COLUMNS, OVER_COLUMNS, QUERIES, ROWS, lines
 from tools.dialect_constants import CONSTANTS, JSON, ZONED, ZONED_COLUMNS, ZONED_ROWS, ZONES
 from tools.dialect_oracle import Compared, Sides
+from tools.function_cases import AGGREGATES, DIFFERENT, NULL_WITHOUT_ROWS, REFUSED, SAME, WHOLE_QUERIES
 
 pytestmark = pytest.mark.integration
 
@@ -20,16 +25,21 @@ STEPS = (5, 1)
 
 
 @pytest.fixture(scope="module")
-def sides(spark: WorkerSession) -> Iterator[Sides]:
-    with ClickHouse() as clickhouse:
-        session = spark.session.newSession()
-        # Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
-        # oracle's command compares what is compiled.
-        session.conf.set("spark.sql.codegen.wholeStage", "false")
-        session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-        made = Sides(session, clickhouse)
-        made.create("h", COLUMNS, ROWS)
-        yield made
+def clickhouse() -> Iterator[ClickHouse]:
+    with ClickHouse() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sides(spark: WorkerSession, clickhouse: ClickHouse) -> Sides:
+    session = spark.session.newSession()
+    # Compiling expressions of this length takes ten times as long as computing them for a handful of rows. The
+    # oracle's command compares what is compiled.
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    made = Sides(session, clickhouse)
+    made.create("h", COLUMNS, ROWS)
+    return made
 
 
 def _check(found: Compared, same_min: int) -> None:
@@ -64,3 +74,32 @@ def test_times_in_a_zone(spark: WorkerSession, zone: str) -> None:
         zoned = Sides(session, clickhouse)
         zoned.create("z", ZONED_COLUMNS, ZONED_ROWS)
         _check(zoned.compare(lines(ZONED), "FROM z ORDER BY id"), 60)
+
+
+@pytest.fixture(scope="module")
+def plain(sides: Sides) -> Sides:
+    """The same tables; Spark gets its own dialect."""
+    return sides.reading(with_unit_diff)
+
+
+def test_functions_without_the_dialect(plain: Sides) -> None:
+    found = plain.compare(lines(SAME), "FROM h ORDER BY id")
+    assert ([str(each) for each in found.different], found.refused, found.refused_by_clickhouse) == ([], {}, {})
+    under_rules = [each for text in DIFFERENT.values() for each in lines(text)]
+    found = plain.compare(under_rules, "FROM h ORDER BY id")
+    assert {each.text for each in found.different} == set(under_rules)
+
+
+def test_aggregates_without_the_dialect(plain: Sides) -> None:
+    for source in ("FROM h", "FROM h WHERE id = 6"):
+        found = plain.compare(lines(AGGREGATES), source)
+        assert ([str(each) for each in found.different], found.refused, found.refused_by_clickhouse) == ([], {}, {})
+    texts = lines(NULL_WITHOUT_ROWS)
+    assert plain.compare(texts, "FROM h").different == []
+    assert [each.tilth for each in plain.compare(texts, "FROM h WHERE id > 99").different] == [None] * len(texts)
+    assert plain.compare_queries(lines(WHOLE_QUERIES)).different == []
+
+
+def test_functions_that_refuse_without_the_dialect(plain: Sides) -> None:
+    for text, said in REFUSED.items():
+        assert said in plain.refusal(text, "FROM h"), text

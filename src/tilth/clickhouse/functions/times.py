@@ -76,7 +76,8 @@ def _starts() -> Lines:
     for name, minutes in (("Five", 5), ("Ten", 10), ("Fifteen", 15)):
         start = _whole_lengths(str(minutes * 60))
         yield f"toStartOf{name}Minutes", (_ANY,), start
-        yield f"toStartOf{name}Minute", (_ANY,), start
+        if name == "Five":
+            yield "toStartOfFiveMinute", (_ANY,), start
 
 
 def _whole_lengths(seconds: str) -> str:
@@ -147,15 +148,17 @@ def _steps() -> Lines:
 
 
 def _formatted() -> str:
-    """By the pattern of Java for ClickHouse's, in which all that means itself is quoted. `[]` parts equal letters."""
+    """Return SQL with Java's pattern for ClickHouse's: literals are quoted, and `[]` separates equal letters."""
     letters = "".join(_FORMAT_LETTERS)
     # References to groups are put together: `$1` is the first argument here.
     groups = "chr(36) || '1''' || chr(36) || '2'''"
     meant = r"\G((?:%.)*+)([^%]+)"
-    pattern = f"regexp_replace(replace($2, '''', ''''''), {literal(meant)}, {groups})"
+    # A letter that stands for %% until its neighbours are read.
+    text = "replace(replace($2, '''', ''''''), '%%', chr(1))"
+    pattern = f"regexp_replace({text}, {literal(meant)}, {groups})"
     for written, java in _FORMAT_LETTERS.items():
         pattern = f"replace({pattern}, '%{written}', '{java}[]')"
-    pattern = f"replace({pattern}, '%%', '%')"
+    pattern = f"replace({pattern}, chr(1), '%')"
     wrong = raised(f"formatDateTime takes %% and % before one of {letters}; {_FORMAT_REFUSED}")
     is_known = f"$2 RLIKE {literal(f'(?s)^(?:[^%]|%[%{letters}])*+$')}"
     return f"CASE WHEN NOT {is_known} THEN {wrong} ELSE date_format({_TIMESTAMP}, {pattern}) END"
