@@ -9,11 +9,13 @@ Always holds: the same code gives the same pages on every machine. See also: tes
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
@@ -44,14 +46,14 @@ from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.client.cli.main import app as command_line
 from tilth.client.settings import SERVE_SETTINGS
+from tilth.formats import FORMATS, cells
 from tilth.ingest import library
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.model.error_numbers import number_of
 from tilth.model.wire import Health
 from tilth.query.language.spark_settings import SPARK_SETTINGS
-from tilth.server import METRICS, AppContext, build_app, cells
+from tilth.server import METRICS, AppContext, build_app
 from tilth.server.errors import STATUS, status_of
-from tilth.server.formats import NAMES, ResponseFormat
 from tilth.warehouse import allow_list
 from tools.function_cases import RULES
 from tools.prose import wrapped
@@ -164,15 +166,39 @@ def settings() -> list[Setting[Any]]:
     return [found[key] for key in sorted(found)]
 
 
-def errors() -> list[type[TilthError]]:
-    """Every kind of error that has a code of its own, by code."""
+@dataclass(frozen=True, slots=True)
+class ErrorDoc:
+    """An error that has a code of its own."""
+
+    code: str
+    error: type[TilthError] | TilthError
+    message: str
+    module: str
+
+
+def errors() -> list[ErrorDoc]:
+    """Every error that has a code of its own, by code: classes, and calls of `coded`."""
     list(modules())
     found = {TilthError}
     grown = [TilthError]
     while grown:
         grown = [sub for one in grown for sub in one.__subclasses__()]
         found |= {one for one in grown if "code" in vars(one) and one.__module__.startswith("tilth.")}
-    return sorted(found, key=lambda one: (one.code, one.__module__))
+    docs = [ErrorDoc(one.code, one, _first_line(one), one.__module__) for one in found]
+    return sorted([*docs, *_coded()], key=lambda one: (one.code, one.module))
+
+
+def _coded() -> Iterator[ErrorDoc]:
+    """Yield the errors that the code makes by `GeneralError.coded("CODE", "message", ..)`."""
+    general = {one.__name__: one for one in TilthError.__subclasses__()}
+    package = Path(tilth.__file__).parent
+    for path in sorted(package.rglob("*.py")):
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "coded":
+                code, message = (ast.literal_eval(each) for each in call.args)
+                error = general[ast.unparse(call.func.value)].coded(code, message)
+                module = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+                yield ErrorDoc(code, error, message, module)
 
 
 def _settings_page() -> Iterator[str]:
@@ -231,11 +257,11 @@ def _errors_page() -> Iterator[str]:
     rows = [
         (
             f"`{one.code}`",
-            one.kind.value,
-            str(status_of(one)),
-            str(number_of(one)),
-            _first_line(one),
-            f"`{one.__module__}`",
+            one.error.kind.value,
+            str(status_of(one.error)),
+            str(number_of(one.error)),
+            one.message,
+            f"`{one.module}`",
         )
         for one in errors()
     ]
@@ -384,8 +410,9 @@ def _http_page() -> Iterator[str]:
         yield from ("", f"## {methods} {route.path}", "", inspect.cleandoc(route.endpoint.__doc__ or ""))
     yield from ("", "## Forms of a result", "")
     rows = [
-        (f"`{form.value}`", ", ".join(f"`{name}`" for name, named in NAMES.items() if named is form))
-        for form in ResponseFormat
+        (f"`{form.media_type}`", ", ".join(f"`{name}`" for name in (form.name, *form.aliases)))
+        for form in FORMATS
+        if form.write is not None
     ]
     yield from _table(("Accept", "FORMAT, in any case"), rows)
     yield from ("", "The first media type in `Accept` that is known counts; with none of them the answer is JSON:")

@@ -43,7 +43,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
         case 1:
             return text[draw(st.integers(1, len(text) - 1)) :]
         case 2:
-            return json.dumps(draw(rows) | {"id": str(draw(st.integers()))}).encode()
+            return json.dumps(draw(rows) | {"id": f"x{draw(st.integers())}"}).encode()
         case 3:
             return json.dumps({"id": 2**63 + draw(st.integers(0, 10))}).encode()
         case 4:
@@ -51,7 +51,7 @@ def spoiled(draw: st.DrawFn) -> bytes:
         case 5:
             return b'{"id": 1, "d": 1.%03d}' % draw(st.integers(1, 9))
         case _:
-            return draw(st.sampled_from([b"null", b"[]", b"7", b"nonsense", b"{", b"}", b'{"id":1}}', b'{"id":1},']))
+            return draw(st.sampled_from([b"null", b"[]", b"7", b"nonsense", b"{", b"}", b'{"id":1}}']))
 
 
 @settings(max_examples=examples(200), deadline=None)

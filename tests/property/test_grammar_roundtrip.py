@@ -16,7 +16,6 @@ from tests.long import examples
 from tests.statement_texts import render
 from tilth.grammar import statements as g
 from tilth.grammar.errors import SqlSyntaxError
-from tilth.grammar.literal_values import ArrayValue, MapValue, TupleValue, Value
 from tilth.grammar.text.script import split
 from tilth.introspection.statements.explain import ExplainGc, ExplainMerge
 from tilth.introspection.statements.show import (
@@ -29,6 +28,7 @@ from tilth.introspection.statements.show import (
     ShowTables,
 )
 from tilth.model import types as ty
+from tilth.model.literal import ArrayValue, MapValue, TupleValue, Value
 from tilth.model.service import ServiceKind
 from tilth.model.table import ColumnKind, Engine, Transform, TransformKind
 from tilth.statements.definitions.databases import CreateDatabase, DropDatabase, UseDatabase

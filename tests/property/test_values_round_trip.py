@@ -15,15 +15,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
+from tilth.formats import Reading, to_stored
+from tilth.formats.kinds.arrow import ARROW
+from tilth.formats.kinds.csv import CSV, CSV_WITH_NAMES
+from tilth.formats.kinds.json import JSON, JSON_ROWS
 from tilth.grammar.statements import InsertValues
 from tilth.model.table import Column, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 from tilth.model.wire import Summary
-from tilth.query.language.values import Reading, literal, to_stored
-from tilth.server.formats import ResponseFormat, encode
+from tilth.query.language.values import literal
 from tilth.statements.inserts.defaults import stored_of
-from tilth.statements.inserts.formats import InsertTarget, read_rows, table_of_rows
+from tilth.statements.inserts.rows import InsertTarget, read_rows, table_of_rows
 from tilth.statements.registry import parse
 from tilth.storage import array_of, conform
 
@@ -146,18 +149,18 @@ def test_what_select_writes_insert_reads(found: list[tuple[DataType, list[Any]]]
     table = pa.table(arrays, names=list(schema.names))
     target, expected = InsertTarget(schema), told(table, schema)
     for form, name in (
-        (ResponseFormat.NDJSON, "JSONEachRow"),
-        (ResponseFormat.CSV, "CSVWithNames"),
-        (ResponseFormat.CSV_WITHOUT_NAMES, "CSV"),
-        (ResponseFormat.JSON, "JSONEachRow"),
+        (JSON_ROWS, "JSONEachRow"),
+        (CSV_WITH_NAMES, "CSVWithNames"),
+        (CSV, "CSV"),
+        (JSON, "JSONEachRow"),
     ):
-        body = b"".join(encode(table, [], _SUMMARY, form)).decode()
-        if form is ResponseFormat.JSON:
+        body = b"".join(form.encode(table, [], _SUMMARY)).decode()
+        if form is JSON:
             answers = json.loads(body, parse_float=Number)["rows"]
             body = "\n".join(json.dumps(dict(zip(schema.names, row, strict=True)), default=float) for row in answers)
         read = read_rows(target, (), name, body, reading=Reading(), compute=nothing_computed)
         assert told(conform(read, schema), schema) == expected, (form, body)
-    with pa.ipc.open_stream(b"".join(encode(table, [], _SUMMARY, ResponseFormat.ARROW))) as reader:
+    with pa.ipc.open_stream(b"".join(ARROW.encode(table, [], _SUMMARY))) as reader:
         assert told(conform(reader.read_all(), schema), schema) == expected
 
 

@@ -94,6 +94,10 @@ def test_every_error_has_a_code_of_its_own() -> None:
         if _is_told_its_code(error):
             continue
         by_code[_code(error)].append(f"{place(path, error)} {error.name}")
+    for path in python_files(PACKAGE):
+        for call in ast.walk(tree_of(path)):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "coded":
+                by_code[ast.literal_eval(call.args[0])].append(f"{place(path)}:{call.lineno}")
     assert by_code.pop(None, []) == [], "no code"
     assert [code for code in by_code if not re.fullmatch(r"[A-Z][A-Z0-9_]*", str(code))] == []
     assert {code: places for code, places in by_code.items() if len(places) > 1} == {}

@@ -8,7 +8,7 @@ thing.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class ErrorKind(StrEnum):
@@ -39,7 +39,7 @@ class TilthError(Exception):
 
     kind: ClassVar[ErrorKind] = ErrorKind.INTERNAL
     #: Stable, upper case, for programs.
-    code: ClassVar[str] = "INTERNAL_ERROR"
+    code: str = "INTERNAL_ERROR"
 
     def __init__(self, message: str | None = None, *, hint: str = "", **facts: object) -> None:
         """`facts` are appended to the message as key=value, in the order given; the hint is what to do."""
@@ -49,6 +49,15 @@ class TilthError(Exception):
         self.message = f"{text}: {listed}" if listed else text
         self.hint = hint
         super().__init__(self.message)
+
+    @classmethod
+    def coded(cls, code: str, message: str, *, hint: str = "", **facts: object) -> Self:
+        """Return an error of this kind with a code of its own; for one that a single call raises and nothing catches
+        by its class.
+        """
+        error = cls(message, hint=hint, **facts)
+        error.code = code
+        return error
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
@@ -64,7 +73,7 @@ class TilthError(Exception):
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle the error with its facts, for users who send it to other processes of their own."""
-        return _rebuild, (type(self), self.message, self.hint, self.facts)
+        return _rebuild, (type(self), self.code, self.message, self.hint, self.facts)
 
 
 class InvalidInputError(TilthError):
@@ -147,8 +156,8 @@ def _first_line(doc: str | None) -> str:
     return (doc or "error").strip().splitlines()[0].rstrip(".")
 
 
-def _rebuild(cls: type[TilthError], message: str, hint: str, facts: dict[str, str]) -> TilthError:
+def _rebuild(cls: type[TilthError], code: str, message: str, hint: str, facts: dict[str, str]) -> TilthError:
     error = cls.__new__(cls)
     Exception.__init__(error, message)
-    error.message, error.hint, error.facts = message, hint, facts
+    error.code, error.message, error.hint, error.facts = code, message, hint, facts
     return error

@@ -44,12 +44,6 @@ class FormerPrimaryError(UnavailableError):
     code = "FORMER_PRIMARY"
 
 
-class WeakCommitsError(UnavailableError):
-    """the catalog's database does not let commits wait until they are durable"""
-
-    code = "WEAK_COMMITS"
-
-
 class NoSynchronousStandbyError(UnavailableError):
     """the catalog's database waits for no standby, which this server requires"""
 

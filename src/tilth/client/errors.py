@@ -38,12 +38,6 @@ class OtherFormatError(InvalidInputError):
     code = "FORMAT_IN_STATEMENT"
 
 
-class BadScriptError(InvalidInputError):
-    """the script cannot be read"""
-
-    code = "BAD_SCRIPT"
-
-
 class ServerError(TilthError):
     """the server refused the call"""
 
@@ -53,7 +47,7 @@ class ServerError(TilthError):
         self._answer = answer
         #: Kind that the server reports, for programs. One of a newer server is treated as a defect.
         self.kind = _KINDS.get(body.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # the server's, not this class's
-        self.code = body.code  # type: ignore[misc]  # likewise
+        self.code = body.code
         #: Id under which the server's log has the details.
         self.id = body.id
         #: Number of the error of ClickHouse or ByConity that is most like it; 0: not known, as where an answer broke

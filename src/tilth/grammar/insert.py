@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 
 from tilth.grammar.errors import SqlSyntaxError
-from tilth.grammar.literal_values import Value
 from tilth.grammar.literals import is_literal_call, parse_settings, parse_value
 from tilth.grammar.phrases import parse_name, parse_names
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind
+from tilth.model.literal import Value
 
 _QUERY_WORDS = ("SELECT", "WITH", "FROM", "TABLE")
 _HINT = "VALUES takes literals only: use INSERT .. SELECT"

@@ -11,11 +11,11 @@ import math
 from datetime import date, datetime
 from decimal import Decimal
 
-from tilth.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.grammar.statements import Partition, PartitionId, PartitionValues, SettingTexts
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind
 from tilth.grammar.types import parse_type
+from tilth.model.literal import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.model.text.times import read_time
 
 #: Arrays in maps in tuples in ...: no deeper than this.

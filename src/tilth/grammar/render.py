@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import TypeVar, assert_never
 
 from tilth.grammar import statements as st
-from tilth.grammar.literal_values import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
+from tilth.model.literal import ArrayValue, CastValue, MapValue, StructValue, TupleValue, Value
 from tilth.model.table import Transform, TransformKind
 from tilth.model.types import quoted, spark_name
 

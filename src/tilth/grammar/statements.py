@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tilth.grammar.literal_values import Value
 from tilth.model.checks import Check, Path
+from tilth.model.literal import Value
 from tilth.model.table import ColumnKind, Engine, Transform
 from tilth.model.types import DataType
 

@@ -88,9 +88,3 @@ class ConsumeStoppedError(ConflictError):
     """nothing goes through the views of a Kafka table while its consumption is stopped"""
 
     code = "CONSUME_STOPPED"
-
-
-class RoundStorageError(UnavailableError):
-    """the files of a round cannot be written"""
-
-    code = "ROUND_NOT_WRITTEN"

@@ -30,6 +30,7 @@ from tilth.base.settings import (
     within,
 )
 from tilth.base.units import MIB, parse_bytes, parse_seconds
+from tilth.formats import format_names, rows_format
 from tilth.ingest.library import is_secret, read_pairs, shown_pairs
 from tilth.model.table import KafkaDef, full_name
 from tilth.model.task import ScheduleMode
@@ -40,19 +41,6 @@ class MissingSettingError(InvalidInputError):
     """a Kafka table lacks a setting that it cannot do without"""
 
     code = "MISSING_SETTING"
-
-
-class Format(StrEnum):
-    """Format of a message; the value is ClickHouse's name."""
-
-    #: One or several JSON objects, each a row.
-    JSON = "JSONEachRow"
-    #: Lines of values in the order of the columns.
-    CSV = "CSV"
-    #: The whole message is the value of the one column.
-    RAW = "RawBLOB"
-    #: Each line of the message is a row of the one column.
-    LINES = "LineAsString"
 
 
 class ErrorMode(StrEnum):
@@ -78,8 +66,6 @@ class OffsetStart(StrEnum):
     LATEST = "latest"
 
 
-_FORMAT_ALIASES = {"Raw": Format.RAW, "JSON": Format.JSON, "JSONAsString": Format.RAW}
-_FORMATS = {name.value: name for name in Format} | _FORMAT_ALIASES
 _ERROR_MODES = {name.value: name for name in ErrorMode} | {"default": ErrorMode.THROW}
 _STARTS = {"": OffsetStart.EARLIEST, "smallest": OffsetStart.EARLIEST, "largest": OffsetStart.LATEST}
 _STARTS |= {name.value: name for name in OffsetStart}
@@ -97,6 +83,14 @@ def _one_of(known: Mapping[str, T]) -> Callable[[str], T]:
         return known[text.strip().lower()]
 
     return parse
+
+
+def _format_name(text: str) -> str:
+    """The name of a format that reads rows, as it is listed."""
+    found = rows_format(text)
+    if found is None:
+        raise ValueError(text)
+    return found.name
 
 
 def _milliseconds(text: str) -> int:
@@ -175,11 +169,12 @@ class KafkaConfig:
         "back. Empty: `tilth.DATABASE.TABLE`, which a RENAME does not change.",
         aliases=("group_name",),
     )
-    format: Format = kafka_setting(
+    format: str = kafka_setting(
         "kafka_format",
-        Format.JSON,
-        SettingCheck(_one_of({name.lower(): each for name, each in _FORMATS.items()}), ", ".join(_FORMATS)),
-        "What a message holds. JSONAsString is read as Raw: the message as it is, unchecked. Required.",
+        "JSONEachRow",
+        SettingCheck(_format_name, ", ".join(format_names(lambda each: each.read))),
+        "What a message holds. JSON is read as JSONEachRow: one object, or several; Raw and JSONAsString as RawBLOB: "
+        "the message as it is, unchecked. LineAsString: each line of it is a row. Required.",
         aliases=("format",),
     )
     envelope: Envelope = kafka_setting(
@@ -330,14 +325,6 @@ class KafkaConfig:
         SettingCheck(parse_bool, "0, 1"),
         "1: fields that are no columns are passed over. 0: they make a message broken.",
     )
-    numbers_in_strings: bool = kafka_setting(
-        "input_format_json_read_numbers_from_strings",
-        False,
-        SettingCheck(parse_bool, "0, 1"),
-        '1: "1.5" is read as 1.5 where a number is expected, and "true" as true, as ClickHouse always does; numbers '
-        "where a time is expected are seconds since 1970, in DateTime64(p) units of its last digit. 0: they make a "
-        "message broken, except texts of decimals and of UInt64. INSERT reads numbers in quotes in any case.",
-    )
     csv_delimiter: str = kafka_setting(
         "format_csv_delimiter",
         ",",
@@ -366,6 +353,7 @@ _WITHOUT_EFFECT = (
     "kafka_sample_consuming_params",
     "kafka_max_write_execution_second",
     "date_time_input_format",
+    "input_format_json_read_numbers_from_strings",
 )
 #: Settings of one Kafka table.
 KAFKA_SETTINGS = SettingGroup(

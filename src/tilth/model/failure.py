@@ -44,7 +44,7 @@ def error_of(failure: CallFailure) -> TilthError:
     if found is None:
         kinds = {kind.value: kind for kind in ErrorKind}
         error.kind = kinds.get(failure.kind, ErrorKind.INTERNAL)  # type: ignore[misc]  # on this error alone
-        error.code = failure.code  # type: ignore[misc]  # likewise
+        error.code = failure.code
     return error
 
 

@@ -7,7 +7,6 @@ from tilth.base.errors import (
     CorruptError,
     ErrorKind,
     InvalidInputError,
-    NotFoundError,
     RetryError,
     TilthError,
 )
@@ -29,12 +28,6 @@ class BadQueryError(InvalidInputError):
     """the query cannot be answered"""
 
     code = "BAD_QUERY"
-
-
-class UnknownVersionError(InvalidInputError):
-    """the table has no such version, or not any more"""
-
-    code = "UNKNOWN_VERSION"
 
 
 class QueryFailedError(TilthError):
@@ -60,18 +53,6 @@ class InsertTooLargeError(InvalidInputError):
     """the rows of this INSERT are larger than allowed"""
 
     code = "INSERT_TOO_LARGE"
-
-
-class UnknownFormatError(InvalidInputError):
-    """unknown output format"""
-
-    code = "UNKNOWN_OUTPUT_FORMAT"
-
-
-class BadValueError(InvalidInputError):
-    """a value does not fit its column"""
-
-    code = "BAD_VALUE"
 
 
 class BadDefinitionError(InvalidInputError):
@@ -104,46 +85,16 @@ class KeyColumnUpdateError(BadMutationError):
     code = "KEY_COLUMN_UPDATE"
 
 
-class RowsBusyError(RetryError):
-    """others changed the same rows at every try"""
-
-    code = "ROWS_BUSY"
-
-
-class MutationKilledError(ConflictError):
-    """the mutation was killed"""
-
-    code = "MUTATION_KILLED"
-
-
 class MutationNotDoneError(ConflictError):
     """the mutation is committed, but not done yet"""
 
     code = "MUTATION_NOT_DONE"
 
 
-class MutationFailedError(ConflictError):
-    """the mutation is committed, but fails on a part"""
-
-    code = "MUTATION_FAILED"
-
-
 class WrongKindOfTableError(InvalidInputError):
     """this kind of table cannot do that"""
 
     code = "WRONG_KIND_OF_TABLE"
-
-
-class ReadOnlyError(ConflictError):
-    """system tables cannot be changed"""
-
-    code = "READ_ONLY"
-
-
-class PartitionNotFoundError(NotFoundError):
-    """no such partition"""
-
-    code = "PARTITION_NOT_FOUND"
 
 
 class SnapshotLostError(RetryError):
@@ -156,9 +107,3 @@ class DamagedPartError(CorruptError):
     """a part of the table cannot be read"""
 
     code = "PART_DAMAGED"
-
-
-class DamagedPartsNotSkippedError(InvalidInputError):
-    """a statement that changes or copies rows cannot leave out damaged parts"""
-
-    code = "DAMAGED_PARTS_NOT_SKIPPED"

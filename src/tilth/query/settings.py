@@ -206,6 +206,19 @@ class SessionSettings:
         "is remembered for a few hours.",
         aliases=("insert_deduplication_token",),
     )
+    csv_delimiter: str = session_setting(
+        "format_csv_delimiter",
+        ",",
+        SettingCheck(str, "one character", lambda text: len(text) == 1),
+        "What stands between the values of a CSV line that an INSERT brings.",
+    )
+    skip_unknown: bool = session_setting(
+        "input_format_skip_unknown_fields",
+        False,
+        SettingCheck(parse_bool, "0, 1"),
+        "1, ClickHouse's default: an INSERT passes over values of names that are no columns. 0: they refuse it, so "
+        "that a name that is misspelled is seen. A Kafka table, which answers nobody, passes over them by default.",
+    )
     data_type_default_nullable: bool = session_setting(
         "data_type_default_nullable",
         True,

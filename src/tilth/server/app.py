@@ -35,6 +35,7 @@ from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
 from tilth.base.units import KIB
 from tilth.control.running import Origin
+from tilth.formats import Format, accepted_format, answer_format, body_format, body_types
 from tilth.maintenance import ManagerStatus
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
@@ -48,7 +49,6 @@ from tilth.server.errors import (
     MethodNotAllowedError,
     error_response,
 )
-from tilth.server.formats import ResponseFormat, accepted_format, encode, encode_batches, named_format
 from tilth.server.maintenance_page import maintenance_html, maintenance_text
 from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
@@ -272,7 +272,7 @@ class _Api:
             def run() -> Response:
                 statements = self._context.statements
                 answer = statements.run(text, database=database, settings=settings, origin=origin, streams=True)
-                form = named_format(answer.output_format) if answer.output_format else accepted_format(accept)
+                form = answer_format(answer.output_format) if answer.output_format else accepted_format(accept)
                 return _answer(answer, form, origin)
 
             return await self._run_statement(request, origin, run)
@@ -288,7 +288,7 @@ class _Api:
         """
         settings = dict(request.query_params)
         database, table = request.path_params["database"], request.path_params["table"]
-        input_format = _input_format(request.headers.get("content-type", ResponseFormat.NDJSON))
+        form = _body_format(request.headers.get("content-type", "application/x-ndjson"))
         accept = request.headers.get("accept", "")
         statements, origin = self._context.statements, _origin(request)
 
@@ -296,12 +296,12 @@ class _Api:
             body = await self._body(request, share)
 
             def run() -> Response:
-                if input_format is None:
+                if form.is_arrow:
                     rows = partial(_arrow, body)
                     answer = statements.insert_arrow(database, table, rows, settings=settings, origin=origin)
                 else:
                     answer = statements.insert_text(
-                        database, table, input_format=input_format, data=body, settings=settings, origin=origin
+                        database, table, input_format=form.name, data=body, settings=settings, origin=origin
                     )
                 return _answer(answer, accepted_format(accept), origin)
 
@@ -435,7 +435,7 @@ def _too_large(size: int, limit: int) -> BodyTooLargeError:
     return BodyTooLargeError(bytes=size, allowed=limit, hint=hint)
 
 
-def _answer(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
+def _answer(answer: Answer, form: Format, origin: Origin) -> Response:
     """Make the first piece here, so that an error in it still becomes an answer of its own."""
     stream = answer.stream
     summary = answer.summary()
@@ -448,15 +448,15 @@ def _answer(answer: Answer, form: ResponseFormat, origin: Origin) -> Response:
             return msgspec.structs.replace(summary, rows=stream.rows)
 
         try:
-            pieces = encode_batches(stream.schema, stream, answer.columns, at_the_end, form)
+            pieces = form.encode_batches(stream.schema, stream, answer.columns, at_the_end)
             first = next(pieces, b"")
         except Exception as error:
             stream.close(error if isinstance(error, TilthError) else None)
             raise
-        return RowsResponse(first, pieces, stream, origin, media_type=form.value, headers=headers)
-    pieces = encode(answer.table, answer.columns, summary, form)
+        return RowsResponse(first, pieces, stream, origin, media_type=form.media_type, headers=headers)
+    pieces = form.encode(answer.table, answer.columns, summary)
     first = next(pieces, b"")
-    return StreamingResponse(_joined(first, pieces), media_type=form.value, headers=headers)
+    return StreamingResponse(_joined(first, pieces), media_type=form.media_type, headers=headers)
 
 
 def _joined(first: bytes, others: Iterator[bytes]) -> Iterator[bytes]:
@@ -479,21 +479,16 @@ def _text(body: bytes) -> str:
         raise BadBodyError("the statement is not UTF-8 text", position=error.start) from error
 
 
-def _input_format(content_type: str) -> str | None:
-    """The name of the format for INSERT .. FORMAT; None for Arrow."""
-    media_type, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    match media_type:
-        case ResponseFormat.ARROW:
-            return None
-        case ResponseFormat.NDJSON | ResponseFormat.JSON:
-            return "JSONEachRow"
-        case ResponseFormat.CSV:
-            return "CSVWithNames" if "header=present" in parameters else "CSV"
-    raise BadBodyError(
-        "rows of this content type are not supported",
-        content_type=media_type,
-        hint=f"send {ResponseFormat.NDJSON.value}, {ResponseFormat.CSV.value} or {ResponseFormat.ARROW.value}",
-    )
+def _body_format(content_type: str) -> Format:
+    """The format of rows with this Content-Type."""
+    found = body_format(content_type)
+    if found is None:
+        raise BadBodyError(
+            "rows of this content type are not supported",
+            content_type=content_type.partition(";")[0].strip().lower(),
+            hint=f"send one of {', '.join(body_types())}",
+        )
+    return found
 
 
 def _arrow(body: bytes, bytes_max: int) -> pa.Table:

@@ -34,6 +34,7 @@ from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.control.resends import Resends, StatementStats
 from tilth.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStatements, StatementLimits
 from tilth.control.slots import Queue
+from tilth.formats import BadValueError, answer_format
 from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.units import with_unit_diff
 from tilth.introspection.registry import build_system_table, find_system_table
@@ -41,7 +42,7 @@ from tilth.maintenance import DamageBook
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
-from tilth.query.errors import BadQueryError, BadValueError, UnknownFormatError
+from tilth.query.errors import BadQueryError
 from tilth.query.language.clauses import check_select
 from tilth.query.language.masking import log_statement
 from tilth.query.language.redact import Redacted, redacted, shortened
@@ -55,11 +56,6 @@ from tilth.statements.inserts import insert
 from tilth.statements.operate.session import named_settings
 from tilth.statements.operate.system import wait_stopped
 from tilth.statements.registry import FORMS, KINDS
-
-#: Names allowed in a query's FORMAT, in lower case; `server` writes these formats.
-OUTPUT_FORMATS = frozenset(
-    {"json", "jsoncompact", "jsoneachrow", "ndjson", "csv", "csvwithnames", "arrow", "arrowstream"}
-)
 
 _log = Log("sql")
 
@@ -360,8 +356,8 @@ def _call(running: _Running, database: str, given: Mapping[str, str], *, streams
 
 def _known_format(name: str | None) -> str | None:
     """Refuse a format that nobody can write before the query is run for it."""
-    if name is not None and name.lower() not in OUTPUT_FORMATS:
-        raise UnknownFormatError(format=name, hint="use one of JSON, JSONEachRow, CSV, Arrow")
+    if name is not None:
+        answer_format(name)
     return name
 
 

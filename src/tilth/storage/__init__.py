@@ -126,7 +126,6 @@ if TYPE_CHECKING:
     from tilth.storage.store.replicas.replicated import away_reason, begin_table
     from tilth.storage.store.replicas.witnesses import may_list_late
     from tilth.storage.store.root import (
-        BadQuorumError,
         BadStoreError,
         Folder,
         Roots,

@@ -66,12 +66,6 @@ class FilesLeftError(UnavailableError):
         self.left = tuple(left)
 
 
-class SparkWithoutS3Error(UnavailableError):
-    """Spark has no jars for reading S3"""
-
-    code = "SPARK_WITHOUT_S3"
-
-
 class StoreSecretError(UnavailableError):
     """a secret of a store cannot be read"""
 

@@ -45,7 +45,6 @@ from tilth.warehouse.errors import (
     TooComplexError,
     UnknownFunctionError,
     WarehouseEmptyError,
-    WarehouseExistsError,
     WarehouseInUseError,
     WarehouseNotFoundError,
     WarehouseWorkError,

@@ -55,12 +55,6 @@ class WarehouseNotFoundError(NotFoundError):
     code = "WAREHOUSE_NOT_FOUND"
 
 
-class WarehouseExistsError(ConflictError):
-    """there is a warehouse of this name"""
-
-    code = "WAREHOUSE_EXISTS"
-
-
 class WarehouseInUseError(ConflictError):
     """the warehouse is in use"""
 

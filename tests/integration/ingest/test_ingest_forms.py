@@ -25,7 +25,10 @@ def test_csv(world: IngestWorld, broker: Broker) -> None:
         {"id": 5, "name": "", "price": 0.0},
     ]
     reasons = sorted(world.rows("k_dead_letters")["reason"].to_pylist())
-    assert reasons == ["column `price`: expected double, got a text", "expected 3 values, got 2"]
+    assert reasons == [
+        "a row has another number of values than there are columns, row 1, values 2, columns 3 (id, name, price)",
+        "column `price`: expected a number, given 'x'",
+    ]
     world.verify(target)
 
 

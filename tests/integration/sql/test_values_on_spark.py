@@ -11,11 +11,12 @@ import pytest
 
 from tests.spark_world import SparkWorld
 from tilth.base.errors import TilthError
+from tilth.formats.kinds.csv import CSV, CSV_WITH_NAMES
+from tilth.formats.kinds.json import JSON_ROWS
 from tilth.ingest import ViewError, check_view
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.text.literals import spark_literal
 from tilth.model.wire import Summary
-from tilth.server.formats import ResponseFormat, encode
 
 pytestmark = pytest.mark.integration
 
@@ -301,12 +302,12 @@ def test_what_every_format_gives_every_format_takes(world: SparkWorld) -> None:
     answer = world.run(f"SELECT * FROM {source}")
     summary = Summary(query_id="q", elapsed_ms=0, rows=0, message="")
     for form, name in (
-        (ResponseFormat.NDJSON, "JSONEachRow"),
-        (ResponseFormat.CSV, "CSVWithNames"),
-        (ResponseFormat.CSV_WITHOUT_NAMES, "CSV"),
+        (JSON_ROWS, "JSONEachRow"),
+        (CSV_WITH_NAMES, "CSVWithNames"),
+        (CSV, "CSV"),
     ):
         copy = new_table(world, _COLUMNS)
-        body = b"".join(encode(answer.table, answer.columns, summary, form))
+        body = b"".join(form.encode(answer.table, answer.columns, summary))
         world.engine.insert_text("shop", copy, input_format=name, data=body)
         assert told(world, copy) == expected, form
     copy = new_table(world, _COLUMNS)

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError
-from tilth.grammar.literal_values import ArrayValue, MapValue, TupleValue, Value
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues, Name
+from tilth.model.literal import ArrayValue, MapValue, TupleValue, Value
 from tilth.statements.registry import parse
 
 T = Name(None, "t")

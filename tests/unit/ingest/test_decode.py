@@ -13,6 +13,7 @@ from tilth.ingest import FormatError
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 
 UTC = dt.UTC
+NO_TIME = "expected a time, as in '2020-01-31 12:00:00', with at most 6 digits behind the second, given"
 
 
 @pytest.mark.parametrize(
@@ -50,19 +51,23 @@ def test_values(data_type: Kind | DataType, text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("data_type", "text", "reason"),
     [
-        (Kind.INT64, '"1"', "column `a`: expected bigint, got a text"),
-        (Kind.INT8, "128", "column `a`: expected tinyint <= 127"),
-        (Kind.INT64, "1.5", "column `a`: expected bigint, got a number with a fraction or an exponent"),
-        (Kind.STRING, "1", "column `a`: expected string, got a whole number"),
-        (Kind.BOOLEAN, "1", "column `a`: expected boolean, got a whole number"),
-        (Kind.DATE, '"2025-02-30"', "column `a`: invalid RFC3339 encoded date"),
-        (Kind.TIMESTAMP, "1700000000", "column `a`: expected timestamp, got a whole number"),
-        (Kind.FLOAT64, "1e400", "column `a`: number out of range"),
+        (Kind.INT64, '"x"', "column `a`: expected a whole number, given 'x'"),
+        (Kind.INT64, '"1.5"', "column `a`: expected a whole number, given '1.5'"),
+        (Kind.INT64, '"null"', "column `a`: expected a whole number, given 'null'"),
+        (Kind.INT64, '"1_0"', None),
+        (Decimal(9, 2), '"1_0"', "column `a`: expected a number, given '1_0'"),
+        (Decimal(9, 2), '"1\\u005f0"', None),
+        (Kind.INT8, "128", "column `a`: expected a number from -128 to 127, given 128"),
+        (Kind.INT64, "1.5", "column `a`: expected a whole number, given 1.5"),
+        (Kind.STRING, "true", "column `a`: expected text in quotes, given True"),
+        (Kind.BOOLEAN, "2", "column `a`: expected true or false, given 2"),
+        (Kind.DATE, '"2025-02-30"', "column `a`: expected a date, as in '2020-01-31', given '2025-02-30'"),
+        (Kind.TIMESTAMP, '"soon"', f"column `a`: {NO_TIME} 'soon'"),
+        (Kind.FLOAT64, "1e400", "column `a`: expected a number that a double can hold, given 1E+400"),
         (Decimal(4, 1), "1.25", "column `a`: 1.25 does not fit decimal(4,1)"),
         (Decimal(4, 1), "12345", "column `a`: 12345 does not fit decimal(4,1)"),
-        (Array(Simple(Kind.INT32)), '["x"]', "column `a`: expected a whole number, got a text"),
-        (Kind.FLOAT64, "NaN", "JSON is malformed: invalid character (byte 5)"),
-        (Kind.FLOAT64, "Infinity", "JSON is malformed: invalid character (byte 5)"),
+        (Array(Simple(Kind.INT32)), '["x"]', "column `a`: expected a whole number, given ['x']"),
+        (Kind.FLOAT64, "nix", "not JSON, row 1: Expecting value in line 1, at character 6"),
         (Kind.FLOAT32, "1e39", "column `a`: 1e+39 does not fit float"),
         (Kind.FLOAT32, "-3.5e38", "column `a`: -3.5e+38 does not fit float"),
         (Array(Simple(Kind.FLOAT32)), "[1.5, 1e300]", "column `a`: [1.5, 1e+300] does not fit array<float>"),
@@ -81,16 +86,13 @@ def test_values(data_type: Kind | DataType, text: str, value: Any) -> None:
         (
             Kind.TIMESTAMP,
             '"2025-01-02T03:04:05.1234567Z"',
-            "column `a`: finer than a microsecond, which is all that is stored",
+            f"column `a`: {NO_TIME} '2025-01-02T03:04:05.1234567Z'",
         ),
         (Kind.TIMESTAMP_NTZ, '"2025-01-02 03:04:05.000000001"', None),
         (Array(Simple(Kind.TIMESTAMP)), '["2025-01-02T03:04:05.123456789+02:00"]', None),
         (Kind.TIMESTAMP, '"2025-01-02T03:04:05\\u002e1234567Z"', None),
-        (Kind.TIMESTAMP, '"10000-01-01T00:00:00Z"', "column `a`: invalid RFC3339 encoded datetime"),
-        (Kind.TIMESTAMP, '"0000-12-31T00:00:00Z"', "column `a`: invalid RFC3339 encoded datetime"),
-        (Kind.TIMESTAMP, '"0001-01-01T00:00:00+02:00"', None),
-        (Kind.TIMESTAMP, '"9999-12-31T23:59:59-02:00"', None),
-        (Kind.DATE, '"10000-01-01"', "column `a`: invalid RFC3339 encoded date"),
+        (Kind.TIMESTAMP, '"10000-01-01T00:00:00Z"', f"column `a`: {NO_TIME} '10000-01-01T00:00:00Z'"),
+        (Kind.DATE, '"10000-01-01"', "column `a`: expected a date, as in '2020-01-31', given '10000-01-01'"),
         (Kind.STRING, '"\\ud800"', None),
         (Kind.STRING, '"\\udc00\\ud800"', None),
         (Map(Simple(Kind.STRING), Simple(Kind.INT32)), '{"\\ud800": 1}', None),
@@ -169,18 +171,47 @@ def test_not_null_and_defaults() -> None:
     decoded = decode(columns, values, required=["a", "c"], defaults={"b": "dflt", "c": 9})
     assert decoded.rows.to_pylist() == [{"a": 1, "b": "dflt", "c": 9}, {"a": 2, "b": None, "c": 9}]
     reasons = [broken.reason for broken in decoded.broken]
-    assert reasons == ["column `a`: it is missing", "column `a`: expected bigint, got null"]
+    assert reasons == ["column `a`: it is missing", "column `a`: NULL in a column that is NOT NULL"]
 
 
 def test_unknown_fields_are_errors_when_asked() -> None:
     decoded = decode({"a": Kind.INT64}, [b'{"a":1,"z":2}'], input_format_skip_unknown_fields="0")
-    assert decoded.broken[0].reason == "the field `z` is no column"
+    assert decoded.broken[0].reason == "a name is no column, name z, row 1"
 
 
-def test_numbers_in_strings_when_asked() -> None:
-    values = [b'{"a":"12","b":"true"}']
-    decoded = decode({"a": Kind.INT64, "b": Kind.BOOLEAN}, values, input_format_json_read_numbers_from_strings="1")
-    assert decoded.rows.to_pylist() == [{"a": 12, "b": True}]
+@pytest.mark.parametrize(
+    ("data_type", "text", "value"),
+    [
+        (Kind.INT64, '"12"', 12),
+        (Kind.INT64, "1e3", 1000),
+        (Kind.INT64, '"1.0"', 1),
+        (Kind.INT64, "true", 1),
+        (Kind.BOOLEAN, '"true"', True),
+        (Kind.BOOLEAN, "1", True),
+        (Kind.FLOAT64, '"1.5"', 1.5),
+        (Kind.STRING, "1.50", "1.50"),
+        (Kind.TIMESTAMP, "1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)),
+        (Kind.TIMESTAMP, '"1700000000.25"', dt.datetime(2023, 11, 14, 22, 13, 20, 250_000, UTC)),
+        (Kind.TIMESTAMP, '"2025-01-02"', dt.datetime(2025, 1, 2, tzinfo=UTC)),
+        (Array(Simple(Kind.TIMESTAMP)), '[1700000000, "2025-01-02T00:00:00Z"]', None),
+    ],
+)
+def test_numbers_and_texts_that_stand_for_others(data_type: Kind | DataType, text: str, value: Any) -> None:
+    """Alone, and beside messages that need no judge."""
+    for others in ([], [b'{"a":null}'] * 3):
+        decoded = decode({"a": data_type}, [*others, b'{"a":%s}' % text.encode()])
+        assert not decoded.broken
+        found = decoded.rows.column("a").to_pylist()[-1]
+        assert found == value if value is not None else found
+
+
+def test_infinite_numbers_and_far_years() -> None:
+    rows = decode({"a": Kind.FLOAT64}, [b'{"a":NaN}', b'{"a":-Infinity}']).rows.column("a")
+    assert [str(value) for value in rows.to_pylist()] == ["nan", "-inf"]
+    texts = ["0000-12-31T00:00:00Z", "0001-01-01T00:00:00+02:00", "9999-12-31T23:59:59-02:00", "+10000-01-01T00:00:00Z"]
+    decoded = decode({"a": Kind.TIMESTAMP}, [f'{{"a":"{text}"}}'.encode() for text in texts])
+    seconds = [-62_135_683_200, -62_135_604_000, 253_402_307_999, 253_402_300_800]
+    assert decoded.rows.column("a").view("int64").to_pylist() == [each * 1_000_000 for each in seconds]
 
 
 def test_csv_cells() -> None:
@@ -238,12 +269,16 @@ def test_null_and_text_in_csv(cells: str, values: tuple[str | None, ...]) -> Non
 @pytest.mark.parametrize(
     ("cells", "reason"),
     [
-        (b"1.5,x,", "column `a`: expected bigint, got a text"),
-        (b"1,x,[1", "column `l`: input data was truncated"),
-        (b'1,x,"[""y""]"', "column `l`: expected array<int>, got a text"),
-        (b'1,"x', "unexpected end of data"),
+        (b"1.5,x,", "column `a`: expected a whole number, given '1.5'"),
+        (b"1,x,[1", "column `l`: expected JSON, as of each nested value in a cell, given '[1'"),
+        (b'1,x,"[""y""]"', "column `l`: expected a whole number, given ['y']"),
+        (b'1,"x', "a quote is not closed, row 1: unexpected end of data"),
+        (b'1,"x"y,', "not CSV, row 1: ',' expected after '\"'"),
         (b"1,\xff,", "not valid UTF-8: invalid start byte at byte 2"),
-        (b"1", "expected 3 values, got 1"),
+        (
+            b"1",
+            "a row has another number of values than there are columns, row 1, values 1, columns 3 (a, s, l)",
+        ),
     ],
 )
 def test_broken_csv(cells: bytes, reason: str) -> None:

@@ -9,7 +9,7 @@ from tilth.ingest import MissingSettingError, OffsetMark, ResetError, read_confi
 from tilth.ingest.kafka.metadata import Offset, PartitionEnd
 from tilth.ingest.offsets.reset import MOVED, check_offsets, moved
 from tilth.ingest.rounds.round import joined_ranges
-from tilth.ingest.settings import ErrorMode, Format, OffsetStart
+from tilth.ingest.settings import ErrorMode, OffsetStart
 from tilth.ingest.views.views import fits
 from tilth.model.offset import LedgerEntry, LedgerRange, StoredOffset, TopicPartition
 from tilth.model.table import KafkaDef, Schema
@@ -28,7 +28,7 @@ def test_defaults_are_those_of_tilth() -> None:
     config = read_config(kafka(**REQUIRED))
     assert config.topics == ("a", "b")
     assert (config.format, config.error_mode, config.start) == (
-        Format.JSON,
+        "JSONEachRow",
         ErrorMode.DEAD_LETTER,
         OffsetStart.EARLIEST,
     )

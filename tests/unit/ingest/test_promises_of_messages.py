@@ -50,8 +50,8 @@ def reasons(decoded: Decoded) -> Mapping[int, str]:
         ("Array(VARCHAR(1))", '["a"]', '["a", "bc"]', "column `c`: bc, but expected at most 1 characters"),
         ("Float32", "1e38", "1e39", "column `c`: 1e+39 does not fit Float32"),
         ("Array(Float32)", "[1.5]", "[1, 1e39]", "does not fit Array(Float32)"),
-        ("UInt64", "18446744073709551615", '"x"', "column `c`: expected UInt64, got a text"),
-        ("LowCardinality(String)", '"a"', "1", "column `c`: expected LowCardinality(String), got a whole number"),
+        ("UInt64", "18446744073709551615", '"x"', "column `c`: expected a number, given 'x'"),
+        ("LowCardinality(String)", '"a"', "[]", "column `c`: expected text in quotes, given []"),
         ("Decimal64(1)", "1.5", "1.25", "column `c`: 1.25 does not fit Decimal64(1)"),
     ],
 )
@@ -72,7 +72,7 @@ def test_a_message_that_breaks_a_promise_is_broken(declared: str, good: str, bad
         ("UInt8", '"255"', 255),
         ("UInt64", '"18446744073709551615"', 2**64 - 1),
         ("Decimal(10, 2)", '"1.25"', decimal.Decimal("1.25")),
-        ("Float64", '"x"', "column `c`: expected Float64, got a text"),
+        ("Float64", '"x"', "column `c`: expected a number, given 'x'"),
         ("UInt8", '"256"', "column `c`: 256, but expected a number from 0 to 255"),
         ("DateTime", "1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
         ("DateTime", '"1700000000"', dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
@@ -81,14 +81,14 @@ def test_a_message_that_breaks_a_promise_is_broken(declared: str, good: str, bad
         ("DateTime64(3)", "-1", dt.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=dt.UTC)),
         ("DateTime64(3)", '"2023-11-14T22:13:20Z"', dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
         ("DateTime64(3)", "null", None),
-        ("DateTime64(3)", "9223372036854775807", "column `c`: 9223372036854775807 leaves the years 1 to 9999"),
+        ("DateTime64(3)", "9223372036854775807", "column `c`: expected a time within 64 bits of microseconds"),
         ("DateTime64(3)", "99999999999999999999999999", "column `c`: "),
-        ("DateTime64(3)", "true", "column `c`: expected DateTime64(3), got true or false"),
+        ("DateTime64(3)", "true", "column `c`: expected a time"),
         ("TIMESTAMP", "1700000000", dt.datetime(2023, 11, 14, 22, 13, 20, tzinfo=dt.UTC)),
     ],
 )
-def test_numbers_in_quotes_and_numbers_of_times_when_asked(declared: str, given: str, read: object) -> None:
-    decoded = decode(f"c {declared}", [b'{"c":%s}' % given.encode()], input_format_json_read_numbers_from_strings="1")
+def test_numbers_in_quotes_and_numbers_of_times(declared: str, given: str, read: object) -> None:
+    decoded = decode(f"c {declared}", [b'{"c":%s}' % given.encode()])
     found = decoded.rows.column("c").to_pylist()
     if isinstance(read, str):
         assert not found
@@ -130,7 +130,8 @@ def test_digits_below_the_microsecond_break_a_message(wrap: str) -> None:
     zeros = "2026-01-01T00:00:00.123456000Z".removesuffix("Z" if "NTZ" in declared[wrap] else "")
     lines = [f'{{"c":{wrap.format(json.dumps(text))}}}'.encode() for text in (zeros, FINE, zeros)]
     decoded = decode(f"c {declared[wrap]}", lines)
-    assert reasons(decoded) == {1: "column `c`: finer than a microsecond, which is all that is stored"}
+    assert list(reasons(decoded)) == [1]
+    assert "with at most 6 digits behind the second" in reasons(decoded)[1]
     assert decoded.rows.num_rows == 2
 
 
@@ -165,7 +166,7 @@ def test_csv_cells_keep_what_they_hold() -> None:
     decoded = decode("s String, x Binary, l Array(TIMESTAMP)", [cells.rpartition("\n")[0].encode()], kafka_format="CSV")
     first, second = decoded.rows.to_pylist()
     assert (first["s"], first["x"]) == ("a\u2028b\x0b\x85\nc", b"\x00\x01")
-    assert (second["s"], second["x"], second["l"]) == (long, None, None)
+    assert (second["s"], second["x"], second["l"]) == (long, b"", None)
     fine = f'x,,"[""{FINE}""]"'.encode()
     decoded = decode("s String, x Binary, l Array(TIMESTAMP)", [fine], kafka_format="CSV")
-    assert "finer than a microsecond" in reasons(decoded)[0]
+    assert "with at most 6 digits behind the second" in reasons(decoded)[0]

@@ -18,9 +18,10 @@ from uuid import UUID
 from psycopg import Connection, sql
 from psycopg.rows import TupleRow
 
+from tilth.base.errors import UnavailableError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
-from tilth.catalog.errors import FormerPrimaryError, WeakCommitsError
+from tilth.catalog.errors import FormerPrimaryError
 from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.incarnation import FoundHistory, HistoryVerdict, Incarnation, KnownHistory, judge, next_number
 from tilth.catalog.kv.postgres_connect import Connector
@@ -92,7 +93,7 @@ class Introduction:
         """Check a new connection and, with a `writer`, insert its row in `writers`: one round trip, unless the next
         incarnation has to be opened.
 
-        Raises FormerPrimaryError, PoolerError, WeakCommitsError and psycopg's errors.
+        Raises FormerPrimaryError, PoolerError, UnavailableError and psycopg's errors.
         """
         # Read before the query: a commit that is applied meanwhile may be missing in its answer.
         known = self._incarnations.known
@@ -104,7 +105,13 @@ class Introduction:
         self._connector.check_session(connection, backend_pid=row[0], seqscan=row[1])
         if row[3] not in _STRONG:
             hint = "let connections of Tilth to the database set options, as without a pooler between"
-            raise WeakCommitsError(catalog=self._catalog, synchronous_commit=row[3], hint=hint)
+            raise UnavailableError.coded(
+                "WEAK_COMMITS",
+                "the catalog's database does not let commits wait until they are durable",
+                catalog=self._catalog,
+                synchronous_commit=row[3],
+                hint=hint,
+            )
         found = _found(row)
         stored = found.stored
         if stored is None or judge(known, found) is not HistoryVerdict.FOLLOW:

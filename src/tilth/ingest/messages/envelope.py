@@ -42,40 +42,37 @@ def envelope_fields() -> list[tuple[str, Any, Any]]:
     return [("e0", str | None, None), ("e1", int | None, None), ("e2", str | None, None)]
 
 
+# Any: a record type that was made at run time.
 def debezium_reader(
-    row: Any, older: Any, *, is_strict: bool, dec_hook: Callable[[type, Any], Any]
-) -> Callable[[bytes, bytes | None], list[Record]]:
+    fast: Any, row: Callable[[bytes], Record], older: Callable[[bytes], Record]
+) -> Callable[..., list[Record]]:
     """Read one message, given its value and its key; raises ValueError with the reason.
 
-    `row`: the record type. `older`: one with the same fields, all of which may be missing, for rows that are deleted.
-    `dec_hook`: makes values of types that msgspec does not know.
+    `row` reads an object to a record; of type `fast` where the message's `is_fast` is true and msgspec reads it.
+    `older` does so for rows that are deleted, of which any column may be missing.
     """
-    inner: Any = msgspec.defstruct(
-        "Event",
-        [
-            ("after", row | None, None),
-            ("before", msgspec.Raw, msgspec.Raw(_NULL)),
-            ("op", str | None, None),
-            ("ts_ms", int | None, None),
-            ("source", msgspec.Raw, msgspec.Raw(b"")),
-        ],
-    )
-    outer: Any = msgspec.defstruct("Message", [("payload", inner | None, None)], bases=(inner,))
+    decode = msgspec.json.Decoder(_event_type(msgspec.Raw, msgspec.Raw(_NULL)), strict=False).decode
+    decode_fast = None if fast is None else msgspec.json.Decoder(_event_type(fast | None, None)).decode
     key: Any = msgspec.defstruct("Key", [("payload", msgspec.Raw, msgspec.Raw(b""))])
-    decode = msgspec.json.Decoder(outer, strict=is_strict, dec_hook=dec_hook).decode
-    decode_older = msgspec.json.Decoder(older | None, strict=is_strict, dec_hook=dec_hook).decode
-    decode_key = msgspec.json.Decoder(key, strict=is_strict).decode
+    decode_key = msgspec.json.Decoder(key).decode
 
-    def deleted(before: msgspec.Raw, key_bytes: bytes | None) -> Record:
-        found = decode_older(before)
-        if found is None and key_bytes:
-            found = decode_older(decode_key(key_bytes).payload or key_bytes)
-        if found is None:
+    def deleted(before: bytes, key_bytes: bytes | None) -> Record:
+        if before in _NOTHING and key_bytes:
+            before = bytes(decode_key(key_bytes).payload) or key_bytes
+        if before in _NOTHING:
             raise ValueError("a delete with neither `before` nor a key")
-        return found
+        return older(before)
 
-    def read(value: bytes, key_bytes: bytes | None) -> list[Record]:
-        event = decode(value)
+    def event_of(value: bytes) -> Any:
+        try:
+            if decode_fast is not None:
+                return decode_fast(value)
+        except (ValueError, RecursionError):
+            pass
+        return decode(value)
+
+    def read(value: bytes, key_bytes: bytes | None, *, is_fast: bool) -> list[Record]:
+        event = event_of(value) if is_fast else decode(value)
         if event.op is None and event.payload is not None:
             event = event.payload
         if event.op is None:
@@ -83,11 +80,12 @@ def debezium_reader(
         if event.op in _NO_ROWS:
             return []
         if event.op in _ROWS:
-            if event.after is None:
+            after = event.after
+            if after is None or after == _NULL:
                 raise ValueError(f"`after` is missing where `op` is {event.op}")
-            record = event.after
+            record = row(bytes(after)) if isinstance(after, msgspec.Raw) else after
         elif event.op == _DELETE:
-            record = deleted(event.before, key_bytes)
+            record = deleted(bytes(event.before), key_bytes)
         else:
             raise ValueError(f"`op` is {event.op[:20]}: only c, r, u and d are changes of one row")
         record.e0, record.e1 = event.op, event.ts_ms
@@ -95,3 +93,18 @@ def debezium_reader(
         return [record]
 
     return read
+
+
+# Any: as `debezium_reader`.
+def _event_type(after: Any, nothing: Any) -> Any:
+    inner: Any = msgspec.defstruct(
+        "Event",
+        [
+            ("after", after, nothing),
+            ("before", msgspec.Raw, msgspec.Raw(_NULL)),
+            ("op", str | None, None),
+            ("ts_ms", int | None, None),
+            ("source", msgspec.Raw, msgspec.Raw(b"")),
+        ],
+    )
+    return msgspec.defstruct("Message", [("payload", inner | None, None)], bases=(inner,))

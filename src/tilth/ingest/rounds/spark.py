@@ -30,10 +30,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tilth.base.clock import Clock, SystemClock
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.full import full_error
 from tilth.base.logs import Log
-from tilth.ingest.errors import RoundStorageError, ViewFailedError
+from tilth.ingest.errors import ViewFailedError
 from tilth.ingest.rounds.failing_view import run_failing_view
 from tilth.ingest.rounds.keep import MESSAGE, NO_NUMBERS, Kept, Numbers
 from tilth.ingest.rounds.round import Culprit, RoundFacts, RoundJob, ViewRefusal, total_of, with_refused
@@ -388,4 +388,10 @@ def _disk_errors() -> Iterator[None]:
         full = full_error(error, folder=os.path.dirname(error.filename or "") or os.sep)
         hint = "check the disk's free space and its permissions; the round is tried again by itself"
         why = error.strerror or str(error)
-        raise full or RoundStorageError(why=why, path=error.filename or "-", hint=hint) from error
+        raise full or UnavailableError.coded(
+            "ROUND_NOT_WRITTEN",
+            "the files of a round cannot be written",
+            why=why,
+            path=error.filename or "-",
+            hint=hint,
+        ) from error

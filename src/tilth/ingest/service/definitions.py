@@ -23,8 +23,8 @@ from tilth.base.settings import BadSettingError
 from tilth.catalog import Catalog
 from tilth.ingest.consumer.calls import ENCODER, ViewOrder
 from tilth.ingest.library import TOKEN_URL, check_pairs
+from tilth.ingest.messages.columns import check_format
 from tilth.ingest.messages.dead import accepts_dead_letters, dead_letter_table
-from tilth.ingest.messages.formats import check_format
 from tilth.ingest.settings import ErrorMode, IngestSettings, KafkaConfig, read_config
 from tilth.model.table import KafkaDef, Secrets, TableDef, full_name
 

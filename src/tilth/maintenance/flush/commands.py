@@ -37,12 +37,6 @@ class DamagedSegmentsError(CorruptError):
     code = "SEGMENTS_DAMAGED"
 
 
-class FlushStuckError(UnavailableError):
-    """segments could not be flushed in time"""
-
-    code = "FLUSH_STUCK"
-
-
 class FlushCommands:
     """The op of one table's row segments, and SYSTEM FLUSH. For any thread."""
 
@@ -55,7 +49,7 @@ class FlushCommands:
     def flush_now(self, partition: str | None = None) -> FlushReport:
         """Flush every segment that is visible now, and wait for flushes and rewrites of them that are under way.
 
-        Raises what a flush failed with, and FlushStuckError when other work holds segments for too long. Raises
+        Raises what a flush failed with, and UnavailableError when other work holds segments for too long. Raises
         DamagedSegmentsError, when all others are flushed, for segments that cannot be read.
         """
         started, deadline_ms = self._clock.monotonic(), self._clock.now_ms() + FLUSH_WAIT_MS
@@ -98,8 +92,12 @@ class FlushCommands:
 
     def _wait(self, deadline_ms: int, count: int) -> None:
         if self._clock.now_ms() >= deadline_ms:
-            raise FlushStuckError(
-                table=self._watch.name, segments=count, hint="see system.bg_threads for what holds them"
+            raise UnavailableError.coded(
+                "FLUSH_STUCK",
+                "segments could not be flushed in time",
+                table=self._watch.name,
+                segments=count,
+                hint="see system.bg_threads for what holds them",
             )
         self._watch.reserved.wait()
         self.op.resolve()

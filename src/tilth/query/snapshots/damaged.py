@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tilth.base.errors import CorruptError, TilthError
+from tilth.base.errors import CorruptError, InvalidInputError, TilthError
 from tilth.maintenance import CURE, DamageBook, DamagedFile, unreadable
 from tilth.model.delta import deleted_rows
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
-from tilth.query.errors import DamagedPartError, DamagedPartsNotSkippedError, QueryFailedError
+from tilth.query.errors import DamagedPartError, QueryFailedError
 from tilth.query.settings import SessionSettings
 from tilth.query.snapshots.snapshots import narrowed
 
@@ -211,9 +211,11 @@ def naming(name: Callable[[TilthError], TilthError]) -> Iterator[None]:
 
 
 def check_reads_all(settings: SessionSettings) -> None:
-    """Raise DamagedPartsNotSkippedError where damaged parts are skipped, which is not for changing or copying rows."""
+    """Raise InvalidInputError where damaged parts are skipped, which is not for changing or copying rows."""
     if settings.skip_damaged_parts:
-        raise DamagedPartsNotSkippedError(
+        raise InvalidInputError.coded(
+            "DAMAGED_PARTS_NOT_SKIPPED",
+            "a statement that changes or copies rows cannot leave out damaged parts",
             setting=_SKIP,
             hint=f"set {_SKIP} = 0 for this statement; the rows of the damaged parts would be missing for good, "
             "without a notice",

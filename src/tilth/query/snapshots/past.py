@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import NoReturn, assert_never
 
 from tilth.base.clock import Clock
+from tilth.base.errors import InvalidInputError
 from tilth.base.hybrid import COUNTER_MAX, milliseconds, pack
 from tilth.base.settings import setting_of
 from tilth.catalog import Catalog
 from tilth.maintenance import GcSettings, gc_settings
 from tilth.model.history import SnapshotTooOldError, ancient_mark, check_readable
 from tilth.model.table import TableDef, full_name
-from tilth.query.errors import UnknownVersionError
 from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion
 
 #: Maximum clock skew: a time within it in the future is waited for.
@@ -45,7 +45,7 @@ class Moment:
 def moment_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> Moment:
     """The moment, which can be read now; waits until a time is over that is nearly there.
 
-    Raises SnapshotTooOldError, SnapshotInFutureError, UnknownVersionError.
+    Raises SnapshotTooOldError, SnapshotInFutureError, InvalidInputError.
     """
     match as_of:
         case AsOfVersion(version=version):
@@ -136,7 +136,9 @@ def _at_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -
 def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> NoReturn:
     newest = catalog.parts.version(table.uuid).counter
     listed = catalog.history.listing(table.uuid, VERSIONS_MAX)
-    raise UnknownVersionError(
+    raise InvalidInputError.coded(
+        "UNKNOWN_VERSION",
+        "the table has no such version, or not any more",
         table=full_name(table),
         version=version,
         oldest=readable_from(listed, mark_of(table, clock)) or newest,

@@ -16,13 +16,14 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from tilth.formats import BadValueError, Reading, column_array
 from tilth.model.computed import named_ids, recomputed, value_text
 from tilth.model.table import Column, ColumnKind, Expression, Schema
 from tilth.model.text.zones import UTC_NAMES, ZONE
 from tilth.model.types import DataType, quoted, spark_name
-from tilth.query.errors import BadMutationError, BadValueError
+from tilth.query.errors import BadMutationError
 from tilth.query.language.coerce import is_assignable, is_narrowed
-from tilth.query.language.values import Reading, column_array, literal
+from tilth.query.language.values import literal
 from tilth.query.snapshots.protocol import CheckedDefault, CheckedExpressions, ExpressionsTask
 from tilth.query.worker.relations import FINE_TIME, QUERIES, TIME_WORDS, Edit, find_relations, frozen_times, rewrite
 from tilth.warehouse import LogicalPlan, PlanNode, check_plan, make_active, parse_expression, parse_plan, read_plan

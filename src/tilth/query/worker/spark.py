@@ -26,6 +26,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from tilth.base.logs import Log
 from tilth.base.mailbox import Mailbox
+from tilth.formats import BadValueError
 from tilth.model.computed import computed_columns, shown_expression
 from tilth.model.delta import WrittenDelta
 from tilth.model.part import WrittenPart
@@ -33,7 +34,7 @@ from tilth.model.table import DELETE_WORDS, OP_COLUMN, UPSERT_WORDS, Schema
 from tilth.model.task import Cost
 from tilth.model.text.quotes import double_quoted
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
-from tilth.query.errors import BadDefinitionError, BadQueryError, BadValueError
+from tilth.query.errors import BadDefinitionError, BadQueryError
 from tilth.query.language.coerce import is_assignable, is_rounded
 from tilth.query.language.spark_errors import from_spark, nested_too_deep
 from tilth.query.results.spark import rows_of, to_stream

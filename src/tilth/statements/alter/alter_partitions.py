@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from decimal import InvalidOperation
 
+from tilth.base.errors import NotFoundError
 from tilth.base.units import show_time
 from tilth.catalog import HidePartition, RestorePartition
 from tilth.control.context.lifetimes import trash_lifetime_ms
 from tilth.control.context.services import Call, Services
+from tilth.formats import BadValueError
 from tilth.grammar.statements import Partition, PartitionId
 from tilth.model.table import TableDef, full_name
 from tilth.model.types import spark_name
-from tilth.query.errors import BadAlterError, BadValueError, PartitionNotFoundError
+from tilth.query.errors import BadAlterError
 from tilth.query.language.values import to_bound
 from tilth.query.results.answer import Outcome, done
 from tilth.storage import partition_id, result_type, storage_settings
@@ -52,11 +54,13 @@ def undrop_partition(services: Services, call: Call, table: TableDef, partition:
 
 
 def partition_named(services: Services, table: TableDef, partition: Partition) -> str:
-    """Id of a partition that exists; raises PartitionNotFoundError, BadValueError."""
+    """Id of a partition that exists; raises NotFoundError, BadValueError."""
     known = services.catalog.parts.partitions(table.uuid)
     wanted = partition.id if isinstance(partition, PartitionId) else _id_of_values(table, partition.values, known)
     if wanted not in known:
-        raise PartitionNotFoundError(
+        raise NotFoundError.coded(
+            "PARTITION_NOT_FOUND",
+            "no such partition",
             partition=wanted,
             table=full_name(table),
             hint="system.partitions lists them; PARTITION ID 'x' takes an id from there",

@@ -9,7 +9,7 @@ docs/policies/mutations.md.
 from __future__ import annotations
 
 from tilth.base.cancel import pause
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, TilthError
 from tilth.base.units import show_time
 from tilth.catalog import StartMutation, TableNotFoundError
 from tilth.control.context.services import Call, Services
@@ -17,7 +17,7 @@ from tilth.maintenance import MutationProgress
 from tilth.model.mutation import MutationState
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
-from tilth.query.errors import MutationFailedError, MutationKilledError, MutationNotDoneError
+from tilth.query.errors import MutationNotDoneError
 from tilth.query.results.answer import Outcome, done
 
 #: Poll intervals of a waiting statement: of its entry, and of what delays it.
@@ -45,9 +45,9 @@ def mutation_outcome(
 def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_max: float) -> None:
     """Until no part needs the entry any more.
 
-    Raises MutationFailedError when a part fails in a way that waiting does not heal, MutationNotDoneError when the
+    Raises ConflictError when a part fails in a way that waiting does not heal, MutationNotDoneError when the
     time is over, the statement is cancelled, or mutations of the table are stopped for longer than that,
-    MutationKilledError, TableNotFoundError.
+    ConflictError, TableNotFoundError.
     """
     clock = services.clock
     deadline = clock.monotonic() + seconds_max
@@ -58,8 +58,13 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
             case MutationState.DONE:
                 return
             case MutationState.KILLED:
-                raise MutationKilledError(
-                    table=full_name(table), mutation=entry, why=found.reason, hint=found.parts_summary
+                raise ConflictError.coded(
+                    "MUTATION_KILLED",
+                    "the mutation was killed",
+                    table=full_name(table),
+                    mutation=entry,
+                    why=found.reason,
+                    hint=found.parts_summary,
                 )
             case MutationState.PENDING:
                 if services.catalog.tables.by_id(table.uuid) is None:
@@ -82,7 +87,9 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
 def _check_sound(table: TableDef, entry: int, progress: list[MutationProgress]) -> None:
     mine = _of(entry, progress)
     if mine is not None and mine.lasting_failure:
-        raise MutationFailedError(
+        raise ConflictError.coded(
+            "MUTATION_FAILED",
+            "the mutation is committed, but fails on a part",
             table=full_name(table),
             mutation=entry,
             parts_done=mine.parts_done,

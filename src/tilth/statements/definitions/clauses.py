@@ -124,7 +124,7 @@ def check_scope_stays(table: TableDef, changes: Mapping[str, str], reset: Iterab
 
 
 def check_storage_stays(table: TableDef, root: StoreRoot, changes: Mapping[str, str], reset: Iterable[str]) -> None:
-    """Raises BadAlterError for another storage: files are not moved; and BadQuorumError for more copies than it has."""
+    """Raises BadAlterError for another storage, as files are not moved, and InvalidInputError for too many copies."""
     settings = {name: text for name, text in table.settings.items() if name not in set(reset)} | dict(changes)
     now, then = (read_settings(StorageSettings, each).storage_policy for each in (table.settings, settings))
     if now != then:

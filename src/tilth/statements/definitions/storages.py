@@ -221,8 +221,8 @@ def kept_storage(services: Services, name: str) -> Iterator[None]:
 def create_in_storage(services: Services, table: TableDef, *, if_not_exists: bool = False) -> TableDef:
     """Create a table in the storage that its settings name, else in that of the setting `storage.default`.
 
-    Returns the table that is there afterwards. Raises StorageNotFoundError, and BadQuorumError for more copies than the
-    storage keeps.
+    Returns the table that is there afterwards. Raises StorageNotFoundError, and InvalidInputError for more copies than
+    the storage keeps.
     """
     default = read_settings(NodeStorageSettings, services.node_settings.texts).default
     if STORAGE_SETTING not in table.settings and default != DEFAULT_STORAGE:

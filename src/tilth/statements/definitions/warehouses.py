@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tilth.base.errors import InvalidInputError, NotFoundError
+from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError
 from tilth.control.context.audit import audited
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
@@ -35,7 +35,6 @@ from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import WAREHOUSES
 from tilth.warehouse import (
     BUILT_IN,
-    WarehouseExistsError,
     WarehouseInUseError,
     WorkerNotFoundError,
     drain_reason,
@@ -99,12 +98,6 @@ class AlterServer(Statement):
     #: False: it hosts tables again.
     drains: bool
     because: str = ""
-
-
-class ServerNotFoundError(NotFoundError):
-    """no such server"""
-
-    code = "SERVER_NOT_FOUND"
 
 
 _USERS_SHOWN_MAX = 10
@@ -201,12 +194,14 @@ def warehouse_text(warehouse: CreateWarehouse) -> str:
 
 
 def _alter_server(services: Services, call: Call, statement: AlterServer) -> Outcome:
-    """Raises ServerNotFoundError."""
+    """Raises NotFoundError."""
     with _changing(services, call, f"ALTER SERVER .. {_drain_word(statement.drains)}", statement.because):
         name, servers = statement.server, services.catalog.servers
         known = {each.name for each in servers.all()}
         if name not in known and (statement.drains or name not in servers.drains()):
-            raise ServerNotFoundError(server=name, hint=f"there are: {', '.join(sorted(known))}")
+            raise NotFoundError.coded(
+                "SERVER_NOT_FOUND", "no such server", server=name, hint=f"there are: {', '.join(sorted(known))}"
+            )
         if not statement.drains:
             servers.resume(name)
             return done(f"server {name} hosts tables again")
@@ -215,7 +210,7 @@ def _alter_server(services: Services, call: Call, statement: AlterServer) -> Out
 
 
 def _create(services: Services, call: Call, statement: CreateWarehouse) -> Outcome:
-    """Raises WarehouseExistsError, and what settings raise."""
+    """Raises ConflictError, and what settings raise."""
     with _changing(services, call, "CREATE WAREHOUSE"):
         name = statement.warehouse
         settings = WAREHOUSES.canonical(dict(statement.settings))
@@ -227,7 +222,12 @@ def _create(services: Services, call: Call, statement: CreateWarehouse) -> Outco
         if name in known or not services.catalog.warehouses.create(warehouse):
             if statement.if_not_exists:
                 return done(f"exists already: {name}")
-            raise WarehouseExistsError(warehouse=name, hint="ALTER WAREHOUSE changes it")
+            raise ConflictError.coded(
+                "WAREHOUSE_EXISTS",
+                "there is a warehouse of this name",
+                warehouse=name,
+                hint="ALTER WAREHOUSE changes it",
+            )
         _declare(services)
         return done(f"warehouse created: {name}; `tilth worker --warehouse {name}` gives it a worker")
 

@@ -22,6 +22,7 @@ import pyarrow as pa
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.services import Call, Services, ask_worker
+from tilth.formats import BadValueError, Reading, Stored, check_array, to_stored
 from tilth.ingest import BadDefaultError
 from tilth.model.computed import (
     circle,
@@ -36,12 +37,12 @@ from tilth.model.table import Column, ColumnKind, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.text.zones import UTC_NAMES
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
-from tilth.query.errors import BadAlterError, BadDefinitionError, BadValueError
+from tilth.query.errors import BadAlterError, BadDefinitionError
 from tilth.query.language.unpacked import read_own
-from tilth.query.language.values import Reading, Stored, check_array, literal, to_stored
+from tilth.query.language.values import literal
 from tilth.query.snapshots.protocol import CheckedDefault, CheckedExpressions, ComputeTask, ExpressionsTask, stream_of
 from tilth.statements.inserts.arrow_streams import too_large
-from tilth.statements.inserts.formats import Compute
+from tilth.statements.inserts.rows import Compute
 from tilth.storage import array_of, arrow_type, exact_cast
 
 #: Expressions of the instant that need no Spark, by the types that they are of.

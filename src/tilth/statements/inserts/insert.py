@@ -27,6 +27,7 @@ from tilth.control.context.services import Call, Services
 from tilth.control.insert_groups import GroupLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
+from tilth.formats import BadValueError, Reading, RowOptions, column_array
 from tilth.grammar.insert import parse_insert
 from tilth.grammar.parse import Form
 from tilth.grammar.statements import InsertData, InsertQuery, InsertValues
@@ -34,9 +35,7 @@ from tilth.model.computed import reached_ids
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, Column, TableDef, full_name, op_of
 from tilth.model.task import TaskKind
-from tilth.query.errors import BadValueError
 from tilth.query.language.unpacked import decoded_bytes
-from tilth.query.language.values import Reading, column_array
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import AUTO, InsertSettings
 from tilth.query.snapshots.damaged import QueryParts, check_reads_all, naming
@@ -44,7 +43,7 @@ from tilth.query.snapshots.protocol import InsertResult, InsertTask
 from tilth.statements.inserts.arrow_streams import check_size
 from tilth.statements.inserts.commit import Writing, committed, store
 from tilth.statements.inserts.defaults import computing
-from tilth.statements.inserts.formats import (
+from tilth.statements.inserts.rows import (
     COMPUTED,
     OP,
     Compute,
@@ -84,7 +83,8 @@ def insert_data(services: Services, call: Call, statement: InsertData) -> Outcom
     def act(table: TableDef, names: Sequence[str]) -> Outcome:
         reading, compute = Reading(zone=call.zone), computing(services, call, table.schema)
         target, form = target_of(table), statement.format
-        rows = read_rows(target, tuple(names), form, statement.data, reading=reading, compute=compute)
+        options = RowOptions(csv_delimiter=call.settings.csv_delimiter, skip_unknown=call.settings.skip_unknown)
+        rows = read_rows(target, names, form, statement.data, reading=reading, compute=compute, options=options)
         return _stored(services, call, table, rows)
 
     return _done(services, call, table, statement.columns, act)

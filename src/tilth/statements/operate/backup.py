@@ -56,12 +56,6 @@ class BackupExistsError(ConflictError):
     code = "BACKUP_EXISTS"
 
 
-class BackupFailedError(UnavailableError):
-    """the backup cannot be written"""
-
-    code = "BACKUP_FAILED"
-
-
 def _parse(cursor: Cursor) -> BackupCatalog:
     if not cursor.at("CATALOG"):
         hint = "BACKUP CATALOG TO 'name' keeps what is known of all tables; their files are copied beside it"
@@ -73,7 +67,7 @@ def _parse(cursor: Cursor) -> BackupCatalog:
 def backup_catalog(services: Services, call: Call, statement: BackupCatalog) -> Outcome:
     """Write the file; answer with its path or address, its bytes, the number of records, and the moment it shows.
 
-    Raises InvalidInputError for a place outside of the backup folder, BackupExistsError, BackupFailedError,
+    Raises InvalidInputError for a place outside of the backup folder, BackupExistsError, UnavailableError,
     StoreFullError, and what an object store says.
     """
     root = services.backups
@@ -112,7 +106,9 @@ def _keep_here(folder: Path, path: Path, dump: Dump) -> tuple[int, int]:
         return _write(path, dump)
     except OSError as error:
         hint = "look at the folder and its rights; catalog.backup-folder names another one"
-        failed = BackupFailedError(file=path, reason=error.strerror or error, hint=hint)
+        failed = UnavailableError.coded(
+            "BACKUP_FAILED", "the backup cannot be written", file=path, reason=error.strerror or error, hint=hint
+        )
         raise full_error(error, folder=str(folder)) or failed from error
 
 

@@ -45,18 +45,6 @@ class DrillFailover(Statement):
     seconds: int | None = None
 
 
-class NowhereToGoError(ConflictError):
-    """there is no other server that could host the table"""
-
-    code = "NOWHERE_TO_GO"
-
-
-class DrillFailedError(UnavailableError):
-    """the services did not move in time"""
-
-    code = "DRILL_FAILED"
-
-
 @dataclass(slots=True, kw_only=True)
 class _Move:
     """One of the two moves, as measured."""
@@ -85,7 +73,7 @@ def _parse(cursor: Cursor) -> DrillFailover:
 
 
 def drill(services: Services, call: Call, statement: DrillFailover) -> Outcome:
-    """Move, wait, move back; a row for each move. Raises NowhereToGoError, DrillFailedError."""
+    """Move, wait, move back; a row for each move. Raises ConflictError, UnavailableError."""
     relation = relation_of(services, call, statement.name)
     if not isinstance(relation, TableDef | KafkaDef):
         raise wrong_kind(relation, what="DRILL FAILOVER", needed="a Kafka table or a table of rows")
@@ -99,7 +87,13 @@ def _drill(services: Services, call: Call, relation: TableDef | KafkaDef, second
     away = host_of(relation.uuid, others)
     if away is None or not home:
         hint = "start a second server over the same catalog: docs/operate/servers.md"
-        raise NowhereToGoError(table=full_name(relation), host=home or services.server, hint=hint)
+        raise ConflictError.coded(
+            "NOWHERE_TO_GO",
+            "there is no other server that could host the table",
+            table=full_name(relation),
+            host=home or services.server,
+            hint=hint,
+        )
     rehearsal = _Rehearsal(services, call, relation)
     until_ms = services.clock.now_ms() + int((seconds + 2 * MOVE_SECONDS_MAX) * 1000)
     there, back = _Move(source=home, target=away), _Move(source=away, target=home)
@@ -131,7 +125,13 @@ class _Rehearsal:
             now = self._clock.monotonic()
             if now - began > MOVE_SECONDS_MAX + stay_seconds:
                 hint = "look at system.servers and system.bg_threads; the placement is as before"
-                raise DrillFailedError(table=full_name(self._relation), server=move.target, hint=hint)
+                raise UnavailableError.coded(
+                    "DRILL_FAILED",
+                    "the services did not move in time",
+                    table=full_name(self._relation),
+                    server=move.target,
+                    hint=hint,
+                )
             if not has_moved and self._has(move.target):
                 has_moved, move.seconds = True, now - began
             found = self._rounds()

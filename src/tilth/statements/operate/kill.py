@@ -70,12 +70,6 @@ class KillQuery(Statement):
     mode: KillMode = KillMode.ASYNC
 
 
-class QueryNotFoundError(NotFoundError):
-    """no such query runs"""
-
-    code = "QUERY_NOT_FOUND"
-
-
 def _parse_mutation(cursor: Cursor) -> KillMutation:
     if cursor.take("WHERE"):
         predicate = cursor.expression("a predicate", lambda at: any(at.at(word) for word in _KILL_ENDS))
@@ -123,7 +117,7 @@ def _kill_mode(cursor: Cursor) -> KillMode:
 def kill_queries(services: Services, call: Call, statement: KillQuery) -> Outcome:
     """One row for each chosen statement: `waiting` until it has ended, `finished` when SYNC has seen that.
 
-    Raises QueryNotFoundError for an id that does not run, and NotHostedError where another server runs it.
+    Raises NotFoundError for an id that does not run, and NotHostedError where another server runs it.
     """
     chosen = _chosen_queries(services, call, statement)
     if statement.mode is KillMode.TEST:
@@ -144,7 +138,7 @@ def _chosen_queries(services: Services, call: Call, statement: KillQuery) -> lis
         if statement.query_id not in others:
             _raise_if_elsewhere(services, statement.query_id)
             hint = "it may have ended: system.processes shows what runs, system.query_log what has ended"
-            raise QueryNotFoundError(query_id=statement.query_id, hint=hint)
+            raise NotFoundError.coded("QUERY_NOT_FOUND", "no such query runs", query_id=statement.query_id, hint=hint)
         return [others[statement.query_id]]
     found = _ids(services, "SELECT query_id FROM system.processes WHERE", statement.predicate)
     elsewhere = sorted(set(found) - others.keys() - {call.query_id})

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
+from tilth.formats import BadValueError
 from tilth.grammar.literals import parse_setting_value
 from tilth.grammar.parse import Form
 from tilth.grammar.phrases import parse_name
 from tilth.grammar.statements import AlterTable, CreateTable, ModifySetting, SettingTexts, Statement, WithSettings
 from tilth.grammar.text.cursor import Cursor
-from tilth.query.errors import BadValueError, WrongKindOfTableError
+from tilth.query.errors import WrongKindOfTableError
 from tilth.query.results.answer import Outcome
 from tilth.query.settings import session_settings
 

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilth.base.cancel import pause
+from tilth.base.errors import RetryError
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
 from tilth.catalog import (
@@ -54,7 +55,7 @@ from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
 from tilth.model.txn import Txn
-from tilth.query.errors import BadAlterError, KeyColumnUpdateError, RowsBusyError
+from tilth.query.errors import BadAlterError, KeyColumnUpdateError
 from tilth.query.results.answer import Outcome, done
 from tilth.query.snapshots.damaged import check_reads_all, named, naming
 from tilth.query.snapshots.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask
@@ -206,7 +207,7 @@ class _Change:
         self._written: list[WrittenDelta] = []
 
     def run(self) -> int:
-        """Return the number of changed rows. Raises RowsBusyError, SchemaChangedError, ColumnsPendingError."""
+        """Return the number of changed rows. Raises RetryError, SchemaChangedError, ColumnsPendingError."""
         snapshot = self._checked_parts(self._snapshot(self._keep))
         if not snapshot.parts:
             return 0
@@ -215,7 +216,13 @@ class _Change:
         outputs = [output_of(table, self._services.root, tasks=TRIES_MAX * _TASKS_OF_TRY)]
         transactions = self._services.catalog.transactions
         with transactions.open(f"{verb} {self._call.query_id}", outputs=outputs) as work:
-            busy = RowsBusyError(table=full_name(table), tries=TRIES_MAX, hint="nothing was changed: try again")
+            busy = RetryError.coded(
+                "ROWS_BUSY",
+                "others changed the same rows at every try",
+                table=full_name(table),
+                tries=TRIES_MAX,
+                hint="nothing was changed: try again",
+            )
             rebase(work.id, partial(self._attempt, work, snapshot), tries=TRIES_MAX, busy=busy)
         if self._written:
             self._services.maintenance.wake(table.uuid)

@@ -16,11 +16,10 @@ from weakref import WeakKeyDictionary
 
 from py4j.protocol import Py4JError
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import TilthError, UnavailableError
 from tilth.storage.errors import (
     PartFileCorruptError,
     PartFileNotFoundError,
-    SparkWithoutS3Error,
     StoreAwayError,
     StoreBusyError,
     StoreRefusedError,
@@ -97,7 +96,7 @@ def store_error(path: str, text: str, because: str) -> TilthError | None:
 
 
 def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:
-    """Give Hadoop what it needs for the root. Raises SparkWithoutS3Error and StoreSecretError."""
+    """Give Hadoop what it needs for the root. Raises UnavailableError and StoreSecretError."""
     if not root.uri.startswith(_S3):
         return
     wanted = s3a_settings(root)
@@ -110,7 +109,9 @@ def let_spark_reach(session: SparkSession, root: StoreRoot) -> None:
         jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(_FILE_SYSTEM)
     except Py4JError as error:
         hint = "fill a folder with the jars of docs/operate/storages.md#s3, and name it by warehouse.jars"
-        raise SparkWithoutS3Error(store=str(root), hint=hint) from error
+        raise UnavailableError.coded(
+            "SPARK_WITHOUT_S3", "Spark has no jars for reading S3", store=str(root), hint=hint
+        ) from error
     java_context: Any = session.sparkContext._jsc
     configuration = java_context.hadoopConfiguration()
     for name, value in wanted.items():

@@ -118,7 +118,7 @@ def layout_of(
     table: TableDef, root: Roots, schema: Schema | None = None, *, fsync: bool = True, quorum: int = 0
 ) -> TableLayout:
     """The layout by the table's definition and settings; with a schema, for files with those columns; with a quorum,
-    for files with so many copies. Raises BadQuorumError.
+    for files with so many copies. Raises InvalidInputError.
 
     The columns must be of one of the table's versions: then they have those of the sort key, the unique key,
     the partition and the TTL.

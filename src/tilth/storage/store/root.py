@@ -59,12 +59,6 @@ class BadStoreError(InvalidInputError):
     code = "BAD_STORE"
 
 
-class BadQuorumError(InvalidInputError):
-    """a quorum is a number of replicas, and no more than there are"""
-
-    code = "BAD_QUORUM"
-
-
 class StoreRoot(msgspec.Struct, frozen=True):
     """A location below which the folders of tables are."""
 
@@ -128,7 +122,7 @@ class StoreRoot(msgspec.Struct, frozen=True):
     def with_quorum(self, quorum: int) -> StoreRoot:
         """Return the root with another number of copies before a commit; 0, or no replicas: as it is.
 
-        Raises BadQuorumError.
+        Raises InvalidInputError.
         """
         if not quorum or not self.replicas:
             return self
@@ -226,7 +220,10 @@ def parse_root(text: str) -> StoreRoot:
 
 
 def replicated_root(name: str, replicas: Sequence[StoreRoot], quorum: int) -> StoreRoot:
-    """Return the root of a storage whose files are in all of these locations. Raises BadStoreError, BadQuorumError."""
+    """Return the root of a storage whose files are in all of these locations.
+
+    Raises BadStoreError and InvalidInputError.
+    """
     if len(replicas) < 2:
         raise BadStoreError("a storage with replicas has two at least", hint="ROOT 'address' is one location")
     if any(each.replicas for each in replicas):
@@ -239,7 +236,13 @@ def replicated_root(name: str, replicas: Sequence[StoreRoot], quorum: int) -> St
 
 def _check_quorum(quorum: int, replicas: int) -> None:
     if not 1 <= quorum <= replicas:
-        raise BadQuorumError(quorum=quorum, replicas=replicas, hint=f"from 1 to {replicas}")
+        raise InvalidInputError.coded(
+            "BAD_QUORUM",
+            "a quorum is a number of replicas, and no more than there are",
+            quorum=quorum,
+            replicas=replicas,
+            hint=f"from 1 to {replicas}",
+        )
 
 
 def _read_replicas(name: str, query: str) -> StoreRoot:

@@ -1,6 +1,6 @@
 """Arrow values as what JSON can hold, without loss.
 
-Covers: every Arrow type that a result may have. Does not cover: the frame around the rows (formats.py).
+Covers: every Arrow type that a result may have. Does not cover: the frame around the rows (kinds/).
 Always holds: whole numbers stay numbers, with all their digits; decimals, dates and times become text; timestamps are
 ISO 8601, those with a zone in UTC and with `Z`, years outside of 0 to 9999 with a sign; binary values are base64; NaN
 and infinities are "NaN", "Infinity" and "-Infinity". INSERT reads each of them as what it was.

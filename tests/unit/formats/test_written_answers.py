@@ -13,23 +13,33 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tilth.formats import (
+    FORMATS,
+    ROWS_PER_PIECE,
+    Format,
+    UnknownFormatError,
+    accepted_format,
+    answer_format,
+    body_format,
+)
+from tilth.formats.cells import json_cells, unique_names
+from tilth.formats.kinds.arrow import ARROW
+from tilth.formats.kinds.csv import CSV, CSV_WITH_NAMES
+from tilth.formats.kinds.json import JSON, JSON_ROWS
 from tilth.model.wire import ColumnInfo, Summary
-from tilth.query.errors import UnknownFormatError
-from tilth.server.cells import json_cells, unique_names
-from tilth.server.formats import NAMES, ROWS_PER_PIECE, ResponseFormat, accepted_format, encode, named_format
-from tilth.statements.engine import OUTPUT_FORMATS
 
+WRITTEN = [form for form in FORMATS if form.write is not None]
 SUMMARY = Summary(query_id="q", elapsed_ms=1.5, rows=0, message="ä")
 DAY_US = 86_400_000_000
 
 
-def body(table: pa.Table, form: ResponseFormat) -> bytes:
+def body(table: pa.Table, form: Format) -> bytes:
     columns = [ColumnInfo(field.name, str(field.type)) for field in table.schema]
-    return b"".join(encode(table, columns, SUMMARY, form))
+    return b"".join(form.encode(table, columns, SUMMARY))
 
 
 def rows_of(table: pa.Table) -> list[list[Any]]:
-    answer: dict[str, Any] = json.loads(body(table, ResponseFormat.JSON))
+    answer: dict[str, Any] = json.loads(body(table, JSON))
     return list(answer["rows"])
 
 
@@ -103,7 +113,7 @@ def test_names_become_unique() -> None:
 
 def test_json_keeps_columns_of_one_name_and_the_summary() -> None:
     table = pa.table([pa.array([1]), pa.array(["x"])], names=["a", "a"])
-    answer = json.loads(body(table, ResponseFormat.JSON))
+    answer = json.loads(body(table, JSON))
     assert answer["columns"] == [{"name": "a", "type": "int64"}, {"name": "a", "type": "string"}]
     assert answer["rows"] == [[1, "x"]]
     assert answer["summary"]["message"] == "ä"
@@ -111,7 +121,7 @@ def test_json_keeps_columns_of_one_name_and_the_summary() -> None:
 
 def test_ndjson_tells_columns_of_one_name_apart() -> None:
     table = pa.table([pa.array([1, 2]), pa.array(["x", None])], names=["a", "a"])
-    lines = body(table, ResponseFormat.NDJSON).splitlines()
+    lines = body(table, JSON_ROWS).splitlines()
     assert [json.loads(line) for line in lines] == [{"a": 1, "a_2": "x"}, {"a": 2, "a_2": None}]
 
 
@@ -125,7 +135,7 @@ def test_csv_tells_null_from_an_empty_string_and_quotes_what_needs_it() -> None:
             "list": [[1], None, [], [2, 3]],
         }
     )
-    text = body(table, ResponseFormat.CSV).decode()
+    text = body(table, CSV_WITH_NAMES).decode()
     assert list(csv.reader(io.StringIO(text, newline=""))) == [
         ["text, with comma", "number", "at", "bytes", "list"],
         ["x", "1.5", "1970-01-01T00:00:00Z", "/w==", "[1]"],
@@ -137,68 +147,79 @@ def test_csv_tells_null_from_an_empty_string_and_quotes_what_needs_it() -> None:
         '"",\\N,\\N,\\N,\\N',
         '\\N,nan,"1970-01-01T00:00:01Z","","[]"',
     ]
-    assert body(table, ResponseFormat.CSV_WITHOUT_NAMES).decode() == text.partition("\n")[2]
+    assert body(table, CSV).decode() == text.partition("\n")[2]
 
 
 def test_arrow_is_untouched() -> None:
     table = pa.table({"a": pa.array([Decimal("1.5")], pa.decimal128(3, 1)), "b": [[1, 2]]})
-    with pa.ipc.open_stream(body(table, ResponseFormat.ARROW)) as reader:
+    with pa.ipc.open_stream(body(table, ARROW)) as reader:
         assert reader.read_all().equals(table)
 
 
-@pytest.mark.parametrize("form", list(ResponseFormat))
-def test_a_result_without_rows(form: ResponseFormat) -> None:
+@pytest.mark.parametrize("form", WRITTEN, ids=lambda form: form.name)
+def test_a_result_without_rows(form: Format) -> None:
     table = pa.table({"a": pa.array([], pa.int64()), "t": pa.array([], pa.timestamp("us", "UTC"))})
     content = body(table, form)
-    match form:
-        case ResponseFormat.JSON:
+    match form.name:
+        case "JSON":
             assert json.loads(content)["rows"] == []
-        case ResponseFormat.NDJSON:
+        case "JSONEachRow" | "CSV":
             assert content == b""
-        case ResponseFormat.CSV:
+        case "CSVWithNames":
             assert content == b'"a","t"\n'
-        case ResponseFormat.CSV_WITHOUT_NAMES:
-            assert content == b""
-        case ResponseFormat.ARROW:
+        case "Arrow":
             with pa.ipc.open_stream(content) as reader:
                 assert reader.read_all().schema == table.schema
 
 
-@pytest.mark.parametrize("form", list(ResponseFormat))
-def test_a_statement_without_a_result(form: ResponseFormat) -> None:
+@pytest.mark.parametrize("form", WRITTEN, ids=lambda form: form.name)
+def test_a_statement_without_a_result(form: Format) -> None:
     content = body(pa.table({}), form)
-    if form is ResponseFormat.JSON:
+    if form is JSON:
         assert json.loads(content)["rows"] == []
-    if form in (ResponseFormat.NDJSON, ResponseFormat.CSV, ResponseFormat.CSV_WITHOUT_NAMES):
+    if form in (JSON_ROWS, CSV_WITH_NAMES, CSV):
         assert content == b""
 
 
-@pytest.mark.parametrize("form", list(ResponseFormat))
-def test_large_results_come_in_pieces(form: ResponseFormat) -> None:
+@pytest.mark.parametrize("form", WRITTEN, ids=lambda form: form.name)
+def test_large_results_come_in_pieces(form: Format) -> None:
     count = 3 * ROWS_PER_PIECE + 1
     table = pa.table({"a": pa.array(range(count), pa.int64())})
-    pieces = list(encode(table, [ColumnInfo("a", "bigint")], SUMMARY, form))
+    pieces = list(form.encode(table, [ColumnInfo("a", "bigint")], SUMMARY))
     assert len([piece for piece in pieces if len(piece) > 1000]) == 3
-    if form is ResponseFormat.JSON:
+    if form is JSON:
         assert rows_of(table) == [[number] for number in range(count)]
-    if form is ResponseFormat.CSV:
+    if form is CSV_WITH_NAMES:
         assert b"".join(pieces).splitlines()[1:] == [str(number).encode() for number in range(count)]
 
 
 def test_formats_by_name_and_by_accept() -> None:
-    assert named_format("jsoneachrow") is ResponseFormat.NDJSON
-    assert named_format("CSVWithNames") is ResponseFormat.CSV
-    assert named_format("csv") is ResponseFormat.CSV_WITHOUT_NAMES
+    assert answer_format("jsoneachrow") is JSON_ROWS
+    assert answer_format("CSVWithNames") is CSV_WITH_NAMES
+    assert answer_format("csv") is CSV
     with pytest.raises(UnknownFormatError, match="Parquet"):
-        named_format("Parquet")
-    assert set(NAMES) == OUTPUT_FORMATS
-    assert accepted_format("text/html, text/csv;q=0.5, application/json") is ResponseFormat.CSV
-    assert accepted_format("text/csv; header=absent") is ResponseFormat.CSV_WITHOUT_NAMES
-    assert accepted_format("*/*") is ResponseFormat.JSON
-    assert accepted_format("") is ResponseFormat.JSON
+        answer_format("Parquet")
+    assert accepted_format("text/html, text/csv;q=0.5, application/json") is CSV_WITH_NAMES
+    assert accepted_format("text/csv; header=absent") is CSV
+    assert accepted_format("*/*") is JSON
+    assert accepted_format("") is JSON
+
+
+def test_bodies_of_rows_by_their_content_type() -> None:
+    assert body_format("text/csv; charset=utf-8") is CSV
+    assert body_format("text/csv;header=present") is CSV_WITH_NAMES
+    assert body_format("Application/JSON") is JSON
+    assert body_format("application/vnd.apache.arrow.stream") is ARROW
+    assert body_format("text/html") is None
+
+
+def test_names_are_of_one_format_each() -> None:
+    names = [name.lower() for form in FORMATS for name in (form.name, *form.aliases)]
+    assert len(names) == len(set(names))
+    assert all(form.read or form.write for form in FORMATS)
 
 
 def test_json_can_be_decoded_by_the_wire_types() -> None:
-    answer = json.loads(body(pa.table({"a": [1]}), ResponseFormat.JSON))
+    answer = json.loads(body(pa.table({"a": [1]}), JSON))
     assert msgspec.convert(answer["columns"], list[ColumnInfo]) == [ColumnInfo("a", "int64")]
     assert msgspec.convert(answer["summary"], Summary) == SUMMARY

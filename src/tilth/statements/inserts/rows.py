@@ -1,47 +1,59 @@
-"""Rows as text, in the formats that INSERT .. FORMAT takes. Pure.
+"""Rows that an INSERT brings by value, as columns of its table. Pure.
 
-Covers: JSON, which columns a text has, what rows get that do not bring a column. Does not cover: CSV (csv_texts.py).
+Covers: which columns they may have, what rows get that do not bring a column. Does not cover: splitting a text into
+rows, what a value is (tilth.formats).
 Always holds: either all rows are read or an error names the row that cannot be; a column that a row does not bring
 gets its default, one that is computed from others is computed last.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from tilth.formats import (
+    ABSENT,
+    BadValueError,
+    Given,
+    Reading,
+    RowOptions,
+    TextRows,
+    Values,
+    cells_values,
+    column_array,
+    format_names,
+    is_text,
+    rows_format,
+    shown,
+    texts_array,
+    wrong_width,
+)
 from tilth.model.computed import in_dependency_order, stored_ids
-from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, ColumnKind, Schema, TableDef, is_op_name
+from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, ColumnKind, Schema, TableDef, is_op_name, op_of
 from tilth.model.types import Kind, Simple
-from tilth.query.errors import BadValueError, ComputedColumnError, UnknownColumnError
-from tilth.query.language.values import Reading, column_array, literal, op_numbers
-from tilth.statements.inserts.csv_texts import csv_texts, texts_array
+from tilth.query.errors import ComputedColumnError, UnknownColumnError
+from tilth.query.language.values import literal
 from tilth.storage import UniqueKeyNullError, storage_settings
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.
 OP = Column(id=0, name=OP_COLUMN, type=Simple(Kind.STRING))
 
-# The values of a row or of a column as text or JSON gave them.
-Values = Sequence[Any]
 #: Values of computed defaults by the names of their columns, for so many rows; of expressions over other columns for
 #: these rows (defaults.py).
 Compute = Callable[[Sequence[Column], int | pa.Table], Mapping[str, pa.Array]]
 
 
-class _Missing:
-    """Stands for a value that is not there."""
+class _Computed:
+    """Stands for a value that is computed for each INSERT."""
 
 
-#: Value that a JSON object does not have.
-ABSENT = _Missing()
-#: Value that is computed for each INSERT.
-COMPUTED = _Missing()
+COMPUTED = _Computed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,30 +123,79 @@ def check_deletes(target: InsertTarget, column: Column) -> None:
         raise BadValueError("a row that deletes does not name its partition", column=column.name, hint=hint)
 
 
-@dataclass(frozen=True, slots=True)
-class TextRows:
-    """Rows that have been split into values, not yet read as the columns' types."""
+class _InsertColumns:
+    """The columns that the rows of one INSERT .. FORMAT may bring: those that it names."""
 
-    columns: tuple[Column, ...]
-    #: Values by column; CSV texts as they are, NULL among them.
-    values: Sequence[Values | pa.Array]
-    count: int
+    def __init__(self, target: InsertTarget, columns: tuple[Column, ...], *, skip_unknown: bool) -> None:
+        self.ordered = columns
+        # An object may say what it does though no column was named.
+        self.named = (*columns, OP) if target.key and columns == target.schema.inserted else columns
+        self._target = target
+        self._skip_unknown = skip_unknown
+
+    def find(self, name: str, row: int | None) -> Column | None:
+        column = self._target.find(name)
+        if column in self.named:
+            return column
+        if self._skip_unknown:
+            return None
+        facts: dict[str, Any] = {} if row is None else {"row": row}
+        hint = f"the columns are: {', '.join(each.name for each in self.named)}"
+        raise UnknownColumnError(column=name, **facts, hint=hint)
 
 
 def read_rows(
-    target: InsertTarget, columns: Sequence[str], form: str, text: str, *, reading: Reading, compute: Compute
+    target: InsertTarget,
+    columns: Sequence[str],
+    form: str,
+    text: str,
+    *,
+    reading: Reading,
+    compute: Compute,
+    options: RowOptions = RowOptions(),
 ) -> pa.Table:
     """The rows in all columns of the table. `columns` are those that the text has, for formats without names.
 
     Raises BadValueError and UnknownColumnError with row and column.
     """
-    reader = _READERS.get(form.lower())
-    if reader is None:
-        raise BadValueError(
-            "rows of this format are not supported", format=form, hint=f"use one of {', '.join(_NAMES)}"
-        )
-    given = reader(target, target_columns(target, columns), text)
+    found = rows_format(form)
+    if found is None or found.read is None:
+        hint = f"use one of {', '.join(format_names(lambda each: each.read))}"
+        raise BadValueError("rows of this format are not supported", format=form, hint=hint)
+    named = _InsertColumns(target, target_columns(target, columns), skip_unknown=options.skip_unknown)
+    given = _with_gaps(target, found.read(text, named, options))
     return _in_table(target, given, reading=replace(reading, is_base64=True), compute=compute)
+
+
+def _with_gaps(target: InsertTarget, given: TextRows) -> TextRows:
+    """Put ABSENT where a text stands for a value that is not there: the column's default takes its place.
+
+    That is NULL in a column that cannot hold it, and an empty cell.
+    """
+    values = [
+        _gaps(values, column, are_cells=given.are_cells) if _has_default(target, column) else values
+        for column, values in zip(given.columns, given.values, strict=True)
+    ]
+    return msgspec.structs.replace(given, values=values)
+
+
+def _has_default(target: InsertTarget, column: Column) -> bool:
+    return column is not OP and column.name not in target.key and column.default is not None
+
+
+def _gaps(values: Values | pa.Array, column: Column, *, are_cells: bool) -> Values | pa.Array:
+    is_gap_empty = are_cells and not is_text(column)
+    if isinstance(values, pa.Array):
+        has_gaps = (values.null_count and not column.nullable) or (
+            is_gap_empty and pc.any(pc.equal(values, "")).as_py()
+        )
+        if not has_gaps:
+            return values
+        values = values.to_pylist()
+    return [
+        ABSENT if (value is None and not column.nullable) or (is_gap_empty and value == "") else value
+        for value in values
+    ]
 
 
 def target_columns(target: InsertTarget, names: Sequence[str]) -> tuple[Column, ...]:
@@ -160,18 +221,9 @@ def table_of_rows(
     """
     for number, row in enumerate(rows, start=1):
         if len(row) != len(columns):
-            raise _wrong_width(columns, row=number, values=len(row))
+            raise wrong_width(columns, row=number, values=len(row))
     given = TextRows(tuple(columns), list(zip(*rows, strict=True)), len(rows))
     return _in_table(target, given, reading=reading, compute=compute)
-
-
-def _wrong_width(columns: Sequence[Column], *, row: int, values: int) -> BadValueError:
-    return BadValueError(
-        "a row has another number of values than there are columns",
-        row=row,
-        values=values,
-        columns=f"{len(columns)} ({', '.join(column.name for column in columns)})",
-    )
 
 
 def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, compute: Compute) -> pa.Table:
@@ -194,6 +246,8 @@ def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, comput
             _check_key(column, of_column, place)
         if isinstance(of_column, pa.Array):
             return texts_array(column, of_column, reading=reading, position=place, optional=deletes)
+        if given.are_cells:
+            of_column = cells_values(column, of_column)
         if column.name in computed:
             return _with_computed(column, of_column, computed[column.name], reading, place, deletes)
         return column_array(column, of_column, reading=reading, position=place, optional=deletes)
@@ -250,6 +304,17 @@ def _listed(values: Values | pa.Array) -> Values:
     return values.to_pylist() if isinstance(values, pa.Array) else values
 
 
+def op_numbers(values: Sequence[Given], *, position: int) -> list[int]:
+    """Return the row operations of a column `_op`; raises BadValueError naming the row."""
+    ops: list[int] = []
+    for row, value in enumerate(values, start=1):
+        try:
+            ops.append(op_of(value))
+        except ValueError as error:
+            raise BadValueError(row=row, value=position, column=OP_COLUMN, given=shown(value), why=error) from error
+    return ops
+
+
 def _values(
     target: InsertTarget, column: Column, rows: TextRows, index: int, deletes: Sequence[int]
 ) -> Values | pa.Array:
@@ -285,87 +350,3 @@ def default_of(column: Column) -> Any:
         return None
     known = None if column.is_default_computed else literal(column.default)
     return COMPUTED if known is None else known[0]
-
-
-def _json(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
-    # An object may say what it does though no column was named.
-    given = (*columns, OP) if target.key and columns == target.schema.inserted else columns
-    positions = {column.name: index for index, column in enumerate(given)}
-    rows: list[Values] = []
-    for number, record in enumerate(_json_objects(text), start=1):
-        row: list[Any] = [ABSENT] * len(given)
-        for name, value in record.items():
-            index = positions.get(name)
-            if index is None:
-                column = target.find(name)
-                index = positions.get(column.name) if column is not None else None
-            if index is None:
-                raise UnknownColumnError(column=name, row=number, hint=f"the columns are: {', '.join(positions)}")
-            row[index] = value
-        rows.append(row)
-    return TextRows(given, list(zip(*rows, strict=True)) or [()] * len(given), len(rows))
-
-
-def _json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield objects one behind the other, with blanks, line ends or commas between."""
-    decoder = json.JSONDecoder(parse_float=Decimal)
-    at, number = _after_blanks(text, 0), 0
-    while at < len(text):
-        number += 1
-        start = at
-        try:
-            record, at = decoder.raw_decode(text, at)
-        except json.JSONDecodeError as error:
-            line, column = error.lineno, error.colno
-            raise BadValueError("not JSON", row=number, line=line, column=column, why=error.msg) from error
-        except (ValueError, RecursionError) as error:
-            # Numbers of thousands of digits, thousands of brackets.
-            raise BadValueError("not JSON that can be read", row=number, why=error) from error
-        if not isinstance(record, dict):
-            raise BadValueError("a row is not a JSON object", row=number)
-        if text.find("\\u", start, at) >= 0:
-            _check_unicode(record, number)
-        yield record
-        at = _after_blanks(text, at)
-
-
-def _check_unicode(record: dict[str, Any], row: int) -> None:
-    """Raises BadValueError for half of a surrogate pair, `"\\ud800"`, anywhere in names and values."""
-    try:
-        json.dumps(record, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError as error:
-        raise BadValueError("half of a surrogate pair is not valid Unicode", row=row) from error
-
-
-def _after_blanks(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n,":
-        at += 1
-    return at
-
-
-def _csv(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
-    return _csv_rows(columns, csv_texts(text, has_names=False))
-
-
-def _csv_with_names(target: InsertTarget, columns: tuple[Column, ...], text: str) -> TextRows:
-    cells = csv_texts(text, has_names=True)
-    if not cells:
-        return TextRows(columns, [()] * len(columns), 0)
-    return _csv_rows(target_columns(target, [str(cell[0]) for cell in cells]), [cell.slice(1) for cell in cells])
-
-
-def _csv_rows(columns: tuple[Column, ...], cells: Sequence[pa.Array]) -> TextRows:
-    if cells and len(cells) != len(columns):
-        raise _wrong_width(columns, row=1, values=len(cells))
-    count = len(cells[0]) if cells else 0
-    return TextRows(columns, list(cells) or [()] * len(columns), count)
-
-
-_READERS: dict[str, Callable[[InsertTarget, tuple[Column, ...], str], TextRows]] = {
-    "jsoneachrow": _json,
-    "jsonlines": _json,
-    "ndjson": _json,
-    "csv": _csv,
-    "csvwithnames": _csv_with_names,
-}
-_NAMES = ("JSONEachRow", "CSV", "CSVWithNames")

@@ -1,7 +1,7 @@
 """Literals as statements hold them. Pure.
 
-Covers: what is more than a value of Python. Does not cover: reading them (literals.py), bringing them into a column
-(query/language/values.py).
+Covers: what is more than a value of Python. Does not cover: reading them (grammar/literals.py), bringing them into a
+column (formats/values.py).
 """
 
 from __future__ import annotations

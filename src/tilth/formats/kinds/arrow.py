@@ -1,0 +1,31 @@
+"""Arrow streams."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from tilth.formats.format import Format, taken
+from tilth.model.wire import ColumnInfo, Summary
+
+
+def _write(
+    schema: pa.Schema, batches: Iterator[pa.RecordBatch], _: Sequence[ColumnInfo], __: Callable[[], Summary]
+) -> Iterator[bytes]:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            yield taken(sink)
+    yield taken(sink)
+
+
+ARROW = Format(
+    name="Arrow",
+    aliases=("ArrowStream",),
+    write=_write,
+    media_type="application/vnd.apache.arrow.stream",
+    is_arrow=True,
+)
