@@ -17,7 +17,7 @@ import pytest
 from tests.integration.ingest.round_world import RoundWorld
 from tests.long import cases
 from tilth.ingest import ViewError, check_view
-from tilth.ingest.policy.evaluation import CLEAN_ROUNDS_MIN
+from tilth.ingest.policy import evaluation
 from tilth.model.types import Kind
 from tilth.warehouse import QUERY_WAREHOUSE, WorkerSession
 
@@ -114,10 +114,13 @@ def test_a_stream_with_bad_values_is_read_once_a_round_after_the_first(tmp_path:
     world.check()
 
 
-def test_a_view_is_trusted_again_after_clean_rounds(tmp_path: Path, spark: WorkerSession) -> None:
+def test_a_view_is_trusted_again_after_clean_rounds(
+    tmp_path: Path, spark: WorkerSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "CLEAN_ROUNDS_MIN", 3)
     world = world_of(tmp_path, spark, kafka_max_block_size="5")
     world.view("v", ID | V, "SELECT id, CAST(x AS BIGINT) AS v FROM k")
-    late = 5 * (CLEAN_ROUNDS_MIN + 3)
+    late = 5 * (evaluation.CLEAN_ROUNDS_MIN + 3)
     bad = (2, late)
     world.topic.put([[message(number, **({"x": "bad"} if number in bad else {})) for number in range(late + 5)]])
     world.drain(1)
@@ -169,7 +172,7 @@ def test_views_that_make_rows_of_several_messages(
     world = world_of(tmp_path, spark)
     world.view("v", ID | V, select)
     # Few, because a search takes a Spark job for each half of the messages that has one of these.
-    messages, bad = 8, (0, 5)
+    messages, bad = 4, (0, 2)
     world.topic.put([[message(number, **({"x": "bad"} if number in bad else {})) for number in range(messages)]])
     world.drain(1)
     assert offsets_of(world, "v") == list(bad)

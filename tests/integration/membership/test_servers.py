@@ -436,6 +436,7 @@ def test_a_server_of_another_version_is_refused_and_those_that_live_go_on(world:
         world.wait_for_rows(name)
 
 
+@pytest.mark.long
 def test_tilth_serve_is_refused_while_a_server_of_another_version_lives(world: World) -> None:
     address = world.postgres.address(schema="of_another_version")
     with closing(PostgresKV(SystemClock(), parse_postgres(address))) as store:
