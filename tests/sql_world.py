@@ -17,6 +17,8 @@ from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
+from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.rand import new_rng
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, KeyValue, MemoryKV
 from tilth.control.context.rooms import Rooms
@@ -34,6 +36,7 @@ from tilth.ingest import (
 )
 from tilth.maintenance import (
     ChoiceRow,
+    DamageBook,
     FlushReport,
     GcReport,
     GcRow,
@@ -389,6 +392,7 @@ def answer_defaults(
 
 def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot) -> Rooms:
     """Rooms around a real catalog; what else runs in a node is faked."""
+    roots = NamedRoots(clock, root, catalog.storage_of)
     return Rooms(
         clock=clock,
         ids=ids,
@@ -396,9 +400,11 @@ def fake_rooms(clock: Clock, ids: IdSource, catalog: Catalog, *, root: StoreRoot
         dispatcher=FakeDispatch(),
         consume=FakeConsume(),
         maintenance=FakeMaintenance(),
-        root=NamedRoots(clock, root, catalog.storage_of),
+        root=roots,
         backups=local_root(Path(root.uri).parent / "backups"),
         server="s1",
+        memory=MemoryGate(MemoryReading, new_rng()),
+        damage=DamageBook(clock, catalog, roots),
     )
 
 

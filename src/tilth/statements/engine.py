@@ -8,7 +8,7 @@ or a defect.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +17,6 @@ from tilth.base.cancel import working_under
 from tilth.base.errors import TilthError
 from tilth.base.full import full_error
 from tilth.base.logs import Log, hide_in_lines
-from tilth.base.memory import MemoryReading
-from tilth.base.pressure import MemoryGate
-from tilth.base.rand import new_rng
 from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.catalog import AuditSettings, NotHostedError
@@ -38,7 +35,6 @@ from tilth.formats import BadValueError, answer_format
 from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.units import with_unit_diff
 from tilth.introspection.registry import build_system_table, find_system_table
-from tilth.maintenance import DamageBook
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
@@ -92,19 +88,9 @@ class SqlEngine:
         #: Masks literals in expired lines of the logs.
         self.log_masking = LogMasking(clock, catalog, query_log, audit)
         self._services = Services(
-            clock=clock,
-            ids=rooms.ids,
-            catalog=catalog,
-            dispatcher=rooms.dispatcher,
-            consume=rooms.consume,
-            maintenance=maintenance,
+            **{each.name: getattr(rooms, each.name) for each in fields(rooms)},
             snapshots=self.snapshots,
             groups=InsertGroups(clock),
-            memory=rooms.memory or MemoryGate(MemoryReading, new_rng()),
-            damage=rooms.damage or DamageBook(clock, catalog, rooms.root),
-            root=rooms.root,
-            backups=rooms.backups,
-            server=rooms.server,
             started_ms=clock.now_ms(),
             node_settings=given,
             upper_settings=tuple(upper_settings),
@@ -113,9 +99,6 @@ class SqlEngine:
             running=running,
             resends=Resends(running),
             open_results=open_results,
-            peers=rooms.peers,
-            progress=rooms.progress,
-            results=rooms.results,
             system_table=build_system_table,
         )
 

@@ -157,10 +157,10 @@ class Rooms:
     server: str
     #: The folder, which is there, for large results on their way to clients; empty: they are collected in memory.
     results: str = ""
-    #: Refuses writes when there is little memory left; None: memory is never scarce.
-    memory: MemoryGate | None = None
-    #: Damaged files that the maintenance of this server knows; None: the engine finds out by itself.
-    damage: DamageBook | None = None
+    #: Refuses writes when there is little memory left.
+    memory: MemoryGate
+    #: Files of tables that cannot be read.
+    damage: DamageBook
     #: The other servers of the catalog.
     peers: Peers = field(default_factory=NoPeers)
     #: Progress of a task in Spark, by its id.

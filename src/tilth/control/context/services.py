@@ -1,7 +1,7 @@
 """Services of one node that statements use, and the call itself.
 
 Covers: the services, what belongs to one call, asking a worker what only Spark knows. Does not cover: who makes the
-services (node.py).
+rooms (node.py), who the services (statements/engine.py).
 """
 
 from __future__ import annotations
@@ -17,20 +17,15 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 import pyarrow as pa
 
-from tilth.base.clock import Clock
-from tilth.base.ids import IdSource
-from tilth.base.pressure import MemoryGate
 from tilth.base.settings import BadSettingError, Setting
 from tilth.base.sources import GivenSettings
-from tilth.catalog import AuditSettings, Catalog
+from tilth.catalog import AuditSettings
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.rooms import Consume, Dispatch, Maintenance
+from tilth.control.context.rooms import Rooms
 from tilth.control.insert_groups import InsertGroups, PreparedInsert
 from tilth.control.query_log import QueryLog
 from tilth.control.resends import Resends
 from tilth.control.running import RunningStatements
-from tilth.maintenance import DamageBook
-from tilth.membership.peers import Peers
 from tilth.model.snapshot import Snapshot
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
@@ -38,60 +33,37 @@ from tilth.query.results.waiting import OpenResults
 from tilth.query.settings import SessionSettings
 from tilth.query.snapshots.protocol import WorkerTask
 from tilth.query.snapshots.snapshots import OpenQuery, SnapshotService
-from tilth.storage import NamedRoots, StoreRoot
-from tilth.warehouse import QUERY_WAREHOUSE, TaskProgress
+from tilth.warehouse import QUERY_WAREHOUSE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Services:
-    """One node's rooms."""
+class Services(Rooms):
+    """The rooms of one node, with what its engine makes of them."""
 
-    clock: Clock
-    ids: IdSource
-    catalog: Catalog
-    dispatcher: Dispatch
-    consume: Consume
-    maintenance: Maintenance
     snapshots: SnapshotService
     #: Batches small inserts.
     groups: InsertGroups[PreparedInsert]
-    #: Refuses writes when memory runs out.
-    memory: MemoryGate
-    #: Files of tables that cannot be read.
-    damage: DamageBook
-    #: The storages, and which table lies in which.
-    root: NamedRoots
-    #: Root of the backup files.
-    backups: StoreRoot
-    #: This server's name.
-    server: str
     started_ms: int
     #: The node's settings as given, by name.
     node_settings: GivenSettings
-    #: Settings of rooms that stand above SQL, to be shown beside the others.
+    #: Settings of rooms that stand above statements, to be shown beside the others.
     # Any: settings of every type stand in one list.
     upper_settings: tuple[Setting[Any], ...] = ()
-    query_log: QueryLog = field(default_factory=QueryLog)
+    query_log: QueryLog
     #: Settings for literals in the logs.
-    audit: AuditSettings = field(default_factory=AuditSettings)
-    #: Folder of large results that wait for clients; empty: they are collected in memory.
-    results: str = ""
+    audit: AuditSettings
     open_results: OpenResults
     #: The statements under way.
     running: RunningStatements
     #: Work in Spark that was lost and is done again.
     resends: Resends
-    #: The other servers of the catalog.
-    peers: Peers
-    #: Progress of a task in Spark, by its id.
-    progress: Callable[[str], TaskProgress]
     #: Rows of the system table with a name, from these services.
     system_table: Callable[[Services, str], pa.Table]
 
     def opened(
         self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
     ) -> AbstractContextManager[OpenQuery]:
-        """Let the worker that runs the statement's query ask for names and files; see query/snapshots.py."""
+        """Let the worker that runs the statement's query ask for names and files; see query/snapshots/snapshots.py."""
         return self.snapshots.opened(
             call.sending_id,
             database=call.database,
