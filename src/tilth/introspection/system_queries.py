@@ -29,7 +29,7 @@ logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
 _QUALIFIER = re.compile(r"\bsystem\.\w+\.")
 
 
-class NotForThisLaneError(Exception):
+class NotASystemQueryError(Exception):
     """DataFusion does not understand the query; Spark may."""
 
 
@@ -42,7 +42,7 @@ def system_tables_of(text: str, database: str) -> list[str] | None:
     except (sqlglot.errors.SqlglotError, RecursionError):
         return None
     if not isinstance(tree, exp.Query) or any(_is_refused(call) for call in tree.find_all(exp.Func)):
-        # Spark's lane refuses it with the reason.
+        # Spark refuses it with the reason.
         return None
     defined = {one.alias_or_name.lower() for one in tree.find_all(exp.CTE)}
     names: list[str] = []
@@ -65,7 +65,7 @@ def _is_refused(call: exp.Func) -> bool:
 def answer_from_system(text: str, build: Build, *, before_long: Callable[[], None] = lambda: None) -> pa.Table:
     """The rows of a query over system tables; `before_long` is called before one that may take long.
 
-    Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotForThisLaneError for what
+    Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotASystemQueryError for what
     DataFusion cannot plan.
     """
     asked = with_backticks(text)
@@ -91,7 +91,7 @@ def _refused(error: Exception) -> Exception:
     text = str(error)
     unknown = _UNKNOWN_COLUMN.search(text)
     if unknown is None:
-        return NotForThisLaneError(_first_line(error))
+        return NotASystemQueryError(_first_line(error))
     valid = _VALID_FIELDS.search(text)
     hint = f"the columns are: {_QUALIFIER.sub('', valid[1])}" if valid else ""
     return UnknownColumnError(column=unknown[1], hint=hint)

@@ -1,7 +1,7 @@
 """Computation: warehouses, workers, tasks, and the Spark sessions they run in.
 
 Covers: starting Spark, sending tasks to workers, waiting, cancelling, loss, estimates. Does not cover: what a task does
-(runners of ingest, maintenance and sql), what is true (catalog), where bytes are (storage).
+(runners of ingest, maintenance and query), what is true (catalog), where bytes are (storage).
 Always holds: every submitted task ends in one result or one error with its reason; resident tasks take no slot; the JVM
 and the Python workers end with this process.
 See also: docs/operate for tuning, tilth.model.task for the nouns.

@@ -27,7 +27,7 @@ from tilth.grammar.statements import Statement
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind
 from tilth.introspection.registry import find_system_table
-from tilth.introspection.system_queries import NotForThisLaneError, answer_from_system
+from tilth.introspection.system_queries import NotASystemQueryError, answer_from_system
 from tilth.introspection.table import TableNames
 from tilth.membership.peers import note_unanswered
 from tilth.model.mutation import Mutation, MutationKind, MutationState
@@ -256,7 +256,7 @@ def _ids(services: Services, beginning: str, predicate: str | None) -> list[str]
     """
     try:
         found = answer_from_system(f"{beginning} ({predicate}\n)", lambda name: find_system_table(name).build(services))
-    except NotForThisLaneError as error:
+    except NotASystemQueryError as error:
         raise BadQueryError(str(error), predicate=predicate) from error
     return [str(name) for name in found.column(0).to_pylist()]
 

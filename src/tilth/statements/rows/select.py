@@ -27,7 +27,7 @@ from tilth.grammar.parse import Form
 from tilth.grammar.queries import parse_explain
 from tilth.grammar.statements import Query
 from tilth.introspection.registry import find_system_table
-from tilth.introspection.system_queries import NotForThisLaneError, answer_from_system, system_tables_of
+from tilth.introspection.system_queries import NotASystemQueryError, answer_from_system, system_tables_of
 from tilth.model.task import TaskKind
 from tilth.query.errors import BadQueryError, ResultTooLargeError, SnapshotLostError
 from tilth.query.language.explained import explains
@@ -66,7 +66,7 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
             before_long=lambda: services.running.move(call.query_id, Queue.APART),
         )
         return Outcome(table=table)
-    except NotForThisLaneError as refused:
+    except NotASystemQueryError as refused:
         try:
             # Whoever asks for the state of a server without Spark has a mistake in the query shown at once.
             return _by_spark(services, replace(call, waits_for_spark=False), statement.text)
