@@ -81,20 +81,20 @@ def _short(statement: Statement) -> str:
         case UseDatabase(database=database):
             return f"USE {r.quoted_name(database)}"
         case ShowDatabases(like=like):
-            return f"SHOW DATABASES{r.like_clause(like)}"
+            return f"SHOW DATABASES{_like(like)}"
         case ShowTables(database=database, like=like, limit=limit):
             limited = "" if limit is None else f" LIMIT {limit}"
-            return f"SHOW TABLES{f' FROM {r.quoted_name(database)}' if database else ''}{r.like_clause(like)}{limited}"
+            return f"SHOW TABLES{f' FROM {r.quoted_name(database)}' if database else ''}{_like(like)}{limited}"
         case ShowPartitions(name=name):
             return f"SHOW PARTITIONS FROM {r.name_text(name)}"
         case ShowFunctions(like=like):
-            return f"SHOW FUNCTIONS{r.like_clause(like)}"
+            return f"SHOW FUNCTIONS{_like(like)}"
         case SetSettings(settings=settings):
             return f"SET {r.settings_text(settings)}"
         case NothingToDo(words=words):
             return words
         case ShowSettings(like=like):
-            return f"SHOW SETTINGS{r.like_clause(like)}"
+            return f"SHOW SETTINGS{_like(like)}"
         case ShowCreate(name=name):
             return f"SHOW CREATE TABLE {r.name_text(name)}"
         case Describe(name=name):
@@ -168,7 +168,7 @@ def _storage(statement: Statement) -> str | None:
         case DropStorage(storage=name, if_exists=if_exists):
             return f"DROP STORAGE {r.if_exists_text(if_exists)}{r.quoted_name(name)}"
         case ShowStorages(like=like):
-            return f"SHOW STORAGES{r.like_clause(like)}"
+            return f"SHOW STORAGES{_like(like)}"
         case ShowCreateStorage(storage=name):
             return f"SHOW CREATE STORAGE {r.quoted_name(name)}"
     return None
@@ -186,7 +186,7 @@ def _warehouse(statement: Statement) -> str | None:
         case DropWarehouse(warehouse=name, if_exists=if_exists):
             return f"DROP WAREHOUSE {r.if_exists_text(if_exists)}{r.quoted_name(name)}"
         case ShowWarehouses(like=like, warehouse=name):
-            return f"SHOW WAREHOUSES{r.like_clause(like)}" if name is None else f"SHOW WAREHOUSE {r.quoted_name(name)}"
+            return f"SHOW WAREHOUSES{_like(like)}" if name is None else f"SHOW WAREHOUSE {r.quoted_name(name)}"
         case ShowCreateWarehouse(warehouse=name):
             return f"SHOW CREATE WAREHOUSE {r.quoted_name(name)}"
         case AlterWorker(worker=worker, drains=drains, because=because):
@@ -221,3 +221,7 @@ def _reset(reset: ResetConsumeOffset) -> str:
             wanted = (f"({r.quoted_string(each.topic)}, {each.partition}, {each.offset})" for each in offsets)
             return f"{head} OFFSETS {', '.join(wanted)}"
     assert_never(reset.target)
+
+
+def _like(pattern: str | None) -> str:
+    return f" LIKE {r.quoted_string(pattern)}" if pattern is not None else ""

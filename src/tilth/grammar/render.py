@@ -181,10 +181,6 @@ def comment_clause(comment: str) -> str:
     return f" COMMENT {quoted_string(comment)}" if comment else ""
 
 
-def like_clause(pattern: str | None) -> str:
-    return f" LIKE {quoted_string(pattern)}" if pattern is not None else ""
-
-
 def partition_clause(partition: st.Partition | None) -> str:
     if partition is None:
         return ""
