@@ -17,7 +17,8 @@ from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import Clock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import IdSource
-from tilth.base.pressure import MemoryGate, MemoryReading
+from tilth.base.memory import MemoryReading
+from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.sources import GivenSettings
 from tilth.catalog import Catalog, KeyValue, MemoryKV
