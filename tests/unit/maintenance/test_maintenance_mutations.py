@@ -186,7 +186,7 @@ def test_a_poisoned_part_waits_and_holds_up_no_other(
         if not keep:
             swept.append(txn.outputs[0].tasks)
 
-    monkeypatch.setattr(world.catalog.transactions, "_sweep", sweep)
+    monkeypatch.setattr(world.catalog.transactions, "sweep", sweep)
     parts = [world.insert(name, rows=3)[0] for name in "abcde"]
     poisoned = parts[2]
     tries = [0]
