@@ -55,7 +55,7 @@ _END_OF_NUMBER, _BEGIN_OF_NUMBER = re.compile(rb'0_[0_.eE+\-]*\s*"'), re.compile
 _NUMBER_CHARACTERS_MAX = 100
 _AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 #: A text that msgspec takes for null where it takes numbers in quotes.
-_NULL_TEXT = re.compile(rb'"null"', re.IGNORECASE)
+_NULL_TEXT = b'"null"'
 
 _Decoder = msgspec.json.Decoder[Any]
 
@@ -78,6 +78,8 @@ class _Judged(metaclass=_IsJudged):
 
     data_type: DataType
     reading: Reading
+    #: The first whole number that is too large; 0: no whole numbers are meant.
+    bound: int
 
 
 class ObjectReader:
@@ -175,7 +177,7 @@ class _Objects:
 
     def _is_for_exact(self, text: bytes) -> bool:
         return self._exact is not None and not (
-            _NULL_TEXT.search(text) or (self._has_decimals and _has_odd_decimals(text))
+            _NULL_TEXT in text.lower() or (self._has_decimals and _has_odd_decimals(text))
         )
 
     def _judged(self, text: bytes) -> list[Record]:
@@ -273,6 +275,11 @@ def _in_c(decoder: _Decoder | None, text: bytes) -> list[Record] | None:
 # Any: a time, or as `to_stored`.
 def _judge(wanted: type[_Judged], given: Any) -> Any:
     """Read a value where a type holds `_Judged`; raises ValueError, upon which the judge reads the whole row."""
+    if wanted.bound:
+        # Nearly all of them, without a call.
+        number = int(given) if type(given) is str and given.isdecimal() and given.isascii() else given
+        if type(number) is int and -wanted.bound <= number < wanted.bound:
+            return number
     if given is None or type(given) is float:
         # NULL where none may be; a number with a fraction, of which msgspec made the nearest float.
         raise ValueError(given)
@@ -294,7 +301,9 @@ def _python_type(data_type: DataType, reading: Reading | None) -> Any:
         case Simple(kind=kind) if kind is Kind.TIMESTAMP_NTZ or (
             reading is not None and (kind is Kind.TIMESTAMP or kind in _INTEGER_BITS)
         ):
-            return _IsJudged("_JudgedHere", (_Judged,), {"data_type": data_type, "reading": reading or Reading()})
+            bound = 1 << _INTEGER_BITS[kind] - 1 if kind in _INTEGER_BITS else 0
+            own = {"data_type": data_type, "reading": reading or Reading(), "bound": bound}
+            return _IsJudged("_JudgedHere", (_Judged,), own)
         case Simple(kind=kind) if kind in _INTEGER_BITS:
             bound = 1 << (_INTEGER_BITS[kind] - 1)
             return Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
