@@ -54,8 +54,8 @@ from tilth.membership.http_peers import HttpPeers
 from tilth.model.service import ALL_TABLES, ServiceStats
 from tilth.model.storage import DEFAULT_STORAGE
 from tilth.model.wire import Health
-from tilth.query.snapshots.far import query_handlers
 from tilth.query.snapshots.pins import Pins
+from tilth.query.snapshots.remote import query_handlers
 from tilth.recovery import Journal, TxnNotes, has_catalog
 from tilth.runners import all_runners
 from tilth.server import SETTINGS as SERVER_SETTINGS

@@ -27,7 +27,7 @@ from tilth.begin import PRIVATE
 from tilth.control.running import OTHER_TASKS
 from tilth.ingest.consumer.remote import RemoteConsumerCalls
 from tilth.model.task import TaskKind
-from tilth.query.snapshots.far import FarQueryCalls
+from tilth.query.snapshots.remote import RemoteQueryCalls
 from tilth.runners import all_runners
 from tilth.server import Calls, HttpServer, ServerSettings, build_calls_app, reachable_url
 from tilth.storage import check_probe
@@ -165,7 +165,7 @@ class WorkerNode:
         self._session.kill_if_alive()
 
     def _runners(self) -> dict[TaskKind, Runner]:
-        consumers, queries = RemoteConsumerCalls(self._channel), FarQueryCalls(self._channel)
+        consumers, queries = RemoteConsumerCalls(self._channel), RemoteQueryCalls(self._channel)
         return all_runners(self._clock, queries, consumers)
 
     def _registration(self, url: str) -> Registration:

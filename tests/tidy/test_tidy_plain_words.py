@@ -36,16 +36,10 @@ _SINGLE_MEANINGS = (
 GONE_FROM_ROOMS = {
     **dict.fromkeys(("catalog", "membership", "verify", "recovery", "model", "base"), _MEANINGS),
     **dict.fromkeys(
-        (
-            f"ingest/{folder}"
-            for folder in ("consumer", "kafka", "offsets", "policy", "replay", "rounds", "service", "views")
-        ),
+        ("ingest", "warehouse", "formats", "query", "control", "grammar", "clickhouse", "statements", "introspection"),
         _SINGLE_MEANINGS,
     ),
     **dict.fromkeys(("server", "client"), f"{_SINGLE_MEANINGS}|(?<!so )(?<!as )far"),
-    **dict.fromkeys(
-        (f"warehouse/{folder}" for folder in ("definitions", "remote", "session", "tasks", "worker")), _SINGLE_MEANINGS
-    ),
     "storage": "places?|looks?|looked|looking|asks?|asked|asking|hears?|heard|says?|said|lanes?|claims?|claimed|"
     "misjudged|turns?|turned|moments?",
 }
@@ -55,11 +49,16 @@ TEXTS_ALLOWED = (
     'b"tilth.misjudged"',
     '"steward"',
     "asked_by: str",
+    '"asked_by", TEXT',
+    "asked_by=one",
     "asked_by=switch",
     "asked_from: str",
+    '"asked_from", TEXT',
+    "asked_from=one",
     "asked_from=switch",
     "asked=show_bytes",
     "ask the operator to",
+    "presence_name",
 )
 
 #: Names that Python asks for, by file.

@@ -166,7 +166,7 @@ def _integer_division(node: exp.Expression) -> exp.Expression:
 
 
 def _chosen(node: exp.Expression) -> exp.Expression:
-    """if, ifNull, coalesce: the values that may be the result look at each other."""
+    """if, ifNull, coalesce: the types of the values that may be the result depend on each other."""
     if any(isinstance(each, exp.Interval) for each in node.expressions):
         raise refused("an interval by itself", "write t + INTERVAL 1 HOUR")
     name, arguments = node.name.lower(), [each.copy() for each in node.expressions]

@@ -38,8 +38,8 @@ def is_natural(node: exp.Expression) -> bool:
 
 
 def as_struct(node: exp.Expression) -> exp.Expression:
-    """Write a tuple, whose elements are called by their places."""
-    named = [(exp.Literal.string(f"col{place}"), each) for place, each in enumerate(node.expressions, start=1)]
+    """Write a tuple, whose elements are named by their positions."""
+    named = [(exp.Literal.string(f"col{number}"), each) for number, each in enumerate(node.expressions, start=1)]
     if not named:
         raise refused("a tuple without elements", WITHOUT)
     return call(_STRUCT, *(each for pair in named for each in pair))
@@ -53,7 +53,7 @@ def without_null(node: exp.Expression) -> exp.Expression:
 
 
 def alike(values: list[exp.Expression]) -> list[exp.Expression]:
-    """Return values of one result, each with a look at the next one: a Date and a DateTime do not go together."""
+    """Return the values of one result, each checked against the next one: a Date and a DateTime do not go together."""
     found, behind = list[exp.Expression](), None
     for value in reversed(values):
         if is_constant(value):
@@ -174,11 +174,11 @@ def _case(node: exp.Case) -> exp.Expression:
             raise refused("CASE x WHEN with anything but texts or numbers", "write CASE WHEN x = y THEN ..")
         node.set("this", call(f"clickhouse_case_of_{'text' if is_of_text else 'number'}", value.copy()))
     results = [each.args["true"] for each in ifs] + ([] if default is None else [default])
-    looked = alike([each.copy() for each in results])
-    for each, result in zip(ifs, looked, strict=False):
+    copies = alike([each.copy() for each in results])
+    for each, result in zip(ifs, copies, strict=False):
         each.set("true", result)
     if default is not None:
-        node.set("default", looked[-1])
+        node.set("default", copies[-1])
     return node
 
 

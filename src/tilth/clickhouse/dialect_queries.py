@@ -71,7 +71,7 @@ def limit_by(tree: exp.Expression) -> exp.Expression:
 
 
 def named_values(tree: exp.Expression) -> exp.Expression:
-    """Put the expression in the place of the name in WITH 1 AS one."""
+    """Replace the name in WITH 1 AS one by the expression."""
     for select in list(tree.find_all(exp.Select)):
         given = select.args.get("with_") or select.args.get("with")
         if given is None:
@@ -99,7 +99,9 @@ def _aliases_of(select: exp.Select) -> dict[str, exp.Expression]:
 
 
 def _resolved(root: exp.Expression, named: dict[str, exp.Expression], known: tuple[str, ...] = ()) -> exp.Expression:
-    """Return the tree with what each name means in its place. A name inside of what it means itself is a column."""
+    """Return the tree with what each name means instead of the name. A name inside of what it means itself
+    is a column.
+    """
     for column in [each for each in _of_this_query(root) if isinstance(each, exp.Column)]:
         meant = named.get(column.name) if not column.table else None
         if meant is None or column.name == (known or ("",))[-1]:
@@ -136,7 +138,7 @@ def names(tree: exp.Expression) -> exp.Expression:
                 _resolved(select.args[part], named)
         group = select.args.get("group")
         for key in list(group.expressions) if group is not None else []:
-            # A number would be the place of a column.
+            # A number would be the position of a column.
             if not (isinstance(key, exp.Column) and isinstance(named.get(key.name), exp.Literal)):
                 key.replace(_resolved(key.copy(), named))
     return tree
@@ -198,7 +200,7 @@ def _elements(key: exp.Expression) -> list[exp.Expression]:
 
 
 def _sorted_by(key: exp.Expression, select: exp.Expr | None) -> exp.Expression | None:
-    """Return what a key means, which may be the place of a column."""
+    """Return what a key means, which may be the position of a column."""
     value: exp.Expression | None = key.this
     if isinstance(value, exp.Literal) and value.is_int and isinstance(select, exp.Select):
         number = int(value.name)

@@ -1,6 +1,6 @@
 """The statements under way: who sent them, what they wait for, how they are ended.
 
-Covers: slots, the time limit, cancelling, what `system.processes` shows. Does not cover: whose turn it is (slots.py),
+Covers: slots, the time limit, cancelling, what `system.processes` shows. Does not cover: the order of slots (slots.py),
 Spark's part (warehouse). Always holds: a statement is listed from its arrival until its answer is complete; a
 cancelled query answers `GRACE_SECONDS` and a second later at most, even while Spark plans it, which nothing interrupts.
 """
@@ -118,8 +118,8 @@ class Running:
     sent_again: str = ""
 
 
-class _Turn:
-    """A place in the line, waited for."""
+class _SlotWait:
+    """Wait of a statement for its slot."""
 
     def __init__(self, query_id: str) -> None:
         self._is_over = threading.Event()
@@ -154,7 +154,7 @@ class RunningStatements:
         self._clock = clock
         self._check_others = check_others
         self._board = SlotBoard(limits.slots, waiting_max=limits.statements_max)
-        self._turns: dict[str, _Turn] = {}
+        self._slot_waits: dict[str, _SlotWait] = {}
         self._running: dict[str, Running] = {}
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -188,13 +188,13 @@ class RunningStatements:
         cancellation, query_id = running.origin.cancellation, running.query_id
         running.queue = queue
         cancellation.raise_if_cancelled()
-        turn = _Turn(query_id)
+        slot_wait = _SlotWait(query_id)
         with self._lock:
             if self._board.arrive(query_id, queue, running.origin.client):
                 return
-            self._turns[query_id] = turn
-        with cancellation.waiting_for(turn):
-            turn.wait()
+            self._slot_waits[query_id] = slot_wait
+        with cancellation.waiting_for(slot_wait):
+            slot_wait.wait()
         cancellation.raise_if_cancelled()
 
     def move(self, query_id: str, queue: Queue) -> None:
@@ -205,12 +205,12 @@ class RunningStatements:
         self.enter(running, queue)
 
     def leave(self, query_id: str) -> None:
-        """Release the slot, or the place in the line. Does nothing for a statement that has neither."""
+        """Release the slot, or the position in the queue. Does nothing for a statement that has neither."""
         with self._lock:
-            self._turns.pop(query_id, None)
-            turns = [self._turns.pop(granted) for granted in self._board.leave(query_id)]
-        for turn in turns:
-            turn.cancel()
+            self._slot_waits.pop(query_id, None)
+            slot_waits = [self._slot_waits.pop(granted) for granted in self._board.leave(query_id)]
+        for slot_wait in slot_waits:
+            slot_wait.cancel()
 
     def list(self) -> list[tuple[Running, int | None]]:
         """Statements in the order of their arrival, each with how many are ahead of it, None for those that run."""

@@ -1,8 +1,8 @@
 """Slots and queues of statements. Pure: statements arrive and leave, and it names those that run next.
 
-Covers: queues with slots of their own, turns among clients. Does not cover: waiting (running.py), Spark's slots
+Covers: queues with slots of their own, fairness among clients. Does not cover: waiting (running.py), Spark's slots
 (warehouse/tasks/state.py). Always holds: a queue never has more statements than slots; a slot is free only where nobody
-waits for it; a client gets its second turn after every other client that waited has had its first one.
+waits for it; a client gets its second slot after every other client that waited has had its first one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ Client = tuple[str, ...]
 
 @dataclass(slots=True)
 class _Line:
-    """Statements of one client in the order of their arrival, or the lines of its connections, which take turns."""
+    """Statements of one client in the order of their arrival, or the lines of its connections, which are served by
+    turns.
+    """
 
     members: OrderedDict[str, _Line] = field(default_factory=OrderedDict)
 
@@ -59,27 +61,27 @@ class _Line:
         if not inner.members:
             del self.members[path[0]]
 
-    def take(self) -> str:
-        """Remove the statement whose turn it is, and let its client wait behind the others."""
+    def pop(self) -> str:
+        """Remove the next statement, and let its client wait behind the others."""
         name, inner = next(iter(self.members.items()))
         if not inner.members:
             del self.members[name]
             return name
-        taken = inner.take()
+        statement = inner.pop()
         if inner.members:
             self.members.move_to_end(name)
         else:
             del self.members[name]
-        return taken
+        return statement
 
     def copy(self) -> _Line:
         return _Line(OrderedDict((name, inner.copy()) for name, inner in self.members.items()))
 
-    def turns(self) -> Iterator[str]:
+    def in_order(self) -> Iterator[str]:
         """Yield the statements in the order in which they get their slots."""
         line = self.copy()
         while line.members:
-            yield line.take()
+            yield line.pop()
 
 
 class SlotBoard:
@@ -102,7 +104,7 @@ class SlotBoard:
             return True
         waiting = sum(other is queue for other, _ in self._waiting.values())
         if waiting >= self._waiting_max:
-            hint = "send it again in a moment; system.processes shows what runs, and server.statements-max is the limit"
+            hint = "send it again soon; system.processes shows what runs, and server.statements-max is the limit"
             raise TooManyStatementsError(queue=queue.value, waiting=waiting, hint=hint)
         # A client's name begins with a sign of its own, so that no statement's id is taken for one.
         path = (*(f"@{part}" for part in client), statement)
@@ -125,15 +127,15 @@ class SlotBoard:
         queue = self._running.pop(statement)
         granted: list[str] = []
         while self._lines[queue].members and self._count(queue) < self._slots[queue]:
-            chosen = self._lines[queue].take()
+            chosen = self._lines[queue].pop()
             del self._waiting[chosen]
             self._running[chosen] = queue
             granted.append(chosen)
         return granted
 
     def ahead(self) -> dict[str, int]:
-        """Number of statements that have their turn before each one that waits."""
-        return {one: place for line in self._lines.values() for place, one in enumerate(line.turns())}
+        """Return the number of statements before each one that waits."""
+        return {one: ahead for line in self._lines.values() for ahead, one in enumerate(line.in_order())}
 
     def running(self, queue: Queue) -> int:
         return self._count(queue)

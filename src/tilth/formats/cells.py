@@ -167,13 +167,13 @@ def _structs(values: pa.Array) -> list[Cell]:
 
 def unique_names(names: list[str]) -> list[str]:
     """Return unique names; from its second appearance on, a name gets the next free number: `a`, `a_2`, `a_3`."""
-    taken = set(names)
+    used = set(names)
     seen: set[str] = set()
     unique: list[str] = []
     for name in names:
         new = name
         number = 2
-        while new in seen or (new != name and new in taken):
+        while new in seen or (new != name and new in used):
             new = f"{name}_{number}"
             number += 1
         seen.add(new)

@@ -1,6 +1,6 @@
 """The declaration of a format: its names, and the functions that read rows and write answers.
 
-Covers: the declaration, rows between a format and those who take them. Does not cover: the formats (kinds/), which
+Covers: the declaration, rows between a format and its callers. Does not cover: the formats (kinds/), which
 there are (registry.py).
 Always holds: a format that reads rows does so for INSERT and for messages alike; bodies of answers come piece by piece,
 and a piece holds at most `ROWS_PER_PIECE` rows.
@@ -35,7 +35,7 @@ ABSENT = AbsentValue()
 
 
 class RowColumns(Protocol):
-    """The columns that rows may bring, by the rules of those who take them: an INSERT, a Kafka table."""
+    """The columns that rows may bring, by the rules of an INSERT or a Kafka table."""
 
     @property
     def ordered(self) -> tuple[Column, ...]:
@@ -75,7 +75,7 @@ class TextRows(msgspec.Struct, frozen=True):
 
 #: Reads all rows of a body or of a message, or raises BadValueError naming the row that cannot be.
 ReadRows = Callable[[bytes | str, RowColumns, RowOptions], TextRows]
-#: Yields the body of an answer from its schema, its rows, its columns, and its statistics, which are asked for at the
+#: Yields the body of an answer from its schema, its rows, its columns, and its statistics, which are requested at the
 #: end.
 WriteRows = Callable[
     [pa.Schema, Iterator[pa.RecordBatch], Sequence[ColumnInfo], Callable[[], Summary]], Iterator[bytes]
@@ -135,7 +135,7 @@ def as_bytes(data: bytes | str) -> bytes:
     return data.encode() if isinstance(data, str) else data
 
 
-def taken(sink: io.BytesIO) -> bytes:
+def drain(sink: io.BytesIO) -> bytes:
     """Return what has been written into the sink, which is empty then."""
     piece = sink.getvalue()
     sink.seek(0)

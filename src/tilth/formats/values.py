@@ -199,11 +199,11 @@ def _simple(value: Given, kind: Kind, reading: Reading) -> Stored:
         case Kind.DATE:
             return _date(value)
         case Kind.TIMESTAMP:
-            wall, offset = _moment(value, reading.number_digits)
+            wall, offset = _parse_time(value, reading.number_digits)
             own = reading.zones.get((), reading.zone)
             return _in_range(in_zone(wall, own) if offset is None else wall - offset)
         case Kind.TIMESTAMP_NTZ:
-            return _moment(value, reading.number_digits)[0]
+            return _parse_time(value, reading.number_digits)[0]
     assert_never(kind)
 
 
@@ -263,7 +263,7 @@ def _integer(value: Given, bits: int) -> int:
         value = _read(Decimal, _spelled(value), "a whole number")
     allowed = f"a number from {-(1 << bits - 1)} to {(1 << bits - 1) - 1}"
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _INTEGER_DIGITS_MAX:
-        # Before it is spelled out: 1e1000000 would take minutes.
+        # Before it is spelled out: 1e1000000 would last minutes.
         _wrong(allowed)
     if isinstance(value, float | Decimal) and (not math.isfinite(value) or value != int(value)):
         _wrong("a whole number")
@@ -295,12 +295,12 @@ def _date(value: Given) -> int:
     if isinstance(value, str):
         return _read(read_date, value.strip(), "a date, as in '2020-01-31'")
     if isinstance(value, datetime):
-        days, rest = divmod(_moment(value, 0)[0], DAY_US)
+        days, rest = divmod(_parse_time(value, 0)[0], DAY_US)
         return days if not rest else _wrong("a date")
     return value.toordinal() - _EPOCH_DAY if isinstance(value, date) else _wrong("a date, as in '2020-01-31'")
 
 
-def _moment(value: Given, digits: int) -> tuple[int, int | None]:
+def _parse_time(value: Given, digits: int) -> tuple[int, int | None]:
     """Microseconds since 1970 on the value's own clock, and how many that is ahead of UTC, if it says so.
 
     A bare number is seconds since 1970, as in ClickHouse; a whole one counts units of the last of so many digits.

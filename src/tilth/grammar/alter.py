@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tilth.grammar import statements as st
 from tilth.grammar.create import parse_ttl
-from tilth.grammar.literals import parse_partition, parse_settings, take_settings
+from tilth.grammar.literals import parse_partition, parse_settings, read_settings_clause
 from tilth.grammar.phrases import (
     at_description,
     at_settings,
@@ -18,9 +18,9 @@ from tilth.grammar.phrases import (
     parse_description,
     parse_table_name,
     parse_where,
+    read_if_exists,
+    read_if_not_exists,
     refuse_in_partition,
-    take_if_exists,
-    take_if_not_exists,
 )
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import Token
@@ -73,19 +73,19 @@ def parse_alter(cursor: Cursor) -> st.AlterTable | st.RenameTable | st.DeleteRow
     """Read what follows ALTER."""
     cursor.expect("TABLE")
     name = parse_table_name(cursor)
-    if cursor.take("RENAME", "TO"):
+    if cursor.accept("RENAME", "TO"):
         new = parse_table_name(cursor)
         return st.RenameTable(old=name, new=replace(new, database=new.database or name.database))
-    if cursor.take("FASTDELETE"):
+    if cursor.accept("FASTDELETE"):
         return _fast_delete(cursor, name)
     first = cursor.peek()
     operations: list[st.AlterOperation] = _operations(cursor)
-    while cursor.take_symbol(","):
+    while cursor.accept_symbol(","):
         _check_combines(cursor, operations[0], first)
         token = cursor.peek()
         operations += _operations(cursor)
         _check_combines(cursor, operations[-1], token)
-    return st.AlterTable(name=name, operations=tuple(operations), settings=take_settings(cursor))
+    return st.AlterTable(name=name, operations=tuple(operations), settings=read_settings_clause(cursor))
 
 
 def _check_combines(cursor: Cursor, operation: st.AlterOperation, token: Token) -> None:
@@ -100,7 +100,7 @@ def _fast_delete(cursor: Cursor, name: st.Name) -> st.DeleteRows:
         hint = "UPDATE t SET column = NULL WHERE .. empties a column; FASTDELETE WHERE .. deletes rows"
         raise cursor.refused("FASTDELETE of columns is not supported", hint=hint)
     predicate = parse_where(cursor)
-    return st.DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
+    return st.DeleteRows(name=name, predicate=predicate, settings=read_settings_clause(cursor))
 
 
 def _operations(cursor: Cursor) -> list[st.AlterOperation]:
@@ -108,7 +108,7 @@ def _operations(cursor: Cursor) -> list[st.AlterOperation]:
         return [_operation(cursor)]
     cursor.expect("ADD", "COLUMNS")
     added: list[st.AlterOperation] = []
-    while cursor.take_symbol("(" if not added else ","):
+    while cursor.accept_symbol("(" if not added else ","):
         added.append(st.AddColumn(column=parse_column(cursor)))
     cursor.expect_symbol(")")
     return added
@@ -120,7 +120,7 @@ def _operation(cursor: Cursor) -> st.AlterOperation:
             of_what = cursor.peek(1).text.upper()
             hint = _NOUNS_REFUSED.get(of_what, hint) if word in ("CLEAR", "MATERIALIZE") else hint
             raise cursor.refused(f"ALTER TABLE .. {word} is not supported", hint=hint)
-    if cursor.take("ALTER"):
+    if cursor.accept("ALTER"):
         return _alter_column(cursor)
     verb = cursor.choose(*_VERBS)
     if verb in ("ADD", "DROP", "MODIFY"):
@@ -157,13 +157,13 @@ def _operation(cursor: Cursor) -> st.AlterOperation:
 def _alter_column(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn:
     """`ALTER COLUMN a TYPE T`, `SET DEFAULT e`, `DROP DEFAULT` and `COMMENT 'text'`: MODIFY COLUMN in other words."""
     cursor.expect("COLUMN")
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     if cursor.is_word("COMMENT", 1):
         return parse_description(cursor, if_exists=if_exists)
     name = cursor.name("a column")
-    if cursor.take("DROP", "DEFAULT"):
+    if cursor.accept("DROP", "DEFAULT"):
         return st.DescribeColumn(column=name, no_default=True, if_exists=if_exists)
-    if cursor.take("SET", "DEFAULT"):
+    if cursor.accept("SET", "DEFAULT"):
         default = cursor.expression("an expression", at_settings, stop_at_comma=True)
         return st.DescribeColumn(column=name, default=default, if_exists=if_exists)
     cursor.expect("TYPE")
@@ -174,17 +174,17 @@ def _alter_column(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn:
         declared=written.text,
         checks=written.checks,
         zones=written.zones,
-        says_null=written.is_nullable,
+        states_null=written.is_nullable,
     )
     return st.ModifyColumn(column=spec, if_exists=if_exists)
 
 
 def _add(cursor: Cursor) -> st.AddColumn:
     cursor.expect("COLUMN")
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     column = parse_column(cursor)
-    after = cursor.name("a column") if cursor.take("AFTER") else None
-    first = after is None and cursor.take("FIRST")
+    after = cursor.name("a column") if cursor.accept("AFTER") else None
+    first = after is None and cursor.accept("FIRST")
     return st.AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first)
 
 
@@ -196,14 +196,14 @@ def _drop(cursor: Cursor) -> st.DropColumn | st.DropPartition:
             )
             raise cursor.refused("DROP PARTITION WHERE is not supported", hint=hint)
         return st.DropPartition(partition=parse_partition(cursor))
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     return st.DropColumn(column=cursor.name("a column"), if_exists=if_exists)
 
 
 def _modify(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn | st.ModifySetting | st.ModifyTtl:
     match cursor.choose("COLUMN", "SETTING", "TTL"):
         case "COLUMN":
-            if_exists = take_if_exists(cursor)
+            if_exists = read_if_exists(cursor)
             if at_description(cursor):
                 return parse_description(cursor, if_exists=if_exists)
             return st.ModifyColumn(column=parse_column(cursor), if_exists=if_exists)
@@ -215,14 +215,14 @@ def _modify(cursor: Cursor) -> st.ModifyColumn | st.DescribeColumn | st.ModifySe
 
 def _comment(cursor: Cursor) -> st.DescribeColumn:
     cursor.expect("COLUMN")
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     name = cursor.name("a column")
     return st.DescribeColumn(column=name, comment=cursor.string("a comment"), if_exists=if_exists)
 
 
 def _rename(cursor: Cursor) -> st.RenameColumn:
     cursor.expect("COLUMN")
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     old = cursor.name("a column")
     cursor.expect("TO")
     return st.RenameColumn(old=old, new=cursor.name("the column's new name"), if_exists=if_exists)
@@ -231,6 +231,6 @@ def _rename(cursor: Cursor) -> st.RenameColumn:
 def _reset(cursor: Cursor) -> st.ResetSetting:
     cursor.expect("SETTING")
     names = [cursor.name("the name of a setting")]
-    while cursor.take_symbol(","):
+    while cursor.accept_symbol(","):
         names.append(cursor.name("the name of a setting"))
     return st.ResetSetting(names=tuple(names))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tilth.grammar.keys import parse_key, parse_partition_by
-from tilth.grammar.literals import parse_settings, take_settings
-from tilth.grammar.phrases import at_settings, parse_column, parse_table_name, skip_on_cluster, take_if_not_exists
+from tilth.grammar.literals import parse_settings, read_settings_clause
+from tilth.grammar.phrases import at_settings, parse_column, parse_table_name, read_if_not_exists, skip_on_cluster
 from tilth.grammar.statements import ColumnSpec, CreateTable, CreateView, SettingTexts
 from tilth.grammar.text.cursor import Cursor, listed, nearest
 from tilth.grammar.text.tokens import Token
@@ -119,7 +119,7 @@ class _Clauses:
 
 def parse_create_table(cursor: Cursor) -> CreateTable:
     """Read what follows CREATE TABLE."""
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     name = parse_table_name(cursor)
     if cursor.at("UUID") and cursor.is_string(1):
         cursor.expect("UUID")
@@ -158,7 +158,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
 
 
 def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
-    if not cursor.take_symbol("("):
+    if not cursor.accept_symbol("("):
         raise cursor.expected("the columns in brackets")
     columns: list[ColumnSpec] = []
     seen: set[str] = set()
@@ -168,11 +168,11 @@ def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
             _clause(cursor, clauses)
         else:
             _refuse_elements(cursor)
-            if cursor.at("INDEX") and cursor.is_name(1) and _says_type(cursor):
+            if cursor.at("INDEX") and cursor.is_name(1) and _has_type(cursor):
                 _skip_index(cursor)
-                if cursor.take_symbol(")"):
+                if cursor.accept_symbol(")"):
                     break
-                if not cursor.take_symbol(","):
+                if not cursor.accept_symbol(","):
                     raise cursor.expected("',' or ')' after the index")
                 continue
             column = parse_column(cursor)
@@ -180,9 +180,9 @@ def _columns(cursor: Cursor, clauses: _Clauses) -> tuple[ColumnSpec, ...]:
                 raise cursor.error(f"column {column.name} is there twice", at=token)
             seen.add(column.name.lower())
             columns.append(column)
-        if cursor.take_symbol(")"):
+        if cursor.accept_symbol(")"):
             break
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             raise cursor.expected("',' or ')' after the column", words=("NOT NULL", *ColumnKind, "CODEC", "COMMENT"))
     if not columns:
         raise cursor.error("a table needs at least one column")
@@ -204,7 +204,7 @@ def _skip_index(cursor: Cursor) -> None:
     cursor.notice(f"INDEX {name} has no effect: parts carry the range of each sort key and partition column")
 
 
-def _says_type(cursor: Cursor) -> bool:
+def _has_type(cursor: Cursor) -> bool:
     """True if the word TYPE comes before this element ends."""
     depth = 0
     ahead = 1
@@ -240,7 +240,7 @@ def _no_clause(cursor: Cursor) -> Exception:
 
 
 def _read_engine(cursor: Cursor, clauses: _Clauses) -> None:
-    cursor.take_symbol("=")
+    cursor.accept_symbol("=")
     token = cursor.peek()
     written = cursor.name("the name of an engine")
     known = {name.lower(): name for name in _ENGINES}
@@ -287,10 +287,10 @@ def _engine_hint(written: str) -> str:
 
 def _engine_arguments(cursor: Cursor) -> tuple[tuple[str, ...], str | None]:
     """Return the strings, and the column that may stand last."""
-    if not cursor.take_symbol("("):
+    if not cursor.accept_symbol("("):
         return (), None
     arguments: list[str] = []
-    while not cursor.take_symbol(")"):
+    while not cursor.accept_symbol(")"):
         if arguments:
             cursor.expect_symbol(",")
         if cursor.is_name() and cursor.is_symbol(")", 1):
@@ -341,12 +341,12 @@ def _read_unique_key(cursor: Cursor, clauses: _Clauses) -> None:
 def _read_cluster_by(cursor: Cursor, clauses: _Clauses) -> None:
     """Accept ByConity's buckets, which would be further partitions here."""
     parse_key(cursor, "CLUSTER BY")
-    if cursor.take("INTO"):
+    if cursor.accept("INTO"):
         cursor.integer("a number of buckets")
         cursor.expect("BUCKETS")
-        if cursor.take("SPLIT_NUMBER"):
+        if cursor.accept("SPLIT_NUMBER"):
             cursor.integer("a number")
-        cursor.take("WITH_RANGE")
+        cursor.accept("WITH_RANGE")
     cursor.notice("CLUSTER BY has no effect: PARTITION BY bucket(n, column) spreads rows over partitions")
 
 
@@ -384,7 +384,7 @@ def parse_ttl(cursor: Cursor, stop: Callable[[Cursor], bool] | None = None) -> s
         return at.at("DELETE") or any(at.at(word) for word in _TTL_REFUSED) or (stop is not None and stop(at))
 
     ttl = cursor.expression("an expression", ends, stop_at_comma=True)
-    cursor.take("DELETE")
+    cursor.accept("DELETE")
     if cursor.is_symbol(","):
         raise cursor.refused("several rules in one TTL are not supported", hint=_TTL_HINT)
     if any(cursor.at(word) for word in _TTL_REFUSED):
@@ -442,19 +442,19 @@ def _replace_rows(cursor: Cursor, clauses: _Clauses) -> None:
 def parse_create_view(cursor: Cursor) -> CreateView:
     """Read what follows CREATE MATERIALIZED."""
     cursor.expect("VIEW")
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     name = parse_table_name(cursor)
     if cursor.at("REFRESH"):
         raise cursor.refused("REFRESH is not supported", hint="a view runs for each round of its Kafka table")
     columns = _view_columns(cursor)
-    if not cursor.take("TO"):
+    if not cursor.accept("TO"):
         hint = "create a table first: CREATE MATERIALIZED VIEW v TO t AS SELECT .."
         if any(cursor.at(word) for word in ("ENGINE", "ORDER", "PARTITION", "POPULATE")):
             raise cursor.refused("a materialized view without TO is not supported", hint=hint)
         raise cursor.expected("TO and the table that the view writes to", hint=hint)
     target = parse_table_name(cursor)
     columns = columns or _view_columns(cursor)
-    comment = cursor.string("a comment") if cursor.take("COMMENT") else ""
+    comment = cursor.string("a comment") if cursor.accept("COMMENT") else ""
     if cursor.at("POPULATE") or cursor.at("ENGINE"):
         hint = "the table behind TO has the engine, and holds what comes from now on"
         raise cursor.refused(f"{cursor.peek().text.upper()} of a materialized view is not supported", hint=hint)
@@ -469,13 +469,13 @@ def parse_create_view(cursor: Cursor) -> CreateView:
         columns=columns,
         if_not_exists=if_not_exists,
         comment=comment,
-        settings=take_settings(cursor),
+        settings=read_settings_clause(cursor),
     )
 
 
 def _view_columns(cursor: Cursor) -> tuple[str, ...]:
     """`(a, b)` or `(a T, b U)`: the names count, the types are the target's."""
-    if not cursor.take_symbol("("):
+    if not cursor.accept_symbol("("):
         return ()
     names: list[str] = []
     while True:
@@ -486,7 +486,7 @@ def _view_columns(cursor: Cursor) -> tuple[str, ...]:
         names.append(name)
         if not (cursor.is_symbol(",") or cursor.is_symbol(")")):
             parse_type(cursor)
-        if cursor.take_symbol(")"):
+        if cursor.accept_symbol(")"):
             return tuple(names)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             raise cursor.expected("',' or ')'")

@@ -1,4 +1,4 @@
-"""Errors in a statement's text, with their places. Pure.
+"""Errors in a statement's text, with their positions. Pure.
 
 Always holds: every error has line and column, both counted from 1, of the text that was handed to `parse` or `split`.
 """
@@ -23,21 +23,21 @@ class SqlSyntaxError(InvalidInputError):
 
 
 class UnsupportedSqlError(SqlSyntaxError):
-    """the statement asks for something that Tilth does not have"""
+    """the statement needs something that Tilth does not have"""
 
     code = "UNSUPPORTED_SYNTAX"
 
 
-def place(text: str, offset: int) -> tuple[int, int]:
+def line_and_column(text: str, offset: int) -> tuple[int, int]:
     """Line and column of an offset, both counted from 1."""
     return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
 
 
 def syntax_error(message: str, text: str, offset: int, *, hint: str = "") -> SqlSyntaxError:
-    line, column = place(text, offset)
+    line, column = line_and_column(text, offset)
     return SqlSyntaxError(message, hint=hint, line=line, column=column)
 
 
 def unsupported(message: str, text: str, offset: int, *, hint: str = "") -> UnsupportedSqlError:
-    line, column = place(text, offset)
+    line, column = line_and_column(text, offset)
     return UnsupportedSqlError(message, hint=hint, line=line, column=column)

@@ -1,6 +1,6 @@
 """INSERT: values, a query, or data in a format. Pure.
 
-Always holds: data behind FORMAT is not looked at; it begins behind the line of FORMAT, or behind the blank after it.
+Always holds: data behind FORMAT is not read; it begins behind the line of FORMAT, or behind the blank after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
     if cursor.at("OVERWRITE"):
         raise cursor.refused("INSERT OVERWRITE is not supported", hint="drop the partition, then INSERT INTO")
     cursor.expect("INTO")
-    cursor.take("TABLE")
+    cursor.accept("TABLE")
     if cursor.at("FUNCTION"):
         raise cursor.refused(
             "INSERT INTO FUNCTION is not supported",
@@ -42,14 +42,14 @@ def parse_insert(cursor: Cursor) -> InsertValues | InsertQuery | InsertData:
             hint = "list the columns that are given; the others get their defaults"
             raise cursor.refused("INSERT INTO t (* EXCEPT ..) is not supported", hint=hint)
         columns = parse_names(cursor, "a column")
-    settings = parse_settings(cursor) if cursor.take("SETTINGS") else ()
-    if cursor.take("FORMAT"):
+    settings = parse_settings(cursor) if cursor.accept("SETTINGS") else ()
+    if cursor.accept("FORMAT"):
         format_name = cursor.name("the name of a format")
         if format_name.upper() != "VALUES":
             data = _data(cursor)
             return InsertData(name=name, columns=columns, settings=settings, format=format_name, data=data)
         return InsertValues(name=name, columns=columns, settings=settings, rows=_rows(cursor, len(columns)))
-    if cursor.take("VALUES"):
+    if cursor.accept("VALUES"):
         return InsertValues(name=name, columns=columns, settings=settings, rows=_rows(cursor, len(columns)))
     if cursor.at("FROM", "INFILE"):
         raise cursor.refused("INSERT .. FROM INFILE is not supported", hint="send the file's text behind FORMAT")
@@ -97,7 +97,7 @@ def _rows(cursor: Cursor, columns: int) -> tuple[tuple[Value, ...], ...]:
         if len(row) != wanted:
             raise cursor.error(f"row {len(rows) + 1} has {len(row)} values, expected {wanted}", at=token)
         rows.append(row)
-        if cursor.take_symbol(","):
+        if cursor.accept_symbol(","):
             continue
         if not cursor.at_end:
             raise cursor.expected("',' and the next row, or the end")
@@ -106,8 +106,8 @@ def _rows(cursor: Cursor, columns: int) -> tuple[tuple[Value, ...], ...]:
 
 def _row(cursor: Cursor) -> tuple[Value, ...]:
     row = [_value(cursor)]
-    while not cursor.take_symbol(")"):
-        if not cursor.take_symbol(","):
+    while not cursor.accept_symbol(")"):
+        if not cursor.accept_symbol(","):
             raise _not_a_literal(cursor, "',' or ')'")
         row.append(_value(cursor))
     return tuple(row)

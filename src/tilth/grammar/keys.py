@@ -71,12 +71,12 @@ _KNOWN = (
 
 def parse_partition_by(cursor: Cursor) -> tuple[Transform, ...]:
     """Read a column, a transform, or a tuple of them; `tuple()` is no partitioning."""
-    if _takes_tuple(cursor):
+    if _accept_tuple(cursor):
         transforms: list[Transform] = []
-        while not cursor.take_symbol(")"):
+        while not cursor.accept_symbol(")"):
             if transforms and _goes_on(cursor):
                 raise _not_a_transform(cursor)
-            if transforms and not cursor.take_symbol(","):
+            if transforms and not cursor.accept_symbol(","):
                 raise cursor.expected("',' or ')'")
             transforms.append(_transform(cursor))
         return tuple(transforms)
@@ -94,15 +94,15 @@ def parse_key(cursor: Cursor, clause: str, *, is_element: bool = False) -> tuple
     `is_element`: the key stands among the table's columns, so that a comma ends it.
     """
     columns: list[str] = []
-    if not _takes_tuple(cursor):
+    if not _accept_tuple(cursor):
         columns += _key_columns(cursor, clause)
         if _goes_on(cursor):
             raise _not_a_column(cursor, clause)
         if cursor.is_symbol(",") and not is_element:
             raise cursor.expected("the next clause", hint=f"put several in brackets: {clause} (a, b)")
         return tuple(columns)
-    while not cursor.take_symbol(")"):
-        if columns and not cursor.take_symbol(","):
+    while not cursor.accept_symbol(")"):
+        if columns and not cursor.accept_symbol(","):
             raise _not_a_column(cursor, clause) if _goes_on(cursor) else cursor.expected("',' or ')'")
         token = cursor.peek()
         for column in _key_columns(cursor, clause):
@@ -112,10 +112,10 @@ def parse_key(cursor: Cursor, clause: str, *, is_element: bool = False) -> tuple
     return tuple(columns)
 
 
-def _takes_tuple(cursor: Cursor) -> bool:
+def _accept_tuple(cursor: Cursor) -> bool:
     if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
         cursor.advance()
-    return cursor.take_symbol("(")
+    return cursor.accept_symbol("(")
 
 
 def _key_columns(cursor: Cursor, clause: str) -> list[str]:
@@ -125,7 +125,7 @@ def _key_columns(cursor: Cursor, clause: str) -> list[str]:
     written = cursor.name("a hash")
     cursor.expect_symbol("(")
     columns = [_key_column(cursor, clause)]
-    while cursor.take_symbol(","):
+    while cursor.accept_symbol(","):
         columns.append(_key_column(cursor, clause))
     cursor.expect_symbol(")")
     cursor.notice(f"{clause} takes columns: {written}({', '.join(columns)}) is read as {', '.join(columns)}")
@@ -136,7 +136,7 @@ def _key_column(cursor: Cursor, clause: str) -> str:
     if not cursor.is_name() or cursor.is_symbol("(", 1) or cursor.is_symbol(".", 1):
         raise _not_a_column(cursor, clause)
     column = cursor.name("a column")
-    cursor.take("ASC")
+    cursor.accept("ASC")
     if cursor.at("DESC"):
         raise cursor.refused(f"DESC in {clause} is not supported", hint="keys are sorted ascending; leave DESC out")
     return column
@@ -161,8 +161,8 @@ def _not_a_column(cursor: Cursor, clause: str) -> Exception:
 def _transform(cursor: Cursor) -> Transform:
     token = cursor.peek()
     name = cursor.name("a column or a partition function")
-    if not cursor.take_symbol("("):
-        if cursor.take_symbol("%"):
+    if not cursor.accept_symbol("("):
+        if cursor.accept_symbol("%"):
             return Transform(kind=TransformKind.MODULO, column=name, argument=_positive(cursor, "%"))
         return Transform(kind=TransformKind.IDENTITY, column=name)
     lowered = name.lower()
@@ -187,11 +187,11 @@ def _bucket_of_hash(cursor: Cursor, name: str) -> Transform:
     """`cityHash64(k) % 8` is `bucket(8, k)`: as many partitions, by another hash."""
     column = _argument_column(cursor, name)
     cursor.expect_symbol(")")
-    if cursor.take("PARTITIONS"):
+    if cursor.accept("PARTITIONS"):
         buckets = _positive(cursor, "PARTITIONS")
         cursor.notice(f"{name}({column}) PARTITIONS {buckets} is read as bucket({buckets}, {column})")
         return Transform(kind=TransformKind.BUCKET, column=column, argument=buckets)
-    if not cursor.take_symbol("%"):
+    if not cursor.accept_symbol("%"):
         hint = f"write {name}({column}) % 8, or bucket(8, {column})"
         raise cursor.refused(f"PARTITION BY {name}(..) would make a partition of each value", hint=hint)
     buckets = _positive(cursor, "%")

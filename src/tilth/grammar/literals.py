@@ -28,7 +28,7 @@ _WORDS: dict[str, Value] = {
     "INF": float("inf"),
     "INFINITY": float("inf"),
 }
-_MOMENTS = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
+_TIME_WORDS = ("DATE", "TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ")
 #: Functions that make a literal of literals.
 _CALLS = ("ARRAY", "MAP", "NAMED_STRUCT", "STRUCT", "TUPLE", "CAST")
 _EXPECTED = "a literal"
@@ -43,22 +43,22 @@ def parse_value(cursor: Cursor, *, hint: str = "", depth: int = 0) -> Value:
         return cursor.string(_EXPECTED)
     if token.kind is TokenKind.NUMBER:
         return _number(cursor, negative=False)
-    if cursor.take_symbol("-") or cursor.take_symbol("+"):
+    if cursor.accept_symbol("-") or cursor.accept_symbol("+"):
         return _signed(cursor, negative=token.text == "-")
     if cursor.is_symbol("(", 1) and token.text.upper() in _CALLS:
         return _called(cursor, hint, depth)
-    if cursor.take_symbol("["):
+    if cursor.accept_symbol("["):
         return ArrayValue(_items(cursor, "]", hint, depth))
-    if cursor.take_symbol("{"):
+    if cursor.accept_symbol("{"):
         return MapValue(_entries(cursor, hint, depth))
-    if cursor.take_symbol("("):
+    if cursor.accept_symbol("("):
         return TupleValue(_items(cursor, ")", hint, depth))
     word = token.text.upper()
     if token.kind is TokenKind.WORD and word in _WORDS and not cursor.is_symbol("(", 1):
         cursor.advance()
         return _WORDS[word]
-    if word in _MOMENTS and cursor.is_string(1):
-        return _moment(cursor)
+    if word in _TIME_WORDS and cursor.is_string(1):
+        return _time_literal(cursor)
     if word == "X" and cursor.is_string(1) and cursor.peek(1).start == token.end:
         return _bytes(cursor)
     if token.text.startswith('"'):
@@ -82,7 +82,7 @@ def parse_partition(cursor: Cursor) -> Partition:
     hint = "write PARTITION 'text', PARTITION 202401, PARTITION ('a', 1) or PARTITION ID 'x'"
     if cursor.at("TUPLE") and cursor.is_symbol("(", 1):
         cursor.advance()
-    if cursor.take_symbol("("):
+    if cursor.accept_symbol("("):
         return PartitionValues(_items(cursor, ")", hint, 0))
     return PartitionValues((parse_value(cursor, hint=hint),))
 
@@ -97,17 +97,17 @@ def parse_settings(cursor: Cursor) -> SettingTexts:
             raise cursor.error(f"setting {name} is given twice", at=token)
         cursor.expect_symbol("=")
         settings[name] = parse_setting_value(cursor)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             return tuple(settings.items())
 
 
-def take_settings(cursor: Cursor) -> SettingTexts:
-    return parse_settings(cursor) if cursor.take("SETTINGS") else ()
+def read_settings_clause(cursor: Cursor) -> SettingTexts:
+    return parse_settings(cursor) if cursor.accept("SETTINGS") else ()
 
 
 def skip_settings(cursor: Cursor) -> None:
     """Skip SETTINGS behind a statement that none of them changes."""
-    for name, _ in take_settings(cursor):
+    for name, _ in read_settings_clause(cursor):
         cursor.notice(f"the setting {name} has no effect on this statement")
 
 
@@ -115,9 +115,9 @@ def parse_setting_value(cursor: Cursor) -> str:
     if cursor.is_string():
         return cursor.string("a value")
     for word in ("TRUE", "FALSE"):
-        if cursor.take(word):
+        if cursor.accept(word):
             return word.lower()
-    sign = "-" if cursor.take_symbol("-") else ""
+    sign = "-" if cursor.accept_symbol("-") else ""
     hint = "put texts in single quotes" if cursor.is_name() else ""
     if cursor.is_name() and cursor.is_symbol("(", 1):
         hint = "a setting is a number, a text, true or false; storages are made by CREATE STORAGE"
@@ -154,8 +154,8 @@ def _number(cursor: Cursor, *, negative: bool) -> int | float | Decimal:
     return -value if negative else value
 
 
-def _moment(cursor: Cursor) -> date | datetime:
-    word = cursor.choose(*_MOMENTS)
+def _time_literal(cursor: Cursor) -> date | datetime:
+    word = cursor.choose(*_TIME_WORDS)
     token = cursor.peek()
     text = cursor.string("a string")
     try:
@@ -210,28 +210,28 @@ def _called(cursor: Cursor, hint: str, depth: int) -> Value:
 
 
 def _items(cursor: Cursor, closing: str, hint: str, depth: int) -> tuple[Value, ...]:
-    if cursor.take_symbol(closing):
+    if cursor.accept_symbol(closing):
         return ()
     items = [parse_value(cursor, hint=hint, depth=depth + 1)]
-    while not cursor.take_symbol(closing):
+    while not cursor.accept_symbol(closing):
         _expect_comma(cursor, closing, hint)
         items.append(parse_value(cursor, hint=hint, depth=depth + 1))
     return tuple(items)
 
 
 def _entries(cursor: Cursor, hint: str, depth: int) -> tuple[tuple[Value, Value], ...]:
-    if cursor.take_symbol("}"):
+    if cursor.accept_symbol("}"):
         return ()
     entries: list[tuple[Value, Value]] = []
     while True:
         key = parse_value(cursor, hint=hint, depth=depth + 1)
         cursor.expect_symbol(":")
         entries.append((key, parse_value(cursor, hint=hint, depth=depth + 1)))
-        if cursor.take_symbol("}"):
+        if cursor.accept_symbol("}"):
             return tuple(entries)
         _expect_comma(cursor, "}", hint)
 
 
 def _expect_comma(cursor: Cursor, closing: str, hint: str) -> None:
-    if not cursor.take_symbol(","):
+    if not cursor.accept_symbol(","):
         raise cursor.expected(f"',' or '{closing}'", hint=hint)

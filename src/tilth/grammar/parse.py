@@ -97,12 +97,12 @@ class Forms:
     def _form(self, cursor: Cursor, verb: str) -> Form:
         """Take the words behind the verb and return the form that they are of."""
         known = self._forms[verb]
-        form = _taken(cursor, known)
+        form = _accept_form(cursor, known)
         if form is None:
             _refuse_behind(cursor, verb)
             for word in SKIPPED_BEHIND.get(verb, ()):
-                cursor.take(word)
-            form = _taken(cursor, known)
+                cursor.accept(word)
+            form = _accept_form(cursor, known)
         form = form or known.get(())
         if form is None:
             words = sorted(self._listed[verb])
@@ -110,10 +110,10 @@ class Forms:
         return form
 
 
-def _taken(cursor: Cursor, known: dict[tuple[str, ...], Form]) -> Form | None:
+def _accept_form(cursor: Cursor, known: dict[tuple[str, ...], Form]) -> Form | None:
     for words, form in known.items():
         if words and cursor.at(*words) and form.fits(cursor):
-            cursor.take(*words)
+            cursor.accept(*words)
             return form
     return None
 

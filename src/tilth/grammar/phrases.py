@@ -24,7 +24,7 @@ _COLUMN_REFUSED = {
 def parse_name(cursor: Cursor) -> Name:
     """`table` or `database.table`."""
     first = cursor.name("the name of a table")
-    if not cursor.take_symbol("."):
+    if not cursor.accept_symbol("."):
         return Name(None, first)
     second = cursor.name("the name of a table")
     if cursor.is_symbol("."):
@@ -41,7 +41,7 @@ def parse_table_name(cursor: Cursor) -> Name:
 
 def skip_on_cluster(cursor: Cursor) -> None:
     """Skip ON CLUSTER, which has no meaning where every server sees the one catalog."""
-    if cursor.take("ON", "CLUSTER"):
+    if cursor.accept("ON", "CLUSTER"):
         cursor.notice("ON CLUSTER has no effect: every server sees the one catalog")
         if cursor.is_string():
             cursor.string("the name of a cluster")
@@ -52,7 +52,7 @@ def skip_on_cluster(cursor: Cursor) -> None:
 def skip_sync(cursor: Cursor) -> None:
     """Skip words about when files go, which the catalog does not need."""
     for words in (("SYNC",), ("ASYNC",), ("NO", "DELAY"), ("PERMANENTLY",), ("PURGE",)):
-        if cursor.take(*words):
+        if cursor.accept(*words):
             cursor.notice(
                 f"{' '.join(words)} has no effect: the name is free at once, and UNDROP TABLE works for a while"
             )
@@ -72,14 +72,14 @@ def refuse_list(cursor: Cursor, what: str) -> None:
         raise cursor.refused(f"{what} of several at once is not supported", hint="write a statement for each")
 
 
-def take_if_exists(cursor: Cursor) -> bool:
+def read_if_exists(cursor: Cursor) -> bool:
     if not cursor.at("IF"):
         return False
     cursor.expect("IF", "EXISTS")
     return True
 
 
-def take_if_not_exists(cursor: Cursor) -> bool:
+def read_if_not_exists(cursor: Cursor) -> bool:
     if not cursor.at("IF"):
         return False
     cursor.expect("IF", "NOT", "EXISTS")
@@ -96,9 +96,9 @@ def parse_names(cursor: Cursor, what: str) -> tuple[str, ...]:
         if name.lower() in (known.lower() for known in names):
             raise cursor.error(f"column {name} is there twice", at=token)
         names.append(name)
-        if cursor.take_symbol(")"):
+        if cursor.accept_symbol(")"):
             return tuple(names)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             raise cursor.expected("',' or ')'")
 
 
@@ -119,7 +119,7 @@ def parse_assignments(cursor: Cursor) -> tuple[tuple[str, str], ...]:
                 "a row is changed by what it holds itself; INSERT .. SELECT into a table with UNIQUE KEY replaces rows"
             )
             raise cursor.refused("UPDATE .. FROM is not supported", hint=hint)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             return tuple(assignments.items())
 
 
@@ -130,7 +130,7 @@ def _ends_assignment(cursor: Cursor) -> bool:
 def parse_where(cursor: Cursor) -> str:
     """`WHERE p` up to the end of the statement."""
     refuse_in_partition(cursor)
-    if not cursor.take("WHERE"):
+    if not cursor.accept("WHERE"):
         if cursor.at_end:
             raise cursor.refused("expected WHERE, found the end: a change of all rows says so", hint="write WHERE true")
         raise cursor.expected("WHERE", words=("WHERE",), hint="WHERE true takes every row")
@@ -177,7 +177,7 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
     while True:
         token = cursor.peek()
         if not_null is None and _at_nullability(cursor):
-            not_null = cursor.take("NOT")
+            not_null = cursor.accept("NOT")
             cursor.expect("NULL")
             if not_null and written.is_nullable:
                 raise cursor.error(f"column {name} is Nullable and NOT NULL", at=token, hint="leave one of them out")
@@ -185,7 +185,7 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
             kind, default = _expression(cursor)
         elif codec is None and cursor.at("CODEC") and cursor.is_symbol("(", 1):
             codec = _codec(cursor)
-        elif comment is None and cursor.take("COMMENT"):
+        elif comment is None and cursor.accept("COMMENT"):
             comment = cursor.string("a comment")
         else:
             break
@@ -201,7 +201,7 @@ def parse_column(cursor: Cursor) -> ColumnSpec:
         kind=kind,
         codec=codec,
         comment=comment or "",
-        says_null=written.is_nullable or not_null is False,
+        states_null=written.is_nullable or not_null is False,
     )
 
 
@@ -210,7 +210,7 @@ def parse_description(cursor: Cursor, *, if_exists: bool) -> DescribeColumn:
     COMMENT`: the column keeps its type.
     """
     name = cursor.name("a column")
-    if cursor.take("REMOVE"):
+    if cursor.accept("REMOVE"):
         if cursor.at("ALIAS"):
             hint = "DROP COLUMN it, and ADD COLUMN one that is stored"
             raise cursor.refused("REMOVE ALIAS is not supported", hint=hint)
@@ -223,7 +223,7 @@ def parse_description(cursor: Cursor, *, if_exists: bool) -> DescribeColumn:
     while True:
         if default is None and _at_expression(cursor):
             kind, default = _expression(cursor)
-        elif comment is None and cursor.take("COMMENT"):
+        elif comment is None and cursor.accept("COMMENT"):
             comment = cursor.string("a comment")
         else:
             break

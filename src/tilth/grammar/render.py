@@ -86,8 +86,8 @@ def view_text(view: st.CreateView) -> str:
 def _operation(operation: st.AlterOperation) -> str:
     match operation:
         case st.AddColumn(column=column, if_not_exists=if_not_exists, after=after, first=first):
-            place = " FIRST" if first else f" AFTER {quoted_name(after)}" if after is not None else ""
-            return f"ADD COLUMN {if_not_exists_text(if_not_exists)}{_column(column)}{place}"
+            position = " FIRST" if first else f" AFTER {quoted_name(after)}" if after is not None else ""
+            return f"ADD COLUMN {if_not_exists_text(if_not_exists)}{_column(column)}{position}"
         case st.DropColumn(column=name, if_exists=if_exists):
             return f"DROP COLUMN {if_exists_text(if_exists)}{quoted_name(name)}"
         case st.ModifyColumn(column=column, if_exists=if_exists):
@@ -130,7 +130,7 @@ def _column(column: st.ColumnSpec) -> str:
     text = f"{quoted_name(column.name)} {column.declared}"
     if not column.nullable:
         text += " NOT NULL"
-    elif column.says_null:
+    elif column.states_null:
         text += " NULL"
     if column.default is not None:
         text += f" {column.kind} {column.default}"
@@ -169,12 +169,12 @@ def assignment_text(assignment: tuple[str, str]) -> str:
     return f"{quoted_name(assignment[0])} = {assignment[1]}"
 
 
-def if_exists_text(said: bool) -> str:
-    return "IF EXISTS " if said else ""
+def if_exists_text(words: bool) -> str:
+    return "IF EXISTS " if words else ""
 
 
-def if_not_exists_text(said: bool) -> str:
-    return "IF NOT EXISTS " if said else ""
+def if_not_exists_text(words: bool) -> str:
+    return "IF NOT EXISTS " if words else ""
 
 
 def comment_clause(comment: str) -> str:

@@ -79,7 +79,7 @@ class ColumnSpec:
     codec: str | None = None
     comment: str = ""
     #: `True` if NULL or Nullable is written: nullability is then explicit and not only the default.
-    says_null: bool = field(default=False, compare=False)
+    states_null: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def parse_type(cursor: Cursor) -> WrittenType:
 
 
 def _as_written(text: str, start: int, end: int) -> str:
-    """Text from one place to another, with one blank where there are some, or a comment."""
+    """Text from one position to another, with one blank where there are some, or a comment."""
     pieces = ""
     at = start
     while at < end:
@@ -177,11 +177,11 @@ def _unknown(cursor: Cursor, token: Token) -> Exception:
 
 
 def _decimal(cursor: Cursor) -> WrittenType:
-    if not cursor.take_symbol("("):
+    if not cursor.accept_symbol("("):
         return WrittenType(Decimal(10, 0))
     token = cursor.peek()
     precision = cursor.integer("the number of digits")
-    scale = cursor.integer("the digits behind the point") if cursor.take_symbol(",") else 0
+    scale = cursor.integer("the digits behind the point") if cursor.accept_symbol(",") else 0
     if not 1 <= precision <= _PRECISION_MAX or scale > precision:
         hint = f"1 to {_PRECISION_MAX} digits, at most all of them behind the point"
         raise cursor.refused(f"decimal({precision},{scale}) is not supported", at=token, hint=hint)
@@ -204,7 +204,7 @@ def _decimal_of(digits: int) -> Callable[[Cursor], WrittenType]:
 
 def _datetime(cursor: Cursor) -> WrittenType:
     zone = ""
-    if cursor.take_symbol("("):
+    if cursor.accept_symbol("("):
         zone = cursor.string("a time zone")
         cursor.expect_symbol(")")
     return _time(0, zone)
@@ -212,13 +212,13 @@ def _datetime(cursor: Cursor) -> WrittenType:
 
 def _datetime64(cursor: Cursor) -> WrittenType:
     digits, zone = _DATETIME64_DIGITS, ""
-    if cursor.take_symbol("("):
+    if cursor.accept_symbol("("):
         token = cursor.peek()
         digits = cursor.integer("the digits of the second")
         if digits > SECOND_DIGITS_MAX:
             hint = f"times have microseconds at most: use DateTime64({SECOND_DIGITS_MAX})"
             raise cursor.refused(f"DateTime64({digits}) is not supported", at=token, hint=hint)
-        if cursor.take_symbol(","):
+        if cursor.accept_symbol(","):
             zone = cursor.string("a time zone")
         cursor.expect_symbol(")")
     return _time(digits, zone)
@@ -231,7 +231,7 @@ def _time(digits: int, zone: str) -> WrittenType:
 
 
 def _sized_string(cursor: Cursor, *, is_bytes: bool) -> WrittenType:
-    if not cursor.take_symbol("("):
+    if not cursor.accept_symbol("("):
         return WrittenType(Simple(Kind.STRING))
     token = cursor.peek()
     length = cursor.integer("a length")
@@ -256,15 +256,15 @@ def _enum(cursor: Cursor, bits: int) -> WrittenType:
         token = cursor.peek()
         name = cursor.string("a name of the enum")
         number += 1
-        if cursor.take_symbol("="):
-            sign = -1 if cursor.take_symbol("-") else 1
+        if cursor.accept_symbol("="):
+            sign = -1 if cursor.accept_symbol("-") else 1
             number = sign * cursor.integer("a number of the enum")
         if name in names or number in names.values():
             raise cursor.error("this name or number of the enum is there twice", at=token)
         if not -(1 << bits - 1) <= number < 1 << bits - 1:
             raise cursor.error(f"a number of this enum has {bits} bits", at=token)
         names[name] = number
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             break
     cursor.expect_symbol(")")
     return _checked(Simple(Kind.STRING), OneOf(tuple(names)))
@@ -285,9 +285,9 @@ _WITH_PARAMETERS: dict[str, Callable[[Cursor], WrittenType]] = {
 
 def _open(cursor: Cursor) -> str:
     """Take `(` or `<` and return what closes it."""
-    if cursor.take_symbol("("):
+    if cursor.accept_symbol("("):
         return ")"
-    if cursor.take_symbol("<"):
+    if cursor.accept_symbol("<"):
         return ">"
     raise cursor.expected("'(' or '<'")
 
@@ -321,11 +321,11 @@ def _struct(cursor: Cursor, depth: int) -> WrittenType:
         name = cursor.name("a field") if _is_named(cursor) else f"_{len(fields) + 1}"
         if name.lower() in (known.lower() for known in fields):
             raise cursor.error(f"field {name} is there twice", at=token)
-        cursor.take_symbol(":")
+        cursor.accept_symbol(":")
         fields[name] = _parse(cursor, depth + 1)
-        if cursor.take_symbol(closing):
+        if cursor.accept_symbol(closing):
             return _around(Struct(tuple(Field(each, of.type) for each, of in fields.items())), fields)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             raise cursor.expected(f"',' or '{closing}'")
 
 

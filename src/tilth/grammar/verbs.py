@@ -77,7 +77,7 @@ _SHOW_REFUSED = {
     **dict.fromkeys(
         ("GRANTS", "USERS", "ROLES", "ACCESS", "POLICIES", "QUOTAS"), "there are no accounts: guard the node's port"
     ),
-    "DICTIONARIES": "there are none: tables take their place",
+    "DICTIONARIES": "there are none: use tables instead",
     "VIEWS": "SELECT name FROM system.tables WHERE engine = 'MaterializedView'",
     "ENGINES": "the engines are MergeTree and Kafka; docs/reference/sql.md describes them",
     "CLUSTER": "SELECT * FROM system.servers",

@@ -38,7 +38,7 @@ _INSTEAD = {
     **dict.fromkeys(("users", "roles", "grants", "quotas"), "nothing: there are no accounts"),
     **dict.fromkeys(("disks", "storage_policies"), "system.storages"),
     **dict.fromkeys(("one", "numbers"), "SELECT without FROM, or FROM numbers(10)"),
-    "dictionaries": "tables take their place",
+    "dictionaries": "use tables instead",
 }
 
 

@@ -16,7 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from tilth.introspection.system_query_child import SYSTEM_DATABASE, Build, SystemTables, planned
-from tilth.introspection.system_query_process import answered_apart, may_take_long
+from tilth.introspection.system_query_process import answered_apart, may_run_long
 from tilth.model.text.quotes import with_backticks
 from tilth.query.errors import BadQueryError, UnknownColumnError
 from tilth.warehouse import allow_list
@@ -68,19 +68,19 @@ def answer_from_system(text: str, build: Build, *, before_long: Callable[[], Non
     Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotASystemQueryError for what
     DataFusion cannot plan.
     """
-    asked = with_backticks(text)
+    request = with_backticks(text)
     tables = SystemTables(build)
     try:
-        frame = planned(asked, tables)
+        frame = planned(request, tables)
     # DataFusion raises bare ValueErrors and Exceptions.
     except Exception as error:
         if tables.error is not None:
             raise tables.error from error
         raise _refused(error) from error
     rows = {name: table.num_rows for name, table in tables.made.items()}
-    if may_take_long(sqlglot.parse_one(asked, read="spark"), rows):
+    if may_run_long(sqlglot.parse_one(request, read="spark"), rows):
         before_long()
-        return _readable(answered_apart(asked, tables.made))
+        return _readable(answered_apart(request, tables.made))
     try:
         return _readable(frame.to_arrow_table())
     except Exception as error:

@@ -98,7 +98,7 @@ def _put(sink: BinaryIO, data: bytes) -> None:
     sink.write(data)
 
 
-def _take(source: BinaryIO) -> bytes:
+def _read_block(source: BinaryIO) -> bytes:
     return source.read(int.from_bytes(source.read(_LENGTH_BYTES), "big"))
 
 
@@ -116,18 +116,18 @@ def main() -> None:
     """Answer one question. The exit code is 1, and the reason on the standard error, where that fails."""
     os.nice(_NICE)
     source, sink = sys.stdin.buffer, sys.stdout.buffer
-    asked = json.loads(_take(source))
-    tables = {name: _table(_take(source)) for name in asked["tables"]}
+    request = json.loads(_read_block(source))
+    tables = {name: _table(_read_block(source)) for name in request["tables"]}
     threading.Thread(target=_end_with, args=(source,), daemon=True).start()
     try:
-        frame = planned(asked["text"], SystemTables(tables.__getitem__), memory_bytes_max=MEMORY_BYTES_MAX)
+        frame = planned(request["text"], SystemTables(tables.__getitem__), memory_bytes_max=MEMORY_BYTES_MAX)
         size = 0
         with pa.ipc.new_stream(sink, frame.schema()) as writer:
             for batch in frame.execute_stream():
                 rows = batch.to_pyarrow()
                 size += rows.nbytes
                 if size > RESULT_BYTES_MAX:
-                    raise ValueError(f"the result has more than {RESULT_BYTES_MAX} bytes: ask for fewer rows")
+                    raise ValueError(f"the result has more than {RESULT_BYTES_MAX} bytes: select fewer rows")
                 writer.write_batch(rows)
     # DataFusion raises bare Exceptions; the node names them.
     except Exception as error:

@@ -19,7 +19,7 @@ from tilth.base.errors import UnavailableError
 from tilth.introspection import system_query_child
 from tilth.query.errors import BadQueryError
 
-#: Rows of all tables that a query names, multiplied: up to so many take a moment even where all are joined with all.
+#: Rows of all tables that a query names, multiplied: up to so many, a query is fast even if all are joined with all.
 PAIRS_MAX = 2_000_000
 #: Functions that make many rows, or long texts, of one.
 _ENDLESS = frozenset(
@@ -29,8 +29,8 @@ _ENDLESS = frozenset(
 _REASON_CHARACTERS_MAX = 500
 
 
-def may_take_long(tree: exp.Expr, rows: Mapping[str, int]) -> bool:
-    """True if the query may compute for more than a moment over tables with so many rows."""
+def may_run_long(tree: exp.Expr, rows: Mapping[str, int]) -> bool:
+    """Return whether the query may compute for long over tables with so many rows."""
     pairs = math.prod(max(1, rows.get(table.name.lower(), 1)) for table in tree.find_all(exp.Table))
     if pairs > PAIRS_MAX:
         return True
@@ -104,7 +104,7 @@ def answered_apart(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     if code and reason.strip():
         raise BadQueryError(reason.strip().splitlines()[-1][:_REASON_CHARACTERS_MAX])
     if code:
-        hint = "it may need too much memory: ask for fewer rows"
+        hint = "it may need too much memory: select fewer rows"
         raise UnavailableError("the process of the query ended", exit_code=code, hint=hint)
     with pa.ipc.open_stream(rows) as reader:
         return reader.read_all()

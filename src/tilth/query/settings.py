@@ -50,7 +50,7 @@ def _parse_async(text: str) -> str:
 
 _ASYNC_DOC = (
     "1: an INSERT shares its files and its commit with others that come at about the same time; it is answered when "
-    "they are committed, as otherwise. More inserts a second and fewer small files; a lone insert waits a moment "
+    "they are committed, as otherwise. More inserts a second and fewer small files; a lone insert waits a little "
     "longer. 0: each INSERT has files and a commit of its own. auto: 1 for tables with `memory_buffer` or UNIQUE KEY."
 )
 
@@ -172,7 +172,7 @@ class SessionSettings:
         "async_insert_busy_timeout_ms",
         5,
         within(int, 0, 60_000),
-        "How long the first INSERT of a group waits for others. While a commit is under way the next group gathers "
+        "How long the first INSERT of a batch waits for others. While a commit is under way the next batch gathers "
         "anyway, so that a few milliseconds are enough: they let inserts that are sent at once share the first commit, "
         "and a lone client hardly notices. More: fewer commits and fewer, larger segments. Less: a lone insert is "
         "faster.",
@@ -182,7 +182,7 @@ class SessionSettings:
         "async_insert_max_data_size",
         10 * MIB,
         within(parse_bytes, 1, words="1 byte and up"),
-        "A group of INSERTs that has so many bytes does not wait for more; an INSERT with more is none of a group. "
+        "A batch of INSERTs that has so many bytes does not wait for more; an INSERT with more is in no batch. "
         "More: fewer commits under load. Less: memory and the wait for the commit stay small.",
         unit="bytes",
     )
@@ -340,7 +340,7 @@ _INSTEAD = {
     "max_rows_in_set": "use max_execution_time and max_result_bytes",
     "sql_dialect": "SET dialect = 'clickhouse' or 'spark'",
     "allow_suspicious_low_cardinality_types": "leave it out: LowCardinality is always allowed",
-    "join_algorithm": "leave it out: Spark chooses it; a hint /*+ BROADCAST(t) */ in the query asks for one",
+    "join_algorithm": "leave it out: Spark chooses it; a hint /*+ BROADCAST(t) */ in the query requests one",
     "mt_dop": "leave it out: Spark chooses it",
 }
 
@@ -411,7 +411,7 @@ def settings_without_effect(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def check_typed(given: Mapping[str, str]) -> None:
-    """Raises BadSettingError for the sign of a redacted secret in place of a secret."""
+    """Raises BadSettingError for the mark of a redacted secret instead of a secret."""
     for name, text in given.items():
         if HIDDEN in text and KAFKA_TABLE_SETTINGS.find(name).has_secrets:
             hint = "write the secret itself; SHOW CREATE and system tables do not show it"

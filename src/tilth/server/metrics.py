@@ -30,7 +30,7 @@ from tilth.base.logs import Log
 from tilth.base.metrics import Metric, MetricType, metrics_of
 from tilth.base.units import show_time
 from tilth.catalog import CatalogStats
-from tilth.control.insert_groups import InsertStats
+from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import ConsumerStats, ReplayStats
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers

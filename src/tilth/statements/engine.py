@@ -25,7 +25,7 @@ from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.names import table_of
 from tilth.control.context.rooms import Rooms
 from tilth.control.context.services import Call, Services
-from tilth.control.insert_groups import InsertGroups, InsertStats
+from tilth.control.insert_batches import InsertBatches, InsertStats
 from tilth.control.log_masking import LogMasking
 from tilth.control.query_log import LOGGED_TEXT_MAX, QueryEvent, QueryLog
 from tilth.control.resends import Resends, StatementStats
@@ -73,7 +73,7 @@ class SqlEngine:
         """
         clock, catalog, maintenance = rooms.clock, rooms.catalog, rooms.maintenance
         self._clock = clock
-        #: The worker's runners of queries and inserts ask here.
+        #: The worker's runners of queries and inserts call these.
         self.snapshots = SnapshotService(
             clock,
             catalog,
@@ -90,7 +90,7 @@ class SqlEngine:
         self._services = Services(
             **{each.name: getattr(rooms, each.name) for each in fields(rooms)},
             snapshots=self.snapshots,
-            groups=InsertGroups(clock),
+            insert_batches=InsertBatches(clock),
             started_ms=clock.now_ms(),
             node_settings=given,
             upper_settings=tuple(upper_settings),
@@ -108,9 +108,9 @@ class SqlEngine:
         self.log_masking.start()
 
     def stop(self) -> None:
-        """Stop after inserts that wait for their group are stored and answered; others are refused from now on."""
+        """Stop after inserts that wait for their batch are stored and answered; others are refused from now on."""
         self._services.running.stop()
-        self._services.groups.stop()
+        self._services.insert_batches.stop()
         self.snapshots.stop()
         self.log_masking.stop()
 
@@ -119,7 +119,7 @@ class SqlEngine:
         self._services.running.cancel_all()
 
     def insert_stats(self) -> InsertStats:
-        return replace(self._services.groups.stats(), memory_rejections=self._services.memory.rejections)
+        return replace(self._services.insert_batches.stats(), memory_rejections=self._services.memory.rejections)
 
     def statement_stats(self) -> StatementStats:
         return self._services.resends.stats()

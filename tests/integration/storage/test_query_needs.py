@@ -27,7 +27,7 @@ from tilth.query.snapshots.predicates import (
     Undecided,
 )
 from tilth.query.snapshots.simplify import joined
-from tilth.query.worker.shadow import Needs, ask_needs, create_views
+from tilth.query.worker.shadow import Needs, create_views, find_needs
 
 pytestmark = pytest.mark.integration
 _TYPES: dict[str, DataType] = {
@@ -53,7 +53,7 @@ EQUAL = Comparison.EQUAL
 def _needs(session: SparkSession, text: str, tables: int = 1) -> Needs:
     names = [f"t{number}" for number in range(tables)]
     create_views(session, names, [SCHEMA] * tables)
-    return ask_needs(session, text, tables)
+    return find_needs(session, text, tables)
 
 
 def _predicates(session: SparkSession, where: str) -> list[Predicate]:

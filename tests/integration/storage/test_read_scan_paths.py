@@ -28,7 +28,7 @@ from tilth.model.part import Part, PartName
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple
-from tilth.query.worker.shadow import ask_needs, create_views
+from tilth.query.worker.shadow import create_views, find_needs
 from tilth.storage import (
     CHANGE_DELETE,
     CHANGE_UPDATE,
@@ -363,7 +363,7 @@ def test_the_columns_that_a_query_needs_are_enough(
     names = ["q0", "q1"][: len(needed)]
     text = text.format(*names)
     create_views(session, names, [SECOND] * len(names))
-    wanted = ask_needs(session, text, len(names)).columns
+    wanted = find_needs(session, text, len(names)).columns
     assert wanted == [None if columns is None else set(columns) for columns in needed]
     answers = []
     for all_or_needed in ([None] * len(names), wanted):

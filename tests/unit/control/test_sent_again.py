@@ -23,8 +23,8 @@ from tilth.query.results.stream import RowStream, begun_again, rows_of_table
 from tilth.query.snapshots.protocol import (
     CheckedExpressions,
     ExpressionsTask,
+    InsertPayload,
     InsertTask,
-    InsertWork,
     QueryTask,
     WorkerTask,
 )
@@ -118,7 +118,7 @@ def test_an_insert_is_not_sent_again_and_its_checks_are(world: SqlWorld) -> None
     world.dispatch.answer = failing_first(KILLED)
     assert refused(world, "INSERT INTO t SELECT id FROM range(3)").code == "SPARK_RESTARTING"
     [spec] = world.dispatch.specs
-    assert isinstance(msgspec.msgpack.decode(spec.payload, type=InsertWork), InsertTask)
+    assert isinstance(msgspec.msgpack.decode(spec.payload, type=InsertPayload), InsertTask)
     assert not spec.waits_for_spark
     world.dispatch.specs.clear()
     checked = msgspec.msgpack.encode(CheckedExpressions(predicate="a = 1", assignments=()))

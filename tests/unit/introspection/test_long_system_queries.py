@@ -12,7 +12,7 @@ import sqlglot
 from tilth.base.cancel import Cancellation, working_under
 from tilth.control.running import QueryCancelledError
 from tilth.introspection.system_queries import answer_from_system
-from tilth.introspection.system_query_process import may_take_long
+from tilth.introspection.system_query_process import may_run_long
 from tilth.query.errors import BadQueryError
 
 TABLES = {
@@ -37,7 +37,7 @@ ENDLESS = "SELECT count(*) FROM system.many x, system.many y, system.many z WHER
 )
 def test_what_multiplies_rows_or_texts_may_take_long(text: str, is_long: bool) -> None:
     rows = {name: table.num_rows for name, table in TABLES.items()}
-    assert may_take_long(sqlglot.parse_one(text, read="spark"), rows) == is_long
+    assert may_run_long(sqlglot.parse_one(text, read="spark"), rows) == is_long
 
 
 def test_the_answer_of_a_long_query_is_that_of_a_short_one() -> None:
@@ -60,5 +60,5 @@ def test_a_long_query_ends_with_its_statement_and_leaves_no_process() -> None:
 
 
 def test_a_result_or_a_sort_larger_than_its_memory_is_refused() -> None:
-    with pytest.raises(BadQueryError, match=r"Resources exhausted|ask for fewer rows"):
+    with pytest.raises(BadQueryError, match=r"Resources exhausted|select fewer rows"):
         answer_from_system("SELECT x.a, y.at FROM system.many x, system.many y ORDER BY 1, 2", TABLES.__getitem__)

@@ -1,4 +1,4 @@
-"""Moments of the past: which ones can be read, what is held for them, what a reader gets."""
+"""Past times: which ones can be read, what is held for them, what a reader gets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilth.catalog import RestorePartition
 from tilth.front import _milliseconds
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
-from tilth.query.snapshots.past import SETTLE_MS, SKEW_MS, Moment, moment_of, readable_from
+from tilth.query.snapshots.as_of import SETTLE_MS, SKEW_MS, ReadTime, read_time_of, readable_from
 from tilth.query.snapshots.pins import Pins
 from tilth.query.snapshots.predicates import Undecided
 from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion
@@ -43,13 +43,13 @@ def at_ms(ms: int) -> AsOfTime:
     return AsOfTime(micros=ms * 1000)
 
 
-def moment(world: SqlWorld, as_of: AsOf) -> Moment:
-    return moment_of(world.catalog, world.clock, table_of(world), as_of)
+def read_time(world: SqlWorld, as_of: AsOf) -> ReadTime:
+    return read_time_of(world.catalog, world.clock, table_of(world), as_of)
 
 
 def told(world: SqlWorld, as_of: AsOf) -> TilthError:
     with pytest.raises(TilthError) as caught:
-        moment(world, as_of)
+        read_time(world, as_of)
     return caught.value
 
 
@@ -68,7 +68,7 @@ def read(world: SqlWorld, *as_of: AsOf | None) -> list[list[object]]:
 def test_a_time_shows_all_of_its_millisecond(world: SqlWorld) -> None:
     first, second, third = commits(world)
     for ts, expected in ((first, [1]), (second, [1, 2]), (third, [1, 2, 3])):
-        assert moment(world, at_ms(milliseconds(ts))).ts == pack(milliseconds(ts), COUNTER_MAX)
+        assert read_time(world, at_ms(milliseconds(ts))).ts == pack(milliseconds(ts), COUNTER_MAX)
         assert read(world, at_ms(milliseconds(ts))) == [expected]
     assert read(world, at_ms(milliseconds(second) - 1)) == [[1]]
     assert read(world, AsOfTime(micros=milliseconds(second) * 1000 + 999)) == [[1, 2]]
@@ -76,8 +76,8 @@ def test_a_time_shows_all_of_its_millisecond(world: SqlWorld) -> None:
 
 def test_a_version_is_read_at_its_end(world: SqlWorld) -> None:
     first, second, third = commits(world)
-    assert moment(world, AsOfVersion(version=1)) == Moment(ts=second - 1)
-    assert moment(world, AsOfVersion(version=3)) == Moment(ts=third, is_newest=True)
+    assert read_time(world, AsOfVersion(version=1)) == ReadTime(ts=second - 1)
+    assert read_time(world, AsOfVersion(version=3)) == ReadTime(ts=third, is_newest=True)
     assert first < second - 1
     assert read(
         world, AsOfVersion(version=1), AsOfVersion(version=2), AsOfVersion(version=3), None, AsOfVersion(version=1)
@@ -132,7 +132,7 @@ def test_without_history_only_the_present_is_read(world: SqlWorld) -> None:
 
 
 def test_it_is_looked_at_again_when_the_lease_is_there(world: SqlWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until then what the moment shows may be collected."""
+    """Until then what that time shows may be collected."""
     service, opened = world.engine.snapshots, world.catalog.readers.open
 
     def late(*given: Any, **named: Any) -> ReaderLease:
@@ -164,13 +164,13 @@ def test_the_future_is_refused_and_what_is_nearly_there_is_waited_for(world: Sql
     assert error.code == "SNAPSHOT_IN_FUTURE"
     assert world.clock.now_ms() == started
     assert told(world, AsOfTime(micros=1 << 62)).code == "SNAPSHOT_IN_FUTURE"
-    found = moment(world, at_ms(started + SKEW_MS))
+    found = read_time(world, at_ms(started + SKEW_MS))
     assert world.clock.now_ms() == started + SKEW_MS + SETTLE_MS + 1
     world.run("INSERT INTO t VALUES (4)")
     assert commits(world)[-1] > found.ts
     # The time of a commit that was answered needs no wait.
     started = world.clock.now_ms()
-    moment(world, at_ms(milliseconds(commits(world)[-1]) - 1))
+    read_time(world, at_ms(milliseconds(commits(world)[-1]) - 1))
     assert world.clock.now_ms() == started
 
 
@@ -181,10 +181,10 @@ def test_unknown_versions_name_those_there_are(world: SqlWorld) -> None:
     world.run("CREATE TABLE e (a Int64) ENGINE = MergeTree ORDER BY a")
     empty = table_of(world, "e")
     with pytest.raises(TilthError) as caught:
-        moment_of(world.catalog, world.clock, empty, AsOfVersion(version=0))
+        read_time_of(world.catalog, world.clock, empty, AsOfVersion(version=0))
     assert caught.value.facts["newest"] == "0"
     with pytest.raises(TilthError, match="did not exist yet"):
-        moment_of(world.catalog, world.clock, empty, at_ms(world.clock.now_ms() - 60_000))
+        read_time_of(world.catalog, world.clock, empty, at_ms(world.clock.now_ms() - 60_000))
 
 
 def test_a_past_moment_has_the_columns_of_then(world: SqlWorld) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import SystemClock
 from tilth.catalog import CatalogStats
-from tilth.control.insert_groups import InsertStats
+from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
 from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
@@ -130,7 +130,7 @@ def metrics() -> Metrics:
         replays=lambda: [ReplayStats(database="db", table="k", letters=21)],
         tasks=lambda: [TASK, TASK],
         maintenance=maintenance,
-        inserts=lambda: InsertStats(grouped=18, groups=19, memory_rejections=20),
+        inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
     )
     return Metrics(SystemClock(), sources)

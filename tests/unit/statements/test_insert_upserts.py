@@ -16,7 +16,7 @@ from tilth.base.errors import ErrorKind, TilthError
 from tilth.catalog import CommitOutcome, Requirement, Update
 from tilth.model.task import TaskSpec
 from tilth.model.txn import LeftoverNote, TxnState
-from tilth.query.snapshots.protocol import InsertResult, InsertTask, InsertWork, ResolveResult, ResolveTask
+from tilth.query.snapshots.protocol import InsertPayload, InsertResult, InsertTask, ResolveResult, ResolveTask
 from tilth.statements.inserts import upserts
 from tilth.storage import data_folder, layout_of, local_root, read_source, resolve_all, sources_of, write_segments
 
@@ -255,7 +255,7 @@ def worker(world: SqlWorld, tmp_path: Path) -> Callable[[TaskSpec], bytes]:
     """Does what the real one does, without Spark."""
 
     def answer(spec: TaskSpec) -> bytes:
-        task = msgspec.msgpack.decode(spec.payload, type=InsertWork)
+        task = msgspec.msgpack.decode(spec.payload, type=InsertPayload)
         if isinstance(task, ResolveTask):
             return msgspec.msgpack.encode(ResolveResult(changes=resolve_all(task.requests, attempt=1)))
         assert isinstance(task, InsertTask)

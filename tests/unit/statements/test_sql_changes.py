@@ -43,7 +43,7 @@ class Worker:
     def __call__(self, spec: TaskSpec) -> bytes:
         task = msgspec.msgpack.decode(spec.payload, type=WorkerTask)
         if isinstance(task, ExpressionsTask):
-            assert task.asks_needs
+            assert task.with_needs
             checked = CheckedExpressions(assignments=task.assignments, predicate=task.predicate, where=self.where)
             return msgspec.msgpack.encode(checked)
         assert isinstance(task, ChangeTask)
@@ -363,7 +363,7 @@ def test_only_what_became_of_the_parts_is_looked_into(
     known = {f"f{block}": PartName("a", block, block, 0, 1) for block in (1, 2, 3)}
     now = Snapshot(table=table_of(world), ts=5, version=1, parts=tuple(parts))
     seen = dict.fromkeys(known, 0)
-    assert delete_update.to_look_again([delta("f1"), delta("f2")], known, seen, now) == (stale, again)
+    assert delete_update.outdated_changes([delta("f1"), delta("f2")], known, seen, now) == (stale, again)
 
 
 def test_no_task_writes_on_behind_a_change_whose_jobs_ended_well(world: SqlWorld, worker: Worker) -> None:

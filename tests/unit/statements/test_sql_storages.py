@@ -10,7 +10,7 @@ import pytest
 from tests.sql_world import SqlWorld, table_of
 from tests.statement_texts import render
 from tilth.base.errors import TilthError
-from tilth.control.insert_groups import InsertGroups
+from tilth.control.insert_batches import InsertBatches
 from tilth.statements.registry import parse
 from tilth.storage import BadStoreError, NodeStorageSettings, StorageNotFoundError, check_from_sql, parse_root
 
@@ -148,13 +148,13 @@ def test_inserts_of_different_quorums_share_no_file(
     world.run(f"CREATE STORAGE r REPLICAS ('{one}', '{two}', '{three}') QUORUM 2")
     world.run("CREATE TABLE t (a Int64) ENGINE = MergeTree ORDER BY a SETTINGS storage_policy = 'r', memory_buffer = 1")
     shapes: list[object] = []
-    add = InsertGroups.add
+    add = InsertBatches.add
 
-    def noted(self: InsertGroups[object], *given: Any, **named: Any) -> None:
+    def noted(self: InsertBatches[object], *given: Any, **named: Any) -> None:
         shapes.append(named["shape"])
         add(self, *given, **named)
 
-    monkeypatch.setattr(InsertGroups, "add", noted)
+    monkeypatch.setattr(InsertBatches, "add", noted)
     for quorum in ("1", "0", "2", "3"):
         world.run(f"INSERT INTO t SETTINGS insert_quorum = {quorum}, async_insert = 1 VALUES (1)")
     assert len(set(shapes)) == 3

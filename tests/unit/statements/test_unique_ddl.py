@@ -63,7 +63,7 @@ def test_null_that_is_written_stays_written() -> None:
     assert isinstance(statement, CreateTable)
     again = parse(render(statement))
     assert isinstance(again, CreateTable)
-    assert [spec.says_null for spec in again.columns] == [True, True, False]
+    assert [spec.states_null for spec in again.columns] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -149,9 +149,9 @@ def _texts() -> Lines:
     cut = "validate_utf8(CAST(substring(CAST($1 AS BINARY), $2, $3) AS STRING))"
     cut = f"CASE WHEN $2 = 0 THEN '' WHEN $3 < 0 THEN {wrong} ELSE {cut} END"
     yield "substring", (_TEXT, _WHOLE, _WHOLE), cut
-    place = "CASE WHEN instr({0}, {1}) = 0 THEN 0 ELSE octet_length(left({0}, instr({0}, {1}) - 1)) + 1 END"
-    yield "position", (_TEXT, _TEXT), place.format("$1", "$2")
-    yield "locate", (_TEXT, _TEXT), place.format("$2", "$1")
+    position = "CASE WHEN instr({0}, {1}) = 0 THEN 0 ELSE octet_length(left({0}, instr({0}, {1}) - 1)) + 1 END"
+    yield "position", (_TEXT, _TEXT), position.format("$1", "$2")
+    yield "locate", (_TEXT, _TEXT), position.format("$2", "$1")
 
 
 def _times() -> Lines:

@@ -1,7 +1,7 @@
 """Functions of JSON that answer exactly as ClickHouse's do. Part of exact.py.
 
-Covers: a value at a path as a text, a number, a truth value, its presence, its length. Does not cover: which path the
-arguments of a call mean (clickhouse/dialect_json.py).
+Covers: a value at a path as a text, a number, a truth value, whether it exists, its length. Does not cover: which path
+the arguments of a call mean (clickhouse/dialect_json.py).
 Always holds: a text that is no JSON has no value in it; where the answer depends on what Spark's parser does not keep,
 an error: which of two equal keys came first, how a number was written.
 """

@@ -311,9 +311,9 @@ def _numbers() -> Lines:
     yield "positiveModulo", (_WHOLE, _WHOLE), "pmod($1, abs($2))"
     for name, function in (("bitShiftLeft", "shiftleft"), ("bitShiftRight", "shiftright")):
         for kind, bits in ((_LONG, 64), (_WHOLE, 32)):
-            wrong = raised(f"{name} takes from 0 to {bits - 1} places of a number of {bits} bits", "INT")
-            places = f"CASE WHEN $2 IS NULL OR $2 BETWEEN 0 AND {bits - 1} THEN CAST($2 AS INT) ELSE {wrong} END"
-            yield name, (kind, _WHOLE), f"{function}($1, {places})"
+            wrong = raised(f"{name} takes from 0 to {bits - 1} as the shift of a number of {bits} bits", "INT")
+            shift = f"CASE WHEN $2 IS NULL OR $2 BETWEEN 0 AND {bits - 1} THEN CAST($2 AS INT) ELSE {wrong} END"
+            yield name, (kind, _WHOLE), f"{function}($1, {shift})"
     power = "CAST(greatest(0, least(8, floor(log(1024, greatest(abs($1), 1))))) AS INT)"
     units = "array('B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB', 'ZiB', 'YiB')"
     wrong = raised("formatReadableSize takes no NaN and nothing infinite")
@@ -331,8 +331,8 @@ def _texts() -> Lines:
     yield "substringUTF8", (_ANY, _ANY), "CASE WHEN $2 = 0 THEN '' ELSE substring($1, $2) END"
     cut = f"CASE WHEN $3 < 0 THEN {wrong} WHEN $2 = 0 AND $3 IS NOT NULL THEN '' ELSE substring($1, $2, $3) END"
     yield "substringUTF8", (_ANY, _ANY, _ANY), cut
-    place = "clickhouse_position(clickhouse_lower($1), clickhouse_lower($2))"
-    yield "positionCaseInsensitive", (_TEXT, _TEXT), place
+    position = "clickhouse_position(clickhouse_lower($1), clickhouse_lower($2))"
+    yield "positionCaseInsensitive", (_TEXT, _TEXT), position
     # A dot matches a line's end there, and letters of all alphabets have two cases.
     yield "match", (_ANY, _ANY), "$1 RLIKE ('(?su)' || $2)"
     found = "left($1, instr($1, $2) - 1) || $3 || substring($1, instr($1, $2) + char_length($2))"

@@ -14,7 +14,7 @@ from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.query.errors import WrongKindOfTableError
 
 
-def place_of(call: Call, name: Name) -> tuple[str, str]:
+def database_and_name(call: Call, name: Name) -> tuple[str, str]:
     """Database and table that a name means; raises ConflictError for what cannot be defined or changed."""
     database = name.database or call.database
     if database.lower() == SYSTEM_DATABASE:
@@ -24,7 +24,7 @@ def place_of(call: Call, name: Name) -> tuple[str, str]:
 
 def relation_of(services: Services, call: Call, name: Name) -> Relation:
     """Raises DatabaseNotFoundError or TableNotFoundError."""
-    return services.catalog.tables.get(*place_of(call, name))
+    return services.catalog.tables.get(*database_and_name(call, name))
 
 
 def table_of(services: Services, call: Call, name: Name, *, what: str) -> TableDef:

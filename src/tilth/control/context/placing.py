@@ -16,7 +16,7 @@ from tilth.model.table import TableDef
 from tilth.model.text.quotes import with_backticks
 from tilth.warehouse import QUERY_WAREHOUSE, table_warehouses
 
-#: Texts of queries whose tables are remembered; longer ones are not looked into.
+#: Texts of queries whose tables are remembered; longer ones are not read.
 _TEXTS_MAX = 256
 _CHARACTERS_MAX = 20_000
 

@@ -1,7 +1,7 @@
 """Services of one node that statements use, and the call itself.
 
-Covers: the services, what belongs to one call, asking a worker what only Spark knows. Does not cover: who makes the
-rooms (node.py), who the services (statements/engine.py).
+Covers: the services, what belongs to one call, calls to a worker for what only Spark knows. Does not cover: who makes
+the rooms (node.py), who the services (statements/engine.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilth.base.sources import GivenSettings
 from tilth.catalog import AuditSettings
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.rooms import Rooms
-from tilth.control.insert_groups import InsertGroups, PreparedInsert
+from tilth.control.insert_batches import InsertBatches, PreparedInsert
 from tilth.control.query_log import QueryLog
 from tilth.control.resends import Resends
 from tilth.control.running import RunningStatements
@@ -42,7 +42,7 @@ class Services(Rooms):
 
     snapshots: SnapshotService
     #: Batches small inserts.
-    groups: InsertGroups[PreparedInsert]
+    insert_batches: InsertBatches[PreparedInsert]
     started_ms: int
     #: The node's settings as given, by name.
     node_settings: GivenSettings
@@ -63,7 +63,7 @@ class Services(Rooms):
     def opened(
         self, call: Call, *, seen: Callable[[Snapshot], Snapshot] | None = None
     ) -> AbstractContextManager[OpenQuery]:
-        """Let the worker that runs the statement's query ask for names and files; see query/snapshots/snapshots.py."""
+        """Let the worker of the statement's query request names and files; see query/snapshots/snapshots.py."""
         return self.snapshots.opened(
             call.sending_id,
             database=call.database,
@@ -98,7 +98,7 @@ class Call:
 
     @property
     def sending_id(self) -> str:
-        """Id of this sending of its query: a worker that was given up may still ask under the former one."""
+        """Id of this sending of its query: a worker that was given up may still call under the former one."""
         return f"{self.query_id}-again" if self.is_sent_again else self.query_id
 
     @property
@@ -116,7 +116,7 @@ class Call:
             raise BadSettingError(setting=ZONE, value=self.zone_name, allowed="the name of a time zone") from error
 
 
-def ask_worker(services: Services, task: WorkerTask) -> bytes:
+def run_on_worker(services: Services, task: WorkerTask) -> bytes:
     """Return the payload of a worker's answer; raises what the worker raises, and UnavailableError. For tasks that only
     read: where Spark is lost, the task is sent again.
     """

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from tilth.formats.format import Format, taken
+from tilth.formats.format import Format, drain
 from tilth.model.wire import ColumnInfo, Summary
 
 
@@ -18,8 +18,8 @@ def _write(
     with pa.ipc.new_stream(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-            yield taken(sink)
-    yield taken(sink)
+            yield drain(sink)
+    yield drain(sink)
 
 
 ARROW = Format(

@@ -18,7 +18,7 @@ from pyarrow import csv as arrow_csv
 
 from tilth.formats.cells import is_text_in_json, json_cells, texts
 from tilth.formats.errors import BadValueError
-from tilth.formats.format import Format, RowColumns, RowOptions, TextRows, Values, as_bytes, as_text, taken, wrong_width
+from tilth.formats.format import Format, RowColumns, RowOptions, TextRows, Values, as_bytes, as_text, drain, wrong_width
 from tilth.model.table import Column
 from tilth.model.wire import ColumnInfo, Summary
 
@@ -181,8 +181,8 @@ def _written(schema: pa.Schema, batches: Iterator[pa.RecordBatch], *, has_names:
     with arrow_csv.CSVWriter(sink, empty.schema, write_options=options) as writer:
         for batch in batches:
             writer.write_batch(_flat(batch))
-            yield taken(sink)
-    yield taken(sink)
+            yield drain(sink)
+    yield drain(sink)
 
 
 def _flat(batch: pa.RecordBatch) -> pa.RecordBatch:

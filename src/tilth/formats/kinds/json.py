@@ -49,8 +49,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         try:
             record, at = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            place = f"{error.msg} in line {error.lineno}, at character {error.colno}"
-            raise BadValueError("not JSON", row=number, why=place) from error
+            where = f"{error.msg} in line {error.lineno}, at character {error.colno}"
+            raise BadValueError("not JSON", row=number, why=where) from error
         except (ValueError, RecursionError) as error:
             # Numbers of thousands of digits, thousands of brackets.
             raise BadValueError("not JSON that can be read", row=number, why=error) from error

@@ -1,6 +1,6 @@
-"""A place in a statement's tokens, and the small verbs that every parser is made of. Pure.
+"""A cursor over a statement's tokens, with the methods that every parser is made of. Pure.
 
-Covers: looking ahead, taking words, names, strings and raw expressions, errors that name what was expected. Does not
+Covers: reading ahead, accepting words, names, strings and raw expressions, errors that name what was expected. Does not
 cover: any statement. Always holds: words are compared without regard to case, and only when they are not quoted.
 """
 
@@ -47,7 +47,7 @@ class Cursor:
         #: Messages for the user about clauses without effect.
         self.notices: list[str] = []
 
-    # Looking
+    # Reading ahead
 
     def peek(self, ahead: int = 0) -> Token:
         while len(self._ahead) <= ahead:
@@ -81,10 +81,10 @@ class Cursor:
 
     @property
     def last_end(self) -> int:
-        """End of the token that was taken last."""
+        """End of the token that was read last."""
         return self._start if self._last is None else self._last.end
 
-    # Taking
+    # Accepting
 
     def advance(self) -> Token:
         token = self.peek()
@@ -94,7 +94,7 @@ class Cursor:
             self._has_between = True
         return token
 
-    def _take_keyword(self, word: str) -> None:
+    def _read_keyword(self, word: str) -> None:
         if len(self._keywords_read) < _KEYWORDS_MAX:
             self._keywords_read += [BETWEEN, word] if self._has_between else [word]
         self.advance()
@@ -110,15 +110,15 @@ class Cursor:
         self._from = self._start = position
         self._last = None
 
-    def take(self, *words: str) -> bool:
-        """Take these words if they come next."""
+    def accept(self, *words: str) -> bool:
+        """Accept these words if they come next."""
         if not self.at(*words):
             return False
         for word in words:
-            self._take_keyword(word)
+            self._read_keyword(word)
         return True
 
-    def take_symbol(self, symbol: str) -> bool:
+    def accept_symbol(self, symbol: str) -> bool:
         if not self.is_symbol(symbol):
             return False
         self.advance()
@@ -126,23 +126,23 @@ class Cursor:
 
     def expect(self, *words: str) -> None:
         for word in words:
-            if not self.take(word):
+            if not self.accept(word):
                 near = nearest(self.peek().text, (word,))
                 raise self.expected(word, words=(word,), hint="" if near else form_of(self._keywords))
 
     def expect_symbol(self, symbol: str) -> None:
-        if not self.take_symbol(symbol):
+        if not self.accept_symbol(symbol):
             raise self.expected(f"'{symbol}'")
 
     def choose(self, *words: str) -> str:
-        """Take one of the words and return it in upper case."""
+        """Accept one of the words and return it in upper case."""
         for word in words:
-            if self.take(word):
+            if self.accept(word):
                 return word
         raise self.expected(listed(words, "or"), words=words)
 
     def name(self, what: str) -> str:
-        """Take a name, bare or quoted."""
+        """Read a name, bare or quoted."""
         if not self.is_name():
             hint = 'names are bare, in `backticks` or in "double quotes"' if self.is_string() else ""
             raise self.expected(what, hint=hint)
@@ -159,7 +159,7 @@ class Cursor:
         return string_value(self.advance())
 
     def number(self, what: str) -> Token:
-        """Take a number without a sign."""
+        """Read a number without a sign."""
         token = self.peek()
         if token.kind is not TokenKind.NUMBER:
             raise self.expected(what)
@@ -168,14 +168,14 @@ class Cursor:
         return self.advance()
 
     def integer(self, what: str) -> int:
-        """Take a whole number without a sign."""
+        """Read a whole number without a sign."""
         if not self.peek().text.isdecimal():
             raise self.expected(what)
         return int(self.number(what).text)
 
     def end(self) -> None:
         """Check that nothing but a `;` follows."""
-        self.take_symbol(";")
+        self.accept_symbol(";")
         if self.peek().kind is not TokenKind.END:
             if self.text[: self.last_end].endswith(";"):
                 raise self.error(f"expected {_END}, found {self.found()}", hint="one statement at a time")
@@ -186,7 +186,7 @@ class Cursor:
     def expression(
         self, what: str, stop: Callable[[Cursor], bool] | None = None, *, stop_at_comma: bool = False
     ) -> str:
-        """Take tokens as they are up to the end, an unmatched bracket, or where `stop` holds outside of brackets."""
+        """Read tokens as they are up to the end, an unmatched bracket, or where `stop` holds outside of brackets."""
         first = self.peek()
         depth: list[Token] = []
         while self.peek().kind is not TokenKind.END:
@@ -195,7 +195,7 @@ class Cursor:
                     break
                 if stop is not None and self.peek() is not first and self._is_operand_over() and stop(self):
                     break
-            self._take_balanced(depth)
+            self._read_balanced(depth)
         if depth:
             raise syntax_error(f"this bracket is not closed: '{depth[-1].text}'", self.text, depth[-1].start)
         if self.peek() is first:
@@ -212,7 +212,7 @@ class Cursor:
         token = self.peek()
         return token.kind is TokenKind.SYMBOL and token.text in _CLOSING
 
-    def _take_balanced(self, depth: list[Token]) -> None:
+    def _read_balanced(self, depth: list[Token]) -> None:
         token = self.peek()
         if token.kind is TokenKind.SYMBOL and token.text in _PAIRS:
             depth.append(token)

@@ -24,7 +24,7 @@ def split(text: str) -> list[str]:
     statements: list[str] = []
     cursor = Cursor(text)
     while cursor.peek().kind is not TokenKind.END:
-        if cursor.take_symbol(";"):
+        if cursor.accept_symbol(";"):
             continue
         start = cursor.peek().start
         statements.append(text[start : _statement_end(cursor)])

@@ -2,7 +2,7 @@
 
 Covers: words, quoted names, strings with both kinds of quote escapes, numbers, comments, symbols. Does not cover: what
 they mean (cursor.py and above). Always holds: a symbol is one character, so operators of several characters are several
-tokens; that is enough here, because expressions are kept as text. Nothing is read beyond the token that is asked for,
+tokens; that is enough here, because expressions are kept as text. Nothing is read beyond the requested token,
 so that the data behind `INSERT .. FORMAT` may be anything.
 """
 

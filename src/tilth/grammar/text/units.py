@@ -15,7 +15,7 @@ _OTHER_NAME = re.compile(r"\bunit(_d|D)iff(?=\s*\()")
 
 
 def with_unit_diff(text: str) -> str:
-    """Return the text with another name for the function where its first argument is a string; no place in it moves.
+    """Return the text with another name for the function where its first argument is a string; no position in it moves.
 
     What follows FORMAT in an INSERT is data and is not read. Raises SqlSyntaxError for what is not closed.
     """

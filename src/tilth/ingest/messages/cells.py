@@ -52,10 +52,10 @@ class CellReader:
     def read_all(self, values: Sequence[bytes | None]) -> None:
         """Return None: there is no way to read many messages at once."""
 
-    def columns(self, rows: Sequence[Row], places: Sequence[int]) -> Sequence[Sequence[Any]]:
-        """Values of the columns at these places."""
+    def columns(self, rows: Sequence[Row], positions: Sequence[int]) -> Sequence[Sequence[Any]]:
+        """Values of the columns at these positions."""
         columns = list(zip(*rows, strict=True)) or [()] * len(self._schema.columns)
-        return [columns[place] for place in places]
+        return [columns[position] for position in positions]
 
     def array(self, values: Sequence[Any], column: Column) -> pa.Array:
         """The values as the column; raises BadValueError where one does not fit, or is missing."""

@@ -92,7 +92,7 @@ class Broken:
 class Decoded:
     """Rows and broken messages of one topic partition."""
 
-    #: The columns that were asked for, in that order.
+    #: The columns that were requested, in that order.
     rows: pa.RecordBatch
     owners: Owners
     messages: int
@@ -126,8 +126,8 @@ class Decoder:
         # on what the views select.
         wanted = {*self._columns}
         self._converted = [
-            place
-            for place, column in enumerate(schema.columns)
+            position
+            for position, column in enumerate(schema.columns)
             if column.name in wanted or may_misfit(column) or isinstance(self._reader, CellReader)
         ]
         self.arrow_schema = pa.schema([(name, arrow_type(column_type(schema, name))) for name in self._columns])
@@ -195,9 +195,9 @@ class Decoder:
         return kept, counts, dict(sorted(reasons.items()))
 
     def _misfit(self, records: Sequence[Record]) -> str | None:
-        for place in self._converted:
-            column = self._schema.columns[place]
-            for value in self._reader.columns(records, [place])[0]:
+        for position in self._converted:
+            column = self._schema.columns[position]
+            for value in self._reader.columns(records, [position])[0]:
                 try:
                     self._reader.array([value], column)
                 except BadValueError as error:
@@ -209,10 +209,10 @@ class Decoder:
         return None
 
     def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:
-        """The columns of the table that were asked for."""
+        """The columns of the table that were requested."""
         arrays = {}
-        for place, values in zip(self._converted, self._reader.columns(records, self._converted), strict=True):
-            column = self._schema.columns[place]
+        for position, values in zip(self._converted, self._reader.columns(records, self._converted), strict=True):
+            column = self._schema.columns[position]
             array = self._reader.array(values, column)
             default = self._defaults.get(column.name)
             if default is not None and not column.nullable and array.null_count:

@@ -106,13 +106,13 @@ class ObjectReader:
         """Records of messages that are one object each; None if some are not, or are for the judge."""
         return self._rows.all_in_c(values) if self._is_plain else None
 
-    def columns(self, records: Sequence[Record], places: Sequence[int]) -> Sequence[Sequence[Any]]:
-        """Values of the columns at these places."""
-        if not records or 2 * len(places) < len(self._rows.schema.columns):
-            return [list(map(operator.attrgetter(f"c{place}"), records)) for place in places]
-        # All records to tuples and those to columns: faster than asking each record for most of its fields.
+    def columns(self, records: Sequence[Record], positions: Sequence[int]) -> Sequence[Sequence[Any]]:
+        """Values of the columns at these positions."""
+        if not records or 2 * len(positions) < len(self._rows.schema.columns):
+            return [list(map(operator.attrgetter(f"c{position}"), records)) for position in positions]
+        # All records to tuples and those to columns: faster than reading most fields of each record.
         columns = list(zip(*map(msgspec.structs.astuple, records), strict=True))
-        return [columns[place] for place in places]
+        return [columns[position] for position in positions]
 
     def array(self, values: Sequence[Any], column: Column) -> pa.Array:
         """The values as the column; raises one of MISFITS where one does not fit."""
@@ -160,7 +160,7 @@ class _Objects:
 
     def all_in_c(self, texts: Sequence[bytes | None]) -> list[Record] | None:
         """Records of texts that are one object each, if all of them are read in C."""
-        # Looked for in all messages at once, which costs next to nothing.
+        # Searched in all messages at once, which costs next to nothing.
         whole = b"".join(filter(None, texts)) if self._has_times or self._has_decimals else b""
         if self.is_for_fast(whole):
             found = _all_in_c(self._fast, texts)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tilth.catalog import DroppedTable, TableNotFoundError
 from tilth.control.context.lifetimes import dropped_keep_ms, files_of
-from tilth.control.context.names import place_of, table_of
+from tilth.control.context.names import database_and_name, table_of
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
@@ -42,7 +42,7 @@ class ExplainGc(Statement):
 def _parse_merge(cursor: Cursor) -> ExplainMerge:
     name = parse_name(cursor)
     _refuse_partition(cursor, "EXPLAIN MERGE")
-    return ExplainMerge(name=name, policy=cursor.name("a policy") if cursor.take("POLICY") else None)
+    return ExplainMerge(name=name, policy=cursor.name("a policy") if cursor.accept("POLICY") else None)
 
 
 def _parse_gc(cursor: Cursor) -> ExplainGc:
@@ -60,7 +60,7 @@ def _refuse_partition(cursor: Cursor, what: str) -> None:
 def explain_gc(services: Services, call: Call, statement: ExplainGc) -> Outcome:
     """One row for each part, mark and range of the table, for each item of its trash, and for each dropped table of its
     name. Raises TableNotFoundError when there is neither a table of that name nor a dropped one."""
-    dropped = _dropped(services, *place_of(call, statement.name))
+    dropped = _dropped(services, *database_and_name(call, statement.name))
     try:
         table = table_of(services, call, statement.name, what="EXPLAIN GC")
     except TableNotFoundError:
@@ -111,7 +111,7 @@ def _answer(rows: list[GcRow]) -> Outcome:
 
 
 def explain_merge(services: Services, call: Call, statement: ExplainMerge) -> Outcome:
-    """One row for each range of parts that was looked at, with what is to become of it and why.
+    """Return one row for each candidate range of parts, with the decision about it and the reason.
 
     With a policy: the same by that policy, then a row for each merge that it would have done to the history that the
     part log still has, and one for the sums of that history and of what really happened.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tilth.catalog import SYSTEM_DATABASE
 from tilth.control.context.definitions import create_statement, default_kind, written_expression
-from tilth.control.context.names import place_of, relation_of, table_of
+from tilth.control.context.names import database_and_name, relation_of, table_of
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.running import LISTED_TEXT_MAX
@@ -81,10 +81,10 @@ class ExistsTable(Statement):
 
 
 def _parse_tables(cursor: Cursor) -> ShowTables:
-    is_elsewhere = cursor.take("FROM") or cursor.take("IN")
+    is_elsewhere = cursor.accept("FROM") or cursor.accept("IN")
     database = cursor.name("the name of a database") if is_elsewhere else None
     like = _like(cursor)
-    limit = cursor.integer("a number of tables") if cursor.take("LIMIT") else None
+    limit = cursor.integer("a number of tables") if cursor.accept("LIMIT") else None
     return ShowTables(database=database, like=like, limit=limit)
 
 
@@ -92,27 +92,27 @@ def _parse_create(cursor: Cursor) -> ShowCreate:
     if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("SCHEMA")):
         hint = "CREATE DATABASE name makes it: a database has nothing but its name"
         raise cursor.refused("SHOW CREATE DATABASE is not supported", hint=hint)
-    if not cursor.take("TABLE"):
-        cursor.take("VIEW")
+    if not cursor.accept("TABLE"):
+        cursor.accept("VIEW")
     return ShowCreate(name=parse_name(cursor))
 
 
 def _name_from(cursor: Cursor) -> Name:
     """`FROM db.t`, `FROM t FROM db` or the name alone."""
-    if not cursor.take("FROM"):
-        cursor.take("IN")
+    if not cursor.accept("FROM"):
+        cursor.accept("IN")
     name = parse_name(cursor)
-    if cursor.take("FROM") or cursor.take("IN"):
+    if cursor.accept("FROM") or cursor.accept("IN"):
         return Name(cursor.name("the name of a database"), name.table)
     return name
 
 
 def _like(cursor: Cursor) -> str | None:
-    return cursor.string("a pattern") if cursor.take("LIKE") else None
+    return cursor.string("a pattern") if cursor.accept("LIKE") else None
 
 
 def _parse_describe(cursor: Cursor) -> Describe:
-    cursor.take("TABLE")
+    cursor.accept("TABLE")
     if cursor.is_symbol("(") or cursor.at("SELECT"):
         hint = "over HTTP, SELECT .. LIMIT 0 FORMAT JSON answers its names and types; DESCRIBE t those of a table"
         raise cursor.refused("DESCRIBE of a query is not supported", hint=hint)
@@ -128,9 +128,9 @@ def _parse_exists(cursor: Cursor) -> ExistsTable:
     if cursor.is_name(1) and (cursor.at("DATABASE") or cursor.at("DICTIONARY")):
         hint = "SELECT name FROM system.databases" if cursor.at("DATABASE") else "create a table and join it"
         raise cursor.refused(f"EXISTS {cursor.peek().text.upper()} is not supported", hint=hint)
-    cursor.take("TEMPORARY")
-    if not cursor.take("TABLE"):
-        cursor.take("VIEW")
+    cursor.accept("TEMPORARY")
+    if not cursor.accept("TABLE"):
+        cursor.accept("VIEW")
     return ExistsTable(name=parse_name(cursor))
 
 
@@ -138,8 +138,8 @@ def show_processes(services: Services, call: Call, statement: ShowProcesses) -> 
     """List the statements under way; long ones are shortened, which `system.processes` has whole."""
     table = find_system_table("processes").build(services).select(_PROCESS_COLUMNS)
     texts = [shortened(text, LISTED_TEXT_MAX) for text in table.column("query").to_pylist()]
-    place = _PROCESS_COLUMNS.index("query")
-    return Outcome(table=table.set_column(place, "query", pa.array(texts, pa.string())))
+    index = _PROCESS_COLUMNS.index("query")
+    return Outcome(table=table.set_column(index, "query", pa.array(texts, pa.string())))
 
 
 def show_partitions(services: Services, call: Call, statement: ShowPartitions) -> Outcome:
@@ -230,7 +230,7 @@ def exists_table(services: Services, call: Call, statement: ExistsTable) -> Outc
     if (statement.name.database or call.database).lower() == SYSTEM_DATABASE:
         is_there = statement.name.table.lower() in system_table_names()
     else:
-        is_there = services.catalog.tables.find(*place_of(call, statement.name)) is not None
+        is_there = services.catalog.tables.find(*database_and_name(call, statement.name)) is not None
     return Outcome(table=pa.table({"result": pa.array([is_there], pa.bool_())}))
 
 

@@ -88,9 +88,9 @@ KAFKA_TABLES = SystemTable(
             "stable_offsets",
             TEXTS,
             "Up to where each can be read, as `topic/partition=offset`: with `read_committed`, to the first message of "
-            "an open transaction; -1: not heard yet.",
+            "an open transaction; -1: not known yet.",
         ),
-        ColumnDoc("high_watermarks", TEXTS, "The offset behind the last message of each; -1: not heard yet."),
+        ColumnDoc("high_watermarks", TEXTS, "The offset behind the last message of each; -1: not known yet."),
         ColumnDoc(
             "lag",
             INTEGER,
@@ -127,11 +127,11 @@ KAFKA_TABLES = SystemTable(
             "activity",
             TEXT,
             "`waiting` (for a worker or its Spark, as `reason` says), `reading`, `flush_interval` (messages wait for "
-            "it), `open_transaction` (the next message is in one), `starting` (it has not asked for messages yet) or "
+            "it), `open_transaction` (the next message is in one), `starting` (it has not polled the broker yet) or "
             "`idle` (there is no message); NULL: it does not run.",
         ),
         ColumnDoc("activity_since", TIME, "Since when: of `reading` its last round's beginning."),
-        ColumnDoc("last_poll", TIME, "When it last asked the broker how far its topic partitions reach."),
+        ColumnDoc("last_poll", TIME, "When it last polled the broker for the ends of its topic partitions."),
         ColumnDoc("round_running_seconds", NUMBER, "How long its present round has run; NULL: between two rounds."),
         ColumnDoc("rate", NUMBER, "Messages a second of its last rounds while it reads; NULL: not known."),
         ColumnDoc("bounded_by", TEXT, "The setting that bounds a round, and so the rate; NULL: it takes all there is."),

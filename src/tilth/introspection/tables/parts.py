@@ -112,7 +112,7 @@ PARTS = SystemTable(
         ColumnDoc(
             "is_rewritten",
             FLAG,
-            "Whether it stands in the place of one part with the same rows, as a mutation makes it.",
+            "Whether it replaces one part with the same rows, as a mutation makes it.",
         ),
         ColumnDoc("ranges", TEXT, "Smallest and largest values by column, as JSON; queries leave parts out by them."),
         ColumnDoc("active", FLAG, "Whether readers see it now."),

@@ -64,7 +64,7 @@ def _with_services(services: Services) -> list[TableDef | KafkaDef]:
 
 SERVERS = SystemTable(
     name="servers",
-    doc="One row for each server of this catalog that lives; of its memory only the server knows that is asked.",
+    doc="One row for each server of this catalog that lives; the memory is known of the queried server only.",
     columns=(
         ColumnDoc("name", TEXT, "The server; `server.name`."),
         ColumnDoc("process", TEXT, "Its process, as `system.leases` and `system.transactions` name it."),
@@ -112,7 +112,7 @@ def _rows_of_storages(services: Services) -> Iterator[Row]:
 
 STORAGES = SystemTable(
     name="storages",
-    doc="One row for each storage: a named place of tables' files.",
+    doc="One row for each storage: a named location of tables' files.",
     columns=(
         ColumnDoc("name", TEXT, "The storage; `storage_policy` of a table names it."),
         ColumnDoc("kind", TEXT, "`file`, `s3`, `gs`, `az` or `hdfs`."),
@@ -120,7 +120,7 @@ STORAGES = SystemTable(
         ColumnDoc("tables", INTEGER, "Tables whose files are there."),
         ColumnDoc("state", TEXT, "`ok`, or `away`: it does not answer now, or not as it should."),
         ColumnDoc("reason", TEXT, "Why it is away; NULL: it is not."),
-        ColumnDoc("since", TIME, "Since when that is so, as far as this server has looked."),
+        ColumnDoc("since", TIME, "Since when that is so, as this server has observed it."),
     ),
     rows=_rows_of_storages,
 )

@@ -28,7 +28,7 @@ from tilth.introspection.table import (
 from tilth.model.computed import shown_expression
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.model.types import spark_name
-from tilth.query.snapshots.past import HISTORY_SETTING, history_seconds, mark_of, readable_from
+from tilth.query.snapshots.as_of import HISTORY_SETTING, history_seconds, mark_of, readable_from
 from tilth.storage import storage_settings
 
 
@@ -157,7 +157,7 @@ COLUMNS = SystemTable(
         ColumnDoc("database", TEXT, "The table's database."),
         ColumnDoc("table", TEXT, "The table."),
         ColumnDoc("name", TEXT, "The column."),
-        ColumnDoc("position", INTEGER, "Its place, from 1."),
+        ColumnDoc("position", INTEGER, "Its position, from 1."),
         ColumnDoc("type", TEXT, "The type that is stored, in Spark SQL's words."),
         ColumnDoc("declared_type", TEXT, "The type as it was written; values keep what it promises, as UInt8 does."),
         ColumnDoc("nullable", FLAG, "False where NOT NULL was written, and for columns of UNIQUE KEY and the version."),

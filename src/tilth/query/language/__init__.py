@@ -2,5 +2,5 @@
 
 Covers: literals as values, assignable types, ClickHouse's SELECTs, redaction, errors in the words of the user. Does not
 cover: the text of statements (grammar).
-Always holds: pure; nothing here asks another room.
+Always holds: pure; nothing here calls another room.
 """

@@ -1,6 +1,6 @@
 """Spark's errors in Tilth's words: what is wrong, where, and what was meant; never a Java stack. Pure.
 
-Always holds: a TilthError goes through unchanged; places are of the text that the user wrote.
+Always holds: a TilthError goes through unchanged; positions are those of the text that the user wrote.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import takewhile
 from tilth.base.errors import TilthError
 from tilth.clickhouse.dialect import refusal_of
 from tilth.clickhouse.dialect_words import refused
-from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError, place
+from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError, line_and_column
 from tilth.model.text.quotes import double_quoted
 from tilth.query.errors import BadQueryError, QueryFailedError, UnknownColumnError
 from tilth.query.language.clauses import HOW_TO_READ, clause_of
 from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600
-_PLACE = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
+_POSITION = re.compile(r"[;,]?\s*\(?line (\d+),? pos(?:ition)? (\d+)\)?;?")
 #: Token at which Spark's parser gave up; empty: the end of the text.
 _AT = re.compile(r"Syntax error at or near (?:end of input|'([^']*)')")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}")
@@ -56,9 +56,9 @@ _HINTS = {
 def from_spark(
     error: BaseException, original: str, to_original: Callable[[int], int], sent: str, *, is_whole: bool = True
 ) -> TilthError:
-    """The error of a query; `sent` is the text that Spark got, `to_original` maps its places to the user's.
+    """The error of a query; `sent` is the text that Spark got, `to_original` maps its positions to the user's.
 
-    Not `is_whole`: the text is an expression of a statement, so that its places are not the statement's."""
+    Not `is_whole`: the text is an expression of a statement, so that its positions are not the statement's."""
     if isinstance(error, TilthError):
         return error
     memory_loss = memory_loss_in(error)
@@ -71,13 +71,13 @@ def from_spark(
     if is_whole and condition.startswith(("PARSE_", "UNSUPPORTED_DATATYPE")):
         refusal, hint = refusal_of(original)
         if refusal:
-            line, column = _place_of(text, original, to_original, sent) or (1, 1)
+            line, column = _position_of(text, original, to_original, sent) or (1, 1)
             return UnsupportedSqlError(refusal, line=line, column=column, hint=hint)
     of_types = _of_types(text)
     if of_types is not None:
         return of_types
     message = _message(text)
-    where = _place_of(text, original, to_original, sent)
+    where = _position_of(text, original, to_original, sent)
     if condition.startswith("PARSE_"):
         return _unread(message, original, where or (1, 1), is_whole=is_whole)
     facts = {"at": f"{where[0]}:{where[1]}"} if where is not None and is_whole else {}
@@ -162,23 +162,23 @@ def _is_analysis(error: BaseException) -> bool:
 
 
 def _message(text: str) -> str:
-    """The first sentence or two, without Spark's codes, plans and places."""
+    """The first sentence or two, without Spark's codes, plans and positions."""
     first = text.strip().split("\n\n")[0]
     lines = list(takewhile(lambda line: not line.startswith("== SQL"), first.splitlines()))
     kept = lines[:1] + [line for line in lines[1:] if not _PLAN_LINE.match(line)]
     cleaned = _STATE.sub("", _CONDITION.sub("", " ".join(kept).strip()))
-    cleaned = _VIEW_AS.sub(lambda found: found[1] or "the table", _VIEW.sub("", _PLACE.sub("", cleaned)))
+    cleaned = _VIEW_AS.sub(lambda found: found[1] or "the table", _VIEW.sub("", _POSITION.sub("", cleaned)))
     return _shortened(cleaned.split(" == SQL")[0].strip(" ;."))
 
 
-def _place_of(text: str, original: str, to_original: Callable[[int], int], sent: str) -> tuple[int, int] | None:
+def _position_of(text: str, original: str, to_original: Callable[[int], int], sent: str) -> tuple[int, int] | None:
     """Line and column in the user's text, both counted from 1."""
-    found = _PLACE.search(text)
+    found = _POSITION.search(text)
     lines = sent.splitlines(keepends=True)
     if found is None or int(found[1]) > len(lines):
         return None
     offset = sum(map(len, lines[: int(found[1]) - 1])) + int(found[2])
-    return place(original, min(to_original(offset), len(original)))
+    return line_and_column(original, min(to_original(offset), len(original)))
 
 
 def _meant(proposal: str) -> str:

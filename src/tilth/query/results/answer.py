@@ -24,7 +24,7 @@ class Answer:
     #: Empty for statements without rows.
     columns: list[ColumnInfo]
     table: pa.Table
-    #: The rows of a large result, in the place of the table's; iterate or close it.
+    #: The rows of a large result, instead of the table's; iterate or close it.
     stream: RowStream | None = None
     #: Outcome of a statement without rows: `table created: db.t`.
     message: str = ""
@@ -58,7 +58,7 @@ class Outcome:
     """Return value of one statement's function; the engine makes an Answer of it."""
 
     table: pa.Table = field(default_factory=lambda: pa.table({}))
-    #: The rows of a large result, in the place of the table's.
+    #: The rows of a large result, instead of the table's.
     stream: RowStream | None = None
     message: str = ""
     rows_written: int = 0

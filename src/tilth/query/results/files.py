@@ -28,10 +28,10 @@ FILE_BYTES = 4 * MIB
 #: Maximum that is collected for callers that take no stream, where `max_result_bytes` sets no limit.
 COLLECTED_BYTES_WITHOUT_LIMIT = 1 * GIB
 #: Interval at which the server polls for the next file.
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 #: Partition and attempt of a file with rows, or of an attempt's end.
 _NAME = re.compile(r"(\d+)\.(\d+)\.(?:\d+\.arrow|(end))")
-TOO_LARGE_HINT = "ask for fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes"
+TOO_LARGE_HINT = "select fewer rows or columns, add a LIMIT, or raise the setting max_result_bytes"
 
 
 def write_schema(folder: str, schema: pa.Schema) -> None:
@@ -120,7 +120,7 @@ def _paths(folder: Path, wait: Callable[[float], bool], check: Callable[[], None
             attempt = _best(_attempts(folder).get(partition, {}))
         if attempt is not None:
             path = Path(_path(str(folder), partition, attempt, number))
-            # Looked for first: once it is there, all files before it are.
+            # Checked first: once it is there, all files before it are.
             is_over = os.path.exists(_end_path(str(folder), partition, attempt))
             if path.exists():
                 yield path
@@ -131,7 +131,7 @@ def _paths(folder: Path, wait: Callable[[float], bool], check: Callable[[], None
                 continue
             if len(_attempts(folder).get(partition, {})) > 1:
                 raise _lost()
-        if wait(LOOK_SECONDS):
+        if wait(POLL_SECONDS):
             check()
             yield from _rest(folder, partition, attempt, number)
             return

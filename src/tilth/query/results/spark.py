@@ -82,10 +82,10 @@ def _write_file(
     folder: str, schema: pa.Schema, bytes_max: int, rows: Iterator[pa.RecordBatch], /, *, task: int, attempt: int
 ) -> None:
     """Write the rows of one of Spark's tasks to a file."""
-    place = TaskContext.get()
-    assert place is not None
+    spark_task = TaskContext.get()
+    assert spark_task is not None
     # Spark numbers the attempts of a task anew when it runs a stage once more; this number it gives once.
-    unique = place.taskAttemptId()
+    unique = spark_task.taskAttemptId()
     write_partition(folder, task, schema, _checked(rows, schema, bytes_max), attempt=unique)
 
 

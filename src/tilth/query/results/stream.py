@@ -85,7 +85,7 @@ class _BegunAgain:
         try:
             first = next(batches, None)
         except TilthError as error:
-            self._take(self._again(error), error)
+            self._continue_with(self._again(error), error)
             batches = iter(self._stream)
             first = next(batches, None)
         if first is not None:
@@ -98,7 +98,7 @@ class _BegunAgain:
             stream = self._stream
         stream.close(error)
 
-    def _take(self, stream: RowStream, error: TilthError) -> None:
+    def _continue_with(self, stream: RowStream, error: TilthError) -> None:
         """Go on with another stream; raises the error that ended the first one where that is not possible."""
         with self._lock:
             is_other = not stream.schema.equals(self._stream.schema, check_metadata=True)

@@ -74,7 +74,7 @@ class OpenResults:
             self._results.pop(query_id, None)
 
     def followed(self, result: OpenResult, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches; a client that was given one and asks for no other counts as one that does not read."""
+        """Yield the batches; a client that got one and requests no other counts as one that does not read."""
         for batch in batches:
             result.waiting_since = self._clock.monotonic()
             yield batch
@@ -114,7 +114,7 @@ class OpenResults:
                 f"results that wait for their clients have {show_bytes(total)} on disk, {show_bytes(result.bytes)} of "
                 f"them this one, {show_bytes(self._limits.bytes_max)} are allowed"
             )
-            hint = "read faster, or ask for fewer rows; the node's setting server.results-disk-max is the limit"
+            hint = "read faster, or select fewer rows; the node's setting server.results-disk-max is the limit"
             result.cancellation.cancel(ResultNotReadError(query_id=result.query_id, reason=reason, hint=hint))
             total -= result.bytes
 

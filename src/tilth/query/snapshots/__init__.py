@@ -1,4 +1,4 @@
-"""Inputs of a query: names, moments of the past, pinned and pruned snapshots.
+"""Inputs of a query: names, past versions, pinned and pruned snapshots.
 
 Covers: the server's side of a query under way, what server and worker say to each other (protocol.py), the proof that
 a part is not needed (prune.py). Does not cover: SELECT from text to answer (statements/select.py), Spark (worker).

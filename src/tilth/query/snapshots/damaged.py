@@ -68,7 +68,7 @@ class QueryParts:
     def __init__(self, book: DamageBook, *, skips: bool, explains: bool = False) -> None:
         self._book = book
         self._skips = skips
-        self._looks = skips or explains
+        self._is_checking = skips or explains
         #: Files that fail though their bytes are what was written, by table and name: how often so far.
         self._failed: dict[tuple[str, str], int] = {}
         self._unreadable: dict[str, dict[str, DamagedFile]] = {}
@@ -89,7 +89,7 @@ class QueryParts:
     def seen(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot as the query may read it."""
         self._snapshots.append(snapshot)
-        if not self._looks:
+        if not self._is_checking:
             return snapshot
         self._book.check_sizes(snapshot)
         uuid = snapshot.table.uuid
@@ -200,7 +200,7 @@ def named(book: DamageBook, snapshot: Snapshot, error: TilthError, *, hint: str 
 
 @contextmanager
 def naming(name: Callable[[TilthError], TilthError]) -> Iterator[None]:
-    """Put the error that `name` makes of an error in its place."""
+    """Raise the error that `name` makes of an error instead of it."""
     try:
         yield
     except TilthError as error:

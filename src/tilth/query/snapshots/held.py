@@ -1,8 +1,8 @@
 """Snapshots with a lease that keeps their files.
 
 Always holds: the lease is there before the snapshot is read, and in the end is of exactly the snapshot's time; so a
-part that is shown was committed at or before that time and ends after it, which is what GC asks of leases. Every
-commit that was answered before is shown. Whether a moment of the past is kept is looked at once more when the lease is
+part that is shown was committed at or before that time and ends after it, as GC requires of leases. Every
+commit that was answered before is shown. Whether a past time is kept is checked once more when the lease is
 there: from then on it stays so.
 """
 
@@ -19,7 +19,7 @@ from tilth.model.lease import ReaderLease
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef
-from tilth.query.snapshots.past import Moment, check_kept
+from tilth.query.snapshots.as_of import ReadTime, check_kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,16 +62,16 @@ def held_past(
     catalog: Catalog,
     clock: Clock,
     table: TableDef,
-    moment: Moment,
+    read_time: ReadTime,
     holder: LeaseHolder,
     *,
     keep: Callable[[Part], bool] | None = None,
 ) -> tuple[Snapshot, ReaderLease]:
-    """The table as of a moment that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
-    lease = holder.open(catalog, table.uuid, moment.ts)
+    """Return the table as of a time that was found readable. The lease is the caller's. Raises SnapshotTooOldError."""
+    lease = holder.open(catalog, table.uuid, read_time.ts)
     try:
-        check_kept(catalog, clock, table, moment)
-        return catalog.parts.snapshot(table.uuid, at=moment.ts, keep=keep), lease
+        check_kept(catalog, clock, table, read_time)
+        return catalog.parts.snapshot(table.uuid, at=read_time.ts, keep=keep), lease
     except BaseException:
         catalog.readers.close(lease)
         raise

@@ -14,8 +14,8 @@ from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import TableDef, ViewDef, full_name
 from tilth.query.errors import WrongKindOfTableError
+from tilth.query.snapshots.as_of import read_time_of
 from tilth.query.snapshots.held import LeaseHolder, held_past, held_snapshot
-from tilth.query.snapshots.past import moment_of
 from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion
 from tilth.storage import Roots
 
@@ -47,7 +47,7 @@ class Pins:
         """A snapshot, the lease that keeps its files and shows the client, and the root below which they are.
 
         The newest, or as of a time in milliseconds since 1970, or of a version. Raises SnapshotTooOldError,
-        SnapshotInFutureError and InvalidInputError for a moment that cannot be read.
+        SnapshotInFutureError and InvalidInputError for a time that cannot be read.
         """
         if as_of_ms is not None and version is not None:
             raise InvalidInputError("a table is read as of a time or of a version, not both", hint="leave one out")
@@ -65,8 +65,8 @@ class Pins:
         if as_of is None:
             snapshot, lease = held_snapshot(catalog, found.uuid, holder)
         else:
-            moment = moment_of(catalog, self._clock, found, as_of)
-            snapshot, lease = held_past(catalog, self._clock, found, moment, holder)
+            read_time = read_time_of(catalog, self._clock, found, as_of)
+            snapshot, lease = held_past(catalog, self._clock, found, read_time, holder)
         with self._lock:
             # Bounded: what was closed by nobody has run out long before it is pushed out here.
             while len(self._held) >= PINS_MAX:

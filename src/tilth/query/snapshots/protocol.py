@@ -52,7 +52,7 @@ class AsOfTime(msgspec.Struct, frozen=True, tag="time"):
     micros: int
 
 
-#: A moment of a table's past.
+#: A past state of a table.
 AsOf = AsOfVersion | AsOfTime
 
 
@@ -70,7 +70,7 @@ class QueryTask(msgspec.Struct, frozen=True, kw_only=True, tag="query"):
 
 
 class NamesTask(msgspec.Struct, frozen=True, kw_only=True, tag="names"):
-    """Asks for the names of the tables that a query reads; the result's payload is a list of them in parts."""
+    """Finds the names of the tables that a query reads; the result's payload is a list of them in parts."""
 
     text: str
 
@@ -104,7 +104,7 @@ class ExpressionsTask(msgspec.Struct, frozen=True, kw_only=True, tag="expression
     #: The time that now() stands for.
     now_ms: int
     #: `True` to return what the expressions need of the table.
-    asks_needs: bool = False
+    with_needs: bool = False
 
 
 class CheckedDefault(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class ComputeTask(msgspec.Struct, frozen=True, kw_only=True, tag="compute"):
 class ChangeTask(msgspec.Struct, frozen=True, kw_only=True, tag="change"):
     """Finds the rows of a DELETE or UPDATE and writes change segments; the result's payload is a `ChangeResult`."""
 
-    #: The rows are looked for in its parts.
+    #: The rows are searched in its parts.
     snapshot: Snapshot
     #: Root of the tables' folders.
     root: StoreRoot
@@ -208,7 +208,7 @@ class InsertTask(msgspec.Struct, frozen=True, kw_only=True, tag="insert"):
     txn: int
     #: Number of tasks that the transaction has declared.
     tasks_max: int
-    #: Copies of its files that the statement asks for; 0: as many as the table says.
+    #: Copies of its files that the statement requires; 0: as many as the table's setting.
     quorum: int = 0
 
 
@@ -229,7 +229,7 @@ class ResolveResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 #: The payload of an INSERT task.
-InsertWork = InsertTask | ResolveTask
+InsertPayload = InsertTask | ResolveTask
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ class QueryCalls(Protocol):
     def resolve(self, query_id: str, names: list[tuple[str, ...]], as_of: Sequence[AsOf | None] = ()) -> list[Resolved]:
         """Find the tables that the names stand for, in the query's database.
 
-        `as_of`: of each of them the moment that is asked for, None for now; empty: all of them now.
+        `as_of`: the requested past state of each, None for the present one; empty: all of them now.
         """
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:

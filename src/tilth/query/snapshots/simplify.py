@@ -58,7 +58,7 @@ def _chain(kind: type[AllOf | AnyOf], items: Sequence[Predicate]) -> Predicate:
 
 
 def _listed(items: Iterable[Predicate]) -> list[Predicate]:
-    """Alternatives with one list for each column, at the place of the column's first one."""
+    """Alternatives with one list for each column, at the position of the column's first one."""
     lists: dict[str, list[Bound]] = {}
     found: list[Predicate | str] = []
     for item in items:

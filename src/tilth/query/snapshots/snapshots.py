@@ -1,9 +1,9 @@
-"""Answers what a running query asks its server: what names mean, and which files to read.
+"""Answers the calls of a running query: what names mean, and which files to read.
 
-Covers: names, moments of the past, pinned and pruned snapshots, the reader leases that keep their files. Does not
-cover: running queries, which moments can be read (past.py).
+Covers: names, past versions, pinned and pruned snapshots, the reader leases that keep their files. Does not
+cover: running queries, which past times can be read (as_of.py).
 Always holds: a lease is there before its snapshot is taken, is renewed while the query runs, and is gone after it;
-all references to one table as of one moment read one and the same snapshot. See also: protocol.py.
+all references to one table as of one time read one and the same snapshot. See also: protocol.py.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import KafkaDef, Relation, TableDef, ViewDef, full_name
 from tilth.query.errors import BadQueryError, SnapshotLostError, WrongKindOfTableError
+from tilth.query.snapshots.as_of import ReadTime, read_time_of
 from tilth.query.snapshots.held import LeaseHolder, held_past, held_snapshot
-from tilth.query.snapshots.past import Moment, moment_of
 from tilth.query.snapshots.predicates import Predicate, Undecided
 from tilth.query.snapshots.protocol import AsOf, Resolved, Source, stream_of
 from tilth.query.snapshots.prune import keeper
@@ -53,13 +53,13 @@ class FoundTable:
     #: Table with its columns at that time; the rows of a system table are read at once.
     table: TableDef | pa.Table
     #: None: as it is now.
-    moment: Moment | None = None
+    read_time: ReadTime | None = None
 
     @property
     def key(self) -> tuple[str, int]:
         """Key that references to one snapshot share."""
         assert isinstance(self.table, TableDef)
-        return self.table.uuid, 0 if self.moment is None else self.moment.ts
+        return self.table.uuid, 0 if self.read_time is None else self.read_time.ts
 
 
 def no_system_table(name: str) -> pa.Table:
@@ -190,8 +190,8 @@ class SnapshotService:
     def _as_of(self, table: TableDef, wanted: AsOf | None) -> FoundTable:
         if wanted is None:
             return FoundTable(table)
-        moment = moment_of(self._catalog, self._clock, table, wanted)
-        return FoundTable(self._catalog.parts.snapshot(table.uuid, at=moment.ts, partitions=()).table, moment)
+        read_time = read_time_of(self._catalog, self._clock, table, wanted)
+        return FoundTable(self._catalog.parts.snapshot(table.uuid, at=read_time.ts, partitions=()).table, read_time)
 
     def pin(self, query_id: str, predicates: list[Predicate]) -> list[Source]:
         query = self._query(query_id)
@@ -210,8 +210,8 @@ class SnapshotService:
         if query.seen is not None:
             snapshots = {key: query.seen(snapshot) for key, snapshot in snapshots.items()}
         self._scanned(dict.fromkeys(uuid for uuid, _ in keeps))
-        turns = {key: iter(keeps_of) for key, keeps_of in keeps.items()}
-        return [self._source(found, snapshots, turns) for found in query.found]
+        iterators = {key: iter(keeps_of) for key, keeps_of in keeps.items()}
+        return [self._source(found, snapshots, iterators) for found in query.found]
 
     def hold(self, query: OpenQuery, table_uuid: str, keep: Keep) -> Snapshot:
         """The newest snapshot of a table for a statement under way, which keeps its files as long as the statement
@@ -262,10 +262,10 @@ class SnapshotService:
             return any(each(part) for each in keeps)
 
         assert isinstance(found.table, TableDef)
-        if found.moment is None:
+        if found.read_time is None:
             return self.hold(query, found.table.uuid, keep)
         holder = self._holder(query)
-        snapshot, lease = held_past(self._catalog, self._clock, found.table, found.moment, holder, keep=keep)
+        snapshot, lease = held_past(self._catalog, self._clock, found.table, found.read_time, holder, keep=keep)
         with self._lock:
             query.leases.append(lease)
         query.parts_read += len(snapshot.parts)
@@ -276,11 +276,11 @@ class SnapshotService:
         self,
         found: FoundTable,
         snapshots: dict[tuple[str, int], Snapshot],
-        turns: dict[tuple[str, int], Iterator[Keep]],
+        iterators: dict[tuple[str, int], Iterator[Keep]],
     ) -> Source:
         if not isinstance(found.table, TableDef):
             return Source(rows=stream_of(found.table))
-        snapshot, keep = snapshots[found.key], next(turns[found.key])
+        snapshot, keep = snapshots[found.key], next(iterators[found.key])
         return Source(snapshot=narrowed(snapshot, keep), root=self._root.of(found.table.uuid))
 
     def renew_all(self) -> None:
@@ -311,11 +311,11 @@ class SnapshotService:
 
 
 def check_same_columns(resolved: TableDef, pinned: TableDef) -> None:
-    """Raises SchemaChangedError when an ALTER came between the look at the names and the snapshot."""
+    """Raises SchemaChangedError when an ALTER came between resolving the names and the snapshot."""
     if not resolved.schema.is_stored_as(pinned.schema):
         raise SchemaChangedError(
             table=full_name(resolved),
-            looked_at=resolved.schema_version,
+            resolved_version=resolved.schema_version,
             now=pinned.schema_version,
             hint="run the query again",
         )

@@ -81,7 +81,7 @@ def _matching(session: SparkSession, task: ChangeTask, columns: Sequence[Column]
 
 
 class _ChangeWriter:
-    """Runs in Spark's tasks: places and values in, change segments out."""
+    """Runs in Spark's tasks: row positions and values in, change segments out."""
 
     def __init__(
         self,

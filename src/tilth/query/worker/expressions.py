@@ -3,7 +3,7 @@
 Covers: assignments and predicates of mutations, defaults of new columns, MATERIALIZED and ALIAS columns. Does not
 cover: computing them (maintenance, ingest).
 Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
-randomness, no look at other rows or tables, and one instant for now().
+randomness, no access to other rows or tables, and one instant for now().
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class ExpressionChecker:
         session.conf.set("spark.sql.ansi.enabled", "true")
         session.conf.set("spark.sql.ansi.doubleQuotedIdentifiers", "true")
         session.conf.set("spark.sql.session.timeZone", task.zone)
-        #: The expression that is being looked at, and what Spark got of it, for the places in its messages.
+        #: The expression that is being checked, and what Spark got of it, for the positions in its messages.
         self.text = ""
         self.sent = ""
 
-    def original(self, place: int) -> int:
-        """Map a place in Spark's text to one in the expression."""
-        return max(0, place - len(_HEAD)) if self.sent.startswith(_HEAD) else place
+    def original(self, position: int) -> int:
+        """Map a position in Spark's text to one in the expression."""
+        return max(0, position - len(_HEAD)) if self.sent.startswith(_HEAD) else position
 
     def check(self) -> CheckedExpressions:
         """Raises BadMutationError, UnknownColumnError and their kind, and Spark's own errors."""
@@ -180,7 +180,7 @@ class ExpressionChecker:
             )
 
     def _with_ids(self, parsed: LogicalPlan) -> Expression:
-        """Return the expression that is being looked at with the ids of its columns; names that are none stay."""
+        """Return the expression that is being checked with the ids of its columns; names that are none stay."""
         pieces: list[str | int] = []
         at = 0
         for start, end, column, fields in columns_in(parsed, self._task.schema):
@@ -209,7 +209,7 @@ class ExpressionChecker:
         return f"{text}\n" if "--" in text else text
 
     def _without_aliases(self, parsed: LogicalPlan) -> str:
-        """Return the expression that is being looked at with what ALIAS columns stand for: no file has them."""
+        """Return the expression that is being checked with what ALIAS columns stand for: no file has them."""
         schema = self._task.schema
         edits = [
             Edit(start, end, value_text(column, schema) + "".join(f".{quoted(name)}" for name in fields))
@@ -249,7 +249,7 @@ class ExpressionChecker:
     def _check_texts(self, expression: LogicalPlan, **facts: str) -> None:
         """Raises BadMutationError where Spark makes numbers of texts by itself: the first that is none would end it."""
         if _CAST_CALLS.search(self.text):
-            # Such a call looks the same as what Spark does by itself.
+            # Such a call cannot be distinguished from what Spark does by itself.
             return
         for node in expression.nodes:
             if node.kind != "Cast" or node.text("isUserSpecified"):

@@ -36,7 +36,7 @@ class ViewCheck(Protocol):
     ) -> CheckedView: ...
 
 
-class ReplayWork(Protocol):
+class RunReplayOrder(Protocol):
     """`tilth.ingest.replay_letters`."""
 
     def __call__(self, context: TaskContext, order: bytes) -> TaskResult: ...

@@ -86,13 +86,13 @@ def star_edits(found: Relations, shown: Sequence[ShownColumns], names: Sequence[
         select = _select_of(node)
         if select is None:
             raise _refused("* outside of the list of columns", hidden)
-        said = _excepted(found.text[node.start : node.end]) if node.text("excepts") else frozenset()
+        excepted = _excepted(found.text[node.start : node.end]) if node.text("excepts") else frozenset()
         left_out = [
             f"{quoted(name)}.{quoted(column)}"
             for start, name in _relations_of(select, names_at)
             if _is_meant(node, name)
             for column in hidden.get(start, ())
-            if column.lower() not in said
+            if column.lower() not in excepted
         ]
         if left_out:
             edits[node.start] = _without(node, ", ".join(left_out))

@@ -1,10 +1,10 @@
-"""Relations of a query and their places in its text, by Spark's own parser; the text with other names there.
+"""Relations of a query and their positions in its text, by Spark's own parser; the text with other names there.
 
-Covers: relations with their places and AS OF, references that name a database, functions of the time, rewriting.
+Covers: relations with their positions and AS OF, references that name a database, functions of the time, rewriting.
 Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/snapshots.py,
 query/past.py).
-Always holds: nothing here runs a query; places are offsets in Python's text, not in Java's; everything between the
-replaced places reaches Spark as it was written.
+Always holds: nothing here runs a query; positions are offsets in Python's text, not in Java's; everything between the
+replaced texts reaches Spark as it was written.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUERIES = frozenset({"ScalarSubquery", "Exists", "InSubquery", "ListQuery", "Lat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """Moment that `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name gives."""
+    """Version or time that `VERSION AS OF` or `TIMESTAMP AS OF` behind a table's name gives."""
 
     #: Offsets of the whole clause in the text; the end is not included.
     start: int
@@ -54,7 +54,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """One place of a query where the name of a table stands."""
+    """One occurrence of a table's name in a query."""
 
     name: tuple[str, ...]
     #: Offsets in the text; the end is not included.
@@ -81,7 +81,7 @@ class Relations:
 
     @property
     def present(self) -> str:
-        """The text with blanks in the place of AS OF and its expressions."""
+        """The text with blanks instead of AS OF and its expressions."""
         text = self.text
         for past in (relation.past for relation in self.relations if relation.past is not None):
             text = text[: past.start] + " " * (past.end - past.start) + text[past.end :]
@@ -94,7 +94,7 @@ def find_relations(plan: LogicalPlan, text: str) -> Relations:
     Raises BadQueryError for a past that makes no sense.
     """
     found = Relations(text, [], [], plan.kinds)
-    places: set[int] = set()
+    positions: set[int] = set()
     #: Nodes with the names of the common table expressions that they see.
     stack: list[tuple[PlanNode, frozenset[str]]] = [(plan.root, frozenset())]
     while stack:
@@ -109,8 +109,8 @@ def find_relations(plan: LogicalPlan, text: str) -> Relations:
             name = node.text("multipartIdentifier")
             if len(name) > 1 or name[0].lower() not in hidden:
                 # The plan repeats the operand of CASE x WHEN .. for each WHEN.
-                if node.start not in places:
-                    places.add(node.start)
+                if node.start not in positions:
+                    positions.add(node.start)
                     found.relations.append(_relation(name, node, text, past))
                 continue
         if past is not None:
@@ -182,7 +182,7 @@ def long_references(found: Relations, aliases: dict[tuple[str, str], str]) -> li
 
 
 def frozen_times(found: Relations, now_us: int) -> list[Edit] | None:
-    """Edits that put one instant in the place of now() and its kin, or None if some of them cannot be replaced."""
+    """Edits that replace now() and its kin by one instant, or None if some of them cannot be replaced."""
     wanted = len(TIME_WORDS.findall(found.present))
     if not wanted:
         return []
@@ -208,14 +208,14 @@ def has_fine_times(found: Relations) -> bool:
 
 
 def _instant(function: str, now_us: int) -> str | None:
-    moment = f"timestamp_micros({now_us})"
+    instant = f"timestamp_micros({now_us})"
     if function in _INSTANTS:
-        return moment
+        return instant
     if function in _DAYS:
-        return f"to_date({moment})"
+        return f"to_date({instant})"
     if function == "yesterday":
-        return f"date_sub({moment}, 1)"
-    return f"cast({moment} AS timestamp_ntz)" if function == "localtimestamp" else None
+        return f"date_sub({instant}, 1)"
+    return f"cast({instant} AS timestamp_ntz)" if function == "localtimestamp" else None
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -229,18 +229,18 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The new text, and where its places were in the old one."""
+    """The new text, with the mapping of its positions to the old one."""
 
     text: str
-    #: (place in the new text, place in the old text), rising: from here on both run side by side.
+    #: (position in the new text, position in the old text), rising: from here on both run side by side.
     anchors: tuple[tuple[int, int], ...]
 
-    def original(self, place: int) -> int:
-        """Map a place of the new text to one in the old; inside a replacement: to where the replaced text began."""
-        index = bisect_right([anchor for anchor, _ in self.anchors], place) - 1
+    def original(self, position: int) -> int:
+        """Map a position of the new text to one in the old; inside a replacement: to where the replaced text began."""
+        index = bisect_right([anchor for anchor, _ in self.anchors], position) - 1
         new, old = self.anchors[index]
         following = self.anchors[index + 1][1] if index + 1 < len(self.anchors) else None
-        found = old + place - new
+        found = old + position - new
         return found if following is None else min(found, following)
 
 

@@ -1,4 +1,4 @@
-"""Asks Spark's optimizer what a query needs of its tables, before any of their files is opened.
+"""Finds what a query needs of its tables by Spark's optimizer, before any of their files is opened.
 
 Covers: names of views, empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using
 it (query/prune.py).
@@ -84,7 +84,7 @@ def nothing_known(occurrences: int) -> Needs:
 
 
 class _Scan(msgspec.Struct):
-    """One place where a query reads a table, as NeedsReader.java writes it."""
+    """One occurrence of a table in a query, as NeedsReader.java writes it."""
 
     table: int
     columns: frozenset[str] | None
@@ -94,7 +94,7 @@ class _Scan(msgspec.Struct):
 _decoder = msgspec.json.Decoder(list[_Scan])
 
 
-def ask_needs(session: Java, text: str, occurrences: int) -> Needs:
+def find_needs(session: Java, text: str, occurrences: int) -> Needs:
     """Return what the query needs of each table. The views must be there.
 
     Raises Spark's AnalysisException.

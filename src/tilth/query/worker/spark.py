@@ -41,7 +41,7 @@ from tilth.query.results.spark import rows_of, to_stream
 from tilth.query.snapshots import protocol
 from tilth.query.worker.changes_spark import changed_rows
 from tilth.query.worker.expressions import ExpressionChecker
-from tilth.query.worker.handed import ReplayWork, ViewCheck
+from tilth.query.worker.handed import RunReplayOrder, ViewCheck
 from tilth.query.worker.headings import headings
 from tilth.query.worker.hidden import ShownColumns, shown_columns, star_edits
 from tilth.query.worker.relations import (
@@ -56,7 +56,7 @@ from tilth.query.worker.relations import (
     names_of,
     rewrite,
 )
-from tilth.query.worker.shadow import Needs, ask_needs, create_views, nothing_known, view_names
+from tilth.query.worker.shadow import Needs, create_views, find_needs, nothing_known, view_names
 from tilth.query.worker.writing_spark import written_in_tasks
 from tilth.storage import (
     TableLayout,
@@ -89,13 +89,13 @@ logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 T = TypeVar("T")
 #: Needs of a query from its relations, the edits that fix its time, and then the names of its columns.
-_Asked = tuple[Needs | None, list[Edit], list[str] | None]
+_Answer = tuple[Needs | None, list[Edit], list[str] | None]
 
 
 class QueryRunner:
     """The runner of QUERY tasks."""
 
-    def __init__(self, calls: protocol.QueryCalls, check_view: ViewCheck, replay: ReplayWork) -> None:
+    def __init__(self, calls: protocol.QueryCalls, check_view: ViewCheck, replay: RunReplayOrder) -> None:
         self._calls = calls
         self._check_view = check_view
         self._replay = replay
@@ -133,7 +133,7 @@ class QueryRunner:
                 try:
                     return self._replay(context, order)
                 except (PySparkException, Py4JError) as error:
-                    raise from_spark(error, predicate, lambda place: place, predicate, is_whole=False) from error
+                    raise from_spark(error, predicate, lambda position: position, predicate, is_whole=False) from error
         assert_never(task)
 
     def _run(self, context: TaskContext, task: protocol.QueryTask) -> TaskResult:
@@ -148,7 +148,7 @@ def _names(session: SparkSession, text: str) -> list[tuple[str, ...]]:
     try:
         relations = _parsed(session, text).relations
     except (PySparkException, Py4JError) as error:
-        raise from_spark(error, text, lambda place: place, text) from error
+        raise from_spark(error, text, lambda position: position, text) from error
     if any(relation.past is not None for relation in relations):
         raise BadQueryError("a view reads new rows only: AS OF has no meaning there")
     return [relation.name for relation in relations]
@@ -160,7 +160,7 @@ def _expressions(session: SparkSession, task: protocol.ExpressionsTask) -> proto
         checked = checker.check()
     except (PySparkException, Py4JError) as error:
         raise from_spark(error, checker.text, checker.original, checker.sent, is_whole=False) from error
-    return _with_needs(session, task, checked) if task.asks_needs else checked
+    return _with_needs(session, task, checked) if task.with_needs else checked
 
 
 def _with_needs(
@@ -171,7 +171,7 @@ def _with_needs(
     values = ", ".join(f"({text})" for _, text in checked.assignments) or "1"
     try:
         create_views(session, [view], [task.schema])
-        needs = ask_needs(session, f"SELECT {values} FROM {view} WHERE {checked.predicate}", 1)
+        needs = find_needs(session, f"SELECT {values} FROM {view} WHERE {checked.predicate}", 1)
     except (PySparkException, Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         _log.warning("rows_not_pruned", table=task.table, reason=f"{type(error).__name__}: {error}")
         return checked
@@ -190,7 +190,7 @@ def _computed(session: SparkSession, task: protocol.ComputeTask) -> bytes:
         return to_stream(_given(session, task).selectExpr(*columns).toArrow())
     except PySparkException as error:
         text = ", ".join(task.expressions)
-        raise from_spark(error, text, lambda place: place, text, is_whole=False) from error
+        raise from_spark(error, text, lambda position: position, text, is_whole=False) from error
 
 
 def _given(session: SparkSession, task: protocol.ComputeTask) -> DataFrame:
@@ -219,7 +219,7 @@ def _change(context: TaskContext, task: protocol.ChangeTask) -> TaskResult:
                 note_unanswered(damage)
                 raise damage from error
             shown = ", ".join(text for _, text in task.assignments) or task.predicate
-            raise from_spark(error, shown, lambda place: place, shown, is_whole=False) from error
+            raise from_spark(error, shown, lambda position: position, shown, is_whole=False) from error
     cost = Cost(input_bytes=task.snapshot.bytes, output_bytes=sum(each.file.size for each in written))
     return TaskResult(payload=msgspec.msgpack.encode(protocol.ChangeResult(written=tuple(written))), actual=cost)
 
@@ -241,7 +241,7 @@ class InsertRunner:
         self._calls = calls
 
     def __call__(self, context: TaskContext) -> TaskResult:
-        task = msgspec.msgpack.decode(context.spec.payload, type=protocol.InsertWork)
+        task = msgspec.msgpack.decode(context.spec.payload, type=protocol.InsertPayload)
         match task:
             case protocol.InsertTask():
                 return self._insert(context, task)
@@ -271,7 +271,7 @@ def _resolved(requests: Sequence[UpsertRequest], *, task: int, attempt: int) -> 
 
 
 class PreparedQuery:
-    """A query's text with snapshots in the place of its relations."""
+    """A query's text with snapshots instead of its relations."""
 
     def __init__(
         self,
@@ -316,17 +316,17 @@ class PreparedQuery:
             raise BadQueryError("a time has microseconds at most", hint="remove the digits after the sixth")
         if not found.relations:
             return self._named(found, session.sql(self._text))
-        as_of = _moments(session, [relation.past for relation in found.relations])
+        as_of = _points_in_time(session, [relation.past for relation in found.relations])
         resolved = self._calls.resolve(self._query_id, [relation.name for relation in found.relations], as_of)
         views, known = view_names(len(resolved)), names_of(found, resolved)
         self._shown = [shown_columns(one.schema, self._text) for one in resolved]
         edits = edits_of(found, known, resolved, views) + star_edits(found, self._shown, known)
         nothing = nothing_known(len(resolved))
-        otherwise: _Asked = (nothing, [], None)
+        otherwise: _Answer = (nothing, [], None)
         needs, times, names = self._answered(lambda: self._needs(found, resolved, views, edits), otherwise)
         sources = self._calls.pin(self._query_id, (needs or nothing).predicates)
         if needs is None and any(source.snapshot is not None and is_changed(source.snapshot) for source in sources):
-            needs = self._answered(lambda: self._asked(resolved, views, edits), nothing)
+            needs = self._answered(lambda: self._find_needs(resolved, views, edits), nothing)
         for view, source, needed, shown in zip(views, sources, (needs or nothing).columns, self._shown, strict=True):
             rows = self._rows_of(source, needed)
             rows = rows if shown.projection is None else rows.selectExpr(*shown.projection)
@@ -342,9 +342,9 @@ class PreparedQuery:
 
     def _needs(
         self, found: Relations, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]
-    ) -> _Asked:
+    ) -> _Answer:
         """Return the needs of each relation, with the edits that fix the time they hold for, and then the columns'
-        names, which must not show those edits. None: it was not worth asking."""
+        names, which must not show those edits. None: the optimizer was not needed."""
         if not _PREDICATE_WORDS.search(self._text):
             return None, [], None
         times = self._frozen_times(found, resolved)
@@ -353,7 +353,7 @@ class PreparedQuery:
             self._create_views(views, resolved)
             self._sent = rewrite(self._text, edits)
             names = self._session.sql(self._sent.text).columns
-        needs = self._asked(resolved, views, edits + (times or []))
+        needs = self._find_needs(resolved, views, edits + (times or []))
         if times is None:
             return replace(needs, predicates=nothing_known(len(resolved)).predicates), [], None
         return needs, times, names
@@ -362,15 +362,15 @@ class PreparedQuery:
         schemas = [one.schema for one in resolved]
         create_views(self._session, views, schemas, [shown.projection for shown in self._shown])
 
-    def _asked(self, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]) -> Needs:
+    def _find_needs(self, resolved: list[protocol.Resolved], views: list[str], edits: list[Edit]) -> Needs:
         self._create_views(views, resolved)
         self._sent = rewrite(self._text, edits)
-        return ask_needs(self._session, self._sent.text, len(resolved))
+        return find_needs(self._session, self._sent.text, len(resolved))
 
-    def _answered(self, ask: Callable[[], T], otherwise: T) -> T:
-        """Ask Spark's optimizer; return the other where its internals do not answer as expected."""
+    def _answered(self, find: Callable[[], T], otherwise: T) -> T:
+        """Call Spark's optimizer; return `otherwise` if its internals do not answer as expected."""
         try:
-            return ask()
+            return find()
         except PySparkException:
             raise
         except (Py4JError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
@@ -400,19 +400,19 @@ class PreparedQuery:
         return self._session.createDataFrame(table)
 
 
-def _moments(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
-    """Moments of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
+def _points_in_time(session: SparkSession, pasts: Sequence[Past | None]) -> list[protocol.AsOf | None]:
+    """Past states of AS OF clauses; now() is one instant for all of them. Raises BadQueryError."""
     times = list(dict.fromkeys(past.time for past in pasts if past is not None and past.time is not None))
     micros = dict(zip(times, _micros(session, times), strict=True)) if times else {}
-    moments: list[protocol.AsOf | None] = []
+    points: list[protocol.AsOf | None] = []
     for past in pasts:
         if past is None:
-            moments.append(None)
+            points.append(None)
         elif past.time is not None:
-            moments.append(protocol.AsOfTime(micros=micros[past.time]))
+            points.append(protocol.AsOfTime(micros=micros[past.time]))
         else:
-            moments.append(protocol.AsOfVersion(version=_version(past.version or "")))
-    return moments
+            points.append(protocol.AsOfVersion(version=_version(past.version or "")))
+    return points
 
 
 def _version(text: str) -> int:
@@ -432,7 +432,7 @@ def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
         hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
         condition = error.getCondition() or type(error).__name__
         raise BadQueryError("AS OF needs a time", time=shown, reason=condition, hint=hint) from error
-    # Of a Row, `in` asks for the names of its fields.
+    # Of a Row, `in` checks the names of its fields.
     values = list(row)
     if None in values:
         raise BadQueryError("AS OF needs a time", time=shown, hint="its value is NULL")

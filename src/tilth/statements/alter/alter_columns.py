@@ -15,13 +15,13 @@ from dataclasses import replace
 import msgspec
 
 from tilth.catalog import StartMutation, TableInUseError
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.grammar.render import render_operations
 from tilth.grammar.statements import ColumnOperation
 from tilth.model.mutation import MutationKind
 from tilth.model.table import ColumnKind, Expression, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.query.results.answer import Outcome, done
-from tilth.query.snapshots.past import mark_of
+from tilth.query.snapshots.as_of import mark_of
 from tilth.query.snapshots.protocol import CheckTask
 from tilth.statements.alter.mutation_entry import mutation_outcome, start_mutation
 from tilth.statements.definitions.clauses import check_computed
@@ -31,7 +31,7 @@ from tilth.statements.inserts.defaults import altered
 
 
 def alter_columns(services: Services, call: Call, table: TableDef, operations: Sequence[ColumnOperation]) -> Outcome:
-    """All operations in one commit; readers see it at once. Parts that look different now are rewritten in the
+    """All operations in one commit; readers see it at once. Parts that read differently now are rewritten in the
     background."""
     _check_no_dead_letters(services, table)
     is_checking = call.settings.force_alter_conflict_check
@@ -48,7 +48,7 @@ def alter_columns(services: Services, call: Call, table: TableDef, operations: S
     check_computed(msgspec.structs.replace(table, schema=new.schema))
     views = services.catalog.tables.views_into(table.uuid)
     if new.schema.is_stored_as(table.schema):
-        # Defaults and comments: no part looks different for it.
+        # Defaults and comments: no part reads differently for it.
         for view in views if _computed(new.schema) != _computed(table.schema) else ():
             _check_view(services, view, table, new)
         services.catalog.tables.describe_columns(
@@ -109,7 +109,7 @@ def _check_view(services: Services, view: ViewDef, table: TableDef, new: NewColu
     kafka = services.catalog.tables.by_id(view.source)
     if isinstance(kafka, KafkaDef):
         target = msgspec.structs.replace(table, schema=new.schema)
-        ask_worker(
+        run_on_worker(
             services,
             CheckTask(
                 view=full_name(view),

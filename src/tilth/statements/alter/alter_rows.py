@@ -12,7 +12,7 @@ import msgspec
 
 from tilth.base.settings import BadSettingError
 from tilth.catalog import StartMutation
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.grammar.render import render_operations
 from tilth.grammar.statements import MutateDelete, MutateUpdate
 from tilth.model.mutation import MutationKind
@@ -44,7 +44,7 @@ def alter_rows(
         predicate=operation.predicate,
         now_ms=services.clock.now_ms(),
     )
-    checked = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
+    checked = msgspec.msgpack.decode(run_on_worker(services, task), type=CheckedExpressions)
     update = StartMutation(
         table=table.uuid,
         from_version=table.schema_version,

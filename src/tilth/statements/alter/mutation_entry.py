@@ -1,4 +1,4 @@
-"""The entry of an ALTER in a table's list of mutations: made, and waited for where the user asks for it.
+"""The entry of an ALTER in a table's list of mutations: made, and waited for if the statement requires it.
 
 Covers: the commit, when a wait ends and with what error. Does not cover: the checks before (alter_columns.py,
 alter_rows.py), working on it (maintenance). Always holds: whatever a wait raises, the entry is committed and stays in
@@ -22,7 +22,7 @@ from tilth.query.results.answer import Outcome, done
 
 #: Poll intervals of a waiting statement: of its entry, and of what delays it.
 POLL_SECONDS = 0.25
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 def start_mutation(services: Services, call: Call, table: TableDef, update: StartMutation) -> int:
@@ -51,7 +51,7 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
     """
     clock = services.clock
     deadline = clock.monotonic() + seconds_max
-    next_look = clock.monotonic()
+    next_check = clock.monotonic()
     while True:
         found = services.catalog.mutations.get(table.uuid, entry)
         match found.state:
@@ -70,8 +70,8 @@ def wait_for_mutation(services: Services, table: TableDef, entry: int, seconds_m
                 if services.catalog.tables.by_id(table.uuid) is None:
                     raise TableNotFoundError("the table was dropped", table=full_name(table), mutation=entry)
         left = deadline - clock.monotonic()
-        if left <= 0 or clock.monotonic() >= next_look:
-            next_look = clock.monotonic() + LOOK_SECONDS
+        if left <= 0 or clock.monotonic() >= next_check:
+            next_check = clock.monotonic() + CHECK_SECONDS
             progress = services.maintenance.mutations(table.uuid)
             _check_sound(table, entry, progress)
             _check_not_stopped(services, table, entry, progress, left)

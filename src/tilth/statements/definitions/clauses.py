@@ -1,8 +1,8 @@
 """Clauses of a table's definition that CREATE and ALTER share: UNIQUE KEY with its version column, TTL, and columns
 that are computed from others.
 
-Covers: what they ask of the columns, what is refused, what a new TTL means for the rows that are there. Does not cover:
-other clauses (tables.py), columns (columns.py).
+Covers: what they require of the columns, what is refused, what a new TTL means for the rows that are there. Does not
+cover: other clauses (tables.py), columns (columns.py).
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def keyed_schema(statement: CreateTable, schema: Schema) -> Schema:
             hint = "a version is a whole number, a date or a timestamp"
             raise _refused("a column of this type cannot be a version", version, hint=hint)
         needed.append(version)
-    said = {spec.name for spec in statement.columns if spec.says_null}
+    states_null = {spec.name for spec in statement.columns if spec.states_null}
     for column in needed:
-        if column.name in said:
+        if column.name in states_null:
             what = "UNIQUE KEY" if column in key else "the version"
             hint = "leave NULL and Nullable out: it is NOT NULL by itself"
             raise _refused(f"a column of {what} is never NULL", column, hint=hint)

@@ -205,10 +205,10 @@ def _added(table: TableDef, now: NewColumns, operation: AddColumn) -> NewColumns
             column=spec.name,
             hint="existing rows get it",
         )
-    return placed(now, operation)
+    return with_column(now, operation)
 
 
-def placed(now: NewColumns, operation: AddColumn) -> NewColumns:
+def with_column(now: NewColumns, operation: AddColumn) -> NewColumns:
     """Add the new column, which has a free name, where the operation wants it."""
     columns = list(now.schema.columns)
     position = len(columns)
@@ -404,10 +404,10 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
         return now
     old = find_any_in(now.schema, operation.old)
     check_unprotected(table, old, "RENAME COLUMN")
-    taken = now.schema.find_any(operation.new)
-    if taken is not None and taken is not old:
+    existing = now.schema.find_any(operation.new)
+    if existing is not None and existing is not old:
         raise BadAlterError(
-            "the column exists already", table=full_name(table), column=taken.name, hint="choose another name"
+            "the column exists already", table=full_name(table), column=existing.name, hint="choose another name"
         )
     return replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 

@@ -10,7 +10,7 @@ from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.literals import skip_settings
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import skip_on_cluster, skip_sync, take_if_exists, take_if_not_exists
+from tilth.grammar.phrases import read_if_exists, read_if_not_exists, skip_on_cluster, skip_sync
 from tilth.grammar.statements import Statement
 from tilth.grammar.text.cursor import Cursor
 from tilth.query.results.answer import Outcome, done
@@ -37,22 +37,22 @@ class UseDatabase(Statement):
 
 
 def _parse_create(cursor: Cursor) -> CreateDatabase:
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     database = cursor.name("the name of a database")
     skip_on_cluster(cursor)
-    if cursor.take("ENGINE"):
+    if cursor.accept("ENGINE"):
         cursor.expect_symbol("=")
         if not any(cursor.at(word) for word in _DATABASE_ENGINES):
             hint = "leave ENGINE out: rows of other systems are loaded by INSERT or from Kafka"
             raise cursor.refused(f"ENGINE = {cursor.found()} of a database is not supported", hint=hint)
         engine = cursor.choose(*_DATABASE_ENGINES)
         cursor.notice(f"ENGINE = {engine.capitalize()} has no effect: databases are names of the one catalog")
-    comment = cursor.string("a comment") if cursor.take("COMMENT") else ""
+    comment = cursor.string("a comment") if cursor.accept("COMMENT") else ""
     return CreateDatabase(database=database, if_not_exists=if_not_exists, comment=comment)
 
 
 def _parse_drop(cursor: Cursor) -> DropDatabase:
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     database = cursor.name("the name of a database")
     skip_on_cluster(cursor)
     skip_sync(cursor)

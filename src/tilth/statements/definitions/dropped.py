@@ -1,6 +1,6 @@
 """DROP, UNDROP, TRUNCATE and RENAME of tables and views.
 
-Always holds: what is written is one catalog change; services that work on a table hear of it at once.
+Always holds: what is written is one catalog change; services that work on a table are notified at once.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from tilth.base.units import show_time
 from tilth.catalog import HideEverything, TableInUseError, TableNotFoundError
 from tilth.control.context.audit import audited
 from tilth.control.context.lifetimes import dropped_keep_ms
-from tilth.control.context.names import place_of, relation_of, table_of, wrong_kind
+from tilth.control.context.names import database_and_name, relation_of, table_of, wrong_kind
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.grammar.literals import skip_settings
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import parse_name, parse_table_name, refuse_list, skip_sync, take_if_exists
+from tilth.grammar.phrases import parse_name, parse_table_name, read_if_exists, refuse_list, skip_sync
 from tilth.grammar.statements import Name, RenameTable, Statement
 from tilth.grammar.text.cursor import Cursor
 from tilth.ingest import check_group, group_of, pinned_group
@@ -48,12 +48,12 @@ class TruncateTable(Statement):
 
 
 def _parse_drop_table(cursor: Cursor) -> DropTable:
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     return DropTable(name=_dropped_name(cursor, "DROP TABLE"), if_exists=if_exists)
 
 
 def _parse_drop_view(cursor: Cursor) -> DropView:
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     return DropView(name=_dropped_name(cursor, "DROP VIEW"), if_exists=if_exists)
 
 
@@ -74,8 +74,8 @@ def _parse_undrop(cursor: Cursor) -> UndropTable:
 
 
 def _parse_truncate(cursor: Cursor) -> TruncateTable:
-    cursor.take("TABLE")
-    if_exists = take_if_exists(cursor)
+    cursor.accept("TABLE")
+    if_exists = read_if_exists(cursor)
     name = parse_table_name(cursor)
     if cursor.at("PARTITION"):
         hint = "ALTER TABLE t DROP PARTITION p empties one partition"
@@ -97,7 +97,7 @@ def _parse_rename(cursor: Cursor) -> RenameTable:
 
 
 def drop_table(services: Services, call: Call, statement: DropTable | DropView) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     relation = services.catalog.tables.find(database, name)
     if relation is None and statement.if_exists:
         return done(f"there was no {database}.{name}")
@@ -116,7 +116,7 @@ def drop_table(services: Services, call: Call, statement: DropTable | DropView) 
 
 
 def undrop_table(services: Services, call: Call, statement: UndropTable) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     with audited(services, call, verb="UNDROP TABLE", table=f"{database}.{name}"):
         relation = _undropped(services, database, name)
     _wake_after(services, relation)
@@ -154,7 +154,7 @@ def _wake_after(services: Services, relation: Relation) -> None:
 
 
 def truncate_table(services: Services, call: Call, statement: TruncateTable) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     if statement.if_exists and services.catalog.tables.find(database, name) is None:
         return done(f"there was no {database}.{name}")
     table = table_of(services, call, statement.name, what="TRUNCATE")
@@ -170,7 +170,7 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
 
 def rename_table(services: Services, call: Call, statement: RenameTable) -> Outcome:
     relation = relation_of(services, call, statement.old)
-    database, name = place_of(call, statement.new)
+    database, name = database_and_name(call, statement.new)
     if isinstance(relation, KafkaDef):
         views = services.catalog.tables.views_of(relation.uuid)
         if views:

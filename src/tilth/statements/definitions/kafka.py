@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from tilth.catalog import TableInUseError
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.grammar.statements import AddColumn, ColumnOperation, DescribeColumn, DropColumn, ModifyColumn, RenameColumn
 from tilth.ingest import (
     DEAD_LETTER_SCHEMA,
@@ -35,8 +35,8 @@ from tilth.statements.definitions.columns import (
     column_of,
     described,
     find_in,
-    placed,
     replaced,
+    with_column,
     with_default,
 )
 from tilth.statements.definitions.storages import create_in_storage
@@ -44,7 +44,7 @@ from tilth.statements.inserts.defaults import altered
 
 _OTHER_NAME = "choose another name"
 _AGAIN = "drop the view (DROP VIEW), alter the table, and create the view again; offsets are kept"
-#: The values of kafka_handle_error_mode that ask for such a table.
+#: The values of kafka_handle_error_mode that need such a table.
 _WITH_TABLE = ("dead_letter", "stream")
 
 
@@ -104,7 +104,7 @@ def _added(kafka: KafkaDef, now: NewColumns, operation: AddColumn) -> NewColumns
             return now
         hint = "ADD COLUMN IF NOT EXISTS keeps the column as it is"
         raise BadAlterError("the column exists already", table=full_name(kafka), column=spec.name, hint=hint)
-    return placed(now, operation)
+    return with_column(now, operation)
 
 
 def _dropped(kafka: KafkaDef, now: NewColumns, operation: DropColumn) -> NewColumns:
@@ -143,9 +143,9 @@ def _renamed(kafka: KafkaDef, now: NewColumns, operation: RenameColumn) -> NewCo
     if operation.if_exists and now.schema.find(operation.old) is None:
         return now
     old = find_in(now.schema, operation.old)
-    taken = now.schema.find(operation.new)
-    if taken is not None and taken is not old:
-        raise BadAlterError("the column exists already", table=full_name(kafka), column=taken.name, hint=_OTHER_NAME)
+    existing = now.schema.find(operation.new)
+    if existing is not None and existing is not old:
+        raise BadAlterError("the column exists already", table=full_name(kafka), column=existing.name, hint=_OTHER_NAME)
     return replaced(now, old, msgspec.structs.replace(old, name=operation.new))
 
 
@@ -163,7 +163,7 @@ def _checked(services: Services, view: ViewDef, kafka: KafkaDef, wanted: KafkaDe
         target_columns=view.target_columns,
     )
     try:
-        filled = msgspec.msgpack.decode(ask_worker(services, task), type=tuple[tuple[str, int], ...])
+        filled = msgspec.msgpack.decode(run_on_worker(services, task), type=tuple[tuple[str, int], ...])
     except ViewError as error:
         raise _in_use(view, kafka, wanted, target, error) from error
     lost = {identity for _, identity in view.target_columns} - {identity for _, identity in filled}
@@ -199,7 +199,7 @@ def _in_use(view: ViewDef, kafka: KafkaDef, wanted: KafkaDef, target: TableDef, 
 
 
 def ensure_dead_letters(services: Services, kafka: KafkaDef, config: KafkaConfig) -> DeadLetterTable:
-    """The dead-letter table that the Kafka table's settings ask for, made if it is missing.
+    """The dead-letter table that the Kafka table's settings name, made if it is missing.
 
     Raises BadDefinitionError where a relation of its name cannot take dead letters.
     """

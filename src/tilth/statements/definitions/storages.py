@@ -24,7 +24,7 @@ from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import take_if_exists, take_if_not_exists
+from tilth.grammar.phrases import read_if_exists, read_if_not_exists
 from tilth.grammar.render import if_not_exists_text, quoted_name, quoted_string
 from tilth.grammar.statements import Statement
 from tilth.grammar.text.cursor import Cursor
@@ -55,7 +55,7 @@ _USERS_SHOWN_MAX = 10
 _NAME_CHARACTERS_MAX = 128
 _NAME = "the name of a storage"
 _OWNER = "owner of storages"
-_LOOK = "SELECT * FROM system.replicas"
+_SHOW_REPLICAS = "SELECT * FROM system.replicas"
 _MAKE_ANOTHER = "make another storage with REPLICAS, and a table in it: INSERT .. SELECT"
 #: Definitions are read, changed and declared by one statement at a time.
 _one_at_a_time = threading.Lock()
@@ -123,7 +123,7 @@ class StorageInUseError(ConflictError):
 
 def _parse_create_storage(cursor: Cursor) -> CreateStorage:
     """Read what follows CREATE STORAGE."""
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     name = cursor.name(_NAME)
     if cursor.choose("ROOT", "REPLICAS") == "REPLICAS":
         return _read_replicas(cursor, name, if_not_exists=if_not_exists)
@@ -145,10 +145,10 @@ def _parse_alter_storage(cursor: Cursor) -> AlterStorage:
 def _read_replicas(cursor: Cursor, name: str, *, if_not_exists: bool) -> CreateStorage:
     cursor.expect_symbol("(")
     replicas = [_read_address(cursor, "of a replica")]
-    while cursor.take_symbol(","):
+    while cursor.accept_symbol(","):
         replicas.append(_read_address(cursor, "of a replica"))
     cursor.expect_symbol(")")
-    quorum = cursor.integer("a number of replicas") if cursor.take("QUORUM") else None
+    quorum = cursor.integer("a number of replicas") if cursor.accept("QUORUM") else None
     return CreateStorage(storage=name, replicas=tuple(replicas), quorum=quorum, if_not_exists=if_not_exists)
 
 
@@ -161,13 +161,13 @@ def _read_address(cursor: Cursor, whose: str) -> str:
 
 def _parse_drop_storage(cursor: Cursor) -> DropStorage:
     """Read what follows DROP STORAGE."""
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     return DropStorage(storage=cursor.name(_NAME), if_exists=if_exists)
 
 
 def _parse_show_storages(cursor: Cursor) -> ShowStorages:
     """Read what follows SHOW STORAGES."""
-    return ShowStorages(like=cursor.string("a pattern") if cursor.take("LIKE") else None)
+    return ShowStorages(like=cursor.string("a pattern") if cursor.accept("LIKE") else None)
 
 
 def _parse_show_create_storage(cursor: Cursor) -> ShowCreateStorage:
@@ -271,7 +271,7 @@ def _create(services: Services, call: Call, statement: CreateStorage) -> Outcome
 def _alter(services: Services, call: Call, statement: AlterStorage) -> Outcome:
     """Raises StorageNotFoundError, StorageExistsError, ReplicaNeededError, BadStoreError, and what the store says."""
     with _changing(services, call, "ALTER STORAGE"):
-        # Another server may have changed it a moment ago.
+        # Another server may have changed it just now.
         _declare(services)
         name, root = statement.storage, services.root.named(statement.storage)
         if statement.change is ReplicaChange.ADD:
@@ -290,7 +290,7 @@ def _alter(services: Services, call: Call, statement: AlterStorage) -> Outcome:
         # Whether it is empty or not mounted, only its owner knows.
         reserve_replica(root.replicas[number], _owner(services))
         services.maintenance.wake()
-        return done(f"replica {number} of {name} is filled with what it lacks: {_LOOK}")
+        return done(f"replica {number} of {name} is filled with what it lacks: {_SHOW_REPLICAS}")
 
 
 def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, number: int, address: str) -> Outcome:
@@ -315,7 +315,7 @@ def _changed(services: Services, root: StoreRoot, statement: AlterStorage, *, nu
         raise StorageExistsError("the storage was changed meanwhile", storage=name, hint="send the statement again")
     _declare(services)
     services.maintenance.wake()
-    return done(f"replica {number} of {name} is {location} and is filled with what it lacks: {_LOOK}")
+    return done(f"replica {number} of {name} is {location} and is filled with what it lacks: {_SHOW_REPLICAS}")
 
 
 def _complete_others(
@@ -331,7 +331,7 @@ def _complete_others(
         whole = [each for each in others if not copies.of(table, replica=each.number, limit=1)]
         found[table] = tuple(each.number for each in replicas_with_marker(whole, table))
         if not found[table]:
-            hint = f"wait until another replica that answers lacks nothing: {_LOOK}"
+            hint = f"wait until another replica that answers lacks nothing: {_SHOW_REPLICAS}"
             raise ReplicaNeededError(storage=storage, table=table, hint=hint)
     return found
 

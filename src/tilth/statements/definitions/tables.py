@@ -14,9 +14,9 @@ from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.names import place_of, table_of, wrong_kind
+from tilth.control.context.names import database_and_name, table_of, wrong_kind
 from tilth.control.context.placing import check_named
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.control.kinds import StatementKind
 from tilth.grammar.create import parse_create_table, parse_create_view
 from tilth.grammar.parse import Form
@@ -43,7 +43,7 @@ _BYCONITY_POLICIES = ("cnch_default",)
 
 
 def create_table(services: Services, call: Call, statement: CreateTable) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     existing = services.catalog.tables.find(database, name)
     if existing is not None and statement.if_not_exists:
         return done(f"exists already: {full_name(existing)}")
@@ -85,7 +85,7 @@ def _without_byconity_policy(services: Services, settings: dict[str, str]) -> tu
 
 
 def _create_kafka(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     if statement.partition_by or statement.order_by or statement.unique_key or statement.ttl:
         raise BadDefinitionError(
             "a Kafka table stores no rows: it has no keys, partitions or TTL", table=f"{database}.{name}"
@@ -137,7 +137,7 @@ def _schema(call: Call, statement: CreateTable) -> Schema:
 
 
 def _with_defaults(services: Services, call: Call, statement: CreateTable, schema: Schema) -> Schema:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     given = [column.id for column in schema.all_columns]
     return settled(services, call, f"{database}.{name}", schema, given, is_kafka=statement.engine is Engine.KAFKA)
 
@@ -178,7 +178,7 @@ def find_column(schema: Schema, name: str, clause: str) -> Column:
 
 
 def create_view(services: Services, call: Call, statement: CreateView) -> Outcome:
-    database, name = place_of(call, statement.name)
+    database, name = database_and_name(call, statement.name)
     existing = services.catalog.tables.find(database, name)
     if existing is not None and statement.if_not_exists:
         return done(f"exists already: {full_name(existing)}")
@@ -192,7 +192,7 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
     if call.settings.dialect == CLICKHOUSE:
         # Views compute in UTC.
         check_zones(kafka.schema, UTC_NAMES[0], full_name(kafka))
-    filled = ask_worker(
+    filled = run_on_worker(
         services, CheckTask(view=f"{database}.{name}", kafka=kafka, target=target, select=statement.select)
     )
     view = ViewDef(
@@ -212,7 +212,7 @@ def create_view(services: Services, call: Call, statement: CreateView) -> Outcom
 
 
 def _view_source(services: Services, call: Call, statement: CreateView, view: str) -> KafkaDef:
-    payload = ask_worker(services, NamesTask(text=statement.select))
+    payload = run_on_worker(services, NamesTask(text=statement.select))
     names = [qualified(name, call.database) for name in msgspec.msgpack.decode(payload, type=list[tuple[str, ...]])]
     if len(set(names)) != 1:
         raise BadDefinitionError(

@@ -28,7 +28,7 @@ _NO_UUID = "'00000000-0000-0000-0000-000000000000'"
 
 def without_null(spec: ColumnSpec) -> ColumnSpec:
     """The column with the default of its type, and NOT NULL, unless NULL or Nullable is written."""
-    if spec.says_null:
+    if spec.states_null:
         return spec
     if spec.kind is ColumnKind.ALIAS:
         # A reader sees whatever the expression gives.
@@ -46,7 +46,7 @@ def _without_null(operation: ColumnOperation) -> ColumnOperation:
     match operation:
         case AddColumn(column=column):
             return replace(operation, column=without_null(column))
-        case ModifyColumn(column=column) if not column.says_null:
+        case ModifyColumn(column=column) if not column.states_null:
             return replace(operation, column=replace(column, nullable=False))
     return operation
 

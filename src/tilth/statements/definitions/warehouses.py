@@ -23,7 +23,7 @@ from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.literals import parse_settings
 from tilth.grammar.parse import Form
-from tilth.grammar.phrases import skip_on_cluster, take_if_exists, take_if_not_exists
+from tilth.grammar.phrases import read_if_exists, read_if_not_exists, skip_on_cluster
 from tilth.grammar.render import if_not_exists_text, quoted_name, settings_clause
 from tilth.grammar.statements import SettingTexts, Statement
 from tilth.grammar.text.cursor import Cursor
@@ -109,7 +109,7 @@ _one_at_a_time = threading.Lock()
 
 def _parse_create_warehouse(cursor: Cursor) -> CreateWarehouse:
     """Read what follows CREATE WAREHOUSE."""
-    if_not_exists = take_if_not_exists(cursor)
+    if_not_exists = read_if_not_exists(cursor)
     name = _read_name(cursor, _NAME)
     skip_on_cluster(cursor)
     return CreateWarehouse(warehouse=name, if_not_exists=if_not_exists, settings=_read_settings(cursor))
@@ -118,12 +118,12 @@ def _parse_create_warehouse(cursor: Cursor) -> CreateWarehouse:
 def _parse_alter_warehouse(cursor: Cursor) -> AlterWarehouse:
     """Read what follows ALTER WAREHOUSE: SETTINGS a = 1, MODIFY SETTING a = 1 or RESET SETTING a."""
     name = _read_name(cursor, _NAME)
-    if cursor.take("RESET", "SETTING"):
+    if cursor.accept("RESET", "SETTING"):
         names = [cursor.name("the name of a setting")]
-        while cursor.take_symbol(","):
+        while cursor.accept_symbol(","):
             names.append(cursor.name("the name of a setting"))
         return AlterWarehouse(warehouse=name, reset=tuple(names))
-    settings = parse_settings(cursor) if cursor.take("MODIFY", "SETTING") else _read_settings(cursor)
+    settings = parse_settings(cursor) if cursor.accept("MODIFY", "SETTING") else _read_settings(cursor)
     if not settings:
         raise cursor.expected("SETTINGS or RESET SETTING", words=("SETTINGS", "RESET SETTING"))
     return AlterWarehouse(warehouse=name, settings=settings)
@@ -131,13 +131,13 @@ def _parse_alter_warehouse(cursor: Cursor) -> AlterWarehouse:
 
 def _parse_drop_warehouse(cursor: Cursor) -> DropWarehouse:
     """Read what follows DROP WAREHOUSE."""
-    if_exists = take_if_exists(cursor)
+    if_exists = read_if_exists(cursor)
     return DropWarehouse(warehouse=_read_name(cursor, _NAME), if_exists=if_exists)
 
 
 def _parse_show_warehouses(cursor: Cursor) -> ShowWarehouses:
     """Read what follows SHOW WAREHOUSES."""
-    return ShowWarehouses(like=cursor.string("a pattern") if cursor.take("LIKE") else None)
+    return ShowWarehouses(like=cursor.string("a pattern") if cursor.accept("LIKE") else None)
 
 
 def _parse_show_warehouse(cursor: Cursor) -> ShowWarehouses:
@@ -168,7 +168,7 @@ def _read_drain(cursor: Cursor) -> tuple[bool, str]:
     """Read DRAIN or RESUME, and the reason."""
     drains = cursor.choose("DRAIN", "RESUME") == "DRAIN"
     because = ""
-    if cursor.take("BECAUSE"):
+    if cursor.accept("BECAUSE"):
         if not cursor.is_string():
             raise cursor.expected("the reason", hint="put it in single quotes: BECAUSE 'its disk is replaced'")
         because = cursor.string("the reason")
@@ -182,7 +182,7 @@ def _read_name(cursor: Cursor, what: str) -> str:
 
 def _read_settings(cursor: Cursor) -> SettingTexts:
     """Read SETTINGS, or ByConity's WITH."""
-    if cursor.take("SETTINGS") or cursor.take("WITH"):
+    if cursor.accept("SETTINGS") or cursor.accept("WITH"):
         return parse_settings(cursor)
     return ()
 

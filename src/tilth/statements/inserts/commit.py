@@ -1,7 +1,7 @@
 """The transaction of an INSERT: files first, then one commit of rows, changes and labels.
 
 Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
-who shares a transaction (control/insert_groups.py), finding the older rows of unique keys (upserts.py).
+who shares a transaction (control/insert_batches.py), finding the older rows of unique keys (upserts.py).
 Always holds: files, then one commit; the transaction settles what each outcome leaves (catalog/commit/txn_handle.py).
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import InsertLabel, InsertPart, Requirement, SchemaIs, TxnHandle, Update
 from tilth.control.context.services import Services
-from tilth.control.insert_groups import PreparedInsert
+from tilth.control.insert_batches import PreparedInsert
 from tilth.model.part import WrittenPart
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import OP_COLUMN, OP_UPSERT, TableDef
@@ -53,23 +53,23 @@ def store(services: Services, inserts: Sequence[PreparedInsert]) -> None:
     )
     layout = layout_of(table, services.root, quorum=quorum)
 
-    def write(work: TxnHandle) -> Sequence[WrittenPart]:
+    def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         if inserts[0].is_large and not table.unique_key:
             # It needs no neighbours to make a part that is worth its file: it is sorted at once.
-            return write_parts(layout, rows, txn=work.id, task=0, attempt=0)
-        return write_rows(layout, rows, txn=work.id, task=0, attempt=0)
+            return write_parts(layout, rows, txn=txn.id, task=0, attempt=0)
+        return write_rows(layout, rows, txn=txn.id, task=0, attempt=0)
 
-    committed(services, writing, write)
+    commit_insert(services, writing, write)
 
 
-def committed(services: Services, writing: Writing, write: Callable[[TxnHandle], Sequence[WrittenPart]]) -> int:
+def commit_insert(services: Services, writing: Writing, write: Callable[[TxnHandle], Sequence[WrittenPart]]) -> int:
     """Begin a transaction, write, commit; return the number of rows."""
     table, transactions = writing.table, services.catalog.transactions
     has_key = bool(table.unique_key)
     tasks = writing.tasks + UPSERT_TRIES_MAX * has_key
     outputs = [output_of(table, services.root, tasks=tasks, quorum=writing.quorum)]
-    with transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as work:
-        written = write(work)
+    with transactions.open(writing.actor, outputs=outputs, has_tasks=writing.has_tasks) as txn:
+        written = write(txn)
         # From here on it ends with the outcome of its commit.
         raise_if_cancelled()
         updates: list[Update] = [InsertPart(table=table.uuid, written=part) for part in written]
@@ -82,15 +82,13 @@ def committed(services: Services, writing: Writing, write: Callable[[TxnHandle],
         ]
         if has_key:
 
-            def look(snapshot: Snapshot, number: int) -> UpsertLookup:
+            def lookup_of(snapshot: Snapshot, number: int) -> UpsertLookup:
                 task, quorum = writing.tasks + number, writing.quorum
-                return upsert_lookup(
-                    table, written, snapshot, root=services.root, txn=work.id, task=task, quorum=quorum
-                )
+                return upsert_lookup(table, written, snapshot, root=services.root, txn=txn.id, task=task, quorum=quorum)
 
-            commit_upserts(services, work, table, written, updates, requirements, look)
+            commit_upserts(services, txn, table, written, updates, requirements, lookup_of)
         else:
-            work.commit(updates, requirements)
+            txn.commit(updates, requirements)
     if not all(part.is_segment for part in written):
         # New parts may be worth a merge at once; segments are waited for until there are many.
         services.maintenance.wake(table.uuid)

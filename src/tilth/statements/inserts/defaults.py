@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.clickhouse.dialect_words import CLICKHOUSE
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.formats import BadValueError, Reading, Stored, check_array, to_stored
 from tilth.ingest import BadDefaultError
 from tilth.model.computed import (
@@ -73,17 +73,17 @@ def settled(
     """
     reading = Reading(zone=call.zone)
     schema = _each(schema, {each.id: _as_given(each, schema) for each in schema.all_columns if each.id in given})
-    asked = [column for column in schema.all_columns if column.id in given and column.default is not None]
+    with_default = [column for column in schema.all_columns if column.id in given and column.default is not None]
     if is_kafka:
-        _check_no_kinds(table, asked)
+        _check_no_kinds(table, with_default)
     known = {
         column.id: value
-        for column in asked
+        for column in with_default
         if column.kind is not ColumnKind.ALIAS and (value := literal(column.default or "")) is not None
     }
-    checked = _checked(services, call, table, schema, [column for column in asked if column.id not in known])
+    checked = _checked(services, call, table, schema, [column for column in with_default if column.id not in known])
     found: dict[int, Column] = {}
-    for column in asked:
+    for column in with_default:
         if column.id in known:
             now = found[column.id] = _constant(column, _stored(column, known[column.id][0], reading))
         else:
@@ -205,7 +205,7 @@ def _checked(
         zone=call.zone_name,
         now_ms=services.clock.now_ms(),
     )
-    found = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
+    found = msgspec.msgpack.decode(run_on_worker(services, task), type=CheckedExpressions)
     return {each.column: each for each in found.defaults}
 
 
@@ -299,7 +299,7 @@ def computing(services: Services, call: Call, schema: Schema) -> Compute:
                 now_us=now_us,
             )
         limit = call.settings.max_insert_bytes
-        found = read_own(ask_worker(services, task), limit, lambda size: too_large(size, limit)).combine_chunks()
+        found = read_own(run_on_worker(services, task), limit, lambda size: too_large(size, limit)).combine_chunks()
         return {column.name: _of_type(found.column(column.name), column) for column in columns}
 
     return compute
@@ -310,7 +310,7 @@ def _of_type(values: pa.ChunkedArray, column: Column) -> pa.Array:
 
 
 def _of_instant(column: Column, now_us: int, zone: tzinfo) -> Stored:
-    """Return the value of a default that depends on the time only; None: Spark has to be asked."""
+    """Return the value of a default that depends on the time only; None: Spark has to compute it."""
     text = (column.written_default or "").strip()
     if column.type == Simple(Kind.TIMESTAMP) and _NOW.fullmatch(text):
         return _in_precision(column, now_us)

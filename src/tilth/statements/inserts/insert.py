@@ -1,7 +1,7 @@
 """INSERT: rows given by value are read and written right here, rows of a query are computed by Spark.
 
 Covers: the ways in which rows come, back-pressure, labels, which inserts share a commit. Does not cover: waiting for
-each other (control/insert_groups.py), the transaction (commit.py), unique keys (upserts.py).
+each other (control/insert_batches.py), the transaction (commit.py), unique keys (upserts.py).
 Always holds: rows that cannot be read refuse their own INSERT before anything is written, and no other; an INSERT is
 answered when it is committed. Where a partition has many parts the writer waits before it writes, and is refused where
 it has too many; a refusal for want of memory may be tried again.
@@ -24,7 +24,7 @@ from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, Stor
 from tilth.control.context.names import table_of
 from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services
-from tilth.control.insert_groups import GroupLimits, OfferedInsert, PreparedInsert
+from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.formats import BadValueError, Reading, RowOptions, column_array
@@ -41,7 +41,7 @@ from tilth.query.settings import AUTO, InsertSettings
 from tilth.query.snapshots.damaged import QueryParts, check_reads_all, naming
 from tilth.query.snapshots.protocol import InsertResult, InsertTask
 from tilth.statements.inserts.arrow_streams import check_size
-from tilth.statements.inserts.commit import Writing, committed, store
+from tilth.statements.inserts.commit import Writing, commit_insert, store
 from tilth.statements.inserts.defaults import computing
 from tilth.statements.inserts.rows import (
     COMPUTED,
@@ -180,8 +180,8 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
     computed: list[Column] = []
     over: list[Column] = []
     if has_op:
-        place = columns.index(OP)
-        rows = rows.set_column(place, OP_COLUMN, _op_array(rows.column(place)))
+        index = columns.index(OP)
+        rows = rows.set_column(index, OP_COLUMN, _op_array(rows.column(index)))
     for position, column in enumerate(target.schema.columns, start=1):
         if column in columns:
             continue
@@ -253,7 +253,7 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
         services.catalog.throttle.check(table, partitions)
         _wait(services, call, services.catalog.throttle.delay(table, partitions))
     settings = call.settings
-    limits = GroupLimits(
+    limits = BatchLimits(
         wait_seconds=settings.async_insert_busy_timeout_ms / 1000,
         bytes_max=settings.async_insert_max_data_size,
         rows_max=settings.async_insert_max_rows,
@@ -266,13 +266,13 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
         quorum=layout.folder.root.quorum,
         is_large=shaped.nbytes > limits.bytes_max or shaped.num_rows > limits.rows_max,
     )
-    if insert.is_large or not _is_grouped(services, call, table):
+    if insert.is_large or not _is_batched(services, call, table):
         store(services, [insert])
     else:
-        services.groups.add(
+        services.insert_batches.add(
             table.uuid,
             OfferedInsert(payload=insert, rows=shaped.num_rows, bytes=shaped.nbytes, store=partial(store, services)),
-            # Nobody waits for more copies than were asked for, or gets fewer.
+            # No statement waits for more copies than it requires, or gets fewer.
             shape=(table.schema_version, insert.quorum),
             label=insert.label,
             limits=limits,
@@ -280,12 +280,12 @@ def _stored(services: Services, call: Call, table: TableDef, rows: pa.Table) -> 
     return _inserted(table, shaped.num_rows)
 
 
-def _is_grouped(services: Services, call: Call, table: TableDef) -> bool:
-    """Follow the statement's setting, else the table's, else group where rows land in segments."""
-    said = call.settings.async_insert
-    if said == AUTO:
-        said = read_settings(InsertSettings, table.settings).async_insert
-    return layout_of(table, services.root).is_buffered if said == AUTO else said == "1"
+def _is_batched(services: Services, call: Call, table: TableDef) -> bool:
+    """Follow the statement's setting, else the table's, else batch where rows become segments."""
+    async_insert = call.settings.async_insert
+    if async_insert == AUTO:
+        async_insert = read_settings(InsertSettings, table.settings).async_insert
+    return layout_of(table, services.root).is_buffered if async_insert == AUTO else async_insert == "1"
 
 
 def _computed(services: Services, call: Call, table: TableDef, query_text: str, columns: tuple[Column, ...]) -> Outcome:
@@ -299,7 +299,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             target.missing_value(column)
     tasks_max = call.settings.max_insert_tasks
 
-    def write(work: TxnHandle) -> Sequence[WrittenPart]:
+    def write(txn: TxnHandle) -> Sequence[WrittenPart]:
         task = InsertTask(
             query_id=call.query_id,
             text=query_text,
@@ -308,7 +308,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             root=services.root.of(table.uuid),
             columns=tuple(column.name for column in columns),
             is_partial=target.is_partial,
-            txn=work.id,
+            txn=txn.id,
             tasks_max=tasks_max,
             quorum=call.settings.insert_quorum,
         )
@@ -317,10 +317,10 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
             warehouse=warehouse_of_write(call, table),
             table=full_name(table),
             payload=msgspec.msgpack.encode(task),
-            txn=work.id,
+            txn=txn.id,
         )
         result = services.dispatcher.run(spec)
-        work.tasks_ended(may_have_retried=result.may_have_retried)
+        txn.tasks_ended(may_have_retried=result.may_have_retried)
         return msgspec.msgpack.decode(result.payload, type=InsertResult).parts
 
     label = call.settings.insertion_label
@@ -334,7 +334,7 @@ def _computed(services: Services, call: Call, table: TableDef, query_text: str, 
     )
     reading = QueryParts(services.damage, skips=False)
     with naming(reading.named), services.opened(call, seen=reading.seen) as query:
-        rows = committed(services, writing, write)
+        rows = commit_insert(services, writing, write)
     return replace(_inserted(table, rows), parts_read=query.parts_read, parts_pruned=query.parts_pruned)
 
 

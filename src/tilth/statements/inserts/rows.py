@@ -63,8 +63,8 @@ class InsertTarget:
     schema: Schema
     #: Columns of the key, as the schema spells them.
     key: frozenset[str] = frozenset()
-    #: The columns of PARTITION BY, where keys are looked for in the row's partition only.
-    place: frozenset[str] = frozenset()
+    #: The columns of PARTITION BY, where keys are searched in the row's partition only.
+    partition_columns: frozenset[str] = frozenset()
     #: `True` if NULL keeps the value of the existing row.
     is_partial: bool = False
 
@@ -95,7 +95,7 @@ class InsertTarget:
 
     def needs(self, column: Column) -> bool:
         """True if a row that only deletes must bring the column: its key, and its partition."""
-        return column.name in self.key or column.name in self.place
+        return column.name in self.key or column.name in self.partition_columns
 
 
 def target_of(table: TableDef) -> InsertTarget:
@@ -106,7 +106,9 @@ def target_of(table: TableDef) -> InsertTarget:
     return InsertTarget(
         table.schema,
         key=_exact(table.schema, table.unique_key),
-        place=_exact(table.schema, [each.column for each in table.partition_by]) if is_local else frozenset(),
+        partition_columns=_exact(table.schema, [each.column for each in table.partition_by])
+        if is_local
+        else frozenset(),
         is_partial=settings.enable_unique_partial_update,
     )
 
@@ -118,7 +120,7 @@ def _exact(schema: Schema, names: Iterable[str]) -> frozenset[str]:
 
 def check_deletes(target: InsertTarget, column: Column) -> None:
     """Raises BadValueError where a row that deletes does not bring the column and needs it to find its key."""
-    if column.name in target.place and column.name not in target.key:
+    if column.name in target.partition_columns and column.name not in target.key:
         hint = "keys are unique within a partition, so the row must have the columns of PARTITION BY"
         raise BadValueError("a row that deletes does not name its partition", column=column.name, hint=hint)
 
@@ -168,7 +170,7 @@ def read_rows(
 
 
 def _with_gaps(target: InsertTarget, given: TextRows) -> TextRows:
-    """Put ABSENT where a text stands for a value that is not there: the column's default takes its place.
+    """Put ABSENT where a text stands for a value that is not there: the column's default is stored instead.
 
     That is NULL in a column that cannot hold it, and an empty cell.
     """
@@ -240,17 +242,17 @@ def _in_table(target: InsertTarget, given: TextRows, *, reading: Reading, comput
     arrays: dict[str, pa.Array] = {}
 
     def array_of_column(column: Column, computed: Mapping[str, pa.Array]) -> pa.Array:
-        place = position.get(column.name, -1) + 1
+        ordinal = position.get(column.name, -1) + 1
         of_column = values[column.name]
         if column.name in target.key:
-            _check_key(column, of_column, place)
+            _check_key(column, of_column, ordinal)
         if isinstance(of_column, pa.Array):
-            return texts_array(column, of_column, reading=reading, position=place, optional=deletes)
+            return texts_array(column, of_column, reading=reading, position=ordinal, optional=deletes)
         if given.are_cells:
             of_column = cells_values(column, of_column)
         if column.name in computed:
-            return _with_computed(column, of_column, computed[column.name], reading, place, deletes)
-        return column_array(column, of_column, reading=reading, position=place, optional=deletes)
+            return _with_computed(column, of_column, computed[column.name], reading, ordinal, deletes)
+        return column_array(column, of_column, reading=reading, position=ordinal, optional=deletes)
 
     for column in target.schema.columns:
         if column not in last:
@@ -266,7 +268,7 @@ def over_columns(
     schema: Schema, columns: Sequence[Column], known: Mapping[str, pa.Array], compute: Compute
 ) -> Iterator[tuple[Sequence[Column], Mapping[str, pa.Array]]]:
     """Yield columns with their values for all rows, one behind those that it is made of; the caller puts what it makes
-    of them beside what is known before it asks for the next.
+    of them beside what is known before it requests the next.
     """
     for ready in in_dependency_order(columns, schema):
         ids = frozenset[int]().union(*(stored_ids(schema, column.expression) for column in ready))
@@ -279,15 +281,15 @@ def _is_computed(values: Values | pa.Array) -> bool:
 
 
 def _with_computed(
-    column: Column, values: Values, computed: pa.Array, reading: Reading, place: int, deletes: Sequence[int]
+    column: Column, values: Values, computed: pa.Array, reading: Reading, ordinal: int, deletes: Sequence[int]
 ) -> pa.Array:
     """Combine the given values with the computed ones in the other rows."""
     lacks = [value is COMPUTED for value in values]
     optional = [int(one or (bool(deletes) and bool(deletes[row]))) for row, one in enumerate(lacks)]
     known = [None if value is COMPUTED else value for value in values]
-    array = column_array(column, known, reading=reading, position=place, optional=optional)
-    taken = np.arange(len(values)) + np.where(lacks, len(values), 0)
-    return pa.concat_arrays([array, computed]).take(pa.array(taken))
+    array = column_array(column, known, reading=reading, position=ordinal, optional=optional)
+    indexes = np.arange(len(values)) + np.where(lacks, len(values), 0)
+    return pa.concat_arrays([array, computed]).take(pa.array(indexes))
 
 
 def _deletes(given: TextRows) -> list[int]:
@@ -318,7 +320,7 @@ def op_numbers(values: Sequence[Given], *, position: int) -> list[int]:
 def _values(
     target: InsertTarget, column: Column, rows: TextRows, index: int, deletes: Sequence[int]
 ) -> Values | pa.Array:
-    """Return the column's values, by its place in the rows; -1: they do not bring it."""
+    """Return the column's values, by its position in the rows; -1: they do not bring it."""
     given: Values | pa.Array = [ABSENT] * rows.count if index < 0 else rows.values[index]
     if isinstance(given, pa.Array) or not any(value is ABSENT for value in given):
         return given
@@ -332,11 +334,11 @@ def _values(
     return [missing if value is ABSENT else value for value in given]
 
 
-def _check_key(column: Column, values: Values | pa.Array, place: int) -> None:
+def _check_key(column: Column, values: Values | pa.Array, ordinal: int) -> None:
     for row, value in enumerate(_listed(values), start=1):
         if value is None:
             hint = "each row needs a value in each column of the UNIQUE KEY"
-            raise UniqueKeyNullError(row=row, value=place, column=column.name, hint=hint)
+            raise UniqueKeyNullError(row=row, value=ordinal, column=column.name, hint=hint)
 
 
 # Any: a value of the column's type, None, or COMPUTED.

@@ -1,6 +1,6 @@
 """Rows that come into a table with a unique key: in the same commit the older rows of their keys go.
 
-Covers: which parts are looked through, where, and doing it again when they changed meanwhile. Does not cover: which
+Covers: which parts are searched, and the repetition when they changed meanwhile. Does not cover: which
 rows go (storage/upsert/upsert.py), writing the rows (commit.py).
 Always holds: what is committed was found against all rows with these keys: no rows have come into the keys' scope
 since, and no part that loses rows has changed.
@@ -26,36 +26,36 @@ from tilth.warehouse import QUERY_WAREHOUSE
 
 def commit_upserts(
     services: Services,
-    work: TxnHandle,
+    txn: TxnHandle,
     table: TableDef,
     written: Sequence[WrittenPart],
     updates: Sequence[Update],
     requirements: Sequence[Requirement],
-    look: Callable[[Snapshot, int], UpsertLookup],
+    lookup_of: Callable[[Snapshot, int], UpsertLookup],
 ) -> None:
     """Commit the updates, and with them that the older rows of the written ones' keys go.
 
-    `look` says what to look up by a snapshot, for each of up to `UPSERT_TRIES_MAX` tries. Raises TooManyConflictsError,
-    and what refused the commit.
+    `lookup_of` returns the lookup in a snapshot, for each of up to `UPSERT_TRIES_MAX` tries. Raises
+    TooManyConflictsError, and what refused the commit.
     """
 
     def attempt(number: int) -> None:
-        work.begin_try(number, [table.uuid])
+        txn.begin_try(number, [table.uuid])
         scope = key_scope(table, written)
         snapshot = services.catalog.parts.snapshot(table.uuid, partitions=scope)
-        lookup = look(snapshot, number)
-        changes = _resolved(services, table, work, lookup)
-        work.commit(
+        lookup = lookup_of(snapshot, number)
+        changes = _resolve(services, table, txn, lookup)
+        txn.commit(
             [*updates, *(AddDelta(table=table.uuid, written=change, seen=lookup.seen) for change in changes)],
             [*requirements, NoRowsSince(table=table.uuid, ts=lookup.ts, partitions=scope)],
         )
 
     hint = "others write to the same rows all the time: try again"
-    busy = TooManyConflictsError(table=full_name(table), txn=work.id, tries=UPSERT_TRIES_MAX, hint=hint)
-    rebase(work.id, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
+    busy = TooManyConflictsError(table=full_name(table), txn=txn.id, tries=UPSERT_TRIES_MAX, hint=hint)
+    rebase(txn.id, attempt, tries=UPSERT_TRIES_MAX, busy=busy)
 
 
-def _resolved(services: Services, table: TableDef, work: TxnHandle, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
+def _resolve(services: Services, table: TableDef, txn: TxnHandle, lookup: UpsertLookup) -> tuple[WrittenDelta, ...]:
     """Resolve here where there is little to read, else on a worker."""
     if lookup.bytes <= UPSERT_HERE_BYTES_MAX:
         return resolve_all(lookup.requests, attempt=0)
@@ -64,10 +64,10 @@ def _resolved(services: Services, table: TableDef, work: TxnHandle, lookup: Upse
         warehouse=QUERY_WAREHOUSE,
         table=full_name(table),
         payload=msgspec.msgpack.encode(ResolveTask(requests=lookup.requests)),
-        txn=work.id,
+        txn=txn.id,
         input_bytes=lookup.bytes,
     )
-    work.tasks_began()
+    txn.tasks_began()
     result = services.dispatcher.run(spec)
-    work.tasks_ended(may_have_retried=result.may_have_retried)
+    txn.tasks_ended(may_have_retried=result.may_have_retried)
     return msgspec.msgpack.decode(result.payload, type=ResolveResult).changes

@@ -1,4 +1,4 @@
-"""BACKUP CATALOG: all that the catalog knows at one moment, in one file, while the node goes on.
+"""BACKUP CATALOG: the whole catalog as of one time, in one file, while the node goes on.
 
 Covers: where the file may lie, how it comes there. Does not cover: its format (tilth.catalog), restoring it (the
 command line, on a folder without a node). Always holds: a backup on a disk or in a bucket has its name when it is
@@ -65,9 +65,9 @@ def _parse(cursor: Cursor) -> BackupCatalog:
 
 
 def backup_catalog(services: Services, call: Call, statement: BackupCatalog) -> Outcome:
-    """Write the file; answer with its path or address, its bytes, the number of records, and the moment it shows.
+    """Write the file; answer with its path or address, its bytes, the number of records, and the time that it shows.
 
-    Raises InvalidInputError for a place outside of the backup folder, BackupExistsError, UnavailableError,
+    Raises InvalidInputError for a path outside of the backup folder, BackupExistsError, UnavailableError,
     StoreFullError, and what an object store says.
     """
     root = services.backups
@@ -105,7 +105,7 @@ def _keep_here(folder: Path, path: Path, dump: Dump) -> tuple[int, int]:
             raise BackupExistsError(file=path, hint=_NEVER_REPLACED)
         return _write(path, dump)
     except OSError as error:
-        hint = "look at the folder and its rights; catalog.backup-folder names another one"
+        hint = "check the folder and its rights; catalog.backup-folder names another one"
         failed = UnavailableError.coded(
             "BACKUP_FAILED", "the backup cannot be written", file=path, reason=error.strerror or error, hint=hint
         )
@@ -116,16 +116,16 @@ def _keep_there(root: StoreRoot, name: str, dump: Dump) -> tuple[int, int]:
     """Write the file to another store; return the number of records and of bytes."""
     folder = Folder(root, posixpath.dirname(name))
     base = posixpath.basename(name)
-    taken = BackupExistsError(file=folder.uri(base), hint=_NEVER_REPLACED)
+    exists = BackupExistsError(file=folder.uri(base), hint=_NEVER_REPLACED)
     if are_there(folder, [base]) == [True]:
-        raise taken
+        raise exists
     make_folder(folder, fsync=True)
     try:
         with new_whole_file(folder, base) as sink:
             records = dump(sink)
             size = sink.written.size
     except FileExistsError as error:
-        raise taken from error
+        raise exists from error
     return records, size
 
 

@@ -38,7 +38,7 @@ class CheckFiles(Statement):
 
 def _parse(cursor: Cursor) -> CheckFiles:
     cursor.expect("FILES")
-    return CheckFiles(name=parse_name(cursor), is_repair=cursor.take("REPAIR"))
+    return CheckFiles(name=parse_name(cursor), is_repair=cursor.accept("REPAIR"))
 
 
 def check_files(services: Services, call: Call, statement: CheckFiles) -> Outcome:

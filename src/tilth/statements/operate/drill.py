@@ -2,7 +2,7 @@
 
 Covers: what is moved, waiting for it, what was measured. Does not cover: who hosts what (tilth.membership). Always
 holds: the placement is as before when it has ended, however it ends; where this server dies meanwhile, by itself after
-the time that was asked for.
+the requested time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilth.verify.ledgers import check_ledger
 AWAY_SECONDS = 5.0
 #: A move that takes longer is given up.
 MOVE_SECONDS_MAX = 60.0
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 #: A rehearsal longer than this was not meant to be one.
 DRILL_SECONDS_MAX = 3600
 #: A topic without a round for so long has no messages; a busy machine takes that long for the first round.
@@ -60,9 +60,9 @@ class _Move:
 
 
 def _parse(cursor: Cursor) -> DrillFailover:
-    cursor.take("TABLE")
+    cursor.accept("TABLE")
     name = parse_name(cursor)
-    if not cursor.take("FOR"):
+    if not cursor.accept("FOR"):
         return DrillFailover(name=name)
     cursor.expect("SECONDS")
     token = cursor.peek()
@@ -121,10 +121,10 @@ class _Rehearsal:
         has_moved = is_over = False
         while not is_over:
             self._cancellation.raise_if_cancelled()
-            self._clock.sleep(LOOK_SECONDS)
+            self._clock.sleep(POLL_SECONDS)
             now = self._clock.monotonic()
             if now - began > MOVE_SECONDS_MAX + stay_seconds:
-                hint = "look at system.servers and system.bg_threads; the placement is as before"
+                hint = "see system.servers and system.bg_threads; the placement is as before"
                 raise UnavailableError.coded(
                     "DRILL_FAILED",
                     "the services did not move in time",

@@ -53,7 +53,7 @@ class KillMutation(Statement):
 
 
 class KillMode(StrEnum):
-    #: Returns when they are asked to end.
+    #: Returns when they were cancelled.
     ASYNC = "ASYNC"
     #: Returns when they have ended.
     SYNC = "SYNC"
@@ -71,7 +71,7 @@ class KillQuery(Statement):
 
 
 def _parse_mutation(cursor: Cursor) -> KillMutation:
-    if cursor.take("WHERE"):
+    if cursor.accept("WHERE"):
         predicate = cursor.expression("a predicate", lambda at: any(at.at(word) for word in _KILL_ENDS))
         _skip_kill_end(cursor)
         return KillMutation(predicate=predicate)
@@ -91,13 +91,13 @@ def _skip_kill_end(cursor: Cursor) -> None:
         hint = "SELECT .. FROM system.mutations WHERE .. shows what would be killed"
         raise cursor.refused("KILL MUTATION .. TEST is not supported", hint=hint)
     for word in ("SYNC", "ASYNC"):
-        if cursor.take(word):
+        if cursor.accept(word):
             cursor.notice(f"{word} has no effect: KILL MUTATION returns when the mutations are killed")
 
 
 def _parse_query(cursor: Cursor) -> KillQuery:
     skip_on_cluster(cursor)
-    if cursor.take("WHERE"):
+    if cursor.accept("WHERE"):
         predicate = cursor.expression("a predicate", stop=_at_kill_mode)
         return KillQuery(predicate=predicate, mode=_kill_mode(cursor))
     if cursor.is_string():

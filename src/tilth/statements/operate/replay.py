@@ -13,7 +13,7 @@ import msgspec
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of
 from tilth.control.context.placing import warehouse_of_write
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.control.kinds import StatementKind
 from tilth.grammar.parse import Form
 from tilth.grammar.phrases import parse_name, parse_where
@@ -76,7 +76,7 @@ def _checked(services: Services, dead: TableDef, predicate: str) -> str:
     task = ExpressionsTask(
         table=full_name(dead), schema=dead.schema, predicate=predicate, now_ms=services.clock.now_ms()
     )
-    return msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions).predicate
+    return msgspec.msgpack.decode(run_on_worker(services, task), type=CheckedExpressions).predicate
 
 
 def _described(report: ReplayReport) -> str:

@@ -27,7 +27,7 @@ from tilth.query.results.answer import Outcome, done
 
 
 class OffsetKeyword(IntEnum):
-    """The places of a topic that have a name; the numbers are ByConity's and librdkafka's."""
+    """The positions of a topic that have a name; the numbers are ByConity's and librdkafka's."""
 
     BEGIN = -2
     END = -1
@@ -84,7 +84,9 @@ def reset_offset(services: Services, call: Call, statement: ResetConsumeOffset) 
     kafka = kafka_of(services, call, statement.name, what="SYSTEM RESET CONSUME OFFSET")
     with audited(services, call, verb="SYSTEM RESET CONSUME OFFSET", table=full_name(kafka)):
         offsets = services.consume.reset_offsets(kafka.uuid, _wanted(statement))
-    positions = ", ".join(f"{place.topic}/{place.partition} at {offset}" for place, offset in sorted(offsets.items()))
+    positions = ", ".join(
+        f"{partition.topic}/{partition.partition} at {offset}" for partition, offset in sorted(offsets.items())
+    )
     return done(f"{full_name(kafka)} continues at {positions or 'no topic partition'}")
 
 
@@ -109,7 +111,7 @@ def _parse(cursor: Cursor) -> ResetConsumeOffset:
             raise cursor.error('the JSON has no "table_name"', at=token, hint=_JSON_HINT)
         return ResetConsumeOffset(name=name, target=_json_target(cursor, given, token))
     name = parse_name(cursor)
-    if cursor.take("TO"):
+    if cursor.accept("TO"):
         return ResetConsumeOffset(name=name, target=_target(cursor))
     token = cursor.peek()
     if cursor.is_string():
@@ -141,7 +143,7 @@ def _target(cursor: Cursor) -> ResetTarget:
         offsets.append(PartitionOffset(topic, partition, cursor.integer("an offset")))
         cursor.expect_symbol(")")
         _check_once(cursor, offsets, token)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             return ResetToOffsets(tuple(offsets))
 
 

@@ -60,14 +60,14 @@ def _parse_set(cursor: Cursor) -> SetSettings:
     while True:
         token = cursor.peek()
         name = cursor.name("the name of a setting")
-        while cursor.take_symbol("."):
+        while cursor.accept_symbol("."):
             name = f"{name}.{cursor.name('the name of a setting')}"
         if name in settings:
             raise cursor.error(f"setting {name} is given twice", at=token)
-        if not cursor.take_symbol("="):
+        if not cursor.accept_symbol("="):
             raise cursor.expected("'='", hint="write SET name = value; SHOW SETTINGS lists the settings")
         settings[name] = parse_setting_value(cursor)
-        if not cursor.take_symbol(","):
+        if not cursor.accept_symbol(","):
             return SetSettings(settings=tuple(settings.items()))
 
 

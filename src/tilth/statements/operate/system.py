@@ -16,7 +16,7 @@ from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of, relation_of, table_of, wrong_kind
 from tilth.control.context.services import Call, Services
 from tilth.control.kinds import StatementKind
-from tilth.grammar.literals import parse_partition, take_settings
+from tilth.grammar.literals import parse_partition, read_settings_clause
 from tilth.grammar.parse import Form
 from tilth.grammar.phrases import parse_name, parse_table_name
 from tilth.grammar.statements import Name, Partition, Statement
@@ -107,7 +107,7 @@ def _run(words: str, verb: RunVerb) -> Form:
         if words == _FORCED:
             cursor.expect("GC")
         name = parse_name(cursor)
-        partition = parse_partition(cursor) if cursor.take("PARTITION") else None
+        partition = parse_partition(cursor) if cursor.accept("PARTITION") else None
         return RunService(verb=verb, name=name, partition=partition, is_forced=words == _FORCED)
 
     return Form(words=words, parse=parse)
@@ -125,9 +125,9 @@ def _parse_switch(cursor: Cursor, verb: SwitchVerb) -> SwitchService:
     duration_ms: int | None = None
     because: str | None = None
     while True:
-        if duration_ms is None and verb is not SwitchVerb.RESTART and cursor.take("FOR"):
+        if duration_ms is None and verb is not SwitchVerb.RESTART and cursor.accept("FOR"):
             duration_ms = _duration(cursor)
-        elif because is None and cursor.take("BECAUSE"):
+        elif because is None and cursor.accept("BECAUSE"):
             because = _reason(cursor)
         else:
             break
@@ -142,7 +142,7 @@ def _reason(cursor: Cursor) -> str:
 
 def _duration(cursor: Cursor) -> int:
     """`10 minutes` or `INTERVAL 10 MINUTE`, in milliseconds."""
-    cursor.take("INTERVAL")
+    cursor.accept("INTERVAL")
     token = cursor.peek()
     hint = "write FOR 10 minutes; units: ms, seconds, minutes, hours, days"
     if token.kind is not TokenKind.NUMBER:
@@ -163,11 +163,11 @@ def _duration(cursor: Cursor) -> int:
 def _parse_optimize(cursor: Cursor) -> OptimizeTable:
     cursor.expect("TABLE")
     name = parse_table_name(cursor)
-    partition = parse_partition(cursor) if cursor.take("PARTITION") else None
-    final = cursor.take("FINAL")
+    partition = parse_partition(cursor) if cursor.accept("PARTITION") else None
+    final = cursor.accept("FINAL")
     if cursor.at("DEDUPLICATE"):
         raise cursor.refused("DEDUPLICATE is not supported", hint="give the table a UNIQUE KEY")
-    for name_of_setting, _ in take_settings(cursor):
+    for name_of_setting, _ in read_settings_clause(cursor):
         cursor.notice(f"{name_of_setting} has no effect on OPTIMIZE, which returns when its merges are done")
     return OptimizeTable(name=name, partition=partition, final=final)
 
@@ -266,8 +266,8 @@ def _flush(services: Services, call: Call, statement: RunService) -> Outcome:
             name="flush",
             hint="flushed rows stay in parts; run the statement again to continue",
         )
-        size, took = show_bytes(report.bytes), f"{report.seconds:.2f} s"
-        result = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {took}"
+        size, duration = show_bytes(report.bytes), f"{report.seconds:.2f} s"
+        result = f"{report.segments} segments with {size} became {report.parts} parts of {report.rows} rows, {duration}"
         audit.outcome = f"done: {result}"
     return done(f"flushed {full_name(table)}: {result if report.segments else 'no segments'}")
 
@@ -364,12 +364,12 @@ def optimize(services: Services, call: Call, statement: OptimizeTable) -> Outcom
 
 def _optimized(report: OptimizeReport) -> str:
     """Sentence on the merges of OPTIMIZE; merges that were under way already are the background's."""
-    before, after, took = report.parts_before, report.parts_after, f"{report.seconds:.2f} s"
+    before, after, duration = report.parts_before, report.parts_after, f"{report.seconds:.2f} s"
     if report.merges:
-        return f"{before} parts became {after} by {report.merges} merges, {report.rows_merged} rows, {took}"
+        return f"{before} parts became {after} by {report.merges} merges, {report.rows_merged} rows, {duration}"
     if after < before:
-        return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {took}"
-    return f"nothing to merge, {after} parts, {took}"
+        return f"{before} parts became {after} meanwhile by merges of the background, none was left to do, {duration}"
+    return f"nothing to merge, {after} parts, {duration}"
 
 
 KINDS = (

@@ -3,7 +3,7 @@
 Covers: both statements, from the check to the answer. Does not cover: ALTER .. UPDATE and DELETE, which rewrite parts
 in the background (alter/alter_columns.py), finding the rows (worker/changes_spark.py).
 Always holds: nothing is written before everything is checked; all rows change in one commit or none; where others
-changed or replaced a part meanwhile, the statement looks again into that part or what has come of it, and only there.
+changed or replaced a part meanwhile, the statement searches that part or its successors again, and only these.
 Rows that were inserted after the statement's snapshot stay as they are, unless they were merged with older ones
 before the statement could commit.
 
@@ -39,10 +39,10 @@ from tilth.catalog import (
 from tilth.control.context.audit import audited
 from tilth.control.context.names import table_of
 from tilth.control.context.placing import warehouse_of_write
-from tilth.control.context.services import Call, Services, ask_worker
+from tilth.control.context.services import Call, Services, run_on_worker
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
-from tilth.grammar.literals import take_settings
+from tilth.grammar.literals import read_settings_clause
 from tilth.grammar.parse import Form
 from tilth.grammar.phrases import parse_assignments, parse_table_name, parse_where, refuse_alias
 from tilth.grammar.statements import DeleteRows, UpdateRows
@@ -86,7 +86,7 @@ def _parse_delete(cursor: Cursor) -> DeleteRows:
     if not cursor.at("IN", "PARTITION"):
         refuse_alias(cursor, "WHERE", "SETTINGS")
     predicate = parse_where(cursor)
-    return DeleteRows(name=name, predicate=predicate, settings=take_settings(cursor))
+    return DeleteRows(name=name, predicate=predicate, settings=read_settings_clause(cursor))
 
 
 def _parse_update(cursor: Cursor) -> UpdateRows:
@@ -95,7 +95,7 @@ def _parse_update(cursor: Cursor) -> UpdateRows:
     cursor.expect("SET")
     assignments = parse_assignments(cursor)
     predicate = parse_where(cursor)
-    return UpdateRows(name=name, assignments=assignments, predicate=predicate, settings=take_settings(cursor))
+    return UpdateRows(name=name, assignments=assignments, predicate=predicate, settings=read_settings_clause(cursor))
 
 
 def change_rows(services: Services, call: Call, statement: DeleteRows | UpdateRows) -> Outcome:
@@ -135,9 +135,9 @@ def _tried(services: Services, call: Call, table: TableDef, statement: DeleteRow
         assignments=tuple(assignments),
         predicate=statement.predicate,
         now_ms=services.clock.now_ms(),
-        asks_needs=True,
+        with_needs=True,
     )
-    checked = msgspec.msgpack.decode(ask_worker(services, task), type=CheckedExpressions)
+    checked = msgspec.msgpack.decode(run_on_worker(services, task), type=CheckedExpressions)
     with services.opened(call) as query:
         change = _Change(services, call, query, table, checked)
         rows = change.run()
@@ -200,7 +200,7 @@ class _Change:
         self._checked = checked
         self._layout = layout_of(table, services.root)
         self._keep = keeper(checked.where, table) if query.prune else _every
-        #: The parts that were looked into, by their files, with the newest change that was seen of each.
+        #: The searched parts, by their files, with the newest change that was seen of each.
         self._known: dict[str, PartName] = {}
         self._seen: dict[str, int] = {}
         #: The changes to be committed, in files that nobody knows yet.
@@ -215,7 +215,7 @@ class _Change:
         verb = "update" if self._checked.assignments else "delete"
         outputs = [output_of(table, self._services.root, tasks=TRIES_MAX * _TASKS_OF_TRY)]
         transactions = self._services.catalog.transactions
-        with transactions.open(f"{verb} {self._call.query_id}", outputs=outputs) as work:
+        with transactions.open(f"{verb} {self._call.query_id}", outputs=outputs) as handle:
             busy = RetryError.coded(
                 "ROWS_BUSY",
                 "others changed the same rows at every try",
@@ -223,33 +223,33 @@ class _Change:
                 tries=TRIES_MAX,
                 hint="nothing was changed: try again",
             )
-            rebase(work.id, partial(self._attempt, work, snapshot), tries=TRIES_MAX, busy=busy)
+            rebase(handle.id, partial(self._attempt, handle, snapshot), tries=TRIES_MAX, busy=busy)
         if self._written:
             self._services.maintenance.wake(table.uuid)
         return sum(target.deleted + target.updated for each in self._written for target in each.targets)
 
-    def _attempt(self, work: TxnHandle, snapshot: Snapshot, number: int) -> None:
+    def _attempt(self, handle: TxnHandle, snapshot: Snapshot, number: int) -> None:
         """Commit the changes of all matching rows; nothing where no row matches. `snapshot`: of the first try."""
-        work.begin_try(number, [self._table.uuid])
+        handle.begin_try(number, [self._table.uuid])
         first_task = number * _TASKS_OF_TRY
         if number:
-            snapshot = self._look_again(work.txn, task=first_task - 1)
+            snapshot = self._repeat_lookup(handle.txn, task=first_task - 1)
         if snapshot.parts:
-            self._written += self._found(work, snapshot, first_task)
+            self._written += self._found(handle, snapshot, first_task)
         if not self._written:
             return
         try:
-            work.commit(self._updates(self._written), self._requirements())
+            handle.commit(self._updates(self._written), self._requirements())
         except ColumnsPendingError as error:
             raise self._pending(error) from error
 
-    def _look_again(self, txn: Txn, *, task: int) -> Snapshot:
+    def _repeat_lookup(self, txn: Txn, *, task: int) -> Snapshot:
         """Drop the changes of parts that others have changed or replaced since; return what is there instead.
 
         `task`: the number that the try before did not use up.
         """
         now = self._snapshot(_every)
-        stale, again = to_look_again(self._written, self._known, self._seen, now)
+        stale, again = outdated_changes(self._written, self._known, self._seen, now)
         self._written = self._without(txn, self._written, stale, task)
         return self._checked_parts(narrowed(now, partial(_is_of, again)))
 
@@ -262,7 +262,7 @@ class _Change:
         check_no_ranges(snapshot, [name for name, _ in self._checked.assignments])
         return snapshot
 
-    def _found(self, work: TxnHandle, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
+    def _found(self, handle: TxnHandle, snapshot: Snapshot, first_task: int) -> list[WrittenDelta]:
         """Write the changes of the rows in the snapshot's parts, to files that nobody knows yet."""
         self._known |= {part.file.name: part.name for part in snapshot.parts}
         self._seen |= newest_changes(snapshot)
@@ -272,7 +272,7 @@ class _Change:
             predicate=self._checked.predicate,
             assignments=self._checked.assignments,
             columns=self._checked.columns,
-            txn=work.id,
+            txn=handle.id,
             first_task=first_task,
             tasks_max=TASKS_MAX,
         )
@@ -282,17 +282,17 @@ class _Change:
             warehouse=warehouse_of_write(self._call, self._table),
             table=full_name(self._table),
             payload=msgspec.msgpack.encode(task),
-            txn=work.id,
+            txn=handle.id,
             input_bytes=snapshot.bytes,
             rows=snapshot.rows,
         )
-        work.tasks_began()
+        handle.tasks_began()
         with naming(partial(named, self._services.damage, snapshot)):
             result = dispatcher.run(spec)
-        work.tasks_ended(may_have_retried=result.may_have_retried)
+        handle.tasks_ended(may_have_retried=result.may_have_retried)
         written = msgspec.msgpack.decode(result.payload, type=ChangeResult).written
         if not written:
-            work.wrote_nothing()
+            handle.wrote_nothing()
         return list(written)
 
     def _updates(self, written: Sequence[WrittenDelta]) -> list[AddDelta]:
@@ -374,10 +374,10 @@ def check_no_ranges(snapshot: Snapshot, names: Iterable[str]) -> None:
                 )
 
 
-def to_look_again(
+def outdated_changes(
     written: Iterable[WrittenDelta], known: Mapping[str, PartName], seen: Mapping[str, int], now: Snapshot
 ) -> tuple[set[str], set[str]]:
-    """The files whose found changes do not hold any more, and the files to look into instead: the same ones where rows
+    """The files whose found changes do not hold any more, and the files to search instead: the same ones where rows
     changed, those that have their blocks where they were replaced. Pure."""
     newest = newest_changes(now)
     targets = {target.file for each in written for target in each.targets}

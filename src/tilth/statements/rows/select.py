@@ -1,4 +1,4 @@
-"""SELECT: over system tables in this process, over anything else by Spark; and what else a worker is asked.
+"""SELECT: over system tables in this process, over anything else by Spark; and other calls to a worker.
 
 A query whose JVM or worker is lost before its first row is run again once, with a new snapshot; see control/resends.py.
 """
@@ -35,7 +35,7 @@ from tilth.query.language.unpacked import read_own
 from tilth.query.results.answer import Outcome
 from tilth.query.results.files import (
     COLLECTED_BYTES_WITHOUT_LIMIT,
-    LOOK_SECONDS,
+    POLL_SECONDS,
     TOO_LARGE_HINT,
     follow,
     has_schema,
@@ -68,7 +68,7 @@ def run_query(services: Services, call: Call, statement: Query) -> Outcome:
         return Outcome(table=table)
     except NotASystemQueryError as refused:
         try:
-            # Whoever asks for the state of a server without Spark has a mistake in the query shown at once.
+            # A query for the state of a server without Spark shows its mistake at once.
             return _by_spark(services, replace(call, waits_for_spark=False), statement.text)
         except UnavailableError as error:
             raise BadQueryError(
@@ -117,7 +117,7 @@ def _answered(services: Services, call: Call, text: str) -> Outcome:
     for left in reversed(range(TRIES_OF_READING_MAX)):
         reading.begin()
         try:
-            outcome = _asked(services, call, text, reading)
+            outcome = _run_query(services, call, text, reading)
         except TilthError as error:
             if not left or not reading.may_try_again(error):
                 with naming(reading.named):
@@ -129,7 +129,7 @@ def _answered(services: Services, call: Call, text: str) -> Outcome:
     raise AssertionError("the last try returns or raises")
 
 
-def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Outcome:
+def _run_query(services: Services, call: Call, text: str, reading: QueryParts) -> Outcome:
     with ExitStack() as stack:
         query = stack.enter_context(services.opened(call, seen=reading.seen))
         folder: Path | None = None
@@ -155,7 +155,7 @@ def _asked(services: Services, call: Call, text: str, reading: QueryParts) -> Ou
         else:
             may_begin = reading.may_begin_early
             result = services.dispatcher.run_until(
-                spec, lambda: may_begin and has_schema(folder), poll_seconds=LOOK_SECONDS
+                spec, lambda: may_begin and has_schema(folder), poll_seconds=POLL_SECONDS
             )
         if folder is not None and (isinstance(result, Handle) or not result.payload):
 

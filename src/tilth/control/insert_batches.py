@@ -1,10 +1,10 @@
 """Small inserts that come at about the same time: one set of files and one commit for all of them.
 
-Covers: who waits for whom, and who does the work. Does not cover: what the work is (inserts/insert.py).
-Always holds: of those that brought inserts the first one of a group waits for the others and has the work of all begun;
-one group of a table is at work at a time, on a thread of its own, and meanwhile the next one gathers; every insert gets
-its own answer, also when its group fails and when the server stops. An insert that is cancelled before its group is at
-work is not stored; later its answer is that of its group, and where that takes long it is not known.
+Covers: which inserts share a batch, who waits, who stores the batch. Does not cover: storing (inserts/insert.py).
+Always holds: the thread of the first insert of a batch waits for the others and starts the storing of all; one batch of
+a table is stored at a time, on a thread of its own, while the next one gathers; every insert gets its own answer, also
+when its batch fails and when the server stops. An insert that is cancelled before its batch is being stored is not
+stored; later its answer is that of its batch, and if that lasts long, the outcome is unknown.
 
     idle --first insert--> gathering --time is over, or full--> working --done, others came--> gathering
      ^                                                             |
@@ -32,7 +32,7 @@ from tilth.catalog import LabelTakenError, TooManyPartsError
 from tilth.model.table import TableDef
 
 #: Interval at which a leader checks whether its batch is full.
-LOOK_SECONDS = 0.005
+POLL_SECONDS = 0.005
 #: Maximum wait of a stopping server for inserts under way.
 STOP_SECONDS_MAX = 30.0
 #: Maximum wait of a cancelled insert for the commit of its batch, which may have begun.
@@ -55,13 +55,13 @@ class PreparedInsert:
     label: str = ""
     #: `True` if it is too large for a batch.
     is_large: bool = False
-    #: Copies of its files that it asks for; 0: as many as the table says.
+    #: Copies of its files that it requires; 0: as many as the table's setting.
     quorum: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLimits:
-    """Limits that an insert sets to the group that it joins; the strictest in the group counts."""
+class BatchLimits:
+    """Limits of an insert for the batch that it joins; the strictest in the batch counts."""
 
     wait_seconds: float
     bytes_max: int
@@ -70,7 +70,7 @@ class GroupLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedInsert(Generic[T]):
-    """An insert as it is offered to the group of its table."""
+    """An insert as it is offered to the batch of its table."""
 
     payload: T
     rows: int
@@ -81,7 +81,7 @@ class OfferedInsert(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """An insert that waits for its group."""
+    """An insert that waits for its batch."""
 
     id: int
     rows: int
@@ -90,7 +90,7 @@ class Waiting:
     shape: object
     #: The second of two inserts with one label must see the outcome of the first.
     label: str
-    limits: GroupLimits
+    limits: BatchLimits
     #: Arrival time on the monotonic clock.
     arrived: float
 
@@ -103,65 +103,65 @@ class Gathering:
     is_working: bool = False
 
     def arrive(self, insert: Waiting) -> bool:
-        """Return true if the new insert leads the next group."""
+        """Return true if the new insert leads the next batch."""
         self.waiting.append(insert)
         return not self.is_working and len(self.waiting) == 1
 
     def seconds_left(self, now: float) -> float:
         """Seconds that the leader still waits; 0: waiting gains nothing."""
-        group = self._group()
-        if len(group) < len(self.waiting) or _is_full(group):
+        batch = self._next_batch()
+        if len(batch) < len(self.waiting) or _is_full(batch):
             return 0.0
-        return max(0.0, min(each.arrived + each.limits.wait_seconds for each in group) - now)
+        return max(0.0, min(each.arrived + each.limits.wait_seconds for each in batch) - now)
 
-    def take(self) -> list[Waiting]:
-        """Remove and return the next group, which is now worked on; the leader's insert is the first in it."""
+    def begin_batch(self) -> list[Waiting]:
+        """Remove and return the next batch, which is stored now; the leader's insert is the first in it."""
         assert not self.is_working
-        group = self._group()
-        for _ in group:
+        batch = self._next_batch()
+        for _ in batch:
             self.waiting.popleft()
         self.is_working = True
-        return group
+        return batch
 
     def done(self) -> int | None:
-        """End the work; return the insert that leads the next group, if there is one."""
+        """End the batch; return the insert that leads the next one, if there is one."""
         self.is_working = False
         return self.waiting[0].id if self.waiting else None
 
     def withdraw(self, insert: Waiting) -> int | None:
-        """Remove an insert; return the one that leads in its place, if it led and others wait."""
+        """Remove an insert; return the one that leads instead, if it led and others wait."""
         has_led = not self.is_working and self.waiting[0] is insert
         self.waiting.remove(insert)
         return self.waiting[0].id if has_led and self.waiting else None
 
-    def _group(self) -> list[Waiting]:
-        """The longest run from the front whose inserts may share files, with which the group becomes full at most."""
-        group: list[Waiting] = []
+    def _next_batch(self) -> list[Waiting]:
+        """The longest run from the front whose inserts may share files, up to a full batch."""
+        batch: list[Waiting] = []
         for insert in self.waiting:
-            fits = not group or (insert.shape == group[0].shape and not _is_full(group))
-            if not fits or (insert.label and any(each.label == insert.label for each in group)):
+            fits = not batch or (insert.shape == batch[0].shape and not _is_full(batch))
+            if not fits or (insert.label and any(each.label == insert.label for each in batch)):
                 break
-            group.append(insert)
-        return group
+            batch.append(insert)
+        return batch
 
 
 def is_ones_fault(error: TilthError) -> bool:
-    """True if one insert alone may be why its group was refused: each is then tried without the others."""
+    """Return whether one insert alone may be why its batch was refused: each is then stored without the others."""
     return isinstance(error, LabelTakenError | TooManyPartsError) or error.kind is ErrorKind.INVALID
 
 
-def _is_full(group: Sequence[Waiting]) -> bool:
-    return sum(each.rows for each in group) >= min(each.limits.rows_max for each in group) or sum(
-        each.bytes for each in group
-    ) >= min(each.limits.bytes_max for each in group)
+def _is_full(batch: Sequence[Waiting]) -> bool:
+    return sum(each.rows for each in batch) >= min(each.limits.rows_max for each in batch) or sum(
+        each.bytes for each in batch
+    ) >= min(each.limits.bytes_max for each in batch)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsertStats:
     """Counts of INSERTs since the start, by outcome."""
 
-    grouped: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
-    groups: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
+    batched: int = counter("tilth_inserts_grouped_total", "INSERTs that shared a commit, or might have.")
+    batches: int = counter("tilth_insert_groups_total", "Commits of such INSERTs.")
     memory_rejections: int = counter(
         "tilth_leader_memory_pressure_rejections_total", "Writes that were refused because memory was scarce."
     )
@@ -182,27 +182,27 @@ class _Ticket(Generic[T]):
         self.insert = insert
         self.offered = offered
         #: Something of the following has changed.
-        self.turn = threading.Event()
+        self.changed = threading.Event()
         self.is_leading = False
-        self.is_taken = False
+        self.is_started = False
         self.is_cancelled = False
         self.answered = threading.Event()
         self.error: TilthError | None = None
 
     def answer(self) -> None:
         self.answered.set()
-        self.turn.set()
+        self.changed.set()
 
     def cancel(self) -> None:
         self.is_cancelled = True
-        self.turn.set()
+        self.changed.set()
 
     def abandon(self) -> None:
         """Does nothing: `SETTLE_SECONDS` bounds the wait."""
 
 
-class InsertGroups(Generic[T]):
-    """Joins inserts of all tables into groups; any number of threads may call it."""
+class InsertBatches(Generic[T]):
+    """Joins inserts of all tables into batches; any number of threads may call it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -212,10 +212,10 @@ class InsertGroups(Generic[T]):
         self._tables: dict[str, Gathering] = {}
         self._tickets: dict[int, _Ticket[T]] = {}
         self._is_stopping = False
-        self._inserts = self._groups = 0
+        self._inserts = self._batches = 0
 
-    def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: GroupLimits) -> None:
-        """Returns when the insert is committed; raises what refused it, why its statement was cancelled before it was
+    def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: BatchLimits) -> None:
+        """Return when the insert is committed; raises what refused it, why its statement was cancelled before it was
         stored, and InsertUnderWayError.
         """
         insert = Waiting(
@@ -234,7 +234,7 @@ class InsertGroups(Generic[T]):
             self._tickets[insert.id] = ticket
             ticket.is_leading = self._tables.setdefault(table, Gathering()).arrive(insert)
         if ticket.is_leading:
-            ticket.turn.set()
+            ticket.changed.set()
         with reaching(ticket):
             try:
                 self._wait(table, ticket)
@@ -247,19 +247,19 @@ class InsertGroups(Generic[T]):
 
     def stats(self) -> InsertStats:
         with self._lock:
-            return InsertStats(grouped=self._inserts, groups=self._groups)
+            return InsertStats(batched=self._inserts, batches=self._batches)
 
     def stop(self) -> None:
-        """Takes no more inserts, and waits until those that were taken are answered."""
+        """Accept no more inserts, and wait until the accepted ones are answered."""
         with self._quiet:
             self._is_stopping = True
             self._quiet.wait_for(lambda: not self._tickets, STOP_SECONDS_MAX)
 
     def _wait(self, table: str, ticket: _Ticket[T]) -> None:
-        """Wait until the insert is answered; lead its group when it is its turn."""
+        """Wait until the insert is answered; lead its batch when it is the first one that waits."""
         while not ticket.answered.is_set():
-            ticket.turn.wait()
-            ticket.turn.clear()
+            ticket.changed.wait()
+            ticket.changed.clear()
             if ticket.is_cancelled:
                 if self._withdraw(table, ticket):
                     raise_if_cancelled()
@@ -267,7 +267,7 @@ class InsertGroups(Generic[T]):
                     hint = "check whether the rows are there before you send them again; with an insertion_label, "
                     why = self._why_cancelled()
                     raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
-            elif ticket.is_leading and not ticket.is_taken:
+            elif ticket.is_leading and not ticket.is_started:
                 self._lead(table, ticket)
 
     def _why_cancelled(self) -> str:
@@ -275,9 +275,9 @@ class InsertGroups(Generic[T]):
         return "" if cancellation is None or cancellation.error is None else str(cancellation.error)
 
     def _withdraw(self, table: str, ticket: _Ticket[T]) -> bool:
-        """Forget the insert, unless its group is at work or done; return whether it was forgotten."""
+        """Forget the insert, unless its batch is being stored or done; return whether it was forgotten."""
         with self._quiet:
-            if ticket.is_taken or ticket.insert.id not in self._tickets:
+            if ticket.is_started or ticket.insert.id not in self._tickets:
                 return False
             gathering = self._tables[table]
             self._appoint(table, gathering.withdraw(ticket.insert))
@@ -289,44 +289,44 @@ class InsertGroups(Generic[T]):
         """Name the next leader; None: nobody leads now. Hold the lock."""
         if leader is not None:
             self._tickets[leader].is_leading = True
-            self._tickets[leader].turn.set()
+            self._tickets[leader].changed.set()
         elif not self._tables[table].waiting and not self._tables[table].is_working:
             del self._tables[table]
 
     def _lead(self, table: str, ticket: _Ticket[T]) -> None:
-        """Wait for others, and start the work of all."""
+        """Wait for others, and start the storing of all."""
         self._gather(table, ticket)
         with self._lock:
             if ticket.is_cancelled:
-                # It sees that next, and somebody else leads.
+                # Its thread sees that next, and another one leads.
                 return
-            group = [self._tickets[insert.id] for insert in self._tables[table].take()]
-            for each in group:
-                each.is_taken = True
-            self._inserts += len(group)
-            self._groups += 1
-        # The rows are those of others too: whichever statement is cancelled, the group's work goes on.
-        worker = threading.Thread(target=self._work, args=(table, group), name="tilth-insert-group", daemon=True)
+            batch = [self._tickets[insert.id] for insert in self._tables[table].begin_batch()]
+            for each in batch:
+                each.is_started = True
+            self._inserts += len(batch)
+            self._batches += 1
+        # The rows are those of others too: whichever statement is cancelled, the batch is stored.
+        worker = threading.Thread(target=self._run, args=(table, batch), name="tilth-insert-batch", daemon=True)
         try:
             worker.start()
         except RuntimeError:
             # The system has no thread left.
-            self._work(table, group)
+            self._run(table, batch)
 
-    def _work(self, table: str, group: Sequence[_Ticket[T]]) -> None:
+    def _run(self, table: str, batch: Sequence[_Ticket[T]]) -> None:
         error: TilthError | None = None
         try:
-            error = self._stored(group)
+            error = self._store_batch(batch)
         # Any error, as a panic of a library in Rust, may come after the commit; all who wait get an answer.
         except BaseException as broken:
             error = UnknownOutcomeError(
-                "the work of this group of inserts was broken off",
+                "the storing of this batch of inserts was interrupted",
                 reason=f"{type(broken).__name__}: {broken}",
                 hint="check whether the rows are there before you send them again",
             )
-            _log.error("insert_group_broken_off", inserts=len(group), error=broken)
+            _log.error("insert_batch_interrupted", inserts=len(batch), error=broken)
         finally:
-            self._answer(table, group, error)
+            self._answer(table, batch, error)
 
     def _gather(self, table: str, ticket: _Ticket[T]) -> None:
         while not ticket.is_cancelled:
@@ -334,32 +334,32 @@ class InsertGroups(Generic[T]):
                 left = self._tables[table].seconds_left(self._clock.monotonic())
                 if self._is_stopping or not left:
                     return
-            self._clock.sleep(min(left, LOOK_SECONDS))
+            self._clock.sleep(min(left, POLL_SECONDS))
 
-    def _stored(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
+    def _store_batch(self, batch: Sequence[_Ticket[T]]) -> TilthError | None:
         """Return the error that refused all of them; None: each ticket has its own answer."""
-        error = self._try(group)
-        if error is None or len(group) == 1 or not is_ones_fault(error):
+        error = self._try(batch)
+        if error is None or len(batch) == 1 or not is_ones_fault(error):
             return error
-        for ticket in group:
+        for ticket in batch:
             ticket.error = self._try([ticket])
         return None
 
-    def _try(self, group: Sequence[_Ticket[T]]) -> TilthError | None:
+    def _try(self, batch: Sequence[_Ticket[T]]) -> TilthError | None:
         try:
-            group[0].offered.store([ticket.offered.payload for ticket in group])
+            batch[0].offered.store([ticket.offered.payload for ticket in batch])
         except TilthError as error:
             return error
         # A defect must reach all who wait, not only the one who met it.
         except Exception as error:
-            _log.error("insert_group_failed", inserts=len(group), error=error)
+            _log.error("insert_batch_failed", inserts=len(batch), error=error)
             return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}")
         return None
 
-    def _answer(self, table: str, group: Sequence[_Ticket[T]], error: TilthError | None) -> None:
+    def _answer(self, table: str, batch: Sequence[_Ticket[T]], error: TilthError | None) -> None:
         with self._quiet:
             next_leader = self._tables[table].done()
-            for ticket in group:
+            for ticket in batch:
                 ticket.error = ticket.error or error
                 del self._tickets[ticket.insert.id]
                 ticket.answer()

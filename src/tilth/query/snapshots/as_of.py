@@ -1,8 +1,8 @@
-"""Moments of a table that AS OF means, and checks that they can still be read, and read again with the same answer.
+"""Read times of AS OF, and checks that they can still be read, and read again with the same answer.
 
 Covers: versions and times as hybrid times, the ancient history mark, times that are not over yet. Does not cover:
 leases (held.py), what is kept for how long (maintenance).
-Always holds: a moment that is given back lies behind every commit that can still come; the present state is never
+Always holds: no later commit has a timestamp at or before a returned read time; the present state is never
 refused. See also: docs/policies/history.md.
 """
 
@@ -26,15 +26,15 @@ from tilth.query.snapshots.protocol import AsOf, AsOfTime, AsOfVersion
 SKEW_MS = 500
 #: A commit that drew its time so long ago has landed: what is older is read again with the same answer.
 SETTLE_MS = 50
-#: Versions that are looked through for the oldest that can be read.
+#: Versions that are searched for the oldest that can be read.
 VERSIONS_MAX = 1_000_000
 
 HISTORY_SETTING = setting_of(GcSettings, "history").name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """A moment of one table."""
+class ReadTime:
+    """Time as of which a table is read."""
 
     #: Hybrid time.
     ts: int
@@ -42,41 +42,41 @@ class Moment:
     is_newest: bool = False
 
 
-def moment_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> Moment:
-    """The moment, which can be read now; waits until a time is over that is nearly there.
+def read_time_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> ReadTime:
+    """Return the read time, which can be read now; wait for a time that is nearly over.
 
     Raises SnapshotTooOldError, SnapshotInFutureError, InvalidInputError.
     """
     match as_of:
         case AsOfVersion(version=version):
-            moment = _at_version(catalog, clock, table, version)
+            read_time = _at_version(catalog, clock, table, version)
         case AsOfTime(micros=micros):
-            moment = Moment(ts=pack(micros // 1000, COUNTER_MAX))
-            _wait_over(catalog, clock, table, moment.ts)
+            read_time = ReadTime(ts=pack(micros // 1000, COUNTER_MAX))
+            _wait_over(catalog, clock, table, read_time.ts)
         case _:
             assert_never(as_of)
-    check_kept(catalog, clock, table, moment)
-    return moment
+    check_kept(catalog, clock, table, read_time)
+    return read_time
 
 
-def check_kept(catalog: Catalog, clock: Clock, table: TableDef, moment: Moment) -> None:
-    """Raises SnapshotTooOldError for a moment before the ancient history mark, before the table, or before what an
+def check_kept(catalog: Catalog, clock: Clock, table: TableDef, read_time: ReadTime) -> None:
+    """Raises SnapshotTooOldError for a time before the ancient history mark, before the table, or before what an
     earlier, shorter history has left."""
     last = catalog.parts.version(table.uuid).last_commit_ts
-    if moment.is_newest and moment.ts >= last:
+    if read_time.is_newest and read_time.ts >= last:
         return
-    now = max(pack(clock.now_ms()), last, moment.ts)
-    check_readable(moment.ts, ahm=mark_of(table, clock), now=now, table=full_name(table))
-    if milliseconds(moment.ts) < table.created_ms:
+    now = max(pack(clock.now_ms()), last, read_time.ts)
+    check_readable(read_time.ts, ahm=mark_of(table, clock), now=now, table=full_name(table))
+    if milliseconds(read_time.ts) < table.created_ms:
         raise SnapshotTooOldError("the table did not exist yet", table=full_name(table), hint="read a later time")
     for dropped, undone in catalog.parts.version(table.uuid).undone:
-        if dropped <= moment.ts < undone:
+        if dropped <= read_time.ts < undone:
             raise SnapshotTooOldError(
                 "rows that a drop hid at that time were restored: what the table contained is not known any more",
                 table=full_name(table),
                 hint="read a time before the drop or after the UNDROP",
             )
-    oldest = _forgotten_before(catalog, table, moment.ts)
+    oldest = _forgotten_before(catalog, table, read_time.ts)
     if oldest is not None:
         raise SnapshotTooOldError(
             "garbage collection has removed what the table contained at that time",
@@ -122,15 +122,15 @@ def readable_from(listed: Sequence[tuple[int, int]], mark: int | None) -> int | 
     return oldest
 
 
-def _at_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> Moment:
+def _at_version(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> ReadTime:
     now = catalog.parts.version(table.uuid)
     if 0 < version == now.counter:
-        return Moment(ts=now.last_commit_ts, is_newest=True)
+        return ReadTime(ts=now.last_commit_ts, is_newest=True)
     times = [catalog.history.time_of(table.uuid, each) for each in (version, version + 1)]
     if version < 1 or times[0] is None or times[1] is None:
         _unknown(catalog, clock, table, version)
-    # The last moment of it: history is kept from a mark on, and a version that was the current one there can be read.
-    return Moment(ts=times[1] - 1)
+    # Its last hybrid time: history is kept from a mark on, and a version that was the current one there can be read.
+    return ReadTime(ts=times[1] - 1)
 
 
 def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> NoReturn:

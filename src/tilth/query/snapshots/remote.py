@@ -32,7 +32,7 @@ class PinCall(msgspec.Struct, frozen=True, kw_only=True):
     predicates: list[Predicate]
 
 
-class FarQueryCalls:
+class RemoteQueryCalls:
     """The server of a query that runs in another process."""
 
     def __init__(self, channel: Channel) -> None:

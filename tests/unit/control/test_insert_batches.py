@@ -10,11 +10,11 @@ import pytest
 from tilth.base.cancel import Cancellation, working_under
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.catalog import LabelTakenError, SchemaChangedError
-from tilth.control.insert_groups import (
+from tilth.control.insert_batches import (
     SETTLE_SECONDS,
+    BatchLimits,
     Gathering,
-    GroupLimits,
-    InsertGroups,
+    InsertBatches,
     InsertStats,
     InsertUnderWayError,
     OfferedInsert,
@@ -23,15 +23,15 @@ from tilth.control.insert_groups import (
 from tilth.control.running import QueryCancelledError
 from tilth.testing import ManualClock
 
-LIMITS = GroupLimits(wait_seconds=0.01, bytes_max=1000, rows_max=100)
+LIMITS = BatchLimits(wait_seconds=0.01, bytes_max=1000, rows_max=100)
 
 
 def insert(number: int, *, rows: int = 1, shape: int = 1, label: str = "", arrived: float = 0.0) -> Waiting:
     return Waiting(id=number, rows=rows, bytes=rows, shape=shape, label=label, limits=LIMITS, arrived=arrived)
 
 
-def ids(group: Sequence[Waiting]) -> list[int]:
-    return [each.id for each in group]
+def ids(batch: Sequence[Waiting]) -> list[int]:
+    return [each.id for each in batch]
 
 
 def test_the_first_leads_and_waits_at_most_its_time() -> None:
@@ -40,51 +40,51 @@ def test_the_first_leads_and_waits_at_most_its_time() -> None:
     assert not gathering.arrive(insert(2, arrived=0.004))
     assert gathering.seconds_left(0.004) == pytest.approx(0.006)
     assert gathering.seconds_left(0.02) == 0
-    assert ids(gathering.take()) == [1, 2]
+    assert ids(gathering.begin_batch()) == [1, 2]
 
 
-def test_while_one_group_is_at_work_the_next_one_gathers() -> None:
+def test_while_one_batch_is_at_work_the_next_one_gathers() -> None:
     gathering = Gathering()
     gathering.arrive(insert(1))
-    gathering.take()
+    gathering.begin_batch()
     assert not gathering.arrive(insert(2))
     assert not gathering.arrive(insert(3))
     assert gathering.done() == 2
     # Its time was over while it waited for the work before it.
     assert gathering.seconds_left(0.5) == 0
-    assert ids(gathering.take()) == [2, 3]
+    assert ids(gathering.begin_batch()) == [2, 3]
     assert gathering.done() is None
 
 
-def test_a_full_group_does_not_wait() -> None:
+def test_a_full_batch_does_not_wait() -> None:
     gathering = Gathering()
     gathering.arrive(insert(1, rows=60))
     assert gathering.seconds_left(0.0) > 0
     gathering.arrive(insert(2, rows=40))
     assert gathering.seconds_left(0.0) == 0
     gathering.arrive(insert(3))
-    assert ids(gathering.take()) == [1, 2]
+    assert ids(gathering.begin_batch()) == [1, 2]
     assert gathering.done() == 3
 
 
-def test_shapes_and_equal_labels_do_not_share_a_group() -> None:
+def test_shapes_and_equal_labels_do_not_share_a_batch() -> None:
     gathering = Gathering()
     for each in (insert(1, label="a"), insert(2, label="b"), insert(3, label="a"), insert(4, shape=2)):
         gathering.arrive(each)
     assert gathering.seconds_left(0.0) == 0
-    groups = []
+    batches = []
     while gathering.waiting:
-        groups.append(ids(gathering.take()))
+        batches.append(ids(gathering.begin_batch()))
         gathering.done()
-    assert groups == [[1, 2], [3], [4]]
+    assert batches == [[1, 2], [3], [4]]
 
 
 class Crowd:
-    """Threads that insert at once; the first group is held until all have come."""
+    """Threads that insert at once; the first batch is held until all have come."""
 
     def __init__(self, store: Callable[[Sequence[str]], None] | None = None) -> None:
         self.clock = ManualClock()
-        self.groups = InsertGroups[str](self.clock)
+        self.batches = InsertBatches[str](self.clock)
         self.stored: list[list[str]] = []
         self.outcomes: dict[str, BaseException | None] = {}
         self.may_store = threading.Event()
@@ -101,18 +101,18 @@ class Crowd:
 
     def insert(self, *payloads: str, label: str = "") -> None:
         for payload in payloads:
-            before = len(self.groups._tickets)
+            before = len(self.batches._tickets)
             thread = threading.Thread(target=self._insert, args=(payload, label))
             thread.start()
             self._threads.append(thread)
-            while thread.is_alive() and len(self.groups._tickets) == before:
+            while thread.is_alive() and len(self.batches._tickets) == before:
                 threading.Event().wait(0.001)
 
     def _insert(self, payload: str, label: str) -> None:
         self.outcomes[payload] = None
         offered = OfferedInsert(payload=payload, rows=1, bytes=1, store=self._stored)
         try:
-            self.groups.add("t", offered, shape=1, label=label, limits=LIMITS)
+            self.batches.add("t", offered, shape=1, label=label, limits=LIMITS)
         # Also what ends a program.
         except BaseException as error:
             self.outcomes[payload] = error
@@ -132,7 +132,7 @@ def test_those_who_come_meanwhile_share_the_next_commit() -> None:
     crowd.wait()
     assert crowd.stored == [["a"], ["b", "c", "d"]]
     assert crowd.outcomes == dict.fromkeys("abcd")
-    assert crowd.groups.stats() == InsertStats(grouped=4, groups=2)
+    assert crowd.batches.stats() == InsertStats(batched=4, batches=2)
 
 
 def test_one_s_fault_is_no_other_s() -> None:
@@ -153,7 +153,7 @@ def test_one_s_fault_is_no_other_s() -> None:
 
 
 @pytest.mark.parametrize("error", [SchemaChangedError(), UnknownOutcomeError(), UnavailableError(), ValueError("odd")])
-def test_what_refuses_the_group_is_told_to_each(error: Exception) -> None:
+def test_what_refuses_the_batch_is_told_to_each(error: Exception) -> None:
     def store(payloads: Sequence[str]) -> None:
         raise error
 
@@ -196,18 +196,18 @@ def cancelled(crowd: Crowd, *, at: str) -> tuple[Cancellation, threading.Thread]
             crowd._insert(at, "")
 
     thread = threading.Thread(target=act)
-    before = len(crowd.groups._tickets)
+    before = len(crowd.batches._tickets)
     thread.start()
-    while len(crowd.groups._tickets) == before:
+    while len(crowd.batches._tickets) == before:
         threading.Event().wait(0.001)
     return cancellation, thread
 
 
-def test_an_insert_that_is_cancelled_before_its_group_is_at_work_is_not_stored() -> None:
+def test_an_insert_that_is_cancelled_before_its_batch_is_at_work_is_not_stored() -> None:
     crowd = Crowd()
     crowd.insert("a")
     crowd.is_storing.wait(10)
-    # It would lead the next group.
+    # It would lead the next batch.
     first, thread = cancelled(crowd, at="b")
     crowd.insert("c")
     first.cancel(QueryCancelledError(by="a test"))
@@ -219,10 +219,10 @@ def test_an_insert_that_is_cancelled_before_its_group_is_at_work_is_not_stored()
     crowd.insert("d")
     crowd.wait()
     assert crowd.stored[2:] == [["d"]]
-    assert (crowd.groups._tables, crowd.groups._tickets) == ({}, {})
+    assert (crowd.batches._tables, crowd.batches._tickets) == ({}, {})
 
 
-def test_a_leader_that_is_cancelled_while_it_gathers_leaves_its_group_to_the_next() -> None:
+def test_a_leader_that_is_cancelled_while_it_gathers_leaves_its_batch_to_the_next() -> None:
     gathering = Gathering()
     inserts = [insert(number) for number in (1, 2, 3)]
     for each in inserts:
@@ -233,7 +233,7 @@ def test_a_leader_that_is_cancelled_while_it_gathers_leaves_its_group_to_the_nex
     assert gathering.arrive(insert(4)), "the table is idle again"
 
 
-def test_an_insert_that_is_cancelled_while_its_group_is_at_work_gets_the_outcome_of_the_group() -> None:
+def test_an_insert_that_is_cancelled_while_its_batch_is_at_work_gets_the_outcome_of_the_batch() -> None:
     crowd = Crowd()
     cancellation, thread = cancelled(crowd, at="a")
     crowd.is_storing.wait(10)
@@ -244,7 +244,7 @@ def test_an_insert_that_is_cancelled_while_its_group_is_at_work_gets_the_outcome
     assert (crowd.stored, crowd.outcomes) == ([["a"]], {"a": None})
 
 
-def test_the_outcome_of_a_cancelled_insert_whose_group_does_not_end_is_unknown() -> None:
+def test_the_outcome_of_a_cancelled_insert_whose_batch_does_not_end_is_unknown() -> None:
     crowd = Crowd()
     cancellation, thread = cancelled(crowd, at="a")
     crowd.is_storing.wait(10)
@@ -260,7 +260,7 @@ def test_the_outcome_of_a_cancelled_insert_whose_group_does_not_end_is_unknown()
     assert error.kind is ErrorKind.UNKNOWN_OUTCOME
     assert "by=a test" in error.message
     crowd.wait()
-    # The others of the group, and those behind it, are stored.
+    # The others of the batch, and those behind it, are stored.
     assert crowd.stored == [["a"], ["b"]]
 
 
@@ -269,11 +269,11 @@ def test_a_server_that_stops_answers_those_who_wait_and_takes_no_others() -> Non
     crowd.insert("a")
     crowd.is_storing.wait(10)
     crowd.insert("b", "c")
-    stopping = threading.Thread(target=crowd.groups.stop)
+    stopping = threading.Thread(target=crowd.batches.stop)
     stopping.start()
     crowd.wait()
     stopping.join(10)
     assert crowd.outcomes == dict.fromkeys("abc")
     offered = OfferedInsert(payload="d", rows=1, bytes=1, store=crowd._stored)
     with pytest.raises(UnavailableError, match="stopping"):
-        crowd.groups.add("t", offered, shape=1, label="", limits=LIMITS)
+        crowd.batches.add("t", offered, shape=1, label="", limits=LIMITS)
