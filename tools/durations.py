@@ -27,7 +27,7 @@ TESTS_SHOWN = 20
 FILES_SHOWN = 40
 _FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \|$", re.MULTILINE)
 #: Those of `make test`.
-LANES = ("1", "2")
+LANES = ("1", "2", "3")
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,9 +33,10 @@ CLASS_DATA = [sys.executable, "-m", "tools.class_data"]
 FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
 #: Slowest tests that a lane shows in the end.
 SLOWEST_SHOWN = 20
-SLOW = ("tests/simulation", "tests/acceptance", "tests/integration")
-#: Those that `make test-long` runs: all of lane 2, and what has examples.
-LONG = ("tests/property", *SLOW)
+#: A process has one Spark: the tests that share that of tests/integration run in a lane of their own.
+SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
+#: What `make test-long` runs: all of these lanes, and what has examples.
+LONG = {"long-1": ("tests/property", *SLOW["2"]), "long-2": SLOW["3"]}
 #: Without the tests and the cases that are marked so.
 NOT_LONG = ("-m", "not long")
 
@@ -64,14 +65,16 @@ class Lanes:
             self._pytest("1", "worksteal", FAST, *NOT_LONG)
 
     def slow(self) -> None:
-        """Lane 2, which needs a broker."""
-        with self._timed("lane 2"):
-            self._in_files("2", SLOW, *NOT_LONG)
+        """Lanes 2 and 3, which need a broker."""
+        for lane, folders in SLOW.items():
+            with self._timed(f"lane {lane}"):
+                self._in_files(lane, folders, *NOT_LONG)
 
     def long(self) -> None:
         """Every test with every case; needs a broker."""
-        with self._timed("long"):
-            self._in_files("long", LONG)
+        for lane, folders in LONG.items():
+            with self._timed(lane):
+                self._in_files(lane, folders)
 
     def summary(self) -> str:
         total = sum(seconds for _, seconds in self._seconds)
@@ -169,7 +172,7 @@ def _run_chosen(lanes: Lanes, which: str) -> None:
         with _broker_and_class_data() as wait_for_them:
             lanes.fast()
             wait_for_them()
-            # Types are checked beside the longest lane.
+            # Types are checked beside the longest lanes.
             with _beside(TYPES):
                 lanes.slow()
 
