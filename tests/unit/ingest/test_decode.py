@@ -327,4 +327,4 @@ def test_stream_mode_keeps_a_row_for_each_broken_message() -> None:
     assert [list(row.values()) for row in decoded.rows.to_pylist()][0::2] == [[1, 0, None, None], [3, 2, None, None]]
     row = decoded.rows.to_pylist()[1]
     assert (row["a"], row["_offset"], row["_raw_message"]) == (None, 1, "\\xfe")
-    assert row["_error"] in (told, "JSON is malformed: invalid character (byte 0)")
+    assert row["_error"] == told
