@@ -26,7 +26,7 @@ def test_csv(world: IngestWorld, broker: Broker) -> None:
     ]
     reasons = sorted(world.rows("k_dead_letters")["reason"].to_pylist())
     assert reasons == [
-        "a row has another number of values than there are columns, row 1, values 2, columns 3 (id, name, price)",
+        "a row has another number of values than the first one, row 2, values 3, first 2",
         "column `price`: expected a number, given 'x'",
     ]
     world.verify(target)
