@@ -405,7 +405,7 @@ REFUSED = {
     "divide(m, 2)": "does not take these arguments",
     "minus(toDateTime64('2026-01-01 00:00:00.5', 1), u)": "parts of seconds",
     "toString(toDateTime64('2026-01-01 00:00:00.5', 1))": "parts of seconds",
-    "bitShiftLeft(n, 40)": "places",
+    "bitShiftLeft(n, 40)": "shift",
     "simpleJSONExtractInt('{}', 'a')": "simpleJSONExtractInt",
     "arrayElement(array(n, 2, 3), 5)": "no such element",
     "plus(i32, 1)": "overflow",
