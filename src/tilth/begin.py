@@ -67,7 +67,7 @@ def prepare_folder(folder: Path) -> Path:
         for name in ("catalog", "tables", "spark", "log"):
             (folder / name).mkdir(mode=PRIVATE, exist_ok=True)
         _close_to_others(folder)
-        # What is committed in these folders is lost with their names.
+        # A commit in these folders is lost with their names.
         for each in (folder, *(made.parent for made in new)):
             # A folder that others cannot list can be written to, and cannot be waited for.
             with suppress(PermissionError):

@@ -190,7 +190,7 @@ class RocksKV:
         if self._is_closed:
             raise StoreClosedError(path=self.path)
         if self._is_open:
-            # What is closed cannot be read, and is opened only where it can be written.
+            # A closed store cannot be read, and a store is opened only where it can be written.
             self._check_writable()
         for view in list(self._views):
             view.interrupt()

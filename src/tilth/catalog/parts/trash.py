@@ -100,7 +100,7 @@ class Trash:
                 item = codec.TRASH.decode(each.key, found.value)
                 if item.end_ts != each.item.end_ts:
                     continue
-                # What no drop hid does not come back anyway.
+                # An entry that no drop hid does not come back anyway.
                 if item.is_dropped and not item.is_going:
                     item = msgspec.structs.replace(item, is_going=True)
                     preconditions.append(unchanged(each.key, found))

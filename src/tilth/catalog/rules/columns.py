@@ -27,7 +27,7 @@ def without_unused(
     kept = used | _origins(definition, used)
     if keep_ts is not None:
         followed = pairwise((*definition.older_schemas, definition.schema_now))
-        # Of those that came with the same commit the newest is read.
+        # Readers see the newest of the schemas that came with one commit.
         kept |= {
             each.version
             for each, following in followed

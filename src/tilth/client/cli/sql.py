@@ -56,7 +56,7 @@ def sql(
         show_error(errors, error)
         raise typer.Exit(1) from error
     except BrokenPipeError as error:
-        # Who read our output has left, as `head` does; what Python would flush at the end has nowhere to go.
+        # The reader of our output has left, as `head` does; Python's flush at the end has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(1) from error
 

@@ -127,7 +127,7 @@ def _days_of(found: re.Match[str]) -> int:
     """Raises ValueError for a day that no month has."""
     year, month, day = int(found["year"]), int(found["month"]), int(found["day"])
     cycles, year = divmod(year, _CYCLE_YEARS)
-    # Of the cycle that Python knows throughout.
+    # Python knows every year of this cycle.
     known = date(year + 2000, month, day) - date(2000, 1, 1)
     return known.days + (cycles - 5) * _CYCLE_DAYS + 10_957
 

@@ -137,7 +137,7 @@ def _range_test(
                 return lambda low, high: _is_any_within(ordered, low, high)
             if None in values:
                 return lambda low, high: False
-            # Of a range of one value that is in the list, nothing is outside of the list.
+            # A range of one value that is in the list has nothing outside of the list.
             return lambda low, high: low is None or low != high or not _is_any_within(ordered, low, high)
         case HasPrefix(prefix=prefix):
             if not wanted:

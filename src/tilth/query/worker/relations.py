@@ -154,7 +154,7 @@ def _relation(name: tuple[str, ...], node: PlanNode, text: str, past: Past | Non
     holder = node.holder if past is None or node.holder is None else node.holder.holder
     alias_at: int | None = node.end if past is None else past.end
     if holder is not None and _SAMPLE.match(text, holder.start):
-        # Of rows, it is a limit.
+        # A sample of a number of rows is a Limit, which stands outside of the alias.
         alias_at = holder.end
     alias = holder.text("name")[0] if holder is not None and holder.kind == "SubqueryAlias" else None
     if alias is not None or _NO_ALIAS.search(text, 0, node.start):

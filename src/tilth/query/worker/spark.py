@@ -432,7 +432,7 @@ def _micros(session: SparkSession, times: Sequence[str]) -> list[int]:
         hint = "write a constant, as in TIMESTAMP AS OF '2026-01-31 12:00:00' or now() - INTERVAL 1 HOUR"
         condition = error.getCondition() or type(error).__name__
         raise BadQueryError("AS OF needs a time", time=shown, reason=condition, hint=hint) from error
-    # Of a Row, `in` checks the names of its fields.
+    # `in` of a Row checks the names of its fields.
     values = list(row)
     if None in values:
         raise BadQueryError("AS OF needs a time", time=shown, hint="its value is NULL")

@@ -29,7 +29,7 @@ def drop_partition(services: Services, call: Call, table: TableDef, partition: P
         f"drop partition {full_name(table)} {name} by {call.query_id}",
         [HidePartition(table=table.uuid, partition=name)],
     )
-    # What still runs there could not commit any more.
+    # Tasks that still run there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, name)
     services.maintenance.wake(table.uuid)
     until = show_time(services.clock.now_ms() + trash_lifetime_ms(table))

@@ -104,7 +104,7 @@ def _check_not_stopped(
 ) -> None:
     """Raises MutationNotDoneError if nothing will move for so long."""
     switch = _stopped(services, table)
-    # What runs already goes on when the service is stopped.
+    # A rewrite that runs already goes on when the service is stopped.
     if switch is None or any(each.running for each in progress):
         return
     if switch.until_ms and switch.until_ms - services.clock.now_ms() < seconds * 1000:
@@ -136,7 +136,7 @@ def _not_done(table: TableDef, entry: int, progress: list[MutationProgress]) -> 
             table=full_name(table), mutation=entry, parts_to_do="unknown", why="nobody works on it yet", hint=hint
         )
     why = mine.state_reason
-    # Those of one table come in the order in which they run.
+    # Mutations of one table come in the order in which they run.
     first = progress[0]
     if mine.latest_fail_reason:
         why = f"part {mine.latest_failed_part}: {mine.latest_fail_reason}"

@@ -162,7 +162,7 @@ def truncate_table(services: Services, call: Call, statement: TruncateTable) -> 
         services.catalog.transactions.apply(
             f"truncate {full_name(table)} by {call.query_id}", [HideEverything(table=table.uuid)]
         )
-    # What still runs there could not commit any more.
+    # Tasks that still run there could not commit any more.
     services.maintenance.cancel_partition(table.uuid, None)
     services.maintenance.wake(table.uuid)
     return done(f"emptied: {full_name(table)}")

@@ -287,7 +287,7 @@ def _alter(services: Services, call: Call, statement: AlterStorage) -> Outcome:
             raise BadStoreError("this is no replica of the storage", storage=name, replica=address.uri, known=known)
         if statement.change is ReplicaChange.REPLACE:
             return _changed(services, root, statement, number=number, address=statement.substitute)
-        # Whether it is empty or not mounted, only its owner knows.
+        # Only its owner knows whether the replica is empty or not mounted.
         reserve_replica(root.replicas[number], _owner(services))
         services.maintenance.wake()
         return done(f"replica {number} of {name} is filled with what it lacks: {_SHOW_REPLICAS}")

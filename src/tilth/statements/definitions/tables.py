@@ -160,7 +160,7 @@ def _check_table(statement: CreateTable, table: TableDef) -> None:
 
 def _sort_column(schema: Schema, name: str) -> Column:
     column = find_column(schema, name, "ORDER BY")
-    # What can be compared can be sorted by.
+    # Rows can be sorted by every type whose values can be compared.
     if not can_be_key(column.type):
         raise BadDefinitionError(
             "rows cannot be sorted by a column of this type", column=column.name, type=column.declared_type

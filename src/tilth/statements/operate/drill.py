@@ -144,9 +144,6 @@ class _Rehearsal:
                 not is_consuming or committed >= began + move.seconds or now - began > stay_seconds + QUIET_SECONDS
             )
             is_over = has_moved and has_committed and now - began >= stay_seconds
-        if is_consuming:
-            # The gap since the last round, or since the start where none was committed.
-            move.gap_seconds = max(move.gap_seconds, now - committed)
         if isinstance(self._relation, KafkaDef):
             wrong = [each for each in check_ledger(self._services.catalog, self._relation) if not each.is_ok]
             move.faults = "; ".join(f"{each.subject}: {each.check}: {each.detail}" for each in wrong)

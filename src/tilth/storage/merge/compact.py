@@ -85,7 +85,7 @@ def compact_changes(
             written.append(out.deletes(partition, name, deleted, change_ts=collected.change_ts))
         if updates is not None:
             written.append(out.updates(partition, name, updates, change_ts=collected.change_ts, schema=schema))
-    # Of one shape of parts each: a column's type may differ between two.
+    # Each file has parts of one schema: a column's type may differ between two schemas.
     for schema, group in left.items():
         changes = out.changes(partition, _as_changes(group), schema=schema)
         written.append(msgspec.structs.replace(changes, change_ts=max(each.change_ts for _, each in group)))

@@ -99,7 +99,7 @@ def read_note(folder: Folder, name: str) -> PartNote | None:
         return None if noted is None else _decode(noted)
     except FileNotFoundError:
         raise
-    # Of an empty file, a file that was cut off, bytes that are no note.
+    # An empty file, a file that was cut off, and bytes that are no note raise these.
     except (pa.ArrowException, OSError, ValueError, zlib.error, msgspec.MsgspecError) as error:
         raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
 

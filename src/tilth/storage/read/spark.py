@@ -353,7 +353,7 @@ def _indexed(
     java_schema = java_session.parseDataType(schema.json())
     none = jvm.scala.Option.empty()
     empty_map = getattr(getattr(jvm.scala.collection.immutable, "Map$"), "MODULE$").empty()
-    # Of our own: the session's is shared, bounded, and may be switched off.
+    # The session's cache is shared, bounded, and may be switched off.
     cache = sources.SharedInMemoryCache(_CACHE_BYTES, -1).createForNewClient()
     paths = []
     for each in choose_sources(folder, files):

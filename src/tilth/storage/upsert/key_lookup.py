@@ -218,7 +218,7 @@ class _Lookup:
             keys = keys_of([table.column(name) for name in names], types)
             return keys, None if version is None else table.column(version)
 
-        # What the names are called now, and as what they are compared, follows from these.
+        # The key of the cache: the columns' present names, and the types as which they are compared.
         kind = (str(layout.folder), "keys", *names, version or "", *map(str, types))
         keys, versions = HELD.get(kind, source.file, read, _held_bytes)
         rows, numbers = self.wanted.find(keys)

@@ -157,7 +157,7 @@ class Dispatcher:
             config = self._board.warehouses[name]
         if config.master not in ("", master):
             raise WorkerUnfitError("another Spark master", warehouse=name, master=master, wanted=config.master)
-        # Of a worker whose Spark is not there yet, the cores are not known.
+        # The cores of a worker whose Spark has not started are not known.
         if 0 < cores < config.cores:
             raise WorkerUnfitError("too few cores", warehouse=name, cores=cores, wanted=config.cores)
         if 0 < memory_bytes < config.memory_bytes:

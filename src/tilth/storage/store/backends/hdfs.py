@@ -452,7 +452,7 @@ class _NewFile(HeldFile):
         except StoreBusyError:
             if not self._is_held:
                 raise
-            # Whether it was ended is not known: the name is this file's, nobody has read it.
+            # The file may have been ended or not; its name is its own, and nobody has read it.
             self._store.fill(self.path, self._store.begin_again(self.path), held, fsync=fsync)
         finally:
             self._store.note(self.path, is_begun=False)

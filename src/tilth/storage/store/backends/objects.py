@@ -280,7 +280,7 @@ class ObjectStore:
                 return None if isinstance(error, StoreRefusedError) and self.names_per_removal == 1 else error
             if refused is None:
                 removal.gone += left
-                # Of several the store answers alike for what was there and what was not.
+                # The answer to a removal of several names does not tell which of them existed.
                 removal.found += left if self.names_per_removal == 1 else ()
                 return None
             name, why = refused
@@ -339,7 +339,7 @@ class ObjectStore:
             found = obstore.get(self._bucket, path, options={"range": {"suffix": length}})
             return found.meta["size"], found.range[0], bytes(found.bytes())
         except BaseError as error:
-            # Of an empty object there is no end.
+            # An empty object has no range.
             if _NO_RANGE not in str(error):
                 raise
             return 0, 0, b""

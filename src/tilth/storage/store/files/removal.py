@@ -154,7 +154,7 @@ def count_left(
             left.first.extend(names)
     paths = [*lefts.values(), *listings]
     for store_root in {each.root for each in paths}:
-        # What is not counted in all replicas may be forgotten, and what is not removed in one is removed again in all.
+        # A replica that is not counted may hold forgotten names; a name that stays in one is removed again in all.
         if reason := away_reason(store_root):
             raise StoreAwayError(reason, file=str(store_root))
     return LeftNames(tuple(found), paths)

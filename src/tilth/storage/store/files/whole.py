@@ -58,7 +58,7 @@ def _call_whole_copy(folder: Folder, name: str, read: Callable[[Store], T]) -> T
             return read(copy)
         except FileNotFoundError:
             raise
-        # Of an empty file, which cannot be mapped, and of one that was cut off; ValueError: of bytes that mean nothing.
+        # An empty file cannot be mapped; a file that was cut off, and bytes that mean nothing, raise these, too.
         except (pa.ArrowException, OSError, ValueError) as error:
             raise corrupt_error(folder, name, because=(str(error).splitlines() or [""])[0]) from error
 
