@@ -280,7 +280,7 @@ class ObjectStore:
                 return None if isinstance(error, StoreRefusedError) and self.names_per_removal == 1 else error
             if refused is None:
                 removal.gone += left
-                # The answer to a removal of several names does not tell which of them existed.
+                # The answer to a removal of several names does not show which of them existed.
                 removal.found += left if self.names_per_removal == 1 else ()
                 return None
             name, why = refused
