@@ -52,7 +52,7 @@ SECTIONS: dict[str, Callable[[HotNode, Kit, bool], tuple[dict[str, float], list[
     "upserts": hot_upserts.run,
 }
 
-#: By section, where the node is not as it comes.
+#: Settings of the node by section, where the defaults do not fit.
 NODE_SETTINGS = {"visible": hot_visible.NODE_SETTINGS}
 
 

@@ -23,7 +23,7 @@ from tilth.maintenance.table.settings import MergeSettings
 
 PARTS = 7_000
 TARGET_SECONDS = 1.0
-#: By name: the share of all keys that a part covers, and its megabytes, from a draw of 0 to 1.
+#: Layouts by name: the share of all keys that a part covers, and its megabytes, from a draw of 0 to 1.
 LAYOUTS: dict[str, tuple[Callable[[float], float], Callable[[float], float]]] = {
     "every part has all keys": (lambda _: 1.0, lambda _: 32),
     "every part has all keys, small": (lambda _: 1.0, lambda draw: 0.1 + 2 * draw),

@@ -49,14 +49,14 @@ from tilth.storage import local_root  # noqa: E402
 from tilth.warehouse import Dispatcher  # noqa: E402
 
 PARTITIONS = 20
-#: Of each partition: too large for any two to be merged, as in a table that has come to rest.
+#: Sizes of the parts of each partition: too large for any two to be merged, as in a table that has come to rest.
 PART_BYTES = (100 << 30,) * 5
 IDLE_SECONDS = 1800.0
 TURN_SECONDS = 0.25
 #: Turns between two checks whether every table was looked at.
 LOOK_TURNS = 200
 TARGETS = {"idle_pass_10k_ms": 100.0, "start_10k_s": 10.0, "key_range_7000_s": 1.0, "query_end_over_start": 1.3}
-#: Of the figures; those that are not here are plain numbers.
+#: Units of the figures; the others are plain numbers.
 UNITS = {"idle_pass_10k_ms": "ms", "start_10k_s": "s", "key_range_7000_s": "s"}
 
 
@@ -222,7 +222,7 @@ def _settle(clock: MovedClock, manager: MaintenanceManager) -> int:
 
 def _idle_turns(clock: MovedClock, manager: MaintenanceManager, *, profiles: bool) -> list[float]:
     """Milliseconds of each turn."""
-    # What the first looks left behind is collected now, not in a turn.
+    # The garbage of the first refreshes is collected now, not in a turn.
     gc.collect()
     times: list[float] = []
     slowest: cProfile.Profile | None = None

@@ -45,7 +45,7 @@ def strike(folder: Path, *, kills: int, stops: int) -> Blows:
         stage.start_node({"warehouse.embedded": ""})
         for name in WORKERS:
             stage.add(name, "write", ONE_CORE)
-        # For the count at the end.
+        # This worker counts the rows at the end.
         stage.add("query", "default", ONE_CORE)
         stage.wait_alive(*WORKERS, "query")
         stage.sql(*STATEMENTS)

@@ -25,7 +25,7 @@ class Requests:
     #: Beside one for each file that was written.
     a_round_beside_files: float
     parts: int
-    #: Of the whole query, beside those of its scan; listings among them.
+    #: Requests of the whole query beside those of its scan; listings among them.
     of_plan: int
     gets_a_part: float
     heads_a_part: float

@@ -48,7 +48,7 @@ class CatalogFigures:
     open_postgres_s: float
     commit_p50_ms: float
     commit_p99_ms: float
-    #: Of all writers together, and what they met.
+    #: Commits a second, latency and conflicts of all writers together.
     commits_s: float
     writers_p99_ms: float
     conflicts: int

@@ -27,7 +27,7 @@ from tools.ha_stage import ONE_CORE, HaStage
 
 SCHEMA = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
 PART_BYTES = 100 << 30
-#: What follows from a start is over by then.
+#: Time until the effects of a start are over.
 SETTLE_SECONDS = 30.0
 WATCH_SECONDS = 60.0
 COUNTED = (
@@ -41,10 +41,10 @@ class Idle:
     #: Cores that are busy: of the server with its JVM, of the database.
     server_cpu: float
     database_cpu: float
-    #: Of the database, by its own count.
+    #: Transactions and written rows, as the database counts them.
     transactions_s: float
     rows_written_s: float
-    #: Of the server without its JVM.
+    #: Memory of the server without its JVM.
     memory_mb: float
 
 

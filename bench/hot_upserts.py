@@ -98,7 +98,7 @@ def _change(node: HotNode, topic: str, expected: np.ndarray, count: int, *, seed
             except BufferError:
                 producer.poll(0.1)
     producer.flush(60)
-    # Of several messages of one key the last one counts.
+    # The last of several messages of one key counts.
     expected[keys] = np.arange(1, count + 1)
     node.sql(
         f"""CREATE TABLE {topic}_topic ({COLUMNS}) ENGINE = Kafka SETTINGS kafka_topic_list = '{topic}',

@@ -15,15 +15,15 @@ from bench.rivals import Kit, Rival
 
 RATE = 2_000
 SECONDS = 30
-#: At the same rate before what counts, as for the rivals.
+#: Seconds of load at the same rate before the measurement, as for the rivals.
 WARM_SECONDS = 45
 DRAIN_SECONDS_MAX = 60.0
-#: Between two reads and between two bursts, as for the rivals.
+#: Pause between two reads and between two bursts, as for the rivals.
 READ_GAP_SECONDS = 0.1
 SEND_GAP_SECONDS = 0.005
 PARTITIONS = 2
 RIVALS = ("iceberg", "delta")
-#: So often that flushes and merges run all the time.
+#: Short flush interval, so that flushes and merges run all the time.
 NODE_SETTINGS = {"flush_threshold_secs": "2"}
 COLUMNS = "event_id BIGINT, user_id BIGINT, ts BIGINT, item_id BIGINT, action STRING, price DOUBLE, region STRING"
 

@@ -51,9 +51,9 @@ MIB = 1 << 20
 PAUSE_SECONDS = 1.0
 SAMPLE_SECONDS = 60.0
 OPERATOR_SECONDS = 4.0
-#: What the operator kills.
+#: Age from which on the operator kills an absurd query.
 ABSURD_SECONDS_MAX = 8
-#: By the absurd query itself.
+#: Time limit that the absurd query itself sets.
 LIMIT_SECONDS = 12
 BIG_ROWS = 3_000_000
 BIG_READ_ROWS = 400_000
@@ -66,7 +66,7 @@ BACK_SECONDS_MAX = 180.0
 #: Shown where it never came back.
 NEVER_SECONDS = 9999.0
 QUIET_SECONDS_MAX = 90.0
-#: What a node may have more after the load than before it.
+#: Bounds of the growth of a node over the load.
 THREADS_MORE_MAX = 60
 FILES_MORE_MAX = 120
 NODE_MIB_MORE_MAX = 1500
@@ -95,7 +95,7 @@ ABSURD = {
     "wide": f"SELECT {', '.join(f'sum(id * {number})' for number in range(1500))}, 1 AS absurd FROM mixed.big",
 }
 OPERATOR = f"KILL QUERY WHERE query LIKE '%absurd%' AND elapsed > {ABSURD_SECONDS_MAX} AND kind = 'Query'"
-#: How often a client does what.
+#: Weights by which a client draws its next action.
 WEIGHTS = {
     "insert json": 12,
     "insert csv": 8,
@@ -116,7 +116,7 @@ class Tally:
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    #: What must not be, with an example.
+    #: Kinds of wrong results, each with an example.
     wrong: dict[str, str] = field(default_factory=dict)
     wrong_count: int = 0
     #: When the newest of those that were answered well was sent, by kind.

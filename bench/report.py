@@ -27,7 +27,7 @@ class Figure:
     name: str
     value: float
     unit: str
-    #: What it should be, if there is a target.
+    #: Target of the value; None: there is none.
     target: float | None
     higher_is_better: bool
 

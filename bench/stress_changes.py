@@ -52,7 +52,7 @@ TABLE = """CREATE TABLE t (k BIGINT NOT NULL, p INT NOT NULL, v BIGINT, w STRING
     SETTINGS tablet_history_max_age_sec = 120, old_parts_lifetime = 0, ttl_for_trash_items = 0"""
 COMMANDS = ("SYSTEM FLUSH t", "OPTIMIZE TABLE t", "OPTIMIZE TABLE t FINAL", "SYSTEM GC t")
 
-#: By key what the row has in `v` and `w`.
+#: Values of `v` and `w` by key.
 Rows = dict[int, tuple[int | None, str | None]]
 
 
@@ -76,7 +76,7 @@ class Stress:
         self._writers = [Writer(number, random.Random(f"{seed} {number}")) for number in range(WRITERS)]
         self._stopping = threading.Event()
         self._values = 0
-        #: By version of the table what it had to show.
+        #: Expected rows of each version of the table.
         self._versions: dict[int, Rows] = {}
         #: Runs of maintenance that were checked.
         self._runs: set[tuple[str, int, int]] = set()

@@ -25,7 +25,7 @@ from tools.postgres import Postgres
 SESSION_VARIABLE = "TILTH_TEST_SESSION"
 #: Characters of a failure that are shown at once; all of it is shown in the end.
 FAILURE_SHOWN_MAX = 2000
-#: How long processes that are on their way out may take.
+#: Grace period of processes that are about to end.
 EXIT_SECONDS_MAX = 15.0
 
 

@@ -18,7 +18,7 @@ from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.storage import file_name
 from tilth.warehouse import Dispatcher, TaskResult
 
-#: Of each delta that the worker writes.
+#: Size of each delta that the worker writes.
 DELTA_BYTES = 40
 _EXTENSIONS = {DeltaKind.CHANGES: "arrow", DeltaKind.DELETE: "puffin"}
 

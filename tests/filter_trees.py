@@ -103,7 +103,7 @@ class IsDistinct:
 class HasPrefix:
     operand: Operand
     prefix: str
-    #: By LIKE, else by a function.
+    #: `True`: written with LIKE, else with a function.
     is_like: bool
 
 

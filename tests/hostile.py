@@ -145,7 +145,7 @@ _DATES = (
     (2262, 4, 12),
     (9999, 12, 31),
 )
-#: Of a day, in microseconds.
+#: Times of a day, in microseconds.
 _TIMES = (0, 1, 999_999, 43_200_000_000, _DAY_US - 1)
 _INTEGER_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-#: Whether a run makes all examples; `make test-long` sets it.
+#: Environment variable that makes a run use all examples; `make test-long` sets it.
 VARIABLE = "TILTH_ALL_EXAMPLES"
 #: Part of the examples that other runs make.
 _PART = 4

@@ -64,7 +64,7 @@ class MergeWorker:
         self.memory_bytes = 1 << 30
         self.load = WorkerLoad()
         self.reports: WorkerReports | None = None
-        #: What the next tasks fail with.
+        #: Errors of the next tasks, in order.
         self.errors: list[TilthError] = []
         self.is_holding = False
         self.held: dict[str, TaskSpec] = {}
@@ -76,9 +76,9 @@ class MergeWorker:
         self.rewrites = 0
         #: The rows of files that somebody cares for; others have as many as their size tells, 0, 1, 2 and so on.
         self.contents: dict[str, tuple[int, ...]] = {}
-        #: By a delta's file, then by a part's: the places of the rows that it deletes.
+        #: Positions of the rows that a delta deletes, by the delta's file, then by the part's.
         self.deletes: dict[str, dict[str, frozenset[int]]] = {}
-        #: Of files that were made of others: the file and the place of each row.
+        #: Sources of files that were made of others: the file and the position of each row.
         self.origins: dict[str, tuple[tuple[str, int], ...]] = {}
         #: Called with each rebase before it is done.
         self.on_rebase: Callable[[Input], None] = lambda _: None

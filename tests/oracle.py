@@ -10,7 +10,7 @@ from pathlib import Path
 
 PAGES = Path(__file__).resolve().parents[1] / "docs" / "policies"
 
-#: By column the text of the cell, without backticks.
+#: Texts of the cells by column, without backticks.
 Row = dict[str, str]
 
 

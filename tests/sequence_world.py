@@ -84,12 +84,12 @@ from tilth.warehouse import Dispatcher
 #: Columns that an UPDATE may change.
 UPDATED = ("v", "w")
 ARROW_SCHEMA = arrow_schema(SCHEMA, field_ids=False)
-#: How often a change is looked for again: as often as the rooms do.
+#: Attempts to rebase a change: as many as the rooms make.
 CHANGE_TRIES_MAX = 20
 #: Between two steps: so much that every op looks again.
 STEP_SECONDS = 1.1
 HOLD_MS = 10_000_000
-#: Of a table: what is not needed goes at once.
+#: Settings of a table that remove files as soon as they are not needed.
 AT_ONCE = {
     "old_parts_lifetime": "0",
     "ttl_for_trash_items": "0",
@@ -143,7 +143,7 @@ class SequenceWorld:
         self.catalog.tables.create(definition(self.uuid, shape, given))
         self.folder = data_folder(self.root, self.uuid)
         self.holds: list[Held] = []
-        #: How often each op did something, and what else came about.
+        #: Number of times that each op did something, and of other events.
         self.counts: Counter[str] = Counter()
         #: Called at each failpoint that is passed.
         self.at: Callable[[str], None] = lambda _: None
@@ -205,7 +205,7 @@ class SequenceWorld:
         self.counts["restarts"] += 1
         self.catalog.close()
         self._open()
-        # What starting the manager does before its thread begins.
+        # The manager's start does this before its thread begins.
         self.manager._cleaner.start()
 
     def _new_id(self) -> str:

@@ -20,7 +20,7 @@ from struct import pack, unpack
 from typing import Any, Self
 
 ROOT = Path(__file__).resolve().parent.parent
-#: So that values can be distinguished in JSON, and times mean the same whatever the zone.
+#: Settings by which JSON distinguishes all values, and times mean the same in any zone.
 _SETTINGS = {
     "date_time_output_format": "unix_timestamp",
     "output_format_json_quote_64bit_integers": "0",
@@ -135,7 +135,7 @@ def _serve(zone: str) -> None:
         # Whatever it says is an answer.
         except Exception as error:
             answer = {"error": str(error)}
-            # What the failed query has written would stand before the next answer.
+            # The output of the failed query would stand before the next answer.
             base.query("SELECT 1")
         print(json.dumps(answer), flush=True)
 

@@ -42,7 +42,7 @@ BROKEN = 100
 SEED = 2013
 #: Killed when this share of the flights is stored, which is in the middle of rounds.
 KILL_AT_SHARE = 0.35
-#: What is in the topic at the beginning; more comes while the table is changed.
+#: Share of the flights that are in the topic at the beginning; more arrive while the table is changed.
 FIRST_SHARE = 0.6
 #: The messages from here on have a field more.
 NEW_FIELD_SHARE = 0.85

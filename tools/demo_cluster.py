@@ -37,7 +37,7 @@ TOPIC = "flights"
 PARTITIONS = 4
 #: While processes are struck; afterwards the rest comes at once.
 MESSAGES_PER_SECOND = 1_500
-#: Of the Spark cluster, for each of the workers.
+#: Resources of each worker in the Spark cluster.
 CORES = {"warehouse.spark-conf": "spark.cores.max=1 spark.executor.cores=1 spark.executor.memory=600m"}
 WORKERS = {"query-1": "default", "write-1": "write"}
 

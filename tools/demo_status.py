@@ -17,7 +17,7 @@ from tilth import Connection
 TOPIC = "flight_status"
 PARTITIONS = 4
 FLIGHTS = 20_000
-#: So many flights later than its last status comes the next one of a flight.
+#: Number of flights between two statuses of one flight.
 STEP = 3_000
 #: Every so many flights one is withdrawn.
 WITHDRAWN = 50

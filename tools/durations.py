@@ -26,7 +26,7 @@ PAGE = ROOT / "tests" / "durations.md"
 TESTS_SHOWN = 20
 FILES_SHOWN = 40
 _FILE_ROW = re.compile(r"^\| `(tests/[^`]+)` \| ([\d.]+) \|$", re.MULTILINE)
-#: Those of `make test`.
+#: Lanes of `make test`.
 LANES = ("1", "2", "3")
 
 

@@ -34,7 +34,7 @@ _FOREIGN_WORDS = re.compile(
     r"Syntax error at or near|ParserError|SQL error|SQLSTATE|spark\.sql\.|Caused by|An error occurred|__tilth_"
     r"|Traceback|PARSE_|Error\(|org\.apache|java\."
 )
-#: What is read and has no effect, with a word that the notice must contain.
+#: Clauses that are read and have no effect, with a word that the notice must contain.
 _WITHOUT_EFFECT = {
     r"\bCODEC\s*\(": "CODEC",
     r"\bON\s+CLUSTER\b": "ON CLUSTER",

@@ -7,7 +7,7 @@ Always holds: a call answers as ClickHouse does, or stands under a rule, or is a
 
 from __future__ import annotations
 
-#: What ClickHouse does, and what happens here.
+#: Behaviour of ClickHouse, and behaviour here.
 RULES = {
     "fits": (
         "a result that does not fit its type begins at the other end of it",

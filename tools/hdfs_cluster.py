@@ -151,7 +151,7 @@ class HdfsCluster:
             "dfs.datanode.http.address": local.format(self._ports["data-http"]),
             "dfs.datanode.ipc.address": local.format(self._ports["data-ipc"]),
             "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-            # What a killed DataNode leaves is soon known.
+            # The short intervals make the death of a DataNode known soon.
             "dfs.heartbeat.interval": 1,
             "dfs.namenode.safemode.extension": 0,
         }

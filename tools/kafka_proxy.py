@@ -35,7 +35,7 @@ class Api(IntEnum):
 
     FETCH = 1
     LIST_OFFSETS = 2
-    #: Of topics and brokers; describe_topics uses it too.
+    #: Metadata of topics and brokers; describe_topics uses it too.
     METADATA = 3
     OFFSET_COMMIT = 8
     FIND_COORDINATOR = 10
@@ -60,9 +60,9 @@ class Rule:
 
     api: Api
     fate: Fate
-    #: Of this client id only; empty: of all.
+    #: Id of the only client that it concerns; empty: all clients.
     client: str = ""
-    #: Of DELAY.
+    #: Duration of a DELAY.
     seconds: float = 0.0
     #: Answers that met this fate so far.
     hits: int = 0
@@ -74,7 +74,7 @@ class _Link:
 
     client: socket.socket
     broker: socket.socket
-    #: By correlation id: api key and client id of the requests that wait for their answers.
+    #: Api key and client id of the requests that wait for their answers, by correlation id.
     pending: dict[int, tuple[int, str]] = field(default_factory=dict)
 
     def close(self) -> None:

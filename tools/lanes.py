@@ -35,7 +35,7 @@ FAST = ("tests/tidy", "tests/unit", "tests/property", "tests/docs")
 SLOWEST_SHOWN = 20
 #: A process has one Spark: the tests that share that of tests/integration run in a lane of their own.
 SLOW = {"2": ("tests/simulation", "tests/acceptance"), "3": ("tests/integration",)}
-#: What `make test-long` runs: all of these lanes, and what has examples.
+#: Lanes of `make test-long`: all of these, and the tests with examples.
 LONG = {"long-1": ("tests/property", *SLOW["2"]), "long-2": SLOW["3"]}
 #: Without the tests and the cases that are marked so.
 NOT_LONG = ("-m", "not long")

@@ -20,14 +20,14 @@ from pathlib import Path
 from tools.mutant_list import MUTANTS, Mutant, mutated
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What the tests need of the tree, copied; the rest is linked, for nobody writes to it.
+#: Parts of the tree that tests need, copied; the rest is linked, for nobody writes to it.
 COPIED = ("src", "tests", "tools", "pyproject.toml")
 LINKED = (".venv", ".cache", "docs")
-#: For the tests of one mutant; some mutants make a test wait for what never comes.
+#: Time limit of the tests of one mutant; some mutants make a test wait for an event that never comes.
 SECONDS_MAX = 300
 #: Times of files, in seconds, each other than that of any file of the tree.
 _TIMES = count(1_000_000_000)
-#: What pytest ends with where tests failed, in contrast to tests that could not be found or collected.
+#: Exit code of pytest where tests failed, in contrast to tests that could not be found or collected.
 TESTS_FAILED = 1
 
 

@@ -198,7 +198,7 @@ class Postgres:
         server = self._process.running()
         if server is None:
             return
-        # Those below the first: with `setpriv` in front, the server is its own process all the same (it is replaced).
+        # All descendants: with `setpriv` in front, the server is its own process all the same (it is replaced).
         others = server.children(recursive=True) if number in (signal.SIGSTOP, signal.SIGCONT) else []
         for each in (server, *others):
             # A backend may end of itself meanwhile.

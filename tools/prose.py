@@ -23,7 +23,7 @@ _FENCE = re.compile(r"\s*```")
 _ITEM = re.compile(r"(\s*)(?:[-*+]|\d+[.)])\s+")
 #: A table, a heading, a quote or a comment.
 _AS_IT_IS = re.compile(r"\s*(?:\||#{1,6} |>|<!--)")
-#: What must stay on one line: code, a link, a word; each with what touches it.
+#: Piece that must stay on one line: code, a link, a word; each with the characters that touch it.
 _PIECE = re.compile(rf"(?:`[^`]*`|\[[^\]\n]{{1,{_LINK_MAX}}}\]\([^)\s]*\)|\S)+?(?=\s|$)")
 #: At the begin of a line this would start a list, a heading or a quote.
 _STARTS_A_BLOCK = re.compile(r"(?:[-*+]|\d+[.)]|#{1,6}|>.*|\|.*|=+|-+|```.*)$")

@@ -84,7 +84,7 @@ class Sample:
     jvm_bytes: int
     workers_bytes: int
     rss_bytes: int
-    #: Of the node's process.
+    #: Threads and open files of the node's process.
     threads: int
     open_files: int
     #: Files below the node's folders for temporary files and logs.
@@ -107,7 +107,7 @@ class Sample:
         )
 
 
-#: What must not grow.
+#: Fields of a sample that must not grow.
 WATCHED = ("rss_bytes", "node_bytes", "jvm_bytes", "workers_bytes", "threads", "open_files", "temp_files", "temp_bytes")
 
 
@@ -121,7 +121,7 @@ class Load:
     inserts: int = 0
     queries: int = 0
     kills: int = 0
-    #: By error code.
+    #: Failures by error code.
     failed: Counter[str] = field(default_factory=Counter)
     is_over: threading.Event = field(default_factory=threading.Event)
     _threads: list[threading.Thread] = field(default_factory=list)

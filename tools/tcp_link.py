@@ -167,5 +167,5 @@ class TcpLink:
             with suppress(OSError):
                 writer.write_eof()
         except OSError:
-            # Of a connection that was reset the other half ends in the same way.
+            # The other half of a connection that was reset ends in the same way.
             writer.transport.abort()

@@ -26,7 +26,7 @@ SEND_SECONDS_MAX = 60
 OPEN_MILLISECONDS = 900_000
 #: Messages of the topic that lags; a round takes 100 of them.
 LAG_MESSAGES = 30_000
-#: What a view computes for each message: slowly, and for so long that its round seems to hang.
+#: Steps of a view for each message: slow ones, and so many that its round seems to hang.
 SLOW_STEPS = 150
 STUCK_STEPS = 1_500
 #: A step of these.

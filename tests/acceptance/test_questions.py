@@ -233,8 +233,8 @@ def test_the_page_has_every_question() -> None:
     assert sorted(STATEMENTS) == sorted(ANSWERS) == list(range(1, 23))
 
 
-#: What lasts only for a while is asked first; last what needs a free core of Spark, or the end of the round that seems
-#: to hang: until then its transaction holds files back, not the reader.
+#: Questions about short-lived states come first; last come those that need a free core of Spark, or the end of the
+#: round that seems to hang: until then its transaction holds files back, not the reader.
 FIRST, LAST = (15, 14), (7, 6, 8)
 ORDER = (*FIRST, *(number for number in sorted(ANSWERS) if number not in FIRST + LAST), *LAST)
 

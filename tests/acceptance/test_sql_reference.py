@@ -45,7 +45,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 def test_the_queries_of_the_operators_pages_run(node: NodeProcess) -> None:
-    # Those of questions.md are asked on a mess of their own, in test_questions.py.
+    # The queries of questions.md run on a mess of their own, in test_questions.py.
     pages = sorted(set((PAGE.parents[1] / "operate").glob("*.md")) - {PAGE.parents[1] / "operate" / "questions.md"})
     statements = [one for page in pages for block in BLOCK.findall(page.read_text()) for one in split(block)]
     assert len(statements) >= OPERATE_MIN

@@ -15,10 +15,10 @@ from tests.tidy.sources import ROOT, python_files
 
 NAMES = sorted(path.stem for path in PAGES.glob("*.md") if path.stem != "README")
 SECTIONS = ["What is decided", "Inputs", "Formula", "Reasons", "Settings", "Why so", "Oracle", "In the code"]
-#: Of a table of settings: name and default. The reference is made from the code, which another test checks.
+#: Row of a table of settings: name and default. The reference is made from the code, which another test checks.
 SETTING_ROW = re.compile(r"^\| `([\w.-]+)` \| ([^|]*?) \|", re.MULTILINE)
 
-#: Of a table of constants: name, file, value.
+#: Row of a table of constants: name, file, value.
 CONSTANT_ROW = re.compile(r"^\| (\w+) of `([\w/]+\.py)` \| ([^|]+?) \|", re.MULTILINE)
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 

@@ -54,7 +54,7 @@ def test_every_citation_leads_to_a_page_and_a_heading() -> None:
         text = prose_of(path) if path.suffix == ".md" else path.read_text()
         links = set(LINK.findall(text)) if path.suffix == ".md" else set()
         for name, anchor in CITATION.findall(text):
-            # What is linked is looked at from its own page.
+            # A link is checked from its own page.
             if any(target.partition("#")[0] == name for target in links):
                 continue
             found = find_file(name)

@@ -27,7 +27,7 @@ from tilth.storage.store.files.files import make_folder
 
 pytestmark = pytest.mark.integration
 
-#: So many changes of rows, each flushed, give a minor compaction something to do.
+#: Changes of rows, each flushed: enough for a minor compaction to have something to do.
 CHANGES = 3
 
 
@@ -78,7 +78,7 @@ class Watched:
     def __init__(self, disk: Disk, folder: Path, shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
         self.world = SequenceWorld(folder, shape)
         self.doing = ""
-        #: How many files the commits of each kind have named.
+        #: Number of files that the commits of each kind named.
         self.named: Counter[str] = Counter()
         commit = self.world.kv.commit
         one_at_a_time = threading.Lock()
@@ -87,7 +87,7 @@ class Watched:
             preconditions: Sequence[Precondition], puts: Mapping[bytes, bytes], deletes: Collection[bytes]
         ) -> KVOutcome:
             with one_at_a_time:
-                # What is asked for after the commit comes too late.
+                # A request after the commit comes too late.
                 before = list(disk.requests)
                 outcome = commit(preconditions, puts, deletes)
                 self.named[self.doing] += disk.check(self.world, before)

@@ -47,7 +47,7 @@ def test_a_proxy_loses_what_its_rules_name_and_nothing_else(tmp_path: Path, java
             proxied.create_topic("through")
             quick: dict[str, str | int | float | bool] = {"bootstrap.servers": proxy.address, "log_level": 0}
             named, other = AdminClient(quick | {"client.id": "named"}), AdminClient(quick | {"client.id": "other"})
-            # Who comes through the proxy stays behind it.
+            # A client that comes through the proxy stays behind it.
             assert {each.port for each in named.list_topics(timeout=10).brokers.values()} == {proxy.port}
             rule = proxy.add(Rule(Api.METADATA, Fate.DROP, client="named"))
             with pytest.raises(KafkaException):

@@ -64,7 +64,7 @@ _escapes = st.sampled_from(
 )
 _base64 = st.binary(max_size=6).map(lambda raw: json.dumps(base64.b64encode(raw).decode()))
 _days = st.one_of(
-    # Those that Python's dates can show in any zone.
+    # Days that Python's dates can show in any zone.
     st.dates(dt.date(2, 1, 1), dt.date(9998, 12, 31)).map(str),
     st.sampled_from(["10000-01-01", "2025-02-30", "1582-10-10", "9998-12-31"]),
 )

@@ -52,17 +52,17 @@ class Life:
         self.world = World()
         self.rows_made = 0
         self.files = 0
-        #: By file of a part: the rows in it, in their order.
+        #: Rows of each part's file, in their order.
         self.content: dict[str, list[int]] = {}
-        #: By file of a delta: which rows it deletes of which part.
+        #: Rows that each delta's file deletes, by part.
         self.deletes: dict[str, dict[str, set[int]]] = {}
-        #: By partition.
+        #: Visible rows by partition.
         self.shown: dict[str, set[int]] = {partition: set() for partition in PARTITIONS}
-        #: By partition the drops that can be undone: when, and what they hid.
+        #: Drops that can be undone, by partition: the time, and the rows that were hidden.
         self.dropped: dict[str, list[tuple[int, set[int]]]] = {partition: [] for partition in PARTITIONS}
-        #: By commit what was visible then.
+        #: Rows that were visible at each commit.
         self.past: dict[int, set[int]] = {}
-        #: By partition, before the step: whether there was anything to drop.
+        #: `True` for partitions that had something to drop before the step.
         self.had_parts = dict.fromkeys(PARTITIONS, False)
         self.late: Old | None = None
 

@@ -42,13 +42,13 @@ class Life:
 
     def __init__(self) -> None:
         self.world = World()
-        #: By file.
+        #: Content of each file.
         self.content: dict[str, Content] = {}
         #: As they were seen last, also those that are forgotten.
         self.mutations: dict[int, Mutation] = {}
         #: Commit of each group's insert, in order.
         self.born: list[int] = []
-        #: By partition.
+        #: Visible groups by partition.
         self.shown: dict[str, set[int]] = {partition: set() for partition in PARTITIONS}
         self.dropped: dict[str, list[set[int]]] = {partition: [] for partition in PARTITIONS}
 

@@ -148,7 +148,7 @@ def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -
     offsets = decoded.rows.column("_offset").to_pylist()
     assert sorted([*offsets, *(each.offset for each in decoded.broken)]) == list(range(len(values) + 1))
     assert set(range(0, len(values) + 1, 2)) <= set(offsets)
-    # What is there can be read.
+    # The decoded values can be read.
     assert len(decoded.rows.column("v").to_pylist()) == len(offsets)
 
 

@@ -49,7 +49,7 @@ _VALUES: dict[int, st.SearchStrategy[Any]] = {
 }
 _NAMES = {column.id: column.name for column in SCHEMA.columns}
 _ROWS = st.lists(st.tuples(*(_VALUES[column.id] for column in SCHEMA.columns)), min_size=1, max_size=24)
-#: Of a file that the same change segments change, which nobody reads.
+#: Another file that the same change segments change, and nobody reads.
 _OTHER = "99-0.0-0.parquet"
 
 
@@ -221,7 +221,7 @@ def test_damage_is_reported_whatever_the_kind_of_file(data: st.DataObject) -> No
             if data.draw(st.booleans()):
                 opened.truncate(data.draw(st.integers(0, file.size - 1)))
             elif delta is None and not source.is_segment:
-                # Of Parquet parts only pages are verified.
+                # Only the pages of Parquet parts are verified.
                 return
             else:
                 index = data.draw(st.integers(0, file.size - 1))

@@ -34,7 +34,7 @@ class Life:
     def __init__(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rng: Rng = new_rng(seed)
         self.world = DeltaWorld(flush_threshold_secs="60", tablet_delta_store_major_compact_min_ratio="0.04")
-        # What merges and flushes do is done here, so that it comes at any time.
+        # The steps make the changes of merges and flushes, so that these come at any time.
         self.world.stop(ServiceKind.FLUSH)
         self.gone: set[str] = set()
         for module in (gc_trash, history_gc):
@@ -133,10 +133,10 @@ class Life:
         self.seen.append((now.ts, now.rows))
         mark = ancient_mark(pack(world.clock.now_ms()), HISTORY_SECONDS)
         assert mark is not None
-        # Of several commits in one millisecond the last one's rows were seen.
+        # Among several commits in one millisecond, readers saw the rows of the last one.
         rows_at = dict(self.seen)
         promised = {ts: rows for ts, rows in rows_at.items() if ts >= mark or ts == now.ts}
-        # Who reads has the records already, and needs the files.
+        # A reader with a lease has the records already, and needs the files.
         read = [snapshot for _, snapshot in self.leases]
         for ts, rows in promised.items():
             snapshot = world.catalog.parts.snapshot(world.t, at=ts)

@@ -40,7 +40,7 @@ HISTORY_SECONDS = 3600.0
 LEASE_MS = 10**12
 
 _PARTITION = st.sampled_from(["a", "b"])
-#: Those that make something to collect, and time for it, more often than the others.
+#: Steps; those that make something to collect, and time for it, come more often.
 _STEP = st.one_of(
     st.tuples(st.just("insert"), _PARTITION, st.integers(1, 3)),
     st.tuples(st.sampled_from(["merge", "mutate"]), _PARTITION, st.integers(1, 4)),

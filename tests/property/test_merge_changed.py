@@ -51,7 +51,7 @@ SCHEMA = Schema(
     )
 )
 Row = dict[str, Any]
-#: Of the columns that changes may have new values of.
+#: Columns that changes may have new values of.
 VALUES: Mapping[int, tuple[str, st.SearchStrategy[Any]]] = {
     2: ("s", st.one_of(st.none(), st.sampled_from(["a", "b", "c"]))),
     4: ("v", st.one_of(st.none(), st.integers(-5, 5).map(float))),
@@ -69,7 +69,7 @@ class Table:
     is_segment: bool
     order_by: tuple[str, ...] = ("k",)
     parts: list[WrittenPart] = field(default_factory=list)
-    #: Of each part by row: None where it was deleted.
+    #: Rows of each part; None where one was deleted.
     rows: list[list[Row | None]] = field(default_factory=list)
     deltas: list[list[Delta]] = field(default_factory=list)
     ts: int = 0

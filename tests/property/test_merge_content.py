@@ -32,7 +32,7 @@ SCHEMA = Schema(
 ROW = st.tuples(
     st.integers(0, 1), st.one_of(st.none(), st.text("abä", max_size=2)), st.one_of(st.none(), st.floats(-9, 9))
 )
-#: By size whatever their balance, by key whatever gains anything.
+#: Settings that accept any balance of sizes, and any gain by key.
 LOOSE = MergeSettings(base=1.0, expected_parts=-1, parts_max=4, key_range=KeyRangeSettings(budget=4))
 
 

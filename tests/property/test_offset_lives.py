@@ -37,7 +37,7 @@ class WritingBroker(FakeBroker):
         super().__init__()
         self.messages: dict[TopicPartition, list[int]] = {}
         self._count = 0
-        #: What topic partitions reached before their last election; answered while `is_stale`.
+        #: Ends of topic partitions before their last election; the answers while `is_stale`.
         self._older: dict[TopicPartition, PartitionEnd] = {}
         self.is_stale = False
 
@@ -72,10 +72,10 @@ class OffsetLives(RuleBasedStateMachine):
     def begin(self) -> None:
         self.world, self.broker = World(), WritingBroker()
         self.topics = 0
-        #: How often each message was read, and those that a user or a gap decided about.
+        #: Number of reads of each message, and the messages that a user or a gap decided about.
         self.read: dict[int, int] = {}
         self.decided: set[int] = set()
-        #: By topic id and partition what was read at each offset.
+        #: Message that was read at each offset, by topic id and partition.
         self.seen: dict[tuple[str, int], dict[int, int]] = {}
         self.recreate(2)
         self.reader = Reader(self.world, self.broker)

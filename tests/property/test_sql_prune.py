@@ -174,7 +174,7 @@ def test_predicates_of_too_many_terms_still_keep_it(rows: list[Row], predicate: 
 @given(ROWS, PREDICATES)
 def test_terms_of_one_column_mean_the_same_as_their_list(row: Row, predicate: Predicate) -> None:
     plain = Negation(IsNull("i"))
-    # What is unknown has no truth of its own.
+    # An undecided predicate has no truth value of its own.
     assume("Undecided" not in repr(predicate))
     for each in (predicate, Negation(predicate), AnyOf((predicate, plain)), AllOf((plain, predicate))):
         assert _truth(joined(each), row) is _truth(each, row)

@@ -54,7 +54,7 @@ def _values(versions: st.SearchStrategy[object] = _VERSIONS["Int64"][1]) -> st.S
 def test_rounds_leave_the_rows_of_the_rules(
     kind: str, version: str | None, is_partial: bool, is_partitioned: bool, is_global: bool, data: st.DataObject
 ) -> None:
-    # Which of two rows of one batch came later is not known any more where they lie in different partitions.
+    # The order of two rows of one batch is not known any more where they lie in different partitions.
     is_global = is_global and not (is_partial and is_partitioned)
     types, keys = _KEYS[kind]
     version_type, versions = _VERSIONS[version or "Int64"]

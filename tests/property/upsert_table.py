@@ -51,14 +51,14 @@ class UpsertTable:
     schema: Schema
     version_column: str | None = None
     is_partial: bool = False
-    #: By the column `p`.
+    #: `True`: partitioned by the column `p`.
     is_partitioned: bool = False
-    #: Whether a key is unique in the table, not in its partition.
+    #: `True`: a key is unique in the table, else in its partition.
     is_global: bool = False
     parts: list[PartSource] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
     txn: int = 0
-    #: What must be there, by scope and key.
+    #: Expected rows, by scope and key.
     expected: dict[Row, Row] = field(default_factory=dict)
 
     @property

@@ -20,7 +20,7 @@ WRITES_BEFORE_LOOK = 5
 PAUSE_SECONDS = 0.05
 AWAY_SECONDS = 0.1
 STOP_SECONDS_MAX = 60.0
-#: Of answers that ask for the same once more.
+#: Kinds of errors after which the client sends the same statement again.
 _AGAIN = (ErrorKind.RETRY, ErrorKind.UNAVAILABLE, ErrorKind.UNKNOWN_OUTCOME)
 
 Shown = tuple[list[tuple[int, int]], list[tuple[int, int]]]

@@ -60,9 +60,9 @@ class Change:
 class Model:
     """All that was sent and asked for so far."""
 
-    #: Place in the topic, and what lies there; None is a broken message.
+    #: Messages by position in the topic; None is a broken one.
     sent: dict[tuple[int, int], Row | None] = field(default_factory=dict)
-    #: By command, and those commands that were answered, so that they must have been committed.
+    #: Changes by command, and the commands that were answered, so that they must have been committed.
     changes: dict[str, Change] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
 

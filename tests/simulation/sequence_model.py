@@ -60,7 +60,7 @@ class Shape:
     """What kind of table it is."""
 
     is_unique: bool = True
-    #: Whether rows land in segments; always of tables with a unique key.
+    #: `True`: rows land in segments; always so in tables with a unique key.
     is_buffered: bool = True
     has_version: bool = False
     is_partial: bool = False

@@ -68,14 +68,14 @@ POINTS = {
     "gc.after_remove": 1,
     "work.before_sweep": 5,
 }
-#: Those that need two new mutations to be passed twice.
+#: Failpoints that are passed twice only if there are two new mutations.
 MUTATION_POINTS = {
     "mutate.before_files": 2,
     "mutate.after_files": 2,
     "mutate.before_commit": 2,
     "mutate.after_commit": 2,
 }
-#: Those that need a partition whose time is over.
+#: Failpoints that need an expired partition.
 EXPIRY_POINTS = {"expire.before_commit": 1, "expire.after_commit": 1}
 ALL_POINTS = POINTS | MUTATION_POINTS | EXPIRY_POINTS
 ANY_MOMENT = "any moment"
@@ -98,7 +98,7 @@ QUICK_START = {
     "tablet_delta_store_major_compact_min_ratio": "0",
 }
 
-#: Of files that lie beside a part's.
+#: Extensions of files that lie beside a part's.
 SIDECARS = (".map", ".filter")
 QUICK_LOOKS = "cleanup_delay_period = 1, cleanup_delay_period_random_add = 1"
 QUICK_GC = f"old_parts_lifetime = 0, ttl_for_trash_items = 0, tablet_history_max_age_sec = 0, {QUICK_LOOKS}"

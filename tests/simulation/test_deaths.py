@@ -59,7 +59,7 @@ class Life:
             self.deaths += 1
             self.world.die()
         if name == "merge.before_commit" and self._changes_left:
-            # What a rebase is for.
+            # The change makes a rebase necessary.
             self._changes_left -= 1
             self._change(3)
 

@@ -27,14 +27,14 @@ from tilth.maintenance.kinds import OpKind
 
 pytestmark = pytest.mark.simulation
 
-#: Of Kudu's tests; after each `.` whether key 0 is there.
+#: Sequences of Kudu's tests, with the presence of key 0 after each `.`.
 FIXED = {
     "I0 . ft D0 I0 . ft ct": (True, True),
     "I0 D0 . ft I0 D0 I0 . ft ct D0 . ct": (False, True, False),
     "I0 . ft D0 I0 D0 . ft ct": (True, False),
     "I0 . ct D0 . ct I0 U0 . ft D0 I0 . ft U0 . ft U0 D0 I0 D0 . ft ct": (True, False, True, True, True, False),
 }
-#: What comes after each step of a fixed sequence.
+#: Ops and restarts that follow each step of a fixed sequence.
 BETWEEN = ("", "rs", "kill", "fd", "fd mi rs", "fd ma", "gc", "fd mi ma gc rs")
 OPS = {
     "ft": (OpKind.FLUSH,),
@@ -61,7 +61,7 @@ STEPS = 16
 KEYS = 6
 #: Ops that ask again for a commit whose outcome is not known.
 COMMITTING = (OpKind.FLUSH, OpKind.FLUSH_DELTAS, OpKind.MINOR_DELTA, OpKind.MAJOR_DELTA, OpKind.MERGE)
-#: Of the ops that write: those that something may come between.
+#: Failpoints of the ops that write, at which something may come between.
 INTERRUPTED = ("before_files", "after_files", "before_commit")
 
 
@@ -292,9 +292,9 @@ class Sequence:
             order_by=rng.choice((("k",), ("s", "k"), ())),
         )
         lifetime, trash_lifetime = rng.choice((("0", "0"), ("0", "3600"), ("5", "5"), ("5", "3600"), ("3600", "3600")))
-        #: Whether what was dropped stays for longer than the sequence takes, in the table or in the trash.
+        #: `True`: dropped parts outlive the sequence, in the table or in the trash.
         self._can_undrop = trash_lifetime == "3600"
-        #: Whether what was dropped soon lies in the trash and stays there.
+        #: `True`: dropped parts soon lie in the trash and stay there.
         self._is_trash_used = self._can_undrop and lifetime != trash_lifetime
         self.world = SequenceWorld(
             folder,
@@ -309,7 +309,7 @@ class Sequence:
         self._inserts = rng.choice((15, 50, 80))
         self.done: list[str] = []
         self._number = 0
-        #: What may come between the parts of the present step, and how often still.
+        #: Depth of the nested steps, and number of steps that may still come between the parts of the present one.
         self._depth = 0
         self._budget = 0
         self._running: OpKind | None = None

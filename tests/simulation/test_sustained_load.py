@@ -27,13 +27,13 @@ pytestmark = pytest.mark.simulation
 
 STEP = 0.1
 CORES = 2.0
-#: What a row of a round takes, in seconds of a core; without merges two cores take 400,000 rows a second.
+#: Core seconds of a row of a round; without merges two cores take 400,000 rows a second.
 ROUND_ROW_SECONDS = 5e-6
 ROUND_ROWS_MAX = 600_000
 ROWS_PER_SECOND = 300_000
-#: Of a round and of a merge, beside what a core does.
+#: Seconds of a round and of a merge beside their time on a core.
 LATENCY = 0.2
-#: Of a byte that a scrub compares with its checksum, in seconds of a core.
+#: Core seconds of a byte that a scrub compares with its checksum.
 CHECK_BYTE_SECONDS = 1e-9
 PARTITION_ROWS = 5_000_000
 ROW_BYTES = 25

@@ -14,7 +14,7 @@ from tilth.base.settings import Setting, SettingCheck, SettingGroup
 
 #: Shorter than this, a text says no more than the name does.
 SETTING_DOC_CHARACTERS_MIN = 15
-#: What declares a setting.
+#: Functions and classes that declare a setting.
 DECLARATIONS = ("Setting", "node_setting", "table_setting", "kafka_setting", "session_setting")
 SETTINGS_MIN = 130
 SETTING_NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"

@@ -12,7 +12,7 @@ from tests.tidy.sources import PACKAGE, place, python_files, tree_of
 #: Modules that have files in hand; `os` is one for all but these of its names.
 FILE_MODULES = {"shutil", "pathlib", "tempfile", "glob", "mmap"}
 HARMLESS_OF_OS = {"cpu_count", "getpid", "environ"}
-#: Of Arrow, what takes a path.
+#: Functions and classes of Arrow that open a path.
 OPENERS = {"memory_map", "OSFile", "create_memory_map", "input_stream", "output_stream", "read_metadata", "read_table"}
 #: Modules that can run code from bytes.
 CODE_MODULES = {"pickle", "cloudpickle", "dill", "marshal", "shelve", "runpy"}
@@ -58,7 +58,7 @@ def _openings(tree: ast.Module) -> Iterator[tuple[int, str]]:
             case ast.Call(func=ast.Name(id="open")):
                 yield node.lineno, "open"
             case ast.Call(func=ast.Attribute(attr="ParquetFile"), args=[ast.Call(), *_]):
-                # Of what a function opened.
+                # The argument is the result of a function that opened it.
                 pass
             case ast.Call(func=ast.Attribute(attr=name)) if name in OPENERS or name == "ParquetFile":
                 yield node.lineno, name

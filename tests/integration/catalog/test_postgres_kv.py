@@ -249,7 +249,7 @@ def test_a_database_that_only_reads_is_named_and_gone_on_with_later(postgres: Po
         admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
         admin.execute("SET default_transaction_read_only = off")
         try:
-            # What runs already keeps its setting, as it does not in a demoted primary: these end.
+            # Open sessions keep their setting, as they would not in a demoted primary, so they are ended.
             admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tilth'")
             # Where it landed can be asked of the primary only.
             outcome = kv.commit([], {b"a": b"2"}, [])

@@ -13,10 +13,10 @@ from typing import Any
 
 from tilth.model.types import Kind
 
-#: Of the Kafka table: a number, a text, a number as text, numbers with commas between.
+#: Columns of the Kafka table: a number, a text, a number as text, numbers with commas between.
 COLUMNS = {"id": Kind.INT64, "s": Kind.STRING, "x": Kind.STRING, "l": Kind.STRING}
 Row = tuple[int | None, str, str, str]
-#: What a view's target has of a message, with how often; None: the view refuses the message.
+#: Rows that one message gives a view's target, counted; None: the view refuses the message.
 Made = Counter[tuple[Any, ...]] | None
 
 
@@ -74,7 +74,7 @@ def _event(planned: Planned) -> bytes:
 class MessageFormat:
     settings: Mapping[str, str]
     encode: Callable[[Planned], bytes]
-    #: Whether a message may hold several rows.
+    #: `True` where a message may hold several rows.
     has_many: bool = True
 
 

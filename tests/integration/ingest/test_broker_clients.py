@@ -141,7 +141,7 @@ def test_memory_does_not_grow_with_a_broker_that_never_answers(monkeypatch: pyte
             client.topics()
         lengths.append(queued(client))
     client.close()
-    # What one question leaves behind, the next one takes away.
+    # Each request removes the leftovers of the one before it.
     assert max(lengths) <= QUEUED_MAX
     assert sum(lengths[-5:]) <= sum(lengths[:5]) + QUEUED_MAX
 

@@ -31,13 +31,13 @@ from tools.broker import Broker
 from tools.kafka_proxy import Api, Fate, KafkaProxy, Rule
 
 APIS = (Api.LIST_OFFSETS, Api.FETCH, Api.METADATA, Api.OFFSET_FOR_LEADER_EPOCH, Api.API_VERSIONS)
-#: For lag monitors only: nothing depends on them.
+#: Requests for lag monitors only: nothing depends on them.
 OTHER_APIS = (Api.FIND_COORDINATOR, Api.OFFSET_COMMIT)
 PARTITIONS = 2
 #: Messages before, while and after answers get lost.
 FIRST, WHILE, AFTER = 200, 200, 200
 REQUEST_SECONDS = 1.5
-#: So long answers get lost; longer than any request is waited for.
+#: Time for which answers get lost: longer than the time limit of any request.
 TROUBLE_SECONDS = 6.0
 LIBRARY = "socket.timeout.ms=2000;api.version.request.timeout.ms=2000;reconnect.backoff.max.ms=200"
 

@@ -54,7 +54,7 @@ def test_what_a_full_round_left_does_not_wait(world: IngestWorld, broker: Broker
     # The event of a round comes a moment after its rows.
     world.wait(lambda: len(rounds()) == 4, "rounds")
     assert rounds() == [500, 500, 500, 300]
-    # Those that come now wait for their time.
+    # Messages that arrive now wait for the flush interval.
     world.send("rounds-behind", events(1800, 1810))
     world.wait(lambda: sum(each.lag or 0 for each in world.manager.kafka_tables()) == 10, "seen")
     assert world.count(target) == 1800

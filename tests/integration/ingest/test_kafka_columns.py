@@ -64,7 +64,7 @@ def test_a_new_field_flows_through_a_view_of_every_column(world: IngestWorld, or
     error = refused(world, "ALTER TABLE k ADD COLUMN grams INT")
     assert (error.code, error.facts["view"]) == ("TABLE_IN_USE", "default.v")
     assert "ALTER TABLE default.t ADD COLUMN grams" in error.hint
-    # What was refused has not disturbed anybody.
+    # The refused ALTER has not disturbed anybody.
     send(world, orders, 200, 250)
     wait_ids(world, 250)
     world.sql("ALTER TABLE t ADD COLUMN grams BIGINT")

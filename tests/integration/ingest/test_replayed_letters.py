@@ -85,7 +85,7 @@ def test_letters_of_a_mended_view_are_there_once(world: IngestWorld, broker: Bro
     assert sum(each.messages for entry in entries for each in entry.ranges) == len(story.bad | story.worse) + 2
     [stats] = world.manager.replays()
     assert stats.letters == len(story.bad | story.worse) + 2
-    # Those that are left fail again, and are none the more for it.
+    # The remaining letters fail again, and do not multiply.
     world.sql(REPLAY)
     story.check()
 

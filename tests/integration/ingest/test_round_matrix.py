@@ -116,7 +116,7 @@ def check_cell(world: RoundWorld, names: Sequence[str], plans: list[list[Planned
 TAKING, ALL = ("picks", "keys", "filters"), tuple(VIEWS)
 KINDS = ("none", "undecodable", "all undecodable", "refused", "all refused")
 CELLS = [(form, kind) for form in FORMATS for kind in KINDS]
-#: Those that every run makes: each format, and the kinds that hold the others.
+#: Cells of every run: each format, and the kinds that contain the others.
 QUICK_CELLS = (("json", "refused"), ("csv", "all undecodable"), ("debezium", "all refused"))
 SETS: list[tuple[str, ...]] = [*((name,) for name in VIEWS), TAKING]
 ALONE = [(names, kind) for names in SETS for kind in KINDS if not kind.startswith("all")]

@@ -51,7 +51,7 @@ class Way:
     select: str
     good: Mapping[str, Any]
     bad: Mapping[str, Any]
-    #: What the reason says.
+    #: Text that the reason contains.
     reason: str
     kind: Kind = Kind.INT64
 

@@ -45,7 +45,7 @@ SCHEMA = Schema(
 )
 ROWS = 200
 SECONDS_MAX = 60.0
-#: By the row's key what it has.
+#: Values of the rows, by key.
 Rows = dict[int, str]
 
 

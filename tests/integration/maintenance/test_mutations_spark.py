@@ -106,5 +106,5 @@ def test_a_damaged_part_is_named_and_a_kill_frees_the_entries_behind_it(node: Mu
     node.catalog.mutations.kill(node.table.uuid, behind, "a test")
     node.manager.wake(node.table.uuid)
     wait_until(lambda: node.service(ServiceKind.MUTATE).state == "idle")
-    # What failed attempts wrote is gone: the three that were there, and the two that were made.
+    # The files of failed attempts are gone; the three old ones and the two new ones are left.
     wait_until(lambda: len(node.files()) == 5)

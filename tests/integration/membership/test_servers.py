@@ -207,7 +207,7 @@ def test_verbs_work_from_any_server_and_rows_of_services_come_from_all(world: Wo
     own = version("tilth")
     assert world.sql("a", servers).rows == [("a", True, "alive", own), ("b", False, "alive", own)]
     hosted = world.sql("a", "SELECT sum(tables) FROM system.servers").rows
-    # That of dead letters, too.
+    # The table of dead letters counts, too.
     assert hosted == [(4,)]
 
 

@@ -45,14 +45,14 @@ FILTERS = 4
 ROWS_LOOKED_AT = 200
 #: A failing case is run again without some of its steps so many times, to tell which of them it needs.
 REPLAYS_MAX = 10
-#: For parts to get new columns.
+#: Time limit until the parts of a table have its new columns.
 SECONDS_MAX = 60.0
 _FLAT: tuple[DataType, ...] = (
     *(Simple(kind) for kind in Kind),
     Decimal(9, 2),
     Decimal(18, 4),
     Decimal(38, 10),
-    # Those that have broken more than others.
+    # Types that have broken more often than others.
     Simple(Kind.FLOAT64),
     Simple(Kind.FLOAT64),
     Simple(Kind.FLOAT32),
@@ -162,7 +162,7 @@ class Case:
         self.fixed = {"id", *self.key}
         self._is_pending = False
         self._next_id = count(1)
-        # So that no sum of some of them is the sum of others.
+        # Each is twice the one before, so that no sum of some of them is the sum of others.
         self._next_offset = (1_000_000 << place for place in count())
         self._create(rng)
 

@@ -58,7 +58,7 @@ def test_rows_change_and_no_part_is_rewritten(world: SparkWorld) -> None:
     before = snapshot_of(world, "t")
     answer = world.run("DELETE FROM t WHERE k >= 5 AND k < 8")
     assert (answer.message, answer.rows_written) == ("deleted from shop.t: 3 rows", 3)
-    # By the ranges of the sort key, parts without a row are not looked into.
+    # The ranges of the sort key rule out parts without such a row.
     assert (answer.parts_read, answer.parts_pruned) == (2, 2)
     answer = world.run(
         "UPDATE t SET n = n + 100, s = concat(s, '!'), m = m + 1, at = TIMESTAMP '2026-02-01 00:00:00' WHERE n >= 8 "

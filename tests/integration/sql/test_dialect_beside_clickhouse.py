@@ -20,7 +20,7 @@ from tools.function_cases import AGGREGATES, DIFFERENT, NULL_WITHOUT_ROWS, REFUS
 
 pytestmark = pytest.mark.integration
 
-#: Of the longest lists `make test` compares each fifth expression.
+#: Steps through the longest lists: `make test` compares each fifth expression.
 STEPS = (5, 1)
 
 

@@ -15,7 +15,7 @@ from tilth.storage import BadColumnError
 from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration
-#: By filter the ids of the rows that it finds.
+#: Ids of the rows that each filter finds.
 FILTERS = {
     "x > 5": {1, 2},
     "x = CAST('NaN' AS DOUBLE)": {1, 2},
@@ -61,7 +61,7 @@ def _make(node: Node, name: str, settings: str = "") -> None:
         f"CREATE TABLE {name} (id BIGINT, v BIGINT, x DOUBLE, day DATE, at TIMESTAMP, "
         f"part STRUCT<x: DOUBLE, day: DATE>) ENGINE = MergeTree ORDER BY id {settings}",
     )
-    # So that parts, and then their merge, have few values each.
+    # Three inserts, so that parts, and then their merge, have few values each.
     for ids in ((1, 2), (3,), (4, 5)):
         rows = " UNION ALL ".join(
             f"SELECT {each}, 0, {x}, DATE'{day}', TIMESTAMP'{day} 12:00:00', named_struct('x', {x}, 'day', DATE'{day}')"

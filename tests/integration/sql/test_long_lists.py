@@ -25,7 +25,7 @@ _ROWS = {
     5: ("NULL", "NULL", "NULL", "NULL", "NULL"),
     6: ("6", "'it''s'", "1.5D", "7.25", "DATE'2024-02-29'"),
 }
-#: By column values that are there, and how others are written.
+#: Lists by column: values that rows have, and a pattern for values that no row has.
 _LISTS = {
     "k": (("2", "-9223372036854775808", "6"), "{0} * 0 + 1000{0}"),
     "plain": (("2", "6", "9223372036854775807"), "1000{0}"),

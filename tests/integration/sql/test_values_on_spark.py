@@ -35,10 +35,10 @@ def code_of(world: SparkWorld, text: str, **settings: str) -> str:
     return world.refused(text, **settings).code
 
 
-# What a declared type promises
+# Promises of a declared type
 
 
-#: By declared type: values that it has, values that it has not, and what is told of those.
+#: Declared types: values that fit, values that do not, and the message about those.
 PROMISES = {
     "UInt8": (["0", "255"], ["256", "-1"], "from 0 to 255"),
     "UInt16": (["0", "65535"], ["65536", "-1"], "from 0 to 65535"),
@@ -239,7 +239,7 @@ _COLUMNS = (
     "w TIMESTAMP_NTZ, n DECIMAL(38, 18), a ARRAY<BINARY>, m MAP<STRING, ARRAY<DOUBLE>>, "
     "t STRUCT<p: TIMESTAMP, q: STRUCT<r: BINARY>>, e MAP<DATE, BOOLEAN>, u UInt64, id UUID"
 )
-#: By type the hostile values; the longest list says how many rows there are.
+#: Hostile values by type; the longest list is as long as the table.
 _HOSTILE: list[tuple[object, ...]] = [
     (
         True,

@@ -20,7 +20,7 @@ from tilth.testing import FakeBucket
 from tools.hdfs_cluster import HdfsCluster
 from tools.s3server import S3Server
 
-#: By name; the last two need their servers.
+#: Kinds by name; the last two need their servers.
 KINDS = ("folder", "fake bucket", "fake bucket of GCS", "replicas", "s3proxy", "hdfs")
 
 

@@ -124,7 +124,7 @@ def test_a_leaf_with_unfilterable_values_has_nothing_to_misjudge_them_by(
     assert flushed is not None
     assert flushed.file.is_filterable
     assert _without(layout, flushed.file) == (statistics, dictionary)
-    # What one source has, all rows of the result may have.
+    # Any row of the result may have the unfilterable values of one source.
     merged = _merged(layout, 4, _source(_written(layout, 5, _rows([-1]))), _source(file))
     assert merged.is_filterable
     assert _without(layout, merged)[0] == statistics

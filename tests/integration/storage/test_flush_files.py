@@ -60,7 +60,7 @@ def test_segments_become_a_sorted_part(tmp_path: Path) -> None:
     check_file(local_folder(tmp_path), written.file)
     table = read_part(local_folder(tmp_path), written.file)
     assert table.column_names == ["k", "v"]
-    # Of equal keys the earlier segment's row goes first.
+    # Among rows with one key, the row of the earlier segment comes first.
     assert table["v"].to_pylist() == ["1/3", "2/3", "2/4", "1/5", "1/9"]
     names = {path.name for path in tmp_path.iterdir()}
     assert names >= {"7-0.0-0.parquet", "7-0.0-0.map", "7-0.0-0.filter"}

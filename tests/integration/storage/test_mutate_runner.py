@@ -301,7 +301,7 @@ def test_what_was_deleted_or_changed_before_is_so_in_the_new_files(runs: Runs) -
         (8, 3, None),
         (9, 3, "x"),
     ]
-    # What comes meanwhile is brought over by the row map beside each file.
+    # The row map beside each file rebases changes that arrive meanwhile.
     for index, at, to in ((0, 5, 5), (1, 5, 4), (2, 2, 1)):
         made = results[index].written
         assert made is not None

@@ -107,13 +107,13 @@ def test_a_plan_requests_nothing_and_a_scan_once_for_each_file(location: Locatio
         every = location.store.requests()
         # A listing is a GET of the bucket itself.
         assert [path for verb, path in every if verb == "GET" and path.strip("/") == "tilth"] == []
-        # Of the table nothing beside the two of each file, which are those of the scan; other work of the node may send
-        # for files of its own.
+        # The table costs the two requests of each file, which are those of the scan; other work of the node may request
+        # files of its own.
         requests = [(verb, path) for verb, path in every if uuid_ in path]
         assert parts >= 100
         assert sorted(verb for verb, _ in requests) == ["GET"] * parts + ["HEAD"] * parts
         assert len({path for _, path in requests}) == parts
-        # Of partitions that the query rules out, nothing is requested.
+        # Partitions that the query rules out cost no request.
         assert sql("SELECT count(*) FROM d.many WHERE p = 7 AND id >= 0").rows == [(30,)]
         assert len({path for _, path in location.store.requests() if uuid_ in path}) <= parts / 100
     finally:

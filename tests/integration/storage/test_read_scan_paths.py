@@ -118,7 +118,7 @@ class World:
         self.root = root
         self.parts: list[Part] = []
         self.deltas: list[Delta] = []
-        #: By data file: its rows as values by column id; None: deleted.
+        #: Rows of each data file, as values by column id; None: deleted.
         self.rows: dict[str, list[dict[int, Any] | None]] = {}
         self._txn = 0
 
@@ -313,7 +313,7 @@ def test_all_scan_paths_together_are_as_in_the_model(session: SparkSession, worl
     planned = _plan(frame)
     assert (planned.count("FileScan parquet"), planned.count("LeftAnti"), planned.count("_RowReader")) == (4, 2, 2)
     assert got(frame) == [row[:-2] for row in expected]
-    # What is deleted is read once for both shapes.
+    # The deletions are read once for both shapes.
     assert "ReusedExchange [__tilth_block" in _plan(frame)
     located = located_snapshot(session, snapshot, world.root)
     assert got(located) == expected

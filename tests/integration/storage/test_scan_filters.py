@@ -44,7 +44,7 @@ from tilth.storage.read.spark import located_snapshot, read_snapshot
 from tilth.storage.values.unfilterable import DAYS_MIN, MICROSECONDS_MIN
 
 pytestmark = pytest.mark.integration
-#: Of one query.
+#: Bound of the scans of one query.
 _SCANS_MAX = 16
 NAN, ZERO = "CAST('NaN' AS DOUBLE)", "CAST('-0.0' AS DOUBLE)"
 SCHEMA = Schema(
@@ -273,7 +273,7 @@ def test_good_files_keep_their_filters(session: SparkSession, files: _Files) -> 
     assert _scanned(good, "id = 3") == 2
     plain = read_snapshot(session, files.snapshot(files.plain), files.root)
     assert _scanned(plain, "id = 3") == 8
-    # Of leaves without such values statistics and dictionaries are used too.
+    # Leaves without such values are filtered by statistics and dictionaries, too.
     rows = files.rows.set_column(1, "x", pa.array([1.5, 1.5, 2.5, 2.5, 3.5, 3.5, 3.5, 3.5]))
     (part,) = write_parts(files.layout, rows, txn=7, task=0, attempt=0)
     clean = read_snapshot(session, files.snapshot(part.file), files.root)

@@ -231,7 +231,7 @@ def test_a_transaction_is_cleaned_by_name_alone(tmp_path: Path) -> None:
     assert clean_transaction(local_root(tmp_path), _txn(2, tasks=2)) == 6
     assert clean_transaction(local_root(tmp_path), _txn(2, tasks=2)) == 0
     assert clean_transaction(local_root(tmp_path), _txn(1), keep={part.file.name for part in kept}) == 0
-    # Of a merge that was killed before the first row group was full.
+    # Row map of a merge that was killed before the first row group was full.
     (Path(layout.folder) / "5-0.0-0.map").touch()
     clean_transaction(local_root(tmp_path), _txn(5))
     assert {path.name for path in Path(layout.folder).iterdir()} == {"1-0.0-0.parquet", "1-0.0-1.parquet"}

@@ -138,7 +138,7 @@ def test_an_index_of_other_files_is_not_used(
     session: SparkSession, root: StoreRoot, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = _files(root, 4, 10)
-    # So small that nothing stays in it, and the folder is listed.
+    # The cache is so small that nothing stays in it, and the folder is listed.
     monkeypatch.setattr(storage_spark, "_CACHE_BYTES", 1)
     with caplog.at_level(logging.WARNING):
         frame = read_snapshot(session, _snapshot(files[1:3]), root)

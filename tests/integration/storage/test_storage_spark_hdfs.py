@@ -44,7 +44,7 @@ def test_a_plan_requests_nothing_and_a_scan_lists_nothing(
     assert frame.count() == 300
     assert frame.selectExpr("sum(k)").first() == (sum(range(300)),)
     requests = Counter(hdfs.calls()) - before
-    # Of each file, in each of two scans: where its blocks are, and a request of its status by Spark.
+    # Each file costs, in each of two scans, a request for its block locations, and one of Spark for its status.
     assert (requests["GetListing"], requests["GetBlockLocations"], requests["GetFileInfo"]) == (0, 6, 6)
 
 

@@ -416,5 +416,5 @@ def test_of_files_that_are_ended_at_once_one_that_fails_fails_all(location: Loca
     with pytest.raises(FileExistsError):
         write_parts(layout, rows_of(6), txn=1, task=0, attempt=0)
     clean_transaction(location.root, txn_of(1))
-    # Those behind the one that was there are found too.
+    # The clean-up finds the files behind the existing one, too.
     assert not any(location.store.exist([location.folder.key(f"1-0.0-{number}.parquet") for number in range(6)]))

@@ -46,7 +46,7 @@ QUICK = ObjectTimes(connect_seconds=1.0, request_seconds=1.0, retries_max=1, ret
 #: A connection that is kept may have ended with the fault: a second try meets that, on a busy machine.
 PATIENT = ObjectTimes(connect_seconds=1.0, request_seconds=1.0, retries_max=4, retry_seconds=15.0)
 MIB = 1 << 20
-#: What nobody has done when the client gives up.
+#: Faults whose request was never performed when the client gives up.
 UNDONE = (BucketFault.THROTTLED, BucketFault.SILENT, BucketFault.REQUEST_CUT)
 
 

@@ -22,15 +22,15 @@ from tools.node_process import NodeProcess
 pytestmark = pytest.mark.integration
 #: Statements that need Spark, and last long enough to be hit.
 SLOW = "SELECT sum(a.id * b.id) FROM range(1000000) a CROSS JOIN range(1000000) b"
-#: Those that end, with their rows. The first is collected; Spark takes the second for large, so it is streamed, and its
-#: columns are sent before its first row is there.
+#: Statements that end, with their rows. The first is collected; Spark considers the second large, so it is streamed,
+#: and its columns are sent before its first row is there.
 COUNTED = ("SELECT count(*) FROM range(1000000000) WHERE id % 4 = 1", [[250_000_000]])
 GROUPED = (
     "SELECT k, count(*) FROM (SELECT id % 1000 AS k FROM range(200000000)) GROUP BY k ORDER BY k",
     [[key, 200_000] for key in range(1000)],
 )
 HANG_SECONDS = 8.0
-#: For a restart of Spark on a busy machine.
+#: Time limit of a restart of Spark on a busy machine.
 SECONDS_MAX = 180.0
 
 
@@ -109,7 +109,7 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_queries_are_sent_again(
     meanwhile = [InFlight(node, "SELECT count(*) FROM t") for _ in range(3)]
     seen = watch_until_back(node, jvm.pid)
 
-    # What writes is not sent again: its client is.
+    # A statement that writes is not sent again; its client gets the error.
     check_restarting(writing.answer())
     assert rows_of(running["counted"].answer()) == COUNTED[1]
     assert rows_of(running["grouped"].answer()) == GROUPED[1]
@@ -120,7 +120,7 @@ def test_a_jvm_that_hangs_or_dies_is_replaced_and_queries_are_sent_again(
     assert sent_again(node) >= before + 2
     assert "action=statement_sent_again" in (node.data.parent / "node.log").read_text(errors="replace")
     assert node.value(f"SELECT count(*) FROM taken_{how.name}") == 0
-    # What people and programs saw while Spark was away.
+    # Answers that people and programs got while Spark was away.
     assert seen.statuses == {503}
     assert any("since 20" in text for text in seen.health), seen.health
     assert any("since 20" in text and state == "waiting" for state, text in seen.services), seen.services

@@ -140,7 +140,7 @@ def test_queries_and_changes_run_on_executors(node: NodeProcess, tables: str) ->
     assert sql("SELECT count(*), count(DISTINCT v) FROM d.u WHERE id >= 0").rows == [(20000, 2)]
     sql("DELETE FROM d.u WHERE id < 10")
     sql("OPTIMIZE TABLE d.u FINAL")
-    # So many rows come as files that executors write.
+    # A result of this size comes as files that executors write.
     large = sql("SELECT u.id, repeat(u.v, 60) AS v FROM d.u u ORDER BY u.id").arrow()
     assert large.column("id").to_pylist() == list(range(10, 20000))
     assert all(row[2] for row in sql("SYSTEM VERIFY d.u").rows)

@@ -41,7 +41,7 @@ from tilth.warehouse.worker.embedded import MEASURED_BYTES_MIN
 
 pytestmark = pytest.mark.integration
 SETTINGS = WarehouseSettings(master="local[2]", driver_memory="1g")
-#: How long an end that must come may take on a busy machine.
+#: Time limit of an end that must come, on a busy machine.
 SECONDS_MAX = 120.0
 
 

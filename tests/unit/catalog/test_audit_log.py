@@ -59,7 +59,7 @@ def switch(table: str, since_ms: int, *, until_ms: int = 0, state: SwitchState =
         # A word to all tables is newer than the one to this table, and the other way round.
         ([switch("t", 1), switch(ALL_TABLES, 2)], 50, ALL_TABLES),
         ([switch("t", 3), switch(ALL_TABLES, 2)], 50, "t"),
-        # What is over gives way to what was said before.
+        # An expired switch gives way to the one before it.
         ([switch("t", 1), switch(ALL_TABLES, 2, until_ms=40)], 39, ALL_TABLES),
         ([switch("t", 1), switch(ALL_TABLES, 2, until_ms=40)], 40, "t"),
         ([switch("t", 1, until_ms=40)], 40, None),

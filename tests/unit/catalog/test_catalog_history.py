@@ -35,7 +35,7 @@ def test_each_commit_notes_its_time(world: World) -> None:
     assert history.listing(world.t, 10) == [(3, times[2]), (2, times[1]), (1, times[0])]
     assert history.listing(world.t, 1) == [(3, times[2])]
     assert [history.time_of(world.t, version) for version in (1, 2, 3, 4, -1)] == [*times, None, None]
-    # What changes nothing makes no version.
+    # An update that changes nothing makes no version.
     world.commit(HidePartition(table=world.t, partition="all"))
     assert len(history.listing(world.t, 10)) == 3
 

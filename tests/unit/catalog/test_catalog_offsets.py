@@ -138,7 +138,7 @@ def test_gaps_stay_until_somebody_decides(world: World) -> None:
     def decision(text: str, *known: IngestGap, **more: dict[TopicPartition, StoredOffset]) -> ResolveGaps:
         return ResolveGaps(kafka_table=kafka, resolution=text, partitions=frozenset({P0}), known=known, **more)
 
-    # Who has not seen one of them has not decided about it, nor who has judged another offset.
+    # A decision that does not know every gap is refused, and so is one about another offset.
     for wrong in (decision("reset", *seen), decision("reset"), decision("reset", *everything, before=at7)):
         with pytest.raises(OffsetsMovedError):
             world.commit(wrong)

@@ -49,7 +49,7 @@ def test_settings_replace_and_reset_them() -> None:
     assert world.catalog.secrets.of(kafka.uuid).settings == {"password": "new", "key_password": "k1"}
     change(kafka.uuid, {"other": "o"})
     assert world.catalog.secrets.of(kafka.uuid).settings == {"password": "new", "key_password": "k1"}
-    # What was a secret and is none any more goes.
+    # The old value of a setting that is no secret any more is removed.
     change(kafka.uuid, {"key_password": "open"})
     assert world.catalog.secrets.of(kafka.uuid).settings == {"password": "new"}
     change(kafka.uuid, {}, ["password"])

@@ -78,7 +78,7 @@ def test_a_released_subscription_is_taken_with_its_offsets(world: World) -> None
     world.commit(Release(subscription=held, targets=frozenset({"t"})))
     free = stored(world)
     assert free is not None
-    # Of its topic only, and not of the one that had its name before.
+    # The offsets are those of its topic only, without the topic that had its name before.
     assert free.released == ((0, StoredOffset(5, "id", 3)), (1, StoredOffset(6, "id", 3)))
     assert free.targets == ("t",)
     mine = {P0: StoredOffset(90, "id"), TopicPartition("x", 3): StoredOffset(91, "id"), OTHER: StoredOffset(2, "other")}

@@ -375,7 +375,7 @@ def test_an_unknown_outcome_that_landed_is_found_out_by_asking(faulty: FaultyKV)
     txn = transactions.open("insert")
     updates = [InsertPart(table=world.t, written=world.written())]
     faulty.plan_commits(Fault.ANSWER_LOST)
-    # Of the last try all but the query after the lost answer arrive.
+    # All reads of the last try arrive but the query after the lost answer.
     faulty.plan_reads(*[None] * 5, *[Fault.REFUSED] * 4, *[None] * 9, Fault.REFUSED)
     outcome = transactions.commit(txn.id, updates)
     assert isinstance(outcome, Unknown)

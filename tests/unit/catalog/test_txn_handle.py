@@ -266,7 +266,7 @@ def test_an_unknown_outcome_is_neither_aborted_nor_swept(world: TxnWorld, has_ta
     assert caught.value.kind is ErrorKind.UNKNOWN_OUTCOME
     # It had landed; had it been aborted or swept its part would be lost.
     assert (world.state(handle), world.parts(), world.disk.swept) == (TxnState.FINISHED, 1, [])
-    # What its failed tries have left is the cleaner's.
+    # The files of its failed tries are noted for the cleaner.
     assert noted(world) == [handle.id] * has_tasks
     # The cleaner may look at it from now on.
     assert world.live() == set()

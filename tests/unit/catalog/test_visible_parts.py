@@ -26,7 +26,7 @@ def test_it_is_found_for_its_version_only() -> None:
     assert shown.find("t", "a", stored=6) is None
     assert shown.find("t", "b", stored=5) is None
     assert shown.find("u", "a", stored=5) is None
-    # What an older view found is not cached; what a newer one found replaces all.
+    # Parts that an older view found are not cached; those that a newer one found replace all.
     shown.keep("t", "b", (), stored=4)
     assert shown.find("t", "b", stored=4) is None
     shown.keep("t", "b", (), stored=6)
@@ -42,7 +42,7 @@ def test_a_commit_carries_it_on() -> None:
     assert shown.find("t", "a", stored=8) == (part(1), part(3))
     assert shown.find("t", "b", stored=8) == (part(2, "b"),)
     assert shown.find("t", "c", stored=8) is None
-    # What changed nothing wrote no version.
+    # An update that changed nothing wrote no version.
     shown.apply("t", added(), before=8, after=9)
     assert shown.find("t", "b", stored=8) == (part(2, "b"),)
     # Somebody else has committed in between.

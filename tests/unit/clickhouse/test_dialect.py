@@ -34,7 +34,7 @@ from tools.dialect_constants import CONSTANTS, JSON
             "SELECT * FROM t QUALIFY row_number() OVER (PARTITION BY y ORDER BY clickhouse_has_order(x), x NULLS LAST) "
             "<= 2 ORDER BY clickhouse_has_order(x), x NULLS LAST",
         ),
-        # Whether a computed value can be NULL is not known of a query's column, and of most functions.
+        # The nullability of a query's column, and of the values of most functions, is not known.
         (
             "SELECT max(x), sum(x + 1), sumIf(x, y > 2) FROM t",
             "SELECT clickhouse_max(x), clickhouse_sum(clickhouse_fits(x + 1)), "
@@ -148,7 +148,7 @@ from tools.dialect_constants import CONSTANTS, JSON
             "SELECT -x AS y, -y AS z FROM t",
             "SELECT clickhouse_fits_signed(-x) AS y, clickhouse_fits_signed(-(clickhouse_fits_signed(-x))) AS z FROM t",
         ),
-        # Of two doubles that stand for one whole number each system means another.
+        # Doubles from here on stand for several whole numbers, of which each system means another.
         (
             "SELECT x < 9007199254740992.0, x < 5.5",
             "SELECT less(x, 9007199254740992.0D), x < 5.5D",

@@ -8,7 +8,7 @@ from tilth.clickhouse.dialect_words import OURS
 from tilth.clickhouse.functions.functions import INSTEAD, functions
 from tools.function_cases import DIFFERENT, RULES, all_calls
 
-#: What `dateDiff` and `date_diff` are read as.
+#: Functions that `dateDiff` and `date_diff` become.
 _BEHIND = {"dateDiff": "unitDiff", "date_diff": "unit_diff"}
 
 

@@ -81,7 +81,7 @@ def test_no_slot_is_lost_and_no_client_overtakes_twice(limit: int, events: list[
     client_of: dict[str, tuple[str, str]] = {}
     running: list[str] = []
     waiting: list[str] = []
-    #: How often others had a turn since this client began to wait without one.
+    #: Turns of other clients since this one began to wait without a slot.
     overtaken: dict[str, Counter[str]] = {}
     for index, (event, host, choice) in enumerate(events):
         if event < 2:

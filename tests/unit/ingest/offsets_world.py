@@ -25,9 +25,9 @@ class Log:
 
     low: int = 0
     high: int = 0
-    #: Of its leader.
+    #: Epoch of its leader.
     epoch: int = 0
-    #: By leader epoch where its messages end.
+    #: End of the messages of each leader epoch.
     ended: dict[int, int] = field(default_factory=dict)
     #: Messages at the end that are in an open transaction.
     uncommitted: int = 0

@@ -232,7 +232,7 @@ def test_csv_cells() -> None:
     assert [broken.offset for broken in decoded.broken] == [3, 4]
 
 
-#: What Python takes for the end of a line, and nobody else does.
+#: Characters that end a line in Python only.
 NO_ENDS = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei"
 
 

@@ -27,7 +27,7 @@ from tilth.testing import ManualClock
 VIEW = "db.v"
 
 
-# Which way a round is done
+# Evaluation of a round
 
 
 def test_more_and_more_care_is_taken_until_there_is_one_message() -> None:
@@ -148,11 +148,11 @@ class FakeTrials:
     #: Seen before rows are made, and seen in rows; None: rows are not made of one message each.
     before: set[int] = field(default_factory=set)
     guarded: set[int] | None = None
-    #: Whether it fails on nothing at all.
+    #: `True`: it fails whatever the messages.
     is_hopeless: bool = False
-    #: Of how many messages together it fails.
+    #: Number of messages from which on it fails, whatever they are.
     together: int = 1 << 60
-    #: How many reasons are asked for.
+    #: Number of messages whose reason is found, at most.
     reasons_max: int = 3
     written: list[set[int]] = field(default_factory=list)
 

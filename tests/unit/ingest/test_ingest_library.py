@@ -220,7 +220,7 @@ def test_a_definition_whose_setting_is_refused_later_waits_with_the_reason(pairs
     assert look.is_wanted
     assert look.missing == str(caught.value)
     assert pairs.split("=")[0] in look.missing
-    # What only asks about its settings goes on.
+    # Code that only reads its settings goes on.
     assert read_config(stored).dead_letter_table == "k_dead_letters"
 
 

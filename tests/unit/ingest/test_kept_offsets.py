@@ -122,7 +122,7 @@ def test_an_unclean_election_is_a_gap_also_when_the_log_has_grown_again(world: W
     reader.look(A0)
     gap = reader.gaps()[0]
     assert (gap.start, gap.end, gap.reason) == (60, 40, REPLACED)
-    # That it reaches the offset does not close it.
+    # A log that reaches the offset again does not close the gap.
     world.clock.advance(3600)
     reader.look()
     assert list(reader.gaps()) == [0]

@@ -19,7 +19,7 @@ COLUMNS = (
 class Record:
     name: str = "a"
     started_ms: int = 7
-    #: What a TIME is never taken from.
+    #: A TIME is never read from this field.
     started: float = 1.5
 
 

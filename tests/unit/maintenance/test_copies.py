@@ -251,7 +251,7 @@ def test_a_note_of_a_file_that_is_gone_takes_its_copy_with_it(world: CopiesWorld
     world.add(1)
     gone = DataFile(name="77-0.0-0.parquet", size=3, checksum=1)
     world.catalog.copies.note([world.copies.note(gone, 1, "it was away")])
-    # What a kill between the copy and the end of its note leaves.
+    # A kill between the copy and the end of its note leaves this file.
     world.copy_of(gone, 1).write_bytes(b"abc")
     world.replicate.run()
     assert (world.where(gone), world.notes(), world.tasks) == ([False] * 3, [], 0)

@@ -46,7 +46,7 @@ def test_a_damaged_part_is_left_out_and_everything_else_of_its_partition_is_merg
         world.work(1.5)
     damaged = str(parts[4].name)
     assert parts[4].name in world.names()
-    # Those on its left and on its right, too few to be worth it in the background, are merged by a command.
+    # The parts on both sides of it, too few for a merge in the background, are merged by a command.
     world.manager.optimize(world.t)
     assert world.visible_count() == 3
     for _ in range(10):
@@ -204,7 +204,7 @@ def test_a_damaged_file_is_known_after_a_restart_until_its_bytes_are_right_again
     part, whole = files.insert("a"), files.insert("b")
     (files.folder / "a").write_bytes(b"x" * 10)
     assert files.report(part)
-    # What is as it was written is not damaged, whoever says so.
+    # A file that is as it was written is not damaged, whoever reports it.
     assert not files.report(whole)
     again = DamageBook(files.clock, Catalog(files.kv, files.clock, "s1", random_id), files.root)
     assert list(again.parts_of(files.table)) == [str(part.name)]

@@ -265,7 +265,7 @@ def test_what_changes_unflushed_rows_stays_a_change_segment(world: DeltaWorld) -
     assert world.open(one) == [("delete", 1, 0)]
     assert world.open(segment) == [("changes", 3, 0)]
     assert world.live_rows() == rows
-    # What is left has nothing more to flush.
+    # The open deltas have nothing more to flush.
     count = len(world.compactor.compactions)
     world.work(3600)
     assert len(world.compactor.compactions) == count

@@ -90,7 +90,7 @@ def test_many_partitions_of_a_quiet_table_are_served(world: MaintenanceWorld) ->
     aged = world.aging_table()
     for number in range(35):
         insert(world, aged, f"p{number}", -5, 100)
-    # By rotation all are looked at, then the table is quiet.
+    # Rotation reaches all partitions, then the table is quiet.
     work_until(world, TIMEOUT - 600)
     tasks = merged(world)
     work_until(world, 1500)

@@ -250,7 +250,7 @@ def test_a_reader_whose_lease_has_run_out_holds_nothing(world: DeltaWorld, gone:
         died.append(world.catalog.readers.open(world.t, world.catalog.parts.snapshot(world.t).ts, "died", 5_000))
 
     ended(world, kind, read=read)
-    # For as long as any reader may hold up collecting as a whole.
+    # The longest time for which any reader may hold up collecting as a whole.
     world.clock.advance(HISTORY_SECONDS + 60)
     report = run(world, kind)
     assert (report.moved, report.removed) == {

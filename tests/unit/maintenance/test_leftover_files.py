@@ -38,7 +38,7 @@ class Server(World):
 
     def open(self, name: str) -> None:
         """Another process of the server."""
-        # What it begins is newer than what the one before it has begun.
+        # Its transactions must be newer than those of the process before it.
         self.clock.advance(1)
         self.catalog = Catalog(self.kv, self.clock, name, self.new_id, is_checking=True, sweep=self._sweep)
         self.record: ServerRecord = self.catalog.servers.join(Joining(name=name, run=self.new_id(), version="1"))

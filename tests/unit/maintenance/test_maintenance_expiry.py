@@ -71,7 +71,7 @@ def by_parts() -> ExpiryWorld:
 def test_a_server_that_has_lost_the_table_drops_no_partition(by_month: ExpiryWorld) -> None:
     by_month.put("202512", 202512, -1)
     by_month.manager.step()
-    # What it has begun would lose the table, and the next work would take it anew.
+    # A run in progress would lose the table, and the next one would acquire it again.
     assert by_month.manager._runs.wait_until_idle(10)
     by_month.clock.advance(60 * DAY)
     by_month.manager._table_leases.fence(by_month.e)

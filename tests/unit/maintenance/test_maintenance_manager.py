@@ -108,7 +108,7 @@ class Saying(MaintenanceWorld):
 
     def __init__(self, threads: int = 1, **given: str) -> None:
         """`given`: settings of the node, as text."""
-        #: By the table's uuid.
+        #: Ops by the uuid of their table.
         self.ops: dict[str, SayingOp] = {}
         self.given = {"memory_limit_hard_bytes": "100", "maintenance_manager_num_threads": str(threads), **given}
         self.used = 0
@@ -206,7 +206,7 @@ def test_1000_ops_and_4_workers_the_lowest_score_is_last() -> None:
     tables = [world.t, *(world.table(f"t{number}") for number in range(999))]
     order: list[int] = []
     for number, table in enumerate(tables):
-        # So far apart that no two take turns.
+        # The scores differ so much that no two tables take turns.
         op = world.say(table, OpStats(is_runnable=True, perf_improvement=1.2**number))
         op.performs = partial(_note, order, number)
     began = 0

@@ -350,7 +350,7 @@ def test_a_table_that_cannot_be_looked_at_stops_no_other(
     assert "cannot be read: key=entry/x; failed 1 times, next try in 60 s" in service.reason
     [row] = [row for row in world.manager.ops() if row.name == "MERGE(default.t)"]
     assert (row.is_runnable, "cannot be read" in row.about) == (False, True)
-    # What is damaged waits long, and works again when it can be read.
+    # A table with a damaged entry waits long for its next try, and is merged when it can be read again.
     world.work(59)
     assert world.service(ServiceKind.MERGE).failures == 1
     world.work(1.1)
@@ -550,7 +550,7 @@ def test_a_table_with_a_unique_key_is_merged_by_key(world: MaintenanceWorld) -> 
             written = msgspec.structs.replace(world.written("p"), ranges=ranges)
             world.commit(InsertPart(table=table, written=written))
     world.work()
-    # By size three young parts are too few; by key two of them are one too many.
+    # Three young parts are too few by size; two of them are one too many by key.
     assert world.visible_count(told) == 3
     assert world.visible_count(unique) < 3
     assert any("parts that a key is looked up in" in row.reason for row in world.manager.choices())

@@ -55,7 +55,7 @@ def test_what_waits_to_be_merged_is_held_until_it_is_taken(world: MaintenanceWor
     answer = planner.choose(snapshot(world))
     assert answer.is_runnable
     assert answer.perf_improvement > 0
-    # What waits is worth a turn at once, a new look is not.
+    # A waiting merge is worth a turn at once, a refresh is not.
     assert (planner.due_ms(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (0, FAR_MS)
     assert planner.dequeue(snapshot(world), NOBODY) == [held]
     assert planner.held == []

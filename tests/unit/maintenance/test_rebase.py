@@ -144,7 +144,7 @@ def test_a_rewrite_brings_changes_over(
     world.alter_delete(predicate)
     world.work(2)
     assert world.rows() == ([0, 2] if predicate == "a is odd" else [])
-    # What is new of a part of which no row is left, or of a row that goes anyway, needs nothing.
+    # New changes of a part with no row left, or of a row that goes anyway, need no rebase.
     assert watched.deltas == ([0, 1, 1] if predicate == "a is odd" else [0, 0, 0])
     assert world.catalog.mutations.pending(world.t) == []
 
@@ -296,5 +296,5 @@ def test_only_what_is_newer_is_brought_over() -> None:
     deltas = [delta(5, "x"), delta(9, "y", "x", "z"), delta(7, "x")]
     found = newer([source("x"), source("y"), source("w")], {"x": 5}, deltas)
     assert [[each.change_ts for each in one.deltas] for one in found] == [[7, 9], [9], []]
-    # Of a delta of many parts each is told its own.
+    # Each source gets its own target only, although the delta changes many parts.
     assert found[1].deltas[0].targets == (Target(file="y", deleted=1),)

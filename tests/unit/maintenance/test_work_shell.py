@@ -34,7 +34,7 @@ KINDS = (
     OpKind.MINOR_DELTA,
     OpKind.MAJOR_DELTA,
 )
-#: Of the part log, what each kind writes there.
+#: Event of each kind in the part log.
 EVENTS = {
     OpKind.MERGE: "merge",
     OpKind.MUTATE: "mutate",
@@ -149,7 +149,7 @@ def test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped(kind: 
     assert not op.has_unknown
     assert not world.catalog.transactions.live()
     assert world.service(op.kind.traits.service).state == "stopped"
-    # What another service works on is its own business.
+    # MUTATE may still reserve parts of its own until it is stopped, too.
     world.stop(ServiceKind.MUTATE)
     world.work(1)
     assert not reserved(world)

@@ -61,7 +61,7 @@ def test_a_result_that_is_larger_than_allowed_is_not_unpacked(world: SqlWorld, u
     # The task names its worker in system.tasks.
     assert error.facts["task"] == world.dispatch.specs[0].id
     assert unpacked() < MIB
-    # What is allowed is read, and what is not packed takes the memory that it has.
+    # A result within the limit is read, and an uncompressed one counts its size in memory.
     assert world.run("SELECT 1", settings={"max_result_bytes": "200 MiB"}).table.num_rows == 16 * MIB
     world.dispatch.answer = lambda spec: to_stream(pa.table({"v": list(range(1000))}))
     assert world.run("SELECT 1", settings={"max_result_bytes": "8000"}).table.num_rows == 1000

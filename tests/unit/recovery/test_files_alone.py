@@ -80,7 +80,7 @@ def test_tables_and_rows_come_back_with_columns_of_all_versions(world: World) ->
     assert kinds(report) == sorted([*UNKNOWN_TO_FILES, "unknown"])
     with opened(world) as catalog:
         found = rows_of(catalog, world.root)
-        # Of `u` one row was replaced three times.
+        # One row of `u` was replaced three times.
         assert found == {name: rows for name, rows in before.items() if name != "default.empty"}
         table = catalog.tables.get("default", "t")
         assert isinstance(table, TableDef)
@@ -187,7 +187,7 @@ def test_deletes_are_applied_and_new_values_are_reported(world: World) -> None:
             out.deletes(parts[0].name.partition, parts[0].file.name, rows)
         if number == 1:
             world.sql.clock.advance(3600)
-            # What is as late as the end is not known.
+            # Transactions as late as the end are not known.
             settle(world)
     report = world.rebuild(is_dry_run=True)
     assert {each.name: each.rows for each in report.tables}["default.t"] == 10
@@ -283,7 +283,7 @@ def test_long_work_that_ran_at_the_end_is_not_taken_for_committed(world: World) 
     note_transactions(world)
     late = world.insert_later(2)
     report = world.rebuild()
-    # What a note shows to be committed is sure, although it is new.
+    # A transaction that a note shows to be committed is certain, although it is new.
     assert names_by_kind(report, FindingKind.UNKNOWN) == {long, late}
     with opened(world) as catalog:
         assert catalog.parts.snapshot(world.table().uuid).rows == 12 + 3

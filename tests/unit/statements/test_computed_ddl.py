@@ -199,5 +199,5 @@ def dialect_of(text: str) -> list[str | None]:
 def test_the_dialect_reads_expressions_over_columns() -> None:
     found = dialect_of("a Array(Int32), m Int32 MATERIALIZED a[1], x Int32 ALIAS length(a), d Int32 DEFAULT a[2]")
     assert found == [None, "arrayElement(a, 1)", "clickhouse_length(a)", "arrayElement(a, 2)"]
-    # What names no column is read as ever.
+    # An expression that names no column is read as before.
     assert dialect_of("a Int32, d Array(Int32) DEFAULT [1, 2], t DateTime DEFAULT now()")[1:] == ["[1, 2]", "now()"]

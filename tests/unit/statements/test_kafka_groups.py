@@ -114,7 +114,7 @@ def test_create_says_where_the_group_stood(world: SqlWorld) -> None:
     assert message.endswith("; its offsets stay those of group tilth.default.k1")
     message = world.run(create("k1", group="")).message
     assert "group tilth.default.k1 stood at t/0 at 120, and goes on there if the broker has the same topics" in message
-    # Of another broker nobody knows anything.
+    # The offsets of the group on another broker are unknown.
     world.run("DROP TABLE k1")
     assert "stood" not in world.run(create("k1", brokers="c:1", group="")).message
 

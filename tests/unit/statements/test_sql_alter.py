@@ -27,7 +27,7 @@ KAFKA = (
     "CREATE TABLE k (a Int64, s String) ENGINE = Kafka SETTINGS kafka_broker_list = 'b:9092', "
     "kafka_topic_list = 't', kafka_group_name = 'g', kafka_format = 'JSONEachRow'"
 )
-#: Of statements that wait for their mutation.
+#: Clause of statements that wait for their mutation.
 WAITING = "SETTINGS mutations_sync = 1"
 
 
@@ -134,7 +134,7 @@ def test_a_default_that_is_computed_is_checked_by_a_worker(world: SqlWorld) -> N
     task = msgspec.msgpack.decode(world.dispatch.specs[-1].payload, type=WorkerTask)
     assert isinstance(task, ExpressionsTask)
     assert task.defaults == ("s", "n")
-    # What was there before the new column has its value for good.
+    # Rows from before the new column have this value for good.
     assert defaults_of(world)["n"] == ("CAST(2 AS bigint)", "1 + 1", "CAST(2 AS bigint)")
     assert defaults_of(world)["s"] == ("'X'", "upper('x')", None)
 

@@ -62,7 +62,7 @@ def test_what_is_dropped_is_listed_until_it_is_gone(world: SqlWorld) -> None:
         "SELECT database, name, uuid, kept_until, is_going FROM system.dropped_tables"
     )
     assert (database, name, found, is_going) == ("default", "t", uuid, False)
-    # What was dropped with its partition is still on the disk, and EXPLAIN GC counts the same.
+    # The dropped partition's file is still on the disk, and EXPLAIN GC counts the same.
     ((files, size, undrop),) = world.rows("SELECT files, bytes, undrop FROM system.dropped_tables")
     assert (files, undrop) == (1, "UNDROP TABLE `default`.t")
     assert size

@@ -326,7 +326,7 @@ def test_without_a_worker_nothing_is_left(world: SqlWorld) -> None:
     assert (states(world), world.catalog.readers.list()) == ([], [])
 
 
-# What to look into again
+# Parts to search again
 
 
 def part(partition: str, low: int, high: int, file: str) -> Part:

@@ -92,7 +92,7 @@ def test_a_row_that_lacks_a_column_has_the_default_that_it_came_with() -> None:
         _schema((1, "k", INT), (2, "u", BIG, "4"), (3, "w", INT, "3"), (4, "x", TEXT, "'x'")),
     )
     assert [column.default for column in wanted_of(table, 1).columns] == [None, "CAST(1 AS int)", None, "'x'"]
-    # What a part has needs no default.
+    # A column that the part has needs no default.
     assert expressions(table.older_schemas[1].schema, wanted_of(table, 2)) == [
         "`k`",
         "CAST(`v` AS bigint) AS `u`",

@@ -30,7 +30,7 @@ def test_every_kind_of_cluster_gets_the_code_and_tries_tasks_again(master: str) 
     assert conf["spark.master"] == master
     assert (conf["spark.files"], conf["spark.executorEnv.PYTHONPATH"]) == (str(package), package.name)
     assert (conf["spark.driver.host"], conf["spark.pyspark.python"]) == ("10.0.0.7", "/opt/python")
-    # What a user gives counts, here too.
+    # A user's setting counts, here too.
     assert (conf["spark.cores.max"], conf["spark.task.maxFailures"]) == ("4", "2")
     assert cluster["spark.task.maxFailures"] == "4"
     assert (cluster["spark.task.reaper.enabled"], cluster["spark.task.reaper.killTimeout"]) == ("true", "2500ms")

@@ -295,7 +295,7 @@ def test_a_worker_joins_leaves_and_comes_back_as_another() -> None:
     dispatcher.leave("w", "killed")
     with pytest.raises(TaskLostError, match="killed"):
         again.wait(0)
-    # What it still says is of nobody.
+    # A report of a worker that has left concerns nobody.
     second.finish(again.id)
     assert dispatcher.workers() == []
     assert [each.workers for each in dispatcher.warehouses()] == [0, 0]

@@ -49,7 +49,7 @@ class Wire(Channel):
         self.url, self.worker = URL, worker
         self.urls: tuple[str, ...] = (URL,)
         self._handlers = handlers
-        #: By call: what becomes of the next ones.
+        #: Fates of the next calls, by the name of the call.
         self.fates: dict[str, list[str]] = {}
         self.calls: list[str] = []
         self.called: list[str] = []
@@ -467,7 +467,7 @@ class Two(World):
     def __init__(self, storage_error: TilthError | None = None) -> None:
         super().__init__(storage_error)
         self.servers = {"http://a:1": self.workers, "http://b:1": self.new_server()}
-        #: What a call to a server meets, by address; nothing: the server.
+        #: Errors of calls to a server, by its address; without one the server answers.
         self.away: dict[str, type[TilthError]] = {}
         self.up._handlers = self._handlers
         self.up.urls = tuple(self.servers)

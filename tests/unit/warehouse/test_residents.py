@@ -184,7 +184,7 @@ def test_an_idle_worker_without_disk_is_passed_over() -> None:
     assert board.submit(task("t", cost=Cost(temporary_bytes=11, seconds=1.0)), now_ms=0) == []
     [waiting] = board.infos()
     assert waiting.reason == "needs 11 bytes of disk, the machine of a has 10"
-    # Of its memory nothing of ours will give any back.
+    # No task of ours there will release any memory, so waiting would not help.
     [sent] = board.submit(task("u", TaskKind.MERGE, cost=Cost(memory_bytes=100, seconds=1.0)), now_ms=1)
     assert isinstance(sent, Assign)
     loads["a"] = WorkerLoad(disk_bytes=1000, free_disk_bytes=11)

@@ -34,9 +34,9 @@ class Frame:
 
     partitions: Sequence[Sequence[int]]
     columns: Sequence[str] = ("id",)
-    #: By partition: attempts of the task that ran before the one whose rows Spark takes.
+    #: Attempts of the task before the one whose rows Spark takes, by partition.
     lost: dict[int, int] = field(default_factory=dict)
-    #: Whether what makes the rows fails at their end.
+    #: `True`: the source of the rows fails at their end.
     breaks_off: bool = False
     shown: Sequence[str] = ()
     function: _MapBatches | None = None

@@ -232,7 +232,7 @@ def test_a_worker_takes_one_and_a_half_merges_and_mutations_for_each_thread() ->
         worker.assign(spec("c"))
         with pytest.raises(WorkerBusyError, match="too many tasks"):
             worker.assign(spec("d", TaskKind.MUTATE))
-        # What somebody waits for is not held back by them.
+        # A task that somebody waits for is not held back by them.
         worker.assign(spec("e", TaskKind.INSERT))
 
 
@@ -327,7 +327,7 @@ def test_a_statement_that_only_reads_waits_for_spark() -> None:
     assert tasks.refused("read", "w refused", without_spark=away, now_ms=1) == []
     assert tasks.submit(later, now_ms=2) == []
     assert [task.reason for task in tasks.infos()] == ["waits behind task read", "worker w has no Spark now"]
-    # What writes is still sent there, and holds nobody up.
+    # A task that writes is still sent there, and delays no other.
     write = spec("write", TaskKind.QUERY)
     assert tasks.submit(write, now_ms=3) == [Assign("w", write)]
     assert tasks.refused("write", "w refused", without_spark=away, now_ms=4) == [Ended("write", away)]
@@ -449,7 +449,7 @@ def test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minut
         assert "it has been committing a round for 6" in str(reports.failures["a"])
         assert worker.live_ids() == set()
         reports.told.clear()
-        # What it does later is no second report.
+        # Its later end is not reported again.
         go_on.set()
         assert over.wait(5)
         assert not reports.told.wait(0.1)
