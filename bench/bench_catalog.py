@@ -44,7 +44,7 @@ TARGETS = {"commit_p99_ms": 20.0, "open_1m_parts_s": 3.0, "plan_partition_ms": 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one fresh process measured."""
+    """Measurements of one fresh process."""
 
     import_s: float
     open_s: float

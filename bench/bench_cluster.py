@@ -1,4 +1,4 @@
-"""What several processes and a bucket cost, and how fast work goes on when one of them ends.
+"""Costs of several processes and a bucket, and the time until service goes on when one of them ends.
 
     python -m bench.bench_cluster [--sections ingest,kills,store,reads,restart] [--kills 20]
 

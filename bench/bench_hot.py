@@ -11,7 +11,7 @@ Everything goes through the doors that a user has: a `tilth serve` process, HTTP
                row to the end of the SELECT that showed it. Beside it the Iceberg and Delta sinks, as the kit has them.
     upserts    a table of 10 M rows with a unique key: a query of it clean, with 1 % of its rows changed, and compacted;
                then messages with random keys, until the last one counts. Beside it what delta-rs, PyIceberg and
-               PyPaimon take for one upsert.
+               PyPaimon need for one upsert.
 """
 
 from __future__ import annotations

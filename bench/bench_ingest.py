@@ -76,7 +76,7 @@ VIEWS = {
 RIVALS = ("iceberg", "delta")
 TARGETS = {"fused": 50.0, "sql": 35.0, "iceberg": 2.0, "delta": 3.0}
 PASS_SECONDS_MAX = 300.0
-#: Seldom enough not to take time from what is measured.
+#: Pause between two polls: long enough not to slow down the pass.
 POLL_SECONDS = 0.02
 
 

@@ -5,10 +5,10 @@ memory; then the key_range policy, then twenty minutes of ingestion.
 `python -m bench.bench_maintenance [--work DIR] [--tables N] [--passes N] [--minutes N]`; best of the passes.
 
     start       from the begin of the process, imports and opening the store among it, until every table is registered
-                and the first choice was made; how long it takes until each table was looked at once stands in the table
-    idle pass   the slowest of all turns of half an hour in which nothing happens; duties that come now and then, as the
-                list of tables and the transactions, are among them. The turns are made one after another, with a clock
-                that is moved by the polling interval.
+                and the first choice was made; the table has the time until each table was refreshed once, too
+    idle pass   the slowest of all turns of half an hour in which nothing happens; background tasks of longer periods,
+                as the list of tables and the transactions, are among them. The turns are made one after another, with
+                a clock that is moved by the polling interval.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ PARTITIONS = 20
 PART_BYTES = (100 << 30,) * 5
 IDLE_SECONDS = 1800.0
 TURN_SECONDS = 0.25
-#: Turns between two checks whether every table was looked at.
-LOOK_TURNS = 200
+#: Turns between two checks whether every table was refreshed.
+CHECK_TURNS = 200
 TARGETS = {"idle_pass_10k_ms": 100.0, "start_10k_s": 10.0, "key_range_7000_s": 1.0, "query_end_over_start": 1.3}
 #: Units of the figures; the others are plain numbers.
 UNITS = {"idle_pass_10k_ms": "ms", "start_10k_s": "s", "key_range_7000_s": "s"}
@@ -75,13 +75,13 @@ class MovedClock(SystemClock):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pass:
-    """What one fresh process measured."""
+    """Measurements of one fresh process."""
 
     import_s: float
     open_s: float
-    #: Until all tables are registered.
+    #: Time until all tables are registered.
     first_turn_s: float
-    looked_s: float
+    refreshed_s: float
     settled_s: float
     idle_max_ms: float
     idle_p99_ms: float
@@ -122,7 +122,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=10_000, help="tables of 100 parts each")
     parser.add_argument("--passes", type=int, default=2, help="fresh processes; the best counts")
     parser.add_argument("--minutes", type=float, default=20.0, help="of ingestion; 0 leaves it out")
-    parser.add_argument("--profile", action="store_true", help="tell where the time of start and slow turns goes")
+    parser.add_argument("--profile", action="store_true", help="print where the time of start and slow turns goes")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -172,10 +172,10 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
     first_turn = time.perf_counter()
     while any(op.about == "not looked at yet" for op in manager.ops()):
         # To list all ops takes longer than a turn.
-        for _ in range(LOOK_TURNS):
+        for _ in range(CHECK_TURNS):
             manager.step()
-    looked = time.perf_counter()
-    _tell(profile)
+    refreshed = time.perf_counter()
+    _print_profile(profile)
     turns = _settle(clock, manager)
     settled = time.perf_counter()
     idle = _idle_turns(clock, manager, profiles=profiles)
@@ -186,8 +186,8 @@ def _measure(folder: str, *, profiles: bool) -> dict[str, float]:
         "import_s": imported - _STARTED,
         "open_s": opened - imported,
         "first_turn_s": first_turn - opened,
-        "looked_s": looked - opened,
-        "settled_s": settled - looked,
+        "refreshed_s": refreshed - opened,
+        "settled_s": settled - refreshed,
         "idle_max_ms": max(idle),
         "idle_p99_ms": sorted(idle)[int(len(idle) * 0.99)],
         "idle_median_ms": statistics.median(idle),
@@ -207,7 +207,7 @@ def _manager(clock: MovedClock, catalog: Catalog, folder: str) -> MaintenanceMan
 
 
 def _settle(clock: MovedClock, manager: MaintenanceManager) -> int:
-    """First looks at the garbage of every table are work, not idleness; they come within the first seconds."""
+    """Make turns until nothing is due, and return their number: the first refreshes of garbage are no idle turns."""
     turns, quiet = 0, 0
     while quiet < 200:
         turns += 1
@@ -238,11 +238,11 @@ def _idle_turns(clock: MovedClock, manager: MaintenanceManager, *, profiles: boo
             if times[-1] == max(times):
                 slowest = profile
         clock.advance(TURN_SECONDS)
-    _tell(slowest)
+    _print_profile(slowest)
     return times
 
 
-def _tell(profile: cProfile.Profile | None) -> None:
+def _print_profile(profile: cProfile.Profile | None) -> None:
     if profile is not None:
         profile.disable()
         pstats.Stats(profile, stream=sys.stderr).sort_stats("tottime").print_stats(25)
@@ -255,7 +255,7 @@ def _report(passes: list[Pass], figures: dict[str, float], *, tables: int, built
         "imports s": "import_s",
         "open s": "open_s",
         "first turn s": "first_turn_s",
-        "all looked at s": "looked_s",
+        "all refreshed s": "refreshed_s",
         "settled s": "settled_s",
         "idle max ms": "idle_max_ms",
         "idle p99 ms": "idle_p99_ms",

@@ -47,7 +47,7 @@ def _pass(stage: Stage, name: str, kind: str, messages: int) -> float:
     create_import(stage, name, TOPIC)
     # The server's own Spark is the only one that answers queries: drained only while there are none.
     stage.sql(f"ALTER WORKER {other} DRAIN", f"SYSTEM START CONSUME d.{name}_k")
-    is_done = lambda: consumed(stage.node, f"{name}_k") >= messages  # noqa: E731  # said where it is used
+    is_done = lambda: consumed(stage.node, f"{name}_k") >= messages  # noqa: E731  # its use explains it
     seconds = wait(is_done, f"{name} to be consumed", seconds_max=PASS_SECONDS_MAX)
     ran = stage.worker_of(f"{name}_k")
     stage.sql(f"ALTER WORKER {other} RESUME")

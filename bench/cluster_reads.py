@@ -46,7 +46,7 @@ class Reads:
 
 @contextmanager
 def on_core(number: int) -> Iterator[None]:
-    """What is started meanwhile runs on this core only."""
+    """Let processes that start meanwhile run on this core only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(before)[number]})
     try:

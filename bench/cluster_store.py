@@ -64,7 +64,7 @@ def _of_rounds(stage: Stage, rounds: int) -> float:
     producer = Producer({"bootstrap.servers": stage.broker.bootstrap})
     for number in range(rounds + 1):
         if number == 1:
-            # The first one also looks whether its folder is there.
+            # The first one also checks whether its folder exists.
             stage.store.requests()
         for id_ in range(MESSAGES_A_ROUND):
             producer.produce(TOPIC, b'{"id": %d, "v": "x"}' % id_, partition=id_ % 2)

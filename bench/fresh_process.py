@@ -1,4 +1,4 @@
-"""What a benchmark measures in a process that has nothing in memory yet, and how much memory that takes."""
+"""Measurements in a process that has nothing in memory yet, and the memory that they need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def fresh_process(module: str, arguments: Sequence[str]) -> dict[str, Any]:
 
 
 def peak_memory_mib() -> float:
-    """Of this process alone; `getrusage` starts from what its parent had."""
+    """Return the peak of this process alone; `getrusage` starts from that of its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     [peak] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(peak) / 1024

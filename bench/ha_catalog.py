@@ -42,7 +42,7 @@ SCHEMA = Schema(columns=(Column(id=1, name="a", type=Simple(Kind.INT64)),))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogFigures:
-    """What was measured, in seconds and milliseconds."""
+    """Measurements, in seconds and milliseconds."""
 
     open_rocksdb_s: float
     open_postgres_s: float
@@ -94,7 +94,7 @@ def joined(kv: KeyValue, name: str) -> tuple[Catalog, Member]:
 
 
 def start(address: str) -> dict[str, float]:
-    """What a server does before Spark: called in a fresh process."""
+    """Start a server up to its Spark, in a fresh process, and return the seconds since the process began."""
     with closing(opened(address)) as kv:
         catalog, member = joined(kv, "restarted")
         [table] = [each for each in catalog.tables.all() if each.name == "t"]
@@ -158,23 +158,23 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
     """`few` and `many`: addresses of two schemas of the database."""
     from tilth.recovery import copy_catalog
 
-    _say(f"building {partitions * PARTS_OF_PARTITION:,} parts")
+    _print_progress(f"building {partitions * PARTS_OF_PARTITION:,} parts")
     node = folder / "node"
     node.mkdir()
     build(str(node / "catalog"), partitions=partitions)
     build(few, partitions=1)
-    _say("copying them into the database")
+    _print_progress("copying them into the database")
     copy_catalog(str(node), many, keeps_source=True)
     starts = {
         address: min(fresh_process("bench.ha_catalog", ["--start", address])["seconds"] for _ in range(PASSES))
         for address in (str(node / "catalog"), many)
     }
-    _say(f"starts: {starts}")
+    _print_progress(f"starts: {starts}")
     with closing(opened(many)) as kv:
         catalog, member = joined(kv, "one")
         times = commit_times(catalog, new_table(catalog, "single"), WRITER_SECONDS)
         member.stop()
-    _say("several writers")
+    _print_progress("several writers")
     context = multiprocessing.get_context("spawn")
     answers: multiprocessing.Queue[tuple[int, float, int]] = context.Queue()
     begin = context.Barrier(WRITERS)
@@ -184,7 +184,7 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
     found = [answers.get(timeout=120) for _ in writers]
     for writer in writers:
         writer.join(30)
-    _say("heartbeats")
+    _print_progress("heartbeats")
     return CatalogFigures(
         open_rocksdb_s=starts[str(node / "catalog")],
         open_postgres_s=starts[many],
@@ -198,7 +198,7 @@ def measure(folder: Path, few: str, many: str, *, partitions: int) -> CatalogFig
     )
 
 
-def _say(text: str) -> None:
+def _print_progress(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

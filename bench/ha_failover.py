@@ -51,7 +51,7 @@ def fail_over(folder: Path, *, kills: int) -> Failovers:
 def _kill(stage: HaStage) -> float:
     host = stage.wait_host()
     other = stage.nodes[next(name for name in SERVERS if name != host)]
-    # Asked of the one that stays, so that no client's pause counts.
+    # The server that stays answers a query, so that no client's pause counts.
     other.value(ROUNDS)
     began = time.monotonic()
     stage.nodes[host].kill()

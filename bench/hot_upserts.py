@@ -21,7 +21,7 @@ UPSERTS = 600_000
 PARTITIONS = 2
 QUERIES = 9
 DRAIN_SECONDS_MAX = 600.0
-#: Rows of one MERGE or upsert of each rival: as many as take it some seconds.
+#: Rows of one MERGE or upsert of each rival: enough for some seconds.
 RIVALS = {"delta-rs": ("venv", 100_000), "pyiceberg": ("venv", 1_000), "pypaimon": ("venv-paimon", 100_000)}
 RIVAL_SECONDS_MAX = 900
 COLUMNS = "k BIGINT, a BIGINT, b BIGINT, price DOUBLE, region STRING, name STRING"
@@ -31,7 +31,7 @@ QUERY = "SELECT region, count(*), sum(a), sum(b), sum(price), max(k) FROM u GROU
 
 
 def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], list[Table]]:
-    """The figures; every state's answer is checked against what the messages say."""
+    """Return the figures; the answer in every state is checked against the messages."""
     for name in ("changes", "upserts"):
         node.broker.create_topic(name, PARTITIONS)
     node.sql(

@@ -1,4 +1,4 @@
-"""How soon a message of a steady load can be read, while flushes and merges run."""
+"""Time until a message of a steady load can be read, while flushes and merges run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run(node: HotNode, kit: Kit, with_rivals: bool) -> tuple[dict[str, float], l
 
 
 def _send(bootstrap: str, produced_at: np.ndarray) -> None:
-    """As many numbered messages as `produced_at` has places, at a steady rate, noting the time of each."""
+    """Send as many numbered messages as `produced_at` has elements, at a steady rate, and note the time of each."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 1, "compression.type": "lz4"})
     start, sent = time.perf_counter(), 0
     while sent < len(produced_at):

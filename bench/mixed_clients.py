@@ -5,7 +5,7 @@
 Each client sends one statement after the other, with a pause of a second on average between two: INSERTs (JSON, CSV,
 Arrow, VALUES), SELECTs of one key, large results that are read to the end or abandoned, and absurd queries: cross
 joins, exploding sequences, regular expressions that backtrack, huge sorts, nesting without end; they end by
-`max_execution_time` or by the KILL QUERY of an operator, who looks in every few seconds. At a third of the time
+`max_execution_time` or by the KILL QUERY of an operator, who checks every few seconds. At a third of the time
 Spark's JVM is stopped (SIGSTOP), at two thirds one is killed (SIGKILL).
 
 Each minute a line of what the node uses is printed; in the end a table of statements by kind and outcome, one of
@@ -61,7 +61,7 @@ ROWS_PER_INSERT_MAX = 20
 #: A client gives up an answer after so long; that is wrong.
 ANSWER_SECONDS_MAX = 300.0
 PROBE_SECONDS_MAX = 10
-#: 30 s until a silent JVM is taken for hung, and a start of Spark on a machine that is busy.
+#: 30 s until a silent JVM is considered hung, and a start of Spark on a machine that is busy.
 BACK_SECONDS_MAX = 180.0
 #: Shown where it never came back.
 NEVER_SECONDS = 9999.0
@@ -111,8 +111,8 @@ SAMPLE_COLUMNS = "minute statements errors node MiB  jvm MiB others MiB threads 
 
 
 @dataclass(slots=True)
-class Tally:
-    """What became of the statements; any thread adds to it."""
+class StatementCounters:
+    """Outcomes and durations of the statements; any thread adds to them."""
 
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
@@ -148,7 +148,7 @@ class Batches:
     """The rows that clients tried to insert, by the batch's number."""
 
     rows: dict[int, int] = field(default_factory=dict)
-    #: `ok`, `refused`: nothing was stored, says the node; `unknown`.
+    #: `ok`, `refused`: the node reports that nothing was stored; `unknown`.
     fates: dict[int, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -160,7 +160,7 @@ class Batches:
 
 
 def is_defect(error: TilthError) -> bool:
-    """Whether an outcome may not be: the node's own fault, or no answer for too long."""
+    """Return whether an error is a defect: the node's own fault, or no answer for too long."""
     if isinstance(error, AnswerLostError):
         return "did not answer in time" in error.message
     return error.code in ("INTERNAL_ERROR", "TASK_FAILED", "NOT_A_TILTH_SERVER")
@@ -169,11 +169,13 @@ def is_defect(error: TilthError) -> bool:
 class Client:
     """One of many, on a thread and a connection of its own."""
 
-    def __init__(self, url: str, tally: Tally, batches: Batches, is_over: threading.Event, seed: int) -> None:
+    def __init__(
+        self, url: str, counters: StatementCounters, batches: Batches, is_over: threading.Event, seed: int
+    ) -> None:
         self._url = url
         self._connection = tilth.connect(url, timeout_seconds=ANSWER_SECONDS_MAX)
         self._http = httpx.Client(base_url=url, timeout=ANSWER_SECONDS_MAX, trust_env=False)
-        self._tally = tally
+        self._counters = counters
         self._batches = batches
         self._is_over = is_over
         self._rng = random.Random(seed)  # one for each client, by the seed of the run
@@ -204,12 +206,12 @@ class Client:
         except TilthError as error:
             outcome = error.code
             if is_defect(error):
-                self._tally.add_wrong(kind, error.code, error)
+                self._counters.add_wrong(kind, error.code, error)
         # Whatever else a client meets is a fault of the node or of its client; the run goes on.
         except Exception as error:
             outcome = type(error).__name__
-            self._tally.add_wrong(kind, outcome, error)
-        self._tally.add(kind, outcome, time.monotonic() - started)
+            self._counters.add_wrong(kind, outcome, error)
+        self._counters.add(kind, outcome, time.monotonic() - started)
 
     def _insert(self, send: Callable[[int, int], None]) -> None:
         rows = self._rng.randint(1, ROWS_PER_INSERT_MAX)
@@ -241,7 +243,7 @@ class Client:
         key = self._rng.randrange(BIG_ROWS)
         rows = self._connection.sql(f"SELECT s FROM mixed.big WHERE id = {key}").rows
         if rows != [(str(key) * 12,)]:
-            self._tally.add_wrong("point select", "wrong rows", f"{key}: {rows}")
+            self._counters.add_wrong("point select", "wrong rows", f"{key}: {rows}")
 
     def _system(self) -> None:
         text = "SELECT count(*) FROM system.parts WHERE database = 'mixed' AND active"
@@ -253,10 +255,10 @@ class Client:
         with self._connection.stream(f"SELECT * FROM mixed.big WHERE {between} ORDER BY id") as rows:
             seen = sum(batch.num_rows for batch in rows)
         if seen != BIG_READ_ROWS:
-            self._tally.add_wrong("big read", "wrong rows", seen)
+            self._counters.add_wrong("big read", "wrong rows", seen)
 
     def _big_abandoned(self) -> None:
-        """Takes a few batches, sleeps over some of them, and leaves."""
+        """Read a few batches with pauses, and abandon the rest."""
         with self._connection.stream("SELECT * FROM mixed.big") as rows:
             for number, _ in enumerate(rows):
                 if number == 3:
@@ -287,8 +289,8 @@ class Sample:
     results_bytes: int
     temp_bytes: int
 
-    def line(self, tally: Tally, spark: str) -> str:
-        statements, errors = tally.counts()
+    def line(self, counters: StatementCounters, spark: str) -> str:
+        statements, errors = counters.counts()
         return (
             f"{self.minute:6.1f} {statements:10} {errors:6} {self.node_bytes / MIB:8.0f} {self.jvm_bytes / MIB:8.0f} "
             f"{self.others_bytes / MIB:10.0f} {self.threads:7} {self.files:5} {self.results:7} "
@@ -315,14 +317,14 @@ def sampled(node: NodeProcess, started: float) -> Sample:
 
 
 class Blow:
-    """A signal for Spark's JVM, and how long it lasts until queries work again by themselves."""
+    """A signal for Spark's JVM, and the time until queries succeed again by themselves."""
 
-    def __init__(self, node: NodeProcess, connection: Connection, tally: Tally, what: str) -> None:
+    def __init__(self, node: NodeProcess, connection: Connection, counters: StatementCounters, what: str) -> None:
         self.what = what
         self.seconds = math.inf
         self._node = node
         self._connection = connection
-        self._tally = tally
+        self._counters = counters
 
     def strike(self) -> None:
         """Returns when a query was answered by another JVM, or after `BACK_SECONDS_MAX`."""
@@ -350,7 +352,7 @@ class Blow:
 
     def _answers(self, since: float) -> bool:
         """A client's SELECT that was sent since then, or one of our own."""
-        if self._tally.newest_ok.get("point select", 0.0) > since:
+        if self._counters.newest_ok.get("point select", 0.0) > since:
             return True
         probe = f"SELECT count(*) FROM mixed.big WHERE id < 10 SETTINGS max_execution_time = {PROBE_SECONDS_MAX}"
         with suppress(TilthError):
@@ -362,7 +364,7 @@ class Load:
     """The clients, the operator, the blows and the samples of one run."""
 
     def __init__(self, node: NodeProcess, *, clients: int, minutes: float, seed: int) -> None:
-        self.tally = Tally()
+        self.counters = StatementCounters()
         self.batches = Batches()
         self.samples: list[Sample] = []
         self._node = node
@@ -370,14 +372,14 @@ class Load:
         self._is_over = threading.Event()
         self._has_ended = threading.Event()
         self._clients = [
-            Client(node.url, self.tally, self.batches, self._is_over, seed * 1_000_000 + number)
+            Client(node.url, self.counters, self.batches, self._is_over, seed * 1_000_000 + number)
             for number in range(clients)
         ]
         self._connection = tilth.connect(node.url, timeout_seconds=ANSWER_SECONDS_MAX)
-        self.blows = [Blow(node, self._connection, self.tally, what) for what in ("SIGSTOP", "SIGKILL")]
+        self.blows = [Blow(node, self._connection, self.counters, what) for what in ("SIGSTOP", "SIGKILL")]
 
     def run(self) -> bool:
-        """Whether all clients ended."""
+        """Run the load, and return whether all clients ended."""
         started = time.monotonic()
         print(SAMPLE_COLUMNS, flush=True)
         self._sample(started)
@@ -407,8 +409,8 @@ class Load:
             spark = self._connection.health().components.get("spark", "")
         except TilthError as error:
             spark = str(error)
-            self.tally.add_wrong("health", error.code, error)
-        print(sample.line(self.tally, spark[:60]), flush=True)
+            self.counters.add_wrong("health", error.code, error)
+        print(sample.line(self.counters, spark[:60]), flush=True)
 
     def _operate(self) -> None:
         with tilth.connect(self._node.url, timeout_seconds=ANSWER_SECONDS_MAX) as connection:
@@ -418,8 +420,8 @@ class Load:
                     connection.sql(OPERATOR)
                 except TilthError as error:
                     outcome = error.code
-                    self.tally.add_wrong("kill query", error.code, error)
-                self.tally.add("kill query", outcome, time.monotonic() - started)
+                    self.counters.add_wrong("kill query", error.code, error)
+                self.counters.add("kill query", outcome, time.monotonic() - started)
 
     def _strike(self) -> None:
         started = time.monotonic()
@@ -444,7 +446,7 @@ def quiet(node: NodeProcess, before: Sample, started: float) -> Sample:
 
 
 def checked(node: NodeProcess, batches: Batches) -> dict[str, int]:
-    """What is wrong with the rows: how many batches."""
+    """Return the number of batches with wrong rows, by the kind of error."""
     text = "SELECT batch, count(*), count(DISTINCT n) FROM mixed.events GROUP BY batch"
     stored = {batch: (rows, distinct) for batch, rows, distinct in node.connection.sql(text).rows}
     lost = twice = torn = lied = 0
@@ -459,17 +461,17 @@ def checked(node: NodeProcess, batches: Batches) -> dict[str, int]:
 
 def report(load: Load, last: Sample, wrong_rows: dict[str, int], *, has_ended: bool) -> bool:
     """Prints everything; whether all is well."""
-    tally, first = load.tally, load.samples[0]
+    counters, first = load.counters, load.samples[0]
     outcomes = Table("kind", "outcome", "statements", title="statements by kind and outcome")
-    for (kind, outcome), count in sorted(tally.outcomes.items()):
+    for (kind, outcome), count in sorted(counters.outcomes.items()):
         outcomes.add_row(kind, outcome, str(count))
     latencies = Table("kind", "statements", "p50 s", "p99 s", "max s", title="seconds by kind")
-    for kind, seconds in sorted(tally.seconds.items()):
+    for kind, seconds in sorted(counters.seconds.items()):
         ordered = sorted(seconds)
         p50, p99 = (ordered[min(len(ordered) - 1, int(len(ordered) * share))] for share in (0.5, 0.99))
         latencies.add_row(kind, str(len(ordered)), f"{p50:.3f}", f"{p99:.3f}", f"{ordered[-1]:.3f}")
     defects = Table("what", "example", title="what must not be")
-    for what, example in sorted(tally.wrong.items()):
+    for what, example in sorted(counters.wrong.items()):
         defects.add_row(what, example)
     fates = Counter(load.batches.fates.values())
 
@@ -477,12 +479,12 @@ def report(load: Load, last: Sample, wrong_rows: dict[str, int], *, has_ended: b
         return Figure(name=name, value=value, unit=unit, target=target, higher_is_better=False)
 
     figures = [
-        at_most("statements", tally.counts()[0], "", None),
+        at_most("statements", counters.counts()[0], "", None),
         *(
             at_most(f"back after {blow.what}", min(blow.seconds, NEVER_SECONDS), "s", BACK_SECONDS_MAX)
             for blow in load.blows
         ),
-        at_most("defects", tally.wrong_count, "", 0),
+        at_most("defects", counters.wrong_count, "", 0),
         at_most("clients without an answer", 0 if has_ended else 1, "", 0),
         *(at_most(f"INSERTs {fate}", fates[fate], "", None) for fate in ("ok", "refused", "unknown")),
         *(at_most(f"INSERTs {what}", count, "", 0) for what, count in wrong_rows.items()),
@@ -492,7 +494,7 @@ def report(load: Load, last: Sample, wrong_rows: dict[str, int], *, has_ended: b
         at_most("node memory more", (last.node_bytes - first.node_bytes) / MIB, "MiB", NODE_MIB_MORE_MAX),
         at_most("most result files", max(each.results_bytes for each in load.samples) / MIB, "MiB", None),
     ]
-    print_report("mixed_clients", figures, [outcomes, latencies, *([defects] if tally.wrong else [])])
+    print_report("mixed_clients", figures, [outcomes, latencies, *([defects] if counters.wrong else [])])
     return all(figure.is_met for figure in figures)
 
 
@@ -508,7 +510,7 @@ def run(folder: Path, *, clients: int, minutes: float, seed: int) -> bool:
         load = Load(node, clients=clients, minutes=minutes, seed=seed)
         has_ended = load.run()
         last = quiet(node, load.samples[0], started)
-        print(last.line(load.tally, "quiet"), flush=True)
+        print(last.line(load.counters, "quiet"), flush=True)
         return report(load, last, checked(node, load.batches), has_ended=has_ended)
     finally:
         node.stop()

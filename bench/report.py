@@ -1,4 +1,4 @@
-"""How a benchmark tells what it found: tables for people, and one last line of JSON for programs.
+"""Output of a benchmark: tables for people, and one last line of JSON for programs.
 
 Covers: printing, what machine it was. Does not cover: measuring.
 Always holds: the last line of a benchmark's output is one JSON object `{"bench", "figures", "machine"}`.
@@ -33,7 +33,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """Whether the target is reached; without a target always."""
+        """Return whether the target is reached; without a target always."""
         if self.target is None:
             return True
         return self.value >= self.target if self.higher_is_better else self.value <= self.target

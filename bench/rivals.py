@@ -37,7 +37,7 @@ print(json.dumps([str(path) for path in paths]))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kit:
-    """Where the rivals are and where they may write."""
+    """Folders of the rivals: their kit, and the one where they may write."""
 
     folder: Path
     work: Path
@@ -83,7 +83,7 @@ class Rival:
 
     # Any: what the kit's function returns as JSON.
     def call(self, function: str, arguments: Mapping[str, object]) -> Any:
-        """What `module:function` of the kit returns."""
+        """Call `module:function` of the kit, and return its result."""
         return self._interpreter.call(function, arguments)
 
 

@@ -162,7 +162,7 @@ class Stress:
         writer.rows.update(values)
 
     def _update(self, writer: Writer) -> None:
-        """Of rows here and there; one that is changed twice, or not at all, has another value."""
+        """Update scattered rows; one that is changed twice, or not at all, has another value."""
         modulus = writer.rng.choice((97, 997)) * WRITERS
         rest = writer.rng.randrange(writer.number, modulus, WRITERS)
         self._node.sql(f"UPDATE t SET v = v * 3 % 1000003 + 1 WHERE k % {modulus} = {rest}")
@@ -202,7 +202,7 @@ class Stress:
             routine()
         except TilthError as error:
             if error.kind is ErrorKind.RETRY:
-                # Nothing was changed, and the error says to try again.
+                # Nothing was changed, and the statement may be retried.
                 self.counts[f"refused {error.code}"] += 1
                 return
             self._failed(error)

@@ -68,7 +68,7 @@ AMPLIFICATION = """SELECT event, count(*), sum(bytes) FROM system.part_log
 
 @dataclass(slots=True, kw_only=True)
 class Sustained:
-    """What a run found."""
+    """Results of a run."""
 
     minutes: float = 0.0
     rows: int = 0

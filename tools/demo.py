@@ -79,7 +79,7 @@ BY_MONTH = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demo found; printed as its last line."""
+    """Results of the demo, printed as its last line."""
 
     produced: int
     stored: int
@@ -130,7 +130,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shape:
-    """How the table looks while it settles."""
+    """State of the table while it settles."""
 
     merges: int = 0
     parts: int = 0
@@ -336,7 +336,7 @@ def _model(flights: pd.DataFrame, node: NodeProcess) -> pd.DataFrame:
 
 
 def _numbers(count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Of each flight the number of its message."""
+    """Return the number of each flight's message."""
     positions = sorted(_broken_before(count))
     return np.arange(count) + np.searchsorted(positions, np.arange(count), side="right")
 

@@ -67,7 +67,7 @@ def changed_flights(flights: pd.DataFrame, offsets: pd.DataFrame, node: NodeProc
 
 
 def is_equal(model: pd.DataFrame, connection: Connection) -> bool:
-    """Whether the table holds exactly the model's rows, in every column."""
+    """Return whether the table holds exactly the model's rows, in every column."""
     found = connection.sql("SELECT * FROM demo.flights ORDER BY id").pandas()
     if list(found.columns) != list(model.columns) or len(found) != len(model):
         return False
@@ -76,7 +76,7 @@ def is_equal(model: pd.DataFrame, connection: Connection) -> bool:
 
 
 def _commit_times(model: pd.DataFrame, node: NodeProcess) -> pd.Series[int]:
-    """For each flight the hybrid time at which its offset was committed."""
+    """Return the hybrid time at which each flight's offset was committed."""
     ledger = node.connection.sql(
         "SELECT partition, start, commit_ts FROM system.ingest_ledger WHERE table = 'flights_topic' ORDER BY start"
     ).pandas()

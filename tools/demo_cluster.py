@@ -66,7 +66,7 @@ WORKERS_NOW = "SELECT name, warehouses, state, reason, running, resident FROM sy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demo found; printed as its last line."""
+    """Results of the demo, printed as its last line."""
 
     produced: int
     stored: int

@@ -45,7 +45,7 @@ WHAT_RUNS = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What the demo found; printed as its last line."""
+    """Results of the demo, printed as its last line."""
 
     produced: int
     stored: int

@@ -53,7 +53,7 @@ def status_messages(flights: pd.DataFrame) -> list[tuple[int, bytes]]:
 
 
 def last_status(flights: pd.DataFrame) -> list[Status]:
-    """What the table must hold in the end, by id."""
+    """Return the rows that the table must hold in the end, by id."""
     rows: dict[int, Status] = {}
     for row, op in _changes(flights):
         if op == "d":
@@ -64,7 +64,7 @@ def last_status(flights: pd.DataFrame) -> list[Status]:
 
 
 def is_last_status(flights: pd.DataFrame, connection: Connection) -> bool:
-    """Whether the table holds exactly the last status of each flight, and every broken message is a dead letter."""
+    """Return whether the table holds exactly each flight's last status, and each broken message is a dead letter."""
     broken = sum(1 for _ in _changes(flights)) // BROKEN_EVERY
     return (
         connection.sql("SELECT id, carrier, status, delay FROM demo.status ORDER BY id").rows == last_status(flights)

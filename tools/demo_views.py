@@ -79,14 +79,14 @@ def refused_in(connection: Connection) -> list[int]:
 
 
 def is_late_equal(flights: pd.DataFrame, connection: Connection) -> bool:
-    """Whether the filtering view has stored exactly the flights that were late."""
+    """Return whether the filtering view has stored exactly the flights that were late."""
     late = flights[(flights["arr_delay"] >= LATE_MINUTES).fillna(value=False)]
     wanted = list(late[["id", "carrier", "dest", "arr_delay"]].itertuples(index=False, name=None))
     return connection.sql("SELECT id, carrier, dest, arr_delay FROM demo.late ORDER BY id").rows == wanted
 
 
 def is_departures_equal(flights: pd.DataFrame, connection: Connection) -> bool:
-    """Whether the computed view has stored the flights that departed at a time of day, and refused just the others."""
+    """Return whether the computed view has stored the flights with a time of departure, and refused just the others."""
     departed = flights[flights["dep_time"].notna() & ~flights["id"].isin(refused(flights))]
     clock = departed["dep_time"].astype(int)
     days = departed[["year", "month", "day"]]

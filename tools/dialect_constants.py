@@ -377,8 +377,8 @@ JSONExtractUInt('{"a":"+5"}', 'a')
 ZONES = ("Europe/Berlin", "America/St_Johns")
 ZONED_COLUMNS = (("id", "Int32", "INT", False), ("t", "DateTime", "TIMESTAMP", False))
 ZONED_ROWS = tuple(
-    f"{place}, {second}"
-    for place, second in enumerate(
+    f"{index}, {second}"
+    for index, second in enumerate(
         (
             *(1774738799, 1774745999, 1774746000, 1774747800, 1774749600, 1774832400),
             *(1792881000, 1792886400, 1792888200, 1792889999, 1792890000, 1792891800, 1792893600, 1792976400),

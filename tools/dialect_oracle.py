@@ -51,13 +51,13 @@ class Difference:
 
 @dataclass(slots=True)
 class Compared:
-    """What became of the texts."""
+    """Texts by the outcome of their comparison."""
 
     same: list[str] = field(default_factory=list)
     different: list[Difference] = field(default_factory=list)
-    #: With what Tilth said.
+    #: Texts that Tilth refused, with its messages.
     refused: dict[str, str] = field(default_factory=dict)
-    #: Tilth answers, or fails too.
+    #: Texts that ClickHouse refused, with its messages; Tilth answers, or fails too.
     refused_by_clickhouse: dict[str, str] = field(default_factory=dict)
 
 
@@ -97,13 +97,13 @@ class Sides:
                 self._read(f"SELECT {each} AS c {source}")
                 readable.append(each)
             except TilthError as error:
-                found.refused[each] = _said(error)
+                found.refused[each] = _message_of(error)
         for begin in range(0, len(readable), BATCH):
             self._compare(readable[begin : begin + BATCH], source, found)
         return found
 
     def compare_queries(self, queries: Sequence[str]) -> Compared:
-        """Compare whole queries; each says its order."""
+        """Compare whole queries; each has an ORDER BY."""
         found = Compared()
         for query in queries:
             try:
@@ -114,7 +114,7 @@ class Sides:
             try:
                 ours = _rows(self._spark.sql(self._read(query)).toArrow())
             except (TilthError, PySparkException) as error:
-                found.refused[query] = _said(error)
+                found.refused[query] = _message_of(error)
                 continue
             if is_same(ours, [list(row) for row in theirs]):
                 found.same.append(query)
@@ -123,18 +123,18 @@ class Sides:
         return found
 
     def refusal(self, expression: str, source: str) -> str:
-        """Return what Tilth says against an expression; empty: it answers."""
+        """Return Tilth's error for an expression; empty: there is none."""
         try:
-            self._ask_tilth([expression], source)
+            self._run_tilth([expression], source)
         except (PySparkException, TilthError) as error:
             return str(error)
         return ""
 
     def _compare(self, expressions: Sequence[str], source: str, found: Compared) -> None:
-        theirs = dict(self._split(expressions, source, self._ask_clickhouse, found.refused_by_clickhouse))
+        theirs = dict(self._split(expressions, source, self._run_clickhouse, found.refused_by_clickhouse))
         # To analyze is cheaper than to run.
         analyzed = [text for text, _ in self._split(list(theirs), source, self._analyzed, found.refused)]
-        ours = dict(self._split(analyzed, source, self._ask_tilth, found.refused))
+        ours = dict(self._split(analyzed, source, self._run_tilth, found.refused))
         for text, values in ours.items():
             if is_same(values, theirs[text]):
                 found.same.append(text)
@@ -145,33 +145,33 @@ class Sides:
         self,
         expressions: Sequence[str],
         source: str,
-        ask: Callable[[Sequence[str], str], list[list[Any]]],
+        run: Callable[[Sequence[str], str], list[list[Any]]],
         refused: dict[str, str],
     ) -> Iterator[tuple[str, list[Any]]]:
-        """Ask for all in one query; where it is refused, for halves."""
+        """Run all in one query; where it is refused, each half in its own."""
         if not expressions:
             return
         try:
-            yield from zip(expressions, ask(expressions, source), strict=True)
+            yield from zip(expressions, run(expressions, source), strict=True)
         except (PySparkException, ClickHouseError) as error:
             if len(expressions) == 1:
-                refused[expressions[0]] = _said(error)
+                refused[expressions[0]] = _message_of(error)
                 return
             half = len(expressions) // 2
-            yield from self._split(expressions[:half], source, ask, refused)
-            yield from self._split(expressions[half:], source, ask, refused)
+            yield from self._split(expressions[:half], source, run, refused)
+            yield from self._split(expressions[half:], source, run, refused)
 
-    def _ask_clickhouse(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
+    def _run_clickhouse(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
         rows = self._clickhouse.run(f"SELECT {_listed(expressions)} {source}").rows
-        return [[row[place] for row in rows] for place in range(len(expressions))]
+        return [[row[index] for row in rows] for index in range(len(expressions))]
 
     def _analyzed(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
         self._spark.sql(self._read(f"SELECT {_listed(expressions)} {source}"))
         return [[] for _ in expressions]
 
-    def _ask_tilth(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
+    def _run_tilth(self, expressions: Sequence[str], source: str) -> list[list[Any]]:
         rows = _rows(self._spark.sql(self._read(f"SELECT {_listed(expressions)} {source}")).toArrow())
-        return [[row[place] for row in rows] for place in range(len(expressions))]
+        return [[row[index] for row in rows] for index in range(len(expressions))]
 
 
 def _column(literal: str, column: tuple[str, str, str, bool]) -> str:
@@ -181,7 +181,7 @@ def _column(literal: str, column: tuple[str, str, str, bool]) -> str:
     return f"{value} AS {name}" if can_be_null else f"coalesce({value}, {_FILLED[kind]}) AS {name}"
 
 
-def _said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     return error.message if isinstance(error, TilthError) else str(error).splitlines()[0]
 
 
@@ -210,7 +210,7 @@ def _first_different(ours: list[Any], theirs: list[Any]) -> tuple[object, object
 
 
 def _listed(expressions: Sequence[str]) -> str:
-    return ", ".join(f"{each} AS c{place}" for place, each in enumerate(expressions))
+    return ", ".join(f"{each} AS c{index}" for index, each in enumerate(expressions))
 
 
 def _rows(table: pa.Table) -> list[list[Any]]:
@@ -227,7 +227,7 @@ def _value(value: Any, kind: pa.DataType) -> Any:
     if pa.types.is_list(kind):
         return [_value(each, kind.value_type) for each in value]
     if pa.types.is_struct(kind):
-        return [_value(each, kind.field(place).type) for place, each in enumerate(value.values())]
+        return [_value(each, kind.field(index).type) for index, each in enumerate(value.values())]
     if isinstance(value, datetime):
         whole = value.replace(microsecond=0).timestamp()
         return Decimal(int(whole)) + Decimal(value.microsecond).scaleb(-6)

@@ -82,11 +82,11 @@ def expression(draw: random.Random, wanted: Wanted | None = None, depth: int = D
 
 
 def query(draw: random.Random) -> str:
-    """Return a query of groups, or of rows; each says its order."""
+    """Return a query of groups, or of rows; the order of its rows is fixed."""
     if draw.random() < 0.5:
         aggregates = ["count()", "uniqExact({whole})", "sum({whole})", "min({whole})", "max({text})", "countIf({test})"]
         aggregates += ["min({float})", "max({time})", "sumIf({whole}, {test})", "min({day})", "argMax(w, id)"]
-        chosen = ", ".join(f"{each} AS a{place}" for place, each in enumerate(draw.sample(aggregates, 3)))
+        chosen = ", ".join(f"{each} AS a{index}" for index, each in enumerate(draw.sample(aggregates, 3)))
         text = f"SELECT {{test}} AS k, {chosen} FROM h WHERE {{test}} GROUP BY k ORDER BY k"
         if draw.random() < 0.4:
             text = f"SELECT {chosen} FROM h WHERE {{test}}"
@@ -100,11 +100,11 @@ def _templates(wanted: Wanted) -> list[str]:
     """A template has blanks after commas and around operators: it ends where its parentheses do."""
     found, begin, depth = [], 0, 0
     text = _TEMPLATES[wanted].replace("\n", " ").strip() + " "
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += (letter in "([") - (letter in ")]")
         if letter == " " and depth == 0:
-            found.append(text[begin:place])
-            begin = place + 1
+            found.append(text[begin:index])
+            begin = index + 1
     return [each.replace("INTERVAL_1_DAY", "INTERVAL 1 DAY") for each in found if each]
 
 

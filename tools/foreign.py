@@ -56,7 +56,7 @@ _WITHOUT_EFFECT = {
 
 
 class Class(StrEnum):
-    """What became of a statement."""
+    """Outcome of a statement."""
 
     WORKS = "works"
     CLEAR = "clear refusal"

@@ -25,7 +25,7 @@ _PASSED_ON = ("authorization", "content-type", "x-tilth-worker", "x-tilth-call",
 
 
 class Fate(Enum):
-    """What becomes of a call."""
+    """Fate of a call."""
 
     #: It never arrives; its connection ends.
     LOSE_REQUEST = auto()

@@ -44,7 +44,7 @@ class Api(IntEnum):
 
 
 class Fate(Enum):
-    """What becomes of an answer."""
+    """Fate of an answer."""
 
     #: It never arrives; those behind it do.
     DROP = auto()
@@ -56,7 +56,7 @@ class Fate(Enum):
 
 @dataclass(slots=True)
 class Rule:
-    """What becomes of the answers to one kind of request."""
+    """Fate of the answers to one kind of request."""
 
     api: Api
     fate: Fate
@@ -107,7 +107,7 @@ class KafkaProxy:
         return f"127.0.0.1:{self.port}"
 
     def connect(self, port: int) -> None:
-        """From now on connections lead to the broker's listener on this port."""
+        """Lead connections to the broker's listener on this port, from now on."""
         self._target = port
 
     def add(self, rule: Rule) -> Rule:

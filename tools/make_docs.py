@@ -293,7 +293,7 @@ def _clickhouse_functions() -> Iterator[str]:
 
 
 def _in_cell(expression: str) -> str:
-    """Without what would end a cell; very long ones are cut."""
+    """Return the expression without characters that would end a cell; a very long one is cut."""
     shown = expression.replace("|", "\\|")
     return shown if len(shown) <= _EXPRESSION_SHOWN_MAX else f"{shown[:_EXPRESSION_SHOWN_MAX]} .."
 
@@ -497,7 +497,7 @@ def _first_line(error: type[TilthError]) -> str:
 
 
 def _paragraph(doc: str | None, start: str) -> str:
-    """What a docstring says behind these words, to its end."""
+    """Return the text of a docstring behind these words, to its end."""
     text = inspect.cleandoc(doc or "").partition(start)[2]
     return text[:1].upper() + text[1:]
 

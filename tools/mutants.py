@@ -52,7 +52,7 @@ def main(names: Sequence[str]) -> int:
 
 
 def is_killed(tree: Path, mutant: Mutant) -> bool:
-    """Whether each of its tests fails; prints which did."""
+    """Return whether each of its tests fails, and print which did."""
     started = time.monotonic()
     with applied(tree, mutant):
         code, output = run_tests(tree, mutant.tests)
@@ -98,7 +98,7 @@ def applied(tree: Path, mutant: Mutant) -> Iterator[None]:
 
 
 def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
-    """What pytest ends with, and says; in a run that does not end all tests have failed."""
+    """Return the exit code and the output of pytest; in a run that does not end all tests have failed."""
     environment = {**os.environ, "PYTHONPATH": str(tree / "src")}
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", *tests]
     try:
@@ -111,7 +111,7 @@ def run_tests(tree: Path, tests: Sequence[str]) -> tuple[int, str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """With a time of its own: by its time and size Python knows whether what it has compiled is still right."""
+    """Write the file with a time of its own: by time and size Python knows whether its compiled code is still right."""
     path.write_text(text)
     seconds = next(_TIMES)
     os.utime(path, (seconds, seconds))

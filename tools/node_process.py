@@ -53,16 +53,16 @@ class NodeProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last."""
+        """Id of the process that was started last."""
         assert self._process is not None
         return self._process.pid
 
     def change_settings(self, settings: Mapping[str, str]) -> None:
-        """For the next start, beside those that it has."""
+        """Add settings for the next start."""
         self._settings |= settings
 
     def change_environment(self, environment: Mapping[str, str]) -> None:
-        """For the next start, beside those that it has."""
+        """Add variables for the next start."""
         self._environment |= environment
 
     def start(self, *, failpoints: str = "") -> None:

@@ -1,4 +1,4 @@
-"""What a node uses, seen from outside: processes, their memory, temporary files. For the soak and benchmarks."""
+"""Resources of a node, seen from outside: processes, their memory, temporary files. For the soak and benchmarks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def resident(processes: Iterable[psutil.Process]) -> int:
 
 
 def file_sizes(*folders: Path) -> list[int]:
-    """Of all files below the folders."""
+    """Return the sizes of all files below the folders."""
     sizes: list[int] = []
     for folder in folders:
         # Folders that go while we look are left out by `walk`, files by us.

@@ -27,7 +27,7 @@ class OwnProcess:
 
     @property
     def recorded(self) -> dict[str, float]:
-        """What was written down of the process that was started last, and numbers beside it; empty: none ever was."""
+        """Return the record of the process that was started last, and the numbers beside it; empty: none ever was."""
         if not self._record.exists():
             return {}
         found: dict[str, float] = json.loads(self._record.read_text())
@@ -35,7 +35,7 @@ class OwnProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the process that this program has started; None while it runs."""
+        """Exit code of the process that this program has started; None while it runs."""
         assert self._process is not None
         return self._process.poll()
 

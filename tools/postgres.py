@@ -143,7 +143,7 @@ class Postgres:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that has the backends as its children, while it lives."""
+        """Id of the process that has the backends as its children, while it lives."""
         process = self._process.running()
         return None if process is None else int(process.pid)
 

@@ -113,7 +113,7 @@ WATCHED = ("rss_bytes", "node_bytes", "jvm_bytes", "workers_bytes", "threads", "
 
 @dataclass(slots=True)
 class Load:
-    """What runs against the node, each in a thread of its own; the numbers are of all so far."""
+    """Load on the node, each kind in a thread of its own; the numbers are totals so far."""
 
     node: NodeProcess
     bootstrap: str
@@ -304,7 +304,7 @@ def _trend(samples: list[Sample], name: str) -> float | None:
 
 
 def _verified(node: NodeProcess, load: Load) -> dict[str, object]:
-    """Whether every message is stored once, each key once, and no check of SYSTEM VERIFY fails."""
+    """Return the numbers of lost and doubled messages and keys, and the checks of SYSTEM VERIFY that fail."""
     deadline = time.monotonic() + DRAIN_SECONDS_MAX
     stored = 0
     while stored < load.sent and time.monotonic() < deadline:

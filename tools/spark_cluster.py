@@ -50,7 +50,7 @@ class SparkCluster:
 
     @property
     def master(self) -> str:
-        """What drivers take as `spark.master`."""
+        """Value of `spark.master` for drivers."""
         return f"spark://127.0.0.1:{self._port}"
 
     def start(self) -> None:

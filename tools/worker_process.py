@@ -45,7 +45,7 @@ class WorkerRun:
 
     @property
     def pid(self) -> int:
-        """Of the process that was started last."""
+        """Id of the process that was started last."""
         assert self._process is not None
         return self._process.pid
 

@@ -1,4 +1,4 @@
-"""Runs that prove the promises under failures: real processes, work from many clients, overlapping blows, checkers.
+"""Runs that prove the promises under failures: real processes, statements of many clients, overlapping blows, checkers.
 
     python -m tools.jepsen --rounds 300 [--seed 7] [--subject servers]
 
@@ -7,7 +7,7 @@
 | `history` | operations with their times and outcomes, the input of the checkers |
 | `checkers` | pure: history and final state in, faults out |
 | `tables` | the tables of the workload, and the statements that create them |
-| `clients` | threads that do one kind of work each and record it |
+| `clients` | threads that run one workload each and record it |
 | `definitions` | the client that changes tables, partitions, topics and storages |
 | `messages` | the topic's producer |
 | `nemesis` | blows are drawn from the seed, struck together and mended |

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tools.jepsen.report import Report
-from tools.jepsen.run import SUBJECTS, Order, run_jepsen, say
+from tools.jepsen.run import SUBJECTS, Order, print_progress, run_jepsen
 
 #: Share of each subject in all rounds.
 SHARES = {"servers": 0.4, "servers-sync": 0.15, "rocksdb": 0.2, "s3": 0.15, "hdfs": 0.1}
@@ -30,15 +30,15 @@ def main() -> None:
     # As an exception, SIGTERM runs the `finally` blocks that mend blows and end processes.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
-    say(f"seed {seed}")
+    print_progress(f"seed {seed}")
     total = Report(seed)
     for number, (subject, rounds) in enumerate(_plan(arguments.subject, arguments.rounds)):
         only = [each for each in arguments.only.split(",") if each]
         order = Order(subject=subject, rounds=rounds, seed=seed + number, only=only)
-        say(f"{subject}: {rounds} rounds, seed {order.seed}")
+        print_progress(f"{subject}: {rounds} rounds, seed {order.seed}")
         found = _one(order, arguments.keep)
         # Where the process is ended before the last run, those before it have been for something.
-        say(found.line())
+        print_progress(found.line())
         total.add(found)
     print(total.line(), flush=True)
     sys.exit(not total.is_right)

@@ -30,7 +30,7 @@ class Faults:
     lost: int = 0
     #: Acknowledged operations lost by a failover to a standby without the end of the log.
     lost_by_failover: int = 0
-    #: Files of transactions whose records and whose server such a failover and a kill have taken at once: they may have
+    #: Files of transactions whose records and whose server such a failover and a kill have lost together: they may have
     #: the only copy of acknowledged rows, so nothing but SYSTEM CHECK FILES names them.
     files_by_failover: int = 0
     twice: int = 0

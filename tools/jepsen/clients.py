@@ -1,4 +1,4 @@
-"""Clients: threads that do one kind of work each, against servers drawn from the seed, and record it.
+"""Clients: threads that run one workload each, against servers drawn from the seed, and record it.
 
 Covers: INSERTs, upserts and deletes, updates, reads of current and past versions, reads of system tables. Does not
 cover: definitions (definitions.py), messages (messages.py).

@@ -61,7 +61,7 @@ class HasPid(Protocol):
 
 
 def load_factor() -> float:
-    """Return the factor, 1 or more, by which time limits grow on a machine with other work."""
+    """Return the factor, 1 or more, by which time limits grow on a busy machine."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1) / 4)
 
 
@@ -306,7 +306,7 @@ def vanishing(name: str, folder: Path, target: str) -> Blow:
         if not hidden.exists():
             return
         if folder.exists():
-            # Somebody has made the folder anew, which is a defect: its content is kept for whoever looks for it.
+            # Somebody has made the folder anew, which is a defect: its content is kept to find the cause.
             folder.rename(folder.with_name(folder.name + ".meanwhile"))
         hidden.rename(folder)
 

@@ -18,7 +18,7 @@ class Report:
     seed: int
     rounds: int = 0
     faults: Faults = field(default_factory=Faults)
-    #: Seconds from the mending of a round's blows until work went on, by kind of work.
+    #: Seconds from the mending of a round's blows until each workload went on.
     go_on_s: dict[str, list[float]] = field(default_factory=dict)
     #: Number of operations by kind and outcome.
     operations: Counter[str] = field(default_factory=Counter)

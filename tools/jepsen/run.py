@@ -30,8 +30,8 @@ from tools.jepsen.servers import asynchronous, synchronous
 from tools.jepsen.single import hdfs, rocksdb, s3
 from tools.jepsen.subjects import Subject
 
-#: Kinds of work that must go on after each round, with the kinds of operations that show it.
-WORK = {
+#: Workloads that must go on after each round, with the kinds of operations that show it.
+WORKLOADS = {
     "insert": ("insert",),
     "upsert": ("upsert", "delete"),
     "update": ("update",),
@@ -99,14 +99,14 @@ class Run:
         perform(strikes, self.history.note)
         self.report.ended += self.subject.recover()
         seconds = self._go_on(names)
-        say(
+        print_progress(
             f"{self.order.subject} {self.history.round:3} {time.monotonic() - began:5.1f} s, on {seconds:4.1f}: {names}"
         )
 
     def _go_on(self, after: str) -> float:
-        """Wait until each kind of work has gone on, add the seconds of each to the report, and return the total."""
+        """Wait until each workload has gone on, add the seconds of each to the report, and return the total."""
         began = time.monotonic()
-        missing = dict(WORK)
+        missing = dict(WORKLOADS)
         while missing and self._is_right():
             now = time.monotonic()
             if now - began > GO_ON_SECONDS_MAX * load_factor():
@@ -183,11 +183,12 @@ def _end(run: Run) -> None:
 
 def _print_failure(run: Run) -> None:
     order, number = run.order, run.history.round
-    say(f"FAILED: subject {order.subject} seed {order.seed} round {number}: {run.blows_by_round.get(number, '-')}")
+    blows = run.blows_by_round.get(number, "-")
+    print_progress(f"FAILED: subject {order.subject} seed {order.seed} round {number}: {blows}")
     for line in run.report.faults.about:
-        say(f"  {line}")
+        print_progress(f"  {line}")
     for line in run.history.lines_around(number)[-LINES_SHOWN:]:
-        say(f"  {line}")
+        print_progress(f"  {line}")
 
 
 def _clients(subject: Subject, history: History, sent: Sent, seen: Seen, seed: int) -> list[Client]:
@@ -213,5 +214,5 @@ def _is_wanted(blow: Blow, only: Sequence[str]) -> bool:
     return not only or any(each in blow.name for each in only)
 
 
-def say(words: str) -> None:
-    print(words, file=sys.stderr, flush=True)
+def print_progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -40,7 +40,7 @@ from tools.jepsen.history import History
 from tools.jepsen.hosts import Hosts, can_make_hosts
 from tools.jepsen.nemesis import LASTING_SECONDS
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
-from tools.jepsen.subjects import Asking, Copies, Store, bucket_copies, folder_copies
+from tools.jepsen.subjects import Copies, HarnessConnection, Store, bucket_copies, folder_copies
 from tools.node_process import NodeProcess
 from tools.stage import BUCKET, wait
 from tools.tcp_link import TcpLink
@@ -82,7 +82,7 @@ class Servers(HaStage):
     # --- start -------------------------------------------------------------------------------------------------------
 
     def start_all(self) -> None:
-        """Start every process, and return when all servers and workers take work."""
+        """Start every process, and return when all servers and workers accept tasks."""
         if self._hosts is not None:
             self._parts.enter_context(self._hosts)
         self.broker = start_broker(self._folder / "broker", self._link("broker"), self._parts)
@@ -97,8 +97,8 @@ class Servers(HaStage):
             "failover_grace_seconds": str(LASTING_SECONDS[1] + 10),
         }
         self._start_nodes(settings)
-        self.asking = Asking(self.urls_by_name.values())
-        self._parts.callback(self.asking.close)
+        self.harness = HarnessConnection(self.urls_by_name.values())
+        self._parts.callback(self.harness.close)
         for name in [each for each in WORKED if each in self._names]:
             door = f"http://{self._here}:{self._links[f'door of {name}'].port}"
             self.add(f"w{name}", "write", ONE_CORE, server=door, host=self._here)
@@ -159,7 +159,7 @@ class Servers(HaStage):
             node.wait_ready()
 
     def _stop_processes(self) -> None:
-        """Stop servers and workers at the same time, for each takes seconds to end its Spark."""
+        """Stop servers and workers at the same time, for each needs seconds to end its Spark."""
         stops = [*(worker.stop for worker in self.workers.values()), *(node.stop for node in self.nodes.values())]
         with ThreadPoolExecutor(len(stops)) as pool:
             for stopped in [pool.submit(stop) for stop in stops]:
@@ -187,7 +187,7 @@ class Servers(HaStage):
     # --- as a subject ------------------------------------------------------------------------------------------------
 
     def sql(self, statement: str) -> Result:  # type: ignore[override]  # one statement, with its answer
-        return self.asking.sql(statement.replace("{bootstrap}", self.bootstrap))
+        return self.harness.sql(statement.replace("{bootstrap}", self.bootstrap))
 
     def wait_all_there(self) -> list[str]:
         found: list[str] = []
@@ -218,7 +218,7 @@ class Servers(HaStage):
                 worker.start()
         if self._needs_scrub:
             tables = self.sql(f"SELECT name FROM system.tables WHERE storage_policy = '{STORAGE}'").rows
-            self._needs_scrub = any(self.asking.once(f"SYSTEM SCRUB d.{name}") is None for (name,) in tables)
+            self._needs_scrub = any(self.harness.sql_once(f"SYSTEM SCRUB d.{name}") is None for (name,) in tables)
         return found
 
     def stores(self) -> list[Store]:
@@ -385,7 +385,7 @@ def python_path(*folders: Path) -> str:
 
 
 def _patched_package(folder: Path) -> Path:
-    """Return a folder that makes a process say that it is another patch version of Tilth."""
+    """Return a folder that makes a process report another patch version of Tilth."""
     info = folder / f"tilth-{PATCHED}.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: tilth\nVersion: {PATCHED}\n")

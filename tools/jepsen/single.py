@@ -31,7 +31,7 @@ from tools.jepsen.harm import (
 from tools.jepsen.history import History
 from tools.jepsen.servers import python_path
 from tools.jepsen.services import KILLED_SECONDS, broker_killed, bucket_killed, start_broker
-from tools.jepsen.subjects import Asking, Copies, Store, bucket_copies, folder_copies
+from tools.jepsen.subjects import Copies, HarnessConnection, Store, bucket_copies, folder_copies
 from tools.node_process import NodeProcess
 from tools.own_process import OwnProcess
 from tools.stage import BUCKET, Stage
@@ -64,8 +64,8 @@ class Single(Stage):
         self.node.start()
         self._parts.callback(self.node.stop)
         self.node.wait_ready()
-        self.asking = Asking([self.node.url])
-        self._parts.callback(self.asking.close)
+        self.harness = HarnessConnection([self.node.url])
+        self._parts.callback(self.harness.close)
 
     @property
     def _node_folder(self) -> Path:
@@ -85,7 +85,7 @@ class Single(Stage):
         return {"node": self.node.url}
 
     def sql(self, statement: str) -> Result:  # type: ignore[override]  # one statement, with its answer
-        return self.asking.sql(statement.replace("{bootstrap}", f"127.0.0.1:{self._links['broker'].port}"))
+        return self.harness.sql(statement.replace("{bootstrap}", f"127.0.0.1:{self._links['broker'].port}"))
 
     def wait_all_there(self) -> list[str]:
         self.node.wait_ready()

@@ -23,7 +23,7 @@ from tools.jepsen.definitions import Replicas
 from tools.jepsen.harm import Blow
 from tools.stage import wait
 
-ASK_SECONDS_MAX = 180.0
+RETRY_SECONDS_MAX = 180.0
 ANSWER_SECONDS_MAX = 60.0
 POLL_SECONDS = 0.2
 
@@ -69,16 +69,16 @@ class Subject(Protocol):
         """Addresses of the servers for clients, by name."""
 
     def start_all(self) -> None:
-        """Start every process, and return when all take work."""
+        """Start every process, and return when all accept tasks."""
 
     def blows(self) -> list[Blow]:
         """Return all ways to hurt it."""
 
     def recover(self) -> list[str]:
-        """Restart processes that ended by themselves, do the work of an operator, and return sentences about it."""
+        """Restart processes that ended by themselves, act as an operator would, and return sentences about it."""
 
     def wait_all_there(self) -> list[str]:
-        """Recover until every process takes work, and return sentences as `recover` does."""
+        """Recover until every process accepts tasks, and return sentences as `recover` does."""
 
     def sql(self, statement: str) -> Result:
         """Return the answer of any server to a statement, which is retried until there is one."""
@@ -90,14 +90,14 @@ class Subject(Protocol):
         """Return the logs of servers, by name."""
 
 
-class Asking:
+class HarnessConnection:
     """Connection of the harness itself to whichever server answers."""
 
     def __init__(self, urls: Iterable[str]) -> None:
         self._connection = tilth.connect(",".join(urls), timeout_seconds=ANSWER_SECONDS_MAX)
 
     def sql(self, statement: str) -> Result:
-        deadline = time.monotonic() + ASK_SECONDS_MAX
+        deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
                 return self._connection.sql(statement)
@@ -106,7 +106,7 @@ class Asking:
                     raise
                 time.sleep(POLL_SECONDS)
 
-    def once(self, statement: str) -> Result | None:
+    def sql_once(self, statement: str) -> Result | None:
         with suppress(TilthError):
             return self._connection.sql(statement)
         return None
