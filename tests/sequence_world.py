@@ -1,7 +1,7 @@
 """A table whose rows change, in a real catalog, with real files and the maintenance manager's real ops; no Spark.
 
 Covers: writes as the rooms do them, one op at a time, what comes between files and commit, restarts and crashes, reads
-of now and of the past against a model. Does not cover: what is done in which order (test_sequences.py).
+of now and of the past against a model. Does not cover: what is done in which order (simulation/test_sequences.py).
 Always holds: nothing sleeps and time stands still unless it is moved, so a run follows from its seed.
 
 What runs in one Spark task elsewhere is called here by a stand-in for the session, in this process

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+import tokenize
+from collections.abc import Iterable, Iterator
 from functools import cache
+from io import StringIO
 from pathlib import Path
 
-from tests.tidy.sources import PACKAGE, ROOT, python_files, text_files, tree_of
+from tests.tidy.sources import PACKAGE, PROGRAMS, ROOT, python_files, text_files, tree_of
 
 #: In backticks or a link: a file of the project, perhaps with a test or a name behind it.
 NAMED_FILE = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|sql|java|sh))(?:::(\w+))?`")
 #: In backticks: a folder of the project.
 NAMED_FOLDER = re.compile(r"`((?:[\w-]+/){2,})`")
+#: In backticks: perhaps names of the code.
+CODE = re.compile(r"`([^`\n]+)`")
+#: In backticks: a name with an underscore or of several words, which no sentence has. A name that ends with an
+#: underscore is the beginning of many.
+_CODE_NAME = re.compile(r"(?<![\w'-])(?=\w*(?:[^\W_]_|[a-z][A-Z]))[^\W\d]\w*(?<!_)\b")
+#: A module in a docstring or a comment, perhaps with folders.
+NAMED_MODULE = re.compile(r"(?<![\w/.*{}-])((?:[\w-]+/)*\w+\.py)\b")
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_WORD = re.compile(r"\w+")
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+#: Attributes of syntax trees that hold names: of definitions, variables, attributes, arguments.
+_NAMES = ("name", "id", "attr", "arg")
 _CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_IN_TREE = re.compile(r"\w+/|\w+\.py\b")
 _HEADING = re.compile(r"^#{1,6} (.+?)\s*$", re.MULTILINE)
 
 
@@ -27,6 +41,11 @@ def markdown_files() -> list[Path]:
 def prose_of(path: Path) -> str:
     """Return the page without its blocks of code."""
     return _CODE_BLOCK.sub("", path.read_text())
+
+
+def named_in_code_blocks(path: Path) -> set[str]:
+    """Return the folders, with a slash behind each, and the Python modules in the page's blocks of code."""
+    return {name for block in _CODE_BLOCK.findall(path.read_text()) for name in _IN_TREE.findall(block)}
 
 
 @cache
@@ -87,6 +106,51 @@ def names_in(path: Path) -> frozenset[str]:
     """Return the functions and classes that a Python file defines."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return frozenset(node.name for node in ast.walk(tree_of(path)) if isinstance(node, kinds))
+
+
+def notes_in(path: Path) -> Iterator[str]:
+    """Yield the docstrings and comments of a Python file."""
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, _DOCUMENTED) and (text := ast.get_docstring(node)):
+            yield text
+    for token in tokenize.generate_tokens(StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def missing_modules(path: Path) -> list[str]:
+    """Return the modules that a Python file names in docstrings and comments and that are not there: neither below a
+    folder above it, nor below the package.
+    """
+    folders = [PACKAGE, *(folder for folder in path.parents if folder.is_relative_to(ROOT))]
+    named = {name for text in notes_in(path) for name in NAMED_MODULE.findall(text)}
+    return sorted(name for name in named if not any((folder / name).is_file() for folder in folders))
+
+
+def code_names(texts: Iterable[str]) -> set[str]:
+    """Return the names in backticks that only code has."""
+    return {name for text in texts for code in CODE.findall(text) for name in _CODE_NAME.findall(code)}
+
+
+@cache
+def names_of_the_code() -> frozenset[str]:
+    """Return all names and words of the project's programs and tests, without those of docstrings and comments."""
+    found: set[str] = set()
+    for path in python_files(*PROGRAMS, ROOT / "tests"):
+        found.update((path.stem, path.parent.name))
+        documents: set[ast.expr] = set()
+        # What stands in a node comes behind it.
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Constant):
+                is_text = isinstance(node.value, str) and node not in documents
+                found.update(_WORD.findall(str(node.value)) if is_text else ())
+                continue
+            found.update(word for each in _NAMES if isinstance(word := getattr(node, each, None), str))
+            if isinstance(node, _DOCUMENTED) and node.body and isinstance(node.body[0], ast.Expr):
+                documents.add(node.body[0].value)
+    for path in (ROOT / "pyproject.toml", *PACKAGE.rglob("*.java")):
+        found.update(_WORD.findall(path.read_text()))
+    return frozenset(found)
 
 
 @cache

@@ -10,15 +10,20 @@ import pytest
 from tests.docs.pages import (
     LINK,
     anchors_of,
+    code_names,
     fault_of_link,
     find_file,
     markdown_files,
     missing_folders,
+    missing_modules,
     named_files,
+    named_in_code_blocks,
     names_in,
+    names_of_the_code,
+    notes_in,
     prose_of,
 )
-from tests.tidy.sources import PACKAGE, ROOT, place, text_files
+from tests.tidy.sources import PACKAGE, ROOT, place, python_files, text_files
 
 #: A page in the code or in a page's text, perhaps with a heading.
 CITATION = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.md)(?:#([\w-]+))?")
@@ -34,6 +39,24 @@ PAGES = [
     ROOT / "tests" / "README.md",
     *sorted((ROOT / "docs" / "design").glob("*.md")),
 ]
+#: Rooms whose folders ARCHITECTURE.md lists.
+LAYERED = (
+    "catalog",
+    "storage",
+    "warehouse",
+    "ingest",
+    "maintenance",
+    "query",
+    "statements",
+    "introspection",
+    "control",
+)
+#: Names in backticks that are not of this project: of Spark, ByConity and ClickHouse, and of examples.
+NAMES_OF_OTHERS = {
+    *("addPyFile", "toJSON", "toLocalIterator"),
+    *("ErrorCodes", "leader_memory_pressure_rejections", "max_delay"),
+    *("ITS_CODE", "NAME_ms", "partition_min_max_level_mutation", "xHH"),
+}
 
 
 def relative(path: Path) -> str:
@@ -85,3 +108,28 @@ def test_every_file_that_a_page_names_is_there(page: Path) -> None:
         elif inner and inner not in names_in(found):
             faults.append(f"{name}::{inner}")
     assert faults == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "STYLE.md", ROOT / "docs" / "glossary.md"], ids=relative)
+def test_every_name_of_code_on_a_page_is_in_the_code(page: Path) -> None:
+    assert code_names([prose_of(page)]) - names_of_the_code() - NAMES_OF_OTHERS == set()
+
+
+def test_every_name_and_module_in_docstrings_and_comments_is_in_the_code() -> None:
+    known = names_of_the_code() | NAMES_OF_OTHERS
+    faults = {place(path): sorted(code_names(notes_in(path)) - known) for path in python_files(PACKAGE)}
+    for path in python_files(PACKAGE, ROOT / "tests"):
+        faults.setdefault(place(path), []).extend(missing_modules(path))
+    assert {where: names for where, names in faults.items() if names} == {}
+
+
+def test_the_lists_of_folders_and_modules_are_whole() -> None:
+    at_the_top = {path.name for path in PACKAGE.glob("*.py")} - {"__init__.py", "front.py"}
+    folders = {path.parent.name for path in PACKAGE.rglob("__init__.py")} - {PACKAGE.name}
+    tree = named_in_code_blocks(ROOT / "STYLE.md")
+    assert at_the_top | {f"{name}/" for name in folders} <= tree
+    assert {name for name in tree if name.endswith(".py") and find_file(name) is None} == set()
+    page = ROOT / "ARCHITECTURE.md"
+    assert at_the_top <= {name for name, _ in named_files(page)}
+    layered = {folder.parent.name for room in LAYERED for folder in (PACKAGE / room).glob("*/__init__.py")}
+    assert {f"`{name}/`" for name in layered if f"{name}/`" not in page.read_text()} == set()

@@ -1,14 +1,14 @@
 """The node is killed at each step of a round, a flush, a merge, a mutation, a compaction of deltas and a collection:
 every message stays exactly once, every statement that was answered stays done.
 
-A real broker, a real node in its own process, real SIGKILLs. Each start arms one failpoint (tilth/base/failpoints.py)
-or none: then the process is killed from outside after a random time, now and then amid an ALTER or an expiry. The
-places and their order come from a seed that is printed and new in each run; TILTH_CRASH_SEED sets it, TILTH_CRASH_KILLS
-how often it dies (60: at every place, as `make test-long` does; test_deaths.py dies at all of maintenance in each run,
-in one process). `make test` dies once in each group of KINDS. All the while a client writes, says again what
-was not answered, and looks after each restart whether its rows are there. In the end nothing is lost, nothing is twice,
-each key has its last row, each mutation has changed what was there when it was asked for and nothing else, what was
-dropped comes back or is gone as it should, and on disk there is no file that the catalog does not know.
+A real broker, a real node in its own process, real SIGKILLs. Each start arms one failpoint (base/failpoints.py) or
+none: then the process is killed from outside after a random time, now and then amid an ALTER or an expiry. The places
+and their order come from a seed that is printed and new in each run; TILTH_CRASH_SEED sets it, TILTH_CRASH_KILLS how
+often it dies (60: at every place, as `make test-long` does; test_deaths.py dies at all of maintenance in each run, in
+one process). `make test` dies once in each group of KINDS. All the while a client writes, says again what was not
+answered, and looks after each restart whether its rows are there. In the end nothing is lost, nothing is twice, each
+key has its last row, each mutation has changed what was there when it was asked for and nothing else, what was dropped
+comes back or is gone as it should, and on disk there is no file that the catalog does not know.
 """
 
 from __future__ import annotations

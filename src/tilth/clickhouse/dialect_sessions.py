@@ -1,7 +1,8 @@
 """Requirements of ClickHouse's dialect for sessions and for columns of tables: settings, time zones.
 
 Covers: settings of Spark that change answers, the zones of columns. Does not cover: which settings a statement can set
-(spark_settings.py). Always holds: with what is let through, a function means the same as in ClickHouse. Pure.
+(query/language/spark_settings.py). Always holds: with what is let through, a function means the same as in ClickHouse.
+Pure.
 """
 
 from __future__ import annotations

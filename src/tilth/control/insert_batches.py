@@ -1,6 +1,7 @@
 """Small inserts that come at about the same time: one set of files and one commit for all of them.
 
-Covers: which inserts share a batch, who waits, who stores the batch. Does not cover: storing (inserts/insert.py).
+Covers: which inserts share a batch, who waits, who stores the batch. Does not cover: storing
+(statements/inserts/insert.py).
 Always holds: the thread of the first insert of a batch waits for the others and starts the storing of all; one batch of
 a table is stored at a time, on a thread of its own, while the next one gathers; every insert gets its own answer, also
 when its batch fails and when the server stops. An insert that is cancelled before its batch is being stored is not

@@ -1,7 +1,7 @@
 """Work of statements in Spark that is done again, because its JVM or its worker was lost before anything was answered.
 
 Covers: which errors are a loss, how often work is sent again, what is noted of it. Does not cover: waiting until Spark
-is back (warehouse/tasks/state.py), rows that are on their way to a client (results/stream.py).
+is back (warehouse/tasks/state.py), rows that are on their way to a client (query/results/stream.py).
 Always holds: only work that reads is sent here; each statement's is sent again once at most, for it may be the reason
 why the JVM ended; nothing is sent again of a statement that was cancelled.
 """

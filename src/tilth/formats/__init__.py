@@ -1,7 +1,7 @@
 """Rows as text: every format of messages, of INSERT and of answers, and the one judge of what a value is.
 
 Covers: a file for each family of formats in `kinds/`, which nothing lists; values of a column's type. Does not cover:
-defaults and keys of INSERT (sql/inserts), blocks of messages (ingest/messages), HTTP (tilth.server).
+defaults and keys of INSERT (statements/inserts), blocks of messages (ingest/messages), HTTP (tilth.server).
 Always holds: a text means the same to every road by which rows come: what is a BIGINT, a time, NULL. See also:
 docs/extend.md#a-format.
 """

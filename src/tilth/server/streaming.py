@@ -1,6 +1,7 @@
 """An answer whose rows are still being computed while the first ones are sent.
 
-Covers: sending, a client that leaves or does not read, errors on the way. Does not cover: the rows' form (formats.py).
+Covers: sending, a client that leaves or does not read, errors on the way. Does not cover: the rows' form
+(formats/format.py).
 Always holds: rows are requested when the client has received the ones before; the body has its proper end only when all
 rows were sent, so that an error on the way is an error for every client of HTTP; the stream of rows is closed.
 """

@@ -1,5 +1,6 @@
-"""State before a commit and the changes that it makes: the nouns of load.py, fold.py and commit.py. Pure.
+"""State before a commit and the changes that it makes: nouns of a commit. Pure.
 
+Does not cover: reading the state (commit/load.py), folding updates (fold.py), committing (commit/commit.py).
 Always holds: counts of parts are known in a state (commit/load.py counts where a record does not), and a change
 carries each record, entry and definition as it is after the commit.
 """

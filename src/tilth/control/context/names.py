@@ -1,7 +1,7 @@
 """Names of a statement, resolved to relations of the catalog, of the kind that the statement needs.
 
 Covers: names without a database, what cannot be changed. Does not cover: names in a query, which Spark's parser finds
-(query/snapshots.py).
+(query/worker/relations.py).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Hints for the keywords of other systems that no statement here has: what to write instead. Pure.
 
 Covers: ClickHouse, ByConity, ByteHouse, Impala, Kudu, MySQL. Does not cover: what a parser refuses by itself (parse.py,
-create.py, alter.py, system.py). Always holds: a key is the keywords that a statement begins with, with `..` for
-names, literals and expressions between them; the longest key that fits is used.
+create.py, alter.py). Always holds: a key is the keywords that a statement begins with, with `..` for names, literals
+and expressions between them; the longest key that fits is used.
 """
 
 from __future__ import annotations

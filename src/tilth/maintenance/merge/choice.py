@@ -1,7 +1,7 @@
 """The questions to a table's merge policy, and the parts that are asked about.
 
 Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
-the policies (policy), which parts are read and when (merge.py).
+the policies (policy), which parts are read and when (op.py).
 Always holds: the answer follows from the parts, the table's definition, its pending mutations and statistics.
 """
 

@@ -1,7 +1,7 @@
 """Merges and flushes as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
 
-Covers: the messages, which both share, and the runners. Does not cover: choice and commit (op.py of merge and of
-flush), the bytes (tilth.storage).
+Covers: the messages, which both share, and the runners. Does not cover: choice and commit (merge/op.py, flush/op.py),
+the bytes (tilth.storage).
 Always holds: a file is on the disk before anybody hears its name, its row map beside it; what was deleted or changed
 in a part before is so in what becomes of it.
 """

@@ -1,7 +1,7 @@
 """Parts that work is about to read, with what has changed in them: as the catalog says it, for a task and for a commit.
 
 Covers: reading them from one view, sources for a task, what was seen for the commit, what is new since. Does not cover:
-which parts (the ops), who rebases what is new (attempt.py). The rest is pure.
+which parts (the ops), who rebases what is new (work/attempt.py). The rest is pure.
 Always holds: parts and their changes are of one snapshot, so what was seen is what the task reads.
 """
 

@@ -1,8 +1,8 @@
 """Clauses of other systems' SELECT that Spark does not read, or reads as something else. Pure.
 
-Covers: queries in Spark's SQL. Does not cover: queries in ClickHouse's dialect (dialect.py), statements that are no
-query (grammar). Always holds: a keyword that changes the answer elsewhere, and that Spark would read as an alias,
-is refused before anything runs; all others are named only when Spark has failed.
+Covers: queries in Spark's SQL. Does not cover: queries in ClickHouse's dialect (clickhouse/dialect.py), statements that
+are no query (grammar). Always holds: a keyword that changes the answer elsewhere, and that Spark would read as an
+alias, is refused before anything runs; all others are named only when Spark has failed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Finds the rows that a DELETE or UPDATE is about, and writes change segments of them in Spark's tasks.
 
 Covers: one job over a snapshot. Does not cover: checking the expressions (expressions.py), the commit
-(statements/delete_update.py).
+(statements/rows/delete_update.py).
 Always holds: the changes of one part are in one segment of a job; a segment is of one partition.
 """
 

@@ -1,7 +1,7 @@
 """Names of the columns of an answer where Spark's own would show what a function of Tilth is written as.
 
 Pure. Covers: the columns of the outermost SELECT without an alias. Does not cover: ClickHouse's dialect, whose text has
-got aliases already (language/dialect.py).
+got aliases already (clickhouse/dialect.py).
 """
 
 from __future__ import annotations

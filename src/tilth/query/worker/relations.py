@@ -1,8 +1,8 @@
 """Relations of a query and their positions in its text, by Spark's own parser; the text with other names there.
 
 Covers: relations with their positions and AS OF, references that name a database, functions of the time, rewriting.
-Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean (query/snapshots.py,
-query/past.py).
+Does not cover: parsing and what may stand in a query (tilth.warehouse), what names and times mean
+(snapshots/snapshots.py, snapshots/as_of.py).
 Always holds: nothing here runs a query; positions are offsets in Python's text, not in Java's; everything between the
 replaced texts reaches Spark as it was written.
 """

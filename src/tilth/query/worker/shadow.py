@@ -1,7 +1,7 @@
 """Finds what a query needs of its tables by Spark's optimizer, before any of their files is opened.
 
 Covers: names of views, empty views that the optimizer cannot fold away, and reading its answer. Does not cover: using
-it (query/prune.py).
+it (snapshots/prune.py).
 Always holds: these are internals of Spark; when they do not answer as expected, nothing is ruled out and the log says
 why.
 """

@@ -1,9 +1,9 @@
 """Runs queries and INSERT .. SELECT on a worker's Spark.
 
 Covers: the runners of QUERY and INSERT tasks: a query's relations become snapshots, the rest reaches Spark as it is.
-Does not cover: what names mean and which parts are read (query/snapshots.py, by calls). Always holds: every query has a
-session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are bounded. See
-also: query/protocol.py, relations.py, shadow.py.
+Does not cover: what names mean and which parts are read (snapshots/snapshots.py, by calls). Always holds: every query
+has a session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are
+bounded. See also: snapshots/protocol.py, relations.py, shadow.py.
 """
 
 from __future__ import annotations

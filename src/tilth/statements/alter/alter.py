@@ -1,7 +1,7 @@
 """ALTER TABLE: which of its operations it is; settings and TTL.
 
 Covers: the choice, MODIFY | RESET SETTING, MODIFY | REMOVE TTL. Does not cover: columns (alter_columns.py,
-statements/kafka.py), rows (alter_rows.py), partitions (alter_partitions.py).
+definitions/kafka.py), rows (alter_rows.py), partitions (alter_partitions.py).
 Always holds: what ALTER does to data or columns leaves a line in the audit log, refused or not.
 """
 

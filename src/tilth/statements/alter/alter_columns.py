@@ -1,10 +1,10 @@
 """ALTER TABLE .. ADD | DROP | MODIFY | RENAME COLUMN: checked by Spark's analysis, one commit, waited for.
 
-Covers: tables of rows. Does not cover: what columns become (statements/columns.py), columns of Kafka tables
-(statements/kafka.py), the entry in the list of mutations and the wait for it (mutation_entry.py), the rewriting of
+Covers: tables of rows. Does not cover: what columns become (definitions/columns.py), columns of Kafka tables
+(definitions/kafka.py), the entry in the list of mutations and the wait for it (mutation_entry.py), the rewriting of
 parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker; the entry and the new
-columns are one commit. See also: docs/policies/mutations.md, worker/expressions.py.
+columns are one commit. See also: docs/policies/mutations.md, query/worker/expressions.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """ALTER TABLE .. UPDATE and DELETE: checked by Spark's analysis, made as one entry of the mutations, waited for.
 
 Covers: rows that are rewritten in the background. Does not cover: DELETE FROM and UPDATE, which change rows at once
-(statements/delete_update.py), the entry (mutation_entry.py), the rewriting of parts (maintenance).
+(statements/rows/delete_update.py), the entry (mutation_entry.py), the rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker. See also:
-docs/policies/mutations.md, worker/expressions.py.
+docs/policies/mutations.md, query/worker/expressions.py.
 """
 
 from __future__ import annotations

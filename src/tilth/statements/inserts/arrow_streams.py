@@ -1,6 +1,7 @@
 """Rows that a client sends as an Arrow stream, in no more memory than an INSERT may take.
 
-Covers: the limit and its error. Does not cover: sizes (language/unpacked.py), what becomes of the rows (insert.py).
+Covers: the limit and its error. Does not cover: sizes (query/language/unpacked.py), what becomes of the rows
+(insert.py).
 """
 
 from __future__ import annotations

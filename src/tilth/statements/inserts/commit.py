@@ -1,7 +1,7 @@
 """The transaction of an INSERT: files first, then one commit of rows, changes and labels.
 
-Covers: beginning, writing, committing. Does not cover: reading rows (formats.py),
-who shares a transaction (control/insert_batches.py), finding the older rows of unique keys (upserts.py).
+Covers: beginning, writing, committing. Does not cover: reading rows (rows.py), who shares a transaction
+(control/insert_batches.py), finding the older rows of unique keys (upserts.py).
 Always holds: files, then one commit; the transaction settles what each outcome leaves (catalog/commit/txn_handle.py).
 """
 

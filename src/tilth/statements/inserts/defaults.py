@@ -1,8 +1,8 @@
 """Defaults of columns, MATERIALIZED and ALIAS: read once, when a statement gives them, and kept as Spark reads them.
 
 Covers: a literal here, any other expression by Spark; what rows get that were there before the column; the values that
-are computed for each INSERT. Does not cover: Spark's side (worker/expressions.py), what other columns mean for keys
-(statements/clauses.py).
+are computed for each INSERT. Does not cover: Spark's side (query/worker/expressions.py), what other columns mean for
+keys (definitions/clauses.py).
 Always holds: a default that is kept is a literal that says its type, or an expression that Spark has analysed and
 computed once, or one over other columns that gives the same for a row whenever it is computed; times without a zone in
 a literal were read in the session's zone, or in the column's; it keeps the column's checks. All defaults of one INSERT
@@ -68,8 +68,8 @@ def settled(
     """The columns with their defaults as they are kept; `given`: the ids of those whose defaults are new, or are to be
     read by another type; `added`: of those that rows are there without.
 
-    Raises BadValueError, BadDefaultError and the errors of worker/expressions.py for a default that is none of its
-    column.
+    Raises BadValueError, BadDefaultError and the errors of query/worker/expressions.py for a default that is none of
+    its column.
     """
     reading = Reading(zone=call.zone)
     schema = _each(schema, {each.id: _as_given(each, schema) for each in schema.all_columns if each.id in given})

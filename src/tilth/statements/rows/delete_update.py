@@ -1,7 +1,7 @@
 """DELETE FROM and UPDATE: rows are found by a Spark job, changed by one commit, and no part is rewritten.
 
 Covers: both statements, from the check to the answer. Does not cover: ALTER .. UPDATE and DELETE, which rewrite parts
-in the background (alter/alter_columns.py), finding the rows (worker/changes_spark.py).
+in the background (alter/alter_columns.py), finding the rows (query/worker/changes_spark.py).
 Always holds: nothing is written before everything is checked; all rows change in one commit or none; where others
 changed or replaced a part meanwhile, the statement searches that part or its successors again, and only these.
 Rows that were inserted after the statement's snapshot stay as they are, unless they were merged with older ones

@@ -111,7 +111,9 @@ def _sent(services: Services, call: Call, text: str) -> Outcome:
 
 
 def _answered(services: Services, call: Call, text: str) -> Outcome:
-    """Run the query; begin anew without a part that turns out to be damaged, if settings allow it; see damaged.py."""
+    """Run the query; begin anew without a part that turns out to be damaged, if settings allow it
+    (query/snapshots/damaged.py).
+    """
     is_explained = explains(text)
     reading = QueryParts(services.damage, skips=call.settings.skip_damaged_parts, explains=is_explained)
     for left in reversed(range(TRIES_OF_READING_MAX)):

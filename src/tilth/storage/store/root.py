@@ -1,7 +1,7 @@
 """Locations of the files of tables: roots, each named by a URI, and folders below them. Pure.
 
-Covers: reading and writing the text of a root, joining names. Does not cover: reaching it (store.py), what a
-reference to a secret stands for (secrets.py).
+Covers: reading and writing the text of a root, joining names. Does not cover: reaching it (stores.py), what a reference
+to a secret stands for (backends/secrets.py).
 Always holds: a root holds references to secrets (`env:NAME`, `file:/path`), never a secret; no error repeats a part of
 a URI in which somebody may have put one. Roots travel in tasks, so they are values that can be pickled and encoded.
 

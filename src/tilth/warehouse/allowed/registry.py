@@ -1,8 +1,8 @@
 """Functions of a JVM before its first session: ClickHouse's are registered, the refused ones are removed.
 
 Covers: the lines that ClickHouseFunctions.java reads, compiling and calling it; restrictions for texts that did not
-pass the allow list: the removal, the name of the user. Does not cover: which functions there are (clickhouse.py), what
-may be called (allow_list.py), properties (session/conf.py).
+pass the allow list: the removal, the name of the user. Does not cover: which functions there are
+(clickhouse/functions/functions.py), what may be called (allow_list.py), properties (session/conf.py).
 Always holds: the functions are those of every session, for each session copies the JVM's when it is created; a
 definition that is older than the allow list cannot call a refused function.
 """

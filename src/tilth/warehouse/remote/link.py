@@ -127,7 +127,7 @@ class WorkerLink:
         _raise_any(self._try_servers(lambda: self._register(is_trial=True)))
 
     def join(self, tasks: Tasks) -> None:
-        """Register, and report from now on. Raises as `try_out`."""
+        """Register, and report from now on. Raises as `try_server`."""
         self._tasks = tasks
         tasks.attach(self)
         _raise_any(self._try_servers(lambda: self._register(is_trial=False)))

@@ -1,6 +1,6 @@
 """A file that proves that two processes see the same storage.
 
-Covers: writing it, finding it, writing beside it. Does not cover: who calls it (node.py, worker.py).
+Covers: writing it, finding it, writing beside it. Does not cover: who calls it (node.py, worker_node.py).
 Always holds: a root of the same name on another machine's disk is found out: the content is drawn anew by each process,
 and each server has a file of its own.
 """

@@ -1,7 +1,7 @@
 """A file that is read in parts, each from a replica that answers.
 
 Covers: switching to another replica when one fails or hangs, also in the middle of a file. Does not cover: bytes that
-are wrong (files.py).
+are wrong (files/files.py).
 Always holds: each part comes from one replica whose file has the right size; a reader does not use a replica again that
 has failed.
 """
