@@ -296,7 +296,8 @@ class Node:
         self._start(sweeper.start, sweeper.stop)
         #: Storage root of each table.
         self._roots = NamedRoots(self._clock, root, self.catalog.storage_of, self.catalog.copies.incomplete)
-        self.catalog.sweep_on(sweeper.offer, partial(sweep_transaction, self.catalog, self._roots))
+        self.catalog.sweep_with(partial(sweep_transaction, self.catalog, self._roots))
+        self.catalog.sweep_on(sweeper.offer)
         #: Address or folder of the catalog, as errors name it.
         self._catalog_location = opened.location
         #: Watch on the catalog's database; None: the catalog is in a local folder.

@@ -138,13 +138,13 @@ class Catalog:
         """Call `changed` when a commit finds that this process knows an outdated definition of a storage."""
         self._committer.when_storage_changed = changed
 
-    def sweep_on(self, later: Later, sweep: Sweep | None = None) -> None:
-        """Let `later` run each removal of leftover files; before this call the transaction waits for it. `sweep`: who
-        removes them from now on.
-        """
+    def sweep_with(self, sweep: Sweep) -> None:
+        """Let `sweep` remove leftover files from now on: a server's needs the storages, which the catalog names."""
+        self.transactions.sweep = sweep
+
+    def sweep_on(self, later: Later) -> None:
+        """Let `later` run each removal of leftover files; before this call the transaction waits for it."""
         self.transactions.later = later
-        if sweep is not None:
-            self.transactions.sweep = sweep
 
     def is_unused(self) -> bool:
         """Return whether the catalog has never had a server, a table or a transaction."""
