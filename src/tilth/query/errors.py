@@ -1,9 +1,11 @@
-"""Errors of statements. See also: grammar/errors.py for text that cannot be read."""
+"""Errors of queries, and of what definitions and expressions share with them.
+
+See also: grammar/errors.py for text that cannot be read, statements/errors.py.
+"""
 
 from __future__ import annotations
 
 from tilth.base.errors import (
-    ConflictError,
     CorruptError,
     ErrorKind,
     InvalidInputError,
@@ -16,12 +18,6 @@ class UnknownColumnError(InvalidInputError):
     """no such column"""
 
     code = "UNKNOWN_COLUMN"
-
-
-class ComputedColumnError(InvalidInputError):
-    """the value of this column is computed from the others of its row"""
-
-    code = "COMPUTED_COLUMN"
 
 
 class BadQueryError(InvalidInputError):
@@ -49,46 +45,16 @@ class ResultLostError(RetryError):
     code = "RESULT_LOST"
 
 
-class InsertTooLargeError(InvalidInputError):
-    """the rows of this INSERT are larger than allowed"""
-
-    code = "INSERT_TOO_LARGE"
-
-
 class BadDefinitionError(InvalidInputError):
     """the definition of the table contradicts itself"""
 
     code = "BAD_DEFINITION"
 
 
-class BadAlterError(InvalidInputError):
-    """this change of the table is not possible"""
-
-    code = "BAD_ALTER"
-
-
-class ColumnBusyError(ConflictError):
-    """a mutation that is not done names this column"""
-
-    code = "COLUMN_BUSY"
-
-
 class BadMutationError(InvalidInputError):
     """this expression cannot change rows"""
 
     code = "BAD_MUTATION"
-
-
-class KeyColumnUpdateError(BadMutationError):
-    """UPDATE cannot change a column of UNIQUE KEY"""
-
-    code = "KEY_COLUMN_UPDATE"
-
-
-class MutationNotDoneError(ConflictError):
-    """the mutation is committed, but not done yet"""
-
-    code = "MUTATION_NOT_DONE"
 
 
 class WrongKindOfTableError(InvalidInputError):

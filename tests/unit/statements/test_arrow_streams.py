@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tilth.query.errors import InsertTooLargeError
+from tilth.statements.errors import InsertTooLargeError
 from tilth.statements.inserts.arrow_streams import read_rows
 
 MIB = 1 << 20

@@ -17,9 +17,9 @@ from tilth.formats import BadValueError
 from tilth.grammar.statements import Partition, PartitionId
 from tilth.model.table import TableDef, full_name
 from tilth.model.types import spark_name
-from tilth.query.errors import BadAlterError
 from tilth.query.language.values import to_bound
 from tilth.query.results.answer import Outcome, done
+from tilth.statements.errors import BadAlterError
 from tilth.storage import partition_id, result_type, storage_settings
 
 

@@ -18,11 +18,11 @@ from tilth.grammar.statements import MutateDelete, MutateUpdate
 from tilth.model.mutation import MutationKind
 from tilth.model.table import TableDef, full_name
 from tilth.model.text.zones import UTC_NAMES, ZONE
-from tilth.query.errors import BadAlterError
 from tilth.query.results.answer import Outcome
 from tilth.query.snapshots.protocol import CheckedExpressions, ExpressionsTask
 from tilth.statements.alter.mutation_entry import mutation_outcome, start_mutation
 from tilth.statements.definitions.columns import check_updated
+from tilth.statements.errors import BadAlterError
 
 
 def alter_rows(

@@ -17,8 +17,8 @@ from tilth.maintenance import MutationProgress
 from tilth.model.mutation import MutationState
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
-from tilth.query.errors import MutationNotDoneError
 from tilth.query.results.answer import Outcome, done
+from tilth.statements.errors import MutationNotDoneError
 
 #: Poll intervals of a waiting statement: of its entry, and of what delays it.
 POLL_SECONDS = 0.25

@@ -23,7 +23,8 @@ from tilth.maintenance import gc_settings, is_expired, ttl_of
 from tilth.model.table import Column, ColumnKind, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import DataType, Decimal, Kind, Simple
-from tilth.query.errors import BadAlterError, BadDefinitionError, UnknownColumnError
+from tilth.query.errors import BadDefinitionError, UnknownColumnError
+from tilth.statements.errors import BadAlterError
 from tilth.storage import StorageSettings, StoreRoot, insert_quorum
 
 _SCOPE = "partition_level_unique_keys"

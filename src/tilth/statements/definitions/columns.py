@@ -30,15 +30,10 @@ from tilth.model.mutation import Mutation
 from tilth.model.table import Column, ColumnKind, Expression, Schema, TableDef, full_name
 from tilth.model.ttl import read_ttl
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
-from tilth.query.errors import (
-    BadAlterError,
-    BadDefinitionError,
-    ColumnBusyError,
-    ComputedColumnError,
-    UnknownColumnError,
-)
+from tilth.query.errors import BadDefinitionError, UnknownColumnError
 from tilth.query.language.coerce import INTEGER_DIGITS
 from tilth.statements.definitions.clauses import check_no_op_column
+from tilth.statements.errors import BadAlterError, ColumnBusyError, ComputedColumnError
 
 _FLOATS_OF = {Kind.FLOAT32: (Kind.INT8, Kind.INT16), Kind.FLOAT64: (Kind.INT8, Kind.INT16, Kind.INT32, Kind.FLOAT32)}
 _WIDENING_HINT = (

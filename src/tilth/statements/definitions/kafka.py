@@ -27,7 +27,7 @@ from tilth.ingest import (
     read_config,
 )
 from tilth.model.table import KafkaDef, Schema, TableDef, ViewDef, full_name
-from tilth.query.errors import BadAlterError, BadDefinitionError
+from tilth.query.errors import BadDefinitionError
 from tilth.query.results.answer import Outcome, done
 from tilth.query.snapshots.protocol import CheckTask
 from tilth.statements.definitions.columns import (
@@ -40,6 +40,7 @@ from tilth.statements.definitions.columns import (
     with_default,
 )
 from tilth.statements.definitions.storages import create_in_storage
+from tilth.statements.errors import BadAlterError
 from tilth.statements.inserts.defaults import altered
 
 _OTHER_NAME = "choose another name"

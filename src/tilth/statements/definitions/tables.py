@@ -25,7 +25,7 @@ from tilth.ingest import IngestSettings, check_allowed, check_group, describe_gr
 from tilth.model.storage import STORAGE_SETTING
 from tilth.model.table import Column, ColumnKind, Engine, KafkaDef, Schema, TableDef, ViewDef, full_name
 from tilth.model.text.zones import UTC_NAMES
-from tilth.query.errors import BadDefinitionError, ComputedColumnError, UnknownColumnError
+from tilth.query.errors import BadDefinitionError, UnknownColumnError
 from tilth.query.results.answer import Outcome, done
 from tilth.query.settings import KAFKA_TABLE_SETTINGS, TABLE_SETTINGS, check_together, check_typed
 from tilth.query.snapshots.protocol import CheckTask, NamesTask
@@ -35,6 +35,7 @@ from tilth.statements.definitions.columns import column_of
 from tilth.statements.definitions.kafka import ensure_dead_letters
 from tilth.statements.definitions.storages import create_in_storage
 from tilth.statements.definitions.type_defaults import without_null
+from tilth.statements.errors import ComputedColumnError
 from tilth.statements.inserts.defaults import settled
 from tilth.storage import check_partition_by
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tilth.query.errors import InsertTooLargeError
 from tilth.query.language.unpacked import read_stream
+from tilth.statements.errors import InsertTooLargeError
 
 _HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes"
 

@@ -37,10 +37,11 @@ from tilth.model.table import Column, ColumnKind, Schema
 from tilth.model.text.literals import spark_literal
 from tilth.model.text.zones import UTC_NAMES
 from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct, spark_name
-from tilth.query.errors import BadAlterError, BadDefinitionError
+from tilth.query.errors import BadDefinitionError
 from tilth.query.language.unpacked import read_own
 from tilth.query.language.values import literal
 from tilth.query.snapshots.protocol import CheckedDefault, CheckedExpressions, ComputeTask, ExpressionsTask, stream_of
+from tilth.statements.errors import BadAlterError
 from tilth.statements.inserts.arrow_streams import too_large
 from tilth.statements.inserts.rows import Compute
 from tilth.storage import array_of, arrow_type, exact_cast

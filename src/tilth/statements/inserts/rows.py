@@ -37,8 +37,9 @@ from tilth.formats import (
 from tilth.model.computed import in_dependency_order, stored_ids
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, ColumnKind, Schema, TableDef, is_op_name, op_of
 from tilth.model.types import Kind, Simple
-from tilth.query.errors import ComputedColumnError, UnknownColumnError
+from tilth.query.errors import UnknownColumnError
 from tilth.query.language.values import literal
+from tilth.statements.errors import ComputedColumnError
 from tilth.storage import UniqueKeyNullError, storage_settings
 
 #: Says what a row does that comes into a table with a unique key; it is no column of the table.

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tilth.base.cancel import pause
-from tilth.base.errors import RetryError
+from tilth.base.errors import InvalidInputError, RetryError
 from tilth.base.logs import Log
 from tilth.base.settings import BadSettingError
 from tilth.catalog import (
@@ -55,13 +55,13 @@ from tilth.model.table import TableDef, full_name
 from tilth.model.task import TaskKind
 from tilth.model.text.zones import UTC_NAMES, ZONE
 from tilth.model.txn import Txn
-from tilth.query.errors import BadAlterError, KeyColumnUpdateError
 from tilth.query.results.answer import Outcome, done
 from tilth.query.snapshots.damaged import check_reads_all, named, naming
 from tilth.query.snapshots.protocol import ChangeResult, ChangeTask, CheckedExpressions, ExpressionsTask
 from tilth.query.snapshots.prune import keeper
 from tilth.query.snapshots.snapshots import OpenQuery, check_same_columns, narrowed
 from tilth.statements.definitions.columns import check_updated
+from tilth.statements.errors import BadAlterError
 from tilth.statements.rows.select import TRIES_MAX as SCHEMA_TRIES_MAX
 from tilth.storage import DeltaWriter, layout_of, output_of, read_changes
 
@@ -160,7 +160,13 @@ def _assignments(table: TableDef, statement: UpdateRows) -> list[tuple[str, str]
         column = table.schema.find(name)
         if column is not None and column.name in table.unique_key:
             hint = "DELETE the row, and INSERT it with the new key"
-            raise KeyColumnUpdateError(table=full_name(table), column=column.name, hint=hint)
+            raise InvalidInputError.coded(
+                "KEY_COLUMN_UPDATE",
+                "UPDATE cannot change a column of UNIQUE KEY",
+                table=full_name(table),
+                column=column.name,
+                hint=hint,
+            )
     columns = check_updated(table, [name for name, _ in statement.assignments])
     return [(column.name, text) for column, (_, text) in zip(columns, statement.assignments, strict=True)]
 
