@@ -68,6 +68,9 @@ POINTS = {
     "gc.after_remove": 1,
     "work.before_sweep": 5,
 }
+#: Failpoints begin with the verbs of work: it writes changes of rows, or removes what nobody reads.
+DELTA_VERBS = ("flush_deltas.", "minor_delta.", "major_delta.")
+REMOVING_VERBS = ("log_gc.", "history_gc.", "deleted_part_gc.", "gc.", "work.", "expire.")
 #: Failpoints that are passed twice only if there are two new mutations.
 MUTATION_POINTS = {
     "mutate.before_files": 2,
@@ -82,11 +85,16 @@ ANY_MOMENT = "any moment"
 AMID_ALTER = "amid an ALTER"
 AMID_EXPIRY = "amid an expiry"
 
-#: Each run dies once within each of these: in a round, in what maintenance, changes and expiry do, and from outside.
+#: Each run dies once within each of these: a round, a mutation, files that maintenance writes, files that it removes,
+#: and from outside at any moment, amid an ALTER and amid an expiry.
 KINDS = (
     tuple(place for place in POINTS if place.startswith("round.")),
-    tuple(place for place in ALL_POINTS if not place.startswith("round.")),
-    (ANY_MOMENT, AMID_ALTER, AMID_EXPIRY),
+    tuple(MUTATION_POINTS),
+    tuple(place for place in POINTS if place.startswith(("flush.", "merge.", "rebase.", *DELTA_VERBS))),
+    tuple(place for place in (*POINTS, *EXPIRY_POINTS) if place.startswith(REMOVING_VERBS)),
+    (ANY_MOMENT,),
+    (AMID_ALTER,),
+    (AMID_EXPIRY,),
 )
 KILLS = int(os.environ.get("TILTH_CRASH_KILLS", str(len(KINDS))))
 
@@ -149,11 +157,17 @@ def client(node: NodeProcess) -> Iterator[WritingClient]:
 
 def test_all_is_in_exactly_once_over_many_kills(node: NodeProcess, broker: Broker, client: WritingClient) -> None:
     draw = random.Random(SEED)
-    places = [draw.choice(some) for some in KINDS]
-    others = [place for place in [*ALL_POINTS, ANY_MOMENT, AMID_ALTER, AMID_EXPIRY] if place not in places]
-    places += draw.sample(others, min(len(others), max(0, KILLS - len(KINDS))))
+    places = drawn_places(draw, max(KILLS, len(KINDS)))
     print(f"crash suite: seed={SEED} kills={len(places)}")
-    survive(node, broker, client, draw.sample(places, len(places)), draw)
+    survive(node, broker, client, places, draw)
+
+
+def drawn_places(draw: random.Random, kills: int) -> list[str]:
+    """Return where it dies, in a random order: within as many kinds as there are kills, then anywhere else."""
+    places = [draw.choice(some) for some in draw.sample(KINDS, min(kills, len(KINDS)))]
+    others = [place for place in [*ALL_POINTS, ANY_MOMENT, AMID_ALTER, AMID_EXPIRY] if place not in places]
+    places += draw.sample(others, min(len(others), kills - len(places)))
+    return draw.sample(places, len(places))
 
 
 def survive(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.crash_client import WritingClient
-from tests.simulation.test_crash import KINDS, QUICK_START, SEED, survive
+from tests.simulation.test_crash import QUICK_START, SEED, drawn_places, survive
 from tools.broker import Broker
 from tools.node_process import NodeProcess
 from tools.postgres import Postgres
@@ -61,6 +61,6 @@ def client(node: NodeProcess) -> Iterator[WritingClient]:
 
 def test_all_is_in_exactly_once_on_postgres(node: NodeProcess, own_broker: Broker, client: WritingClient) -> None:
     draw = random.Random(SEED)
-    places = [draw.choice(some) for some in draw.sample(KINDS, min(KILLS, len(KINDS)))]
+    places = drawn_places(draw, KILLS)
     print(f"crash suite on PostgreSQL: seed={SEED} places={places}")
     survive(node, own_broker, client, places, draw)

@@ -212,7 +212,7 @@ def test_full_ingestion_stays_flat(minutes: int) -> None:
     assert max(most[-minutes // 4 :]) <= max(most[: minutes // 4]) + 3, most
     assert load.stored > minutes * 12_000_000
     assert load.merged > minutes * 5
-    assert load.scrubbed > minutes
+    assert load.scrubbed > minutes * 100 // 60
 
 
 def test_rounds_wait_where_merges_cannot_keep_up() -> None:

@@ -30,7 +30,7 @@ from tilth.clickhouse.dialect_words import (
 
 
 def functions(tree: exp.Expression) -> exp.Expression:
-    # What is inside comes first: a change keeps it.
+    # Inner nodes come first: a change keeps them.
     for node in reversed(list(tree.walk())):
         assert isinstance(node, exp.Expression)
         changed = _changed(node)
@@ -127,7 +127,7 @@ def _arithmetic(node: exp.Expression) -> exp.Expression:
         return shifted
     if isinstance(node, exp.Sub) and not any(is_constant(each) or isinstance(each, exp.Interval) for each in sides):
         return call("clickhouse_fits_signed", call("minus", *sides))
-    # Of constants nothing is too large.
+    # No result of constants is too large.
     if all(is_constant(each) for each in sides):
         return node
     # A difference has a sign there; a sum and a product have one, unless both sides are unsigned.
@@ -347,7 +347,7 @@ def _truncated(node: exp.Expression) -> exp.Expression:
     unit = arguments[0].name.upper() if arguments else ""
     if len(arguments) != 2 or unit not in _STARTS:
         raise refused(f"the beginning of {unit} in a time zone or of this unit", "use toStartOfHour(t)")
-    # Of weeks and more, ClickHouse returns dates.
+    # ClickHouse returns dates as the beginnings of weeks and longer units.
     return call("clickhouse_fits", call(_STARTS[unit], arguments[1]))
 
 

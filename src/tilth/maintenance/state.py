@@ -38,7 +38,7 @@ class Failure:
 
 def rule_of(error: Exception) -> Retry:
     """Return the rule that follows from an error, the rule of all background services (tilth.base.retry)."""
-    # What is no error of ours is a defect.
+    # An error that is none of ours is a defect.
     return retry_rule(error.kind if isinstance(error, TilthError) else ErrorKind.INTERNAL)
 
 

@@ -116,7 +116,7 @@ def choose(
     landed = {by.txn for by in shown}
     hidden: dict[str, str] = {}
     counting: list[NotedFile] = []
-    # Those that were read later come first, then those that were written later.
+    # Files that were read later come first, then those that were written later.
     for file in sorted(usable.values(), key=lambda file: (file.name in named, file.by), reverse=True):
         sources = file.note.sources
         if any(source in hidden for source in sources):
@@ -181,7 +181,7 @@ class Attach:
     def run(self) -> None:
         self._catalog.transactions.pass_over(self._found.newest_txn)
         read = [self._read(uuid, files) for uuid, files in self._found.tables.items()]
-        # Of two tables with one name the later one has it.
+        # The later one of two tables with one name has it.
         with_parts = [each for each in read if each.noted]
         for each in sorted(with_parts, key=lambda each: _newest(each.noted).by, reverse=True):
             self._make(each)

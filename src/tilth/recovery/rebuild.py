@@ -146,7 +146,7 @@ class _Rebuild:
         for part in snapshot.parts:
             if part.file.name in wrong:
                 self._leave_out(snapshot, part, wrong[part.file.name])
-        # Those of parts that are left out have ended with them.
+        # Deltas of parts that are left out have ended with them.
         for delta in self._catalog.parts.deltas(table.uuid):
             if delta.file.name in wrong:
                 text = (

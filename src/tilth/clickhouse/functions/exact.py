@@ -131,7 +131,7 @@ def _texts() -> Lines:
     yield "length", (_MAP,), "size($1)"
     yield "lower", (_TEXT,), f"translate($1, '{_UPPER}', '{_LOWER}')"
     yield "upper", (_TEXT,), f"translate($1, '{_LOWER}', '{_UPPER}')"
-    # Of bytes.
+    # The digits are those of the bytes.
     yield "hex", (_TEXT,), "hex(CAST($1 AS BINARY))"
     wrong = raised("hex of a number below 0 here, or of one of more than 64 bits")
     even = "CASE WHEN length(hex(CAST($1 AS BIGINT))) % 2 = 1 THEN '0' ELSE '' END || hex(CAST($1 AS BIGINT))"

@@ -67,7 +67,7 @@ def time_functions() -> Lines:
     yield from _steps()
     yield "formatDateTime", (_ANY, _ANY), _formatted()
     yield "dateName", (_ANY, _ANY), _named()
-    # What `dateDiff` and `date_diff` with a text are read as: Spark has functions of these names.
+    # `dateDiff` and `date_diff` with a text are read as these: Spark has functions of these names.
     for name in ("unitDiff", "unit_diff"):
         yield name, (_ANY, _ANY, _ANY), _unit_diff()
 
@@ -135,7 +135,7 @@ def _steps() -> Lines:
             yield f"{verb}{unit}s", (_ANY, _ANY), f"{_TIMESTAMP} + make_ym_interval(0, {number} * {months})"
         for unit, days in _DAYS.items():
             yield f"{verb}{unit}s", (_DATE, _ANY), f"date_add($1, {number} * {days})"
-            # Of the calendar: a day may have 23 hours.
+            # Days of the calendar, of which one may have 23 hours.
             yield f"{verb}{unit}s", (_ANY, _ANY), f"{_TIMESTAMP} + make_interval(0, 0, 0, {number} * {days})"
         for unit, seconds in _SECONDS.items():
             # Spark takes 24 hours of an interval for a day, which may have 23.

@@ -112,7 +112,7 @@ class CopyCommands:
                 with self._one_at_a_time:
                     self._replicate.copy(notes)
             except UnavailableError:
-                # What is left, and why, is in the rows.
+                # The rows say which copies are left, and why.
                 break
             before, notes = notes, self._notes(found)
             if len(notes) >= len(before):

@@ -73,7 +73,7 @@ class ReplicateRoutine:
     def observe(self, event: PartEvent, partition: str) -> bool:
         if not self._is_replicated:
             return False
-        # What was leaving may have come back, or be gone.
+        # A file that was leaving may have come back, or be gone.
         self._leaving = {}
         self._due_ms = min(self._due_ms, event.at_ms + NEWS_MS)
         return True

@@ -118,7 +118,7 @@ class ScrubRoutine:
     def compare(self, files: Sequence[DataFile]) -> Scrubbed:
         """Read all copies of these files; note the wrong ones."""
         facts = self._table.run([CopyItem(file=file) for file in files], self._table.folder)
-        # What has left meanwhile may be missing.
+        # A file that has left meanwhile may be missing.
         now = self._table.files()
         found = Scrubbed()
         for file, fact in zip(files, facts, strict=True):

@@ -254,7 +254,7 @@ class DamageBook:
         try:
             self._catalog.state.change(_NAME, step)
         except TilthError as error:
-            # What is known is known until the restart, and is found again after it.
+            # The files are known until the restart, and are found again after it.
             _log.warning("damaged_files_not_kept", reason=error)
 
 

@@ -96,6 +96,6 @@ class DeltaObservation:
             for partition in sorted(stale):
                 self.fresh(partition)
         except Exception:
-            # What was not read is still news.
+            # Partitions that were not read are still stale.
             self._is_all_stale = True
             raise

@@ -95,7 +95,7 @@ class DeltaPlanner(Planner[DeltaWork]):
         partitions = self._observation.partitions()
         self._choice = self._chosen(partitions, busy, snapshot.now_ms)
         there, is_idle = {each.partition for each in partitions}, self._choice.work is None
-        # Of where nothing is left that could fail.
+        # A failure is over where nothing is left that could fail.
         self.failures.keep(lambda name, each: name in there and not (is_idle and each.until_ms <= snapshot.now_ms))
 
     def choose(self, snapshot: OpSnapshot) -> OpStats:

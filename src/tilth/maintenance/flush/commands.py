@@ -61,7 +61,7 @@ class FlushCommands:
             there = self._planner.read(partition)
             segments = frozenset(str(part.name) for part in there.parts if part.is_segment)
             left = segments - busy.damaged
-            # What comes later is not waited for.
+            # Segments that come later are not waited for.
             wanted = left if wanted is None else wanted & left
             if not wanted:
                 self._check_none(segments & busy.damaged)

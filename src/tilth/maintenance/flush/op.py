@@ -120,7 +120,7 @@ class FlushPlanner(Planner[Flush]):
             case PartLogged():
                 return event.event.event in _NEWS
             case Denied() | WorkEnded():
-                # What is known ends with a flush; the next look follows at once.
+                # A flush makes the known segments outdated; the next refresh follows at once.
                 self._has_ended = True
                 return True
             case Renewed():
@@ -176,7 +176,7 @@ class FlushPlanner(Planner[Flush]):
         works = [each for each in self.works(self.read(None), busy) if each.spec.partition not in failing]
         if works:
             return works
-        # What the last look saw is old.
+        # The segments of the last refresh are outdated.
         self._waiting = replace(self._waiting, specs=())
         self._has_ended = True
         return Refused("no segment can be flushed now")

@@ -119,7 +119,7 @@ class LogGc:
             self._marks.segments_moved(partition, going)
             raise
         keys = {item.key for item in removed}
-        # What a drop hid an UNDROP may ask for.
+        # An UNDROP may need the segments that a drop hid.
         return [(item.item.part, item.item.end_ts) for item in items if item.key not in keys]
 
     def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:

@@ -124,7 +124,7 @@ class MovePhase:
                 self._has_looked = True
             stats = dict(table.watch.stats)
             there = set(everything)
-            # Those whose record is gone have nothing left.
+            # Partitions whose record is gone have nothing left.
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
             due = [name for name in everything if self._due_ms.get(name, FAR_MS) <= now_ms]
             pushed = [name for name in self._pushed if self._due_ms.get(name, FAR_MS) <= now_ms]
@@ -160,7 +160,7 @@ class MovePhase:
         held_ts = None if done.is_command else self._held.get(partition)
         may_expire = (self._expiry.known_ms(partition) or 0) <= now_ms
         if held_ts is not None and not may_expire and not is_round_due(limit, last_gc_ts=held_ts):
-            # As far as before: not worth reading the entries for.
+            # The limit is that of before: reading the entries would find nothing.
             done.reason = done.reason or f"{partition}: held back by {limit.hold}"
             self._plan(partition, now_ms + int(done.settings.pause * 1000))
             return
@@ -222,7 +222,7 @@ class MovePhase:
             # One that has expired and is still there was refused.
             times.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
         if has_moved:
-            # What hid these is ended now.
+            # The entries that hid these have ended now.
             times.append(now_ms)
         elif ends:
             times.append(max(min(ends) + kept_ms(done.settings) + 1, now_ms + int(done.settings.pause * 1000)))

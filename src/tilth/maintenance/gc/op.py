@@ -61,7 +61,7 @@ class GcOp(RoutineOp):
         return "" if error is None else str(error)
 
     def benefit(self) -> OpStats:
-        # How much is known after the look only; something is enough to be considered.
+        # The bytes are known after the refresh only; one byte is enough to be considered.
         size = max(1, self._gc.retained())
         is_log = self.kind is OpKind.LOG_GC
         return OpStats(

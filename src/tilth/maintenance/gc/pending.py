@@ -53,7 +53,7 @@ class PendingPartitions:
         size, partitions = self.retained(), self.count()
         if not size and not partitions:
             return ""
-        # What has ended since the last look is not weighed yet.
+        # Parts that have ended since the last read have no known bytes yet.
         return text.format(f" with {show_bytes(size)}" if size else f" of {partitions} partitions")
 
     def plan(
@@ -74,7 +74,7 @@ class PendingPartitions:
                 self._bytes.pop(partition, None)
         if ended:
             due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised_ms(settings) + 1
-            # Where that is over, somebody holds it.
+            # A time that is over means that somebody holds a part.
             self.note(partition, due_ms if due_ms > now_ms else now_ms + int(settings.pause * 1000))
 
     def note(self, partition: str, at_ms: int) -> None:

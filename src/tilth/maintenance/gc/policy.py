@@ -291,7 +291,7 @@ def _fullest(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartit
 
 
 def _slowest_collected(mixed: Sequence[PartitionStats], number: int) -> tuple[ChosenPartition, ...]:
-    # Those that keep up come last by themselves, so the same order also fills a round that lacks eligible ones.
+    # Partitions that keep up come last by themselves, so the same order also fills a round that lacks eligible ones.
     slow = sorted(mixed, key=lambda one: one.gc_speed)[:number]
     return tuple(
         because(

@@ -355,7 +355,7 @@ class MaintenanceManager:
             try:
                 gone = self._registry.refresh()
             except TilthError:
-                # What was not read is still news.
+                # Tables that were not read are still to be refreshed.
                 self._must_refresh = True
                 raise
             with self._lock:
@@ -406,7 +406,7 @@ class MaintenanceManager:
                 op.observe(event, partition)
             if not is_first:
                 self._poller.urge(table)
-        # Of a start, older events miss in the statistics only: everything is looked at anyway.
+        # After a start, older events miss in the statistics only: every table is polled anyway.
         if not is_all and not is_first:
             for table in self._registry.all():
                 table.notice_all()

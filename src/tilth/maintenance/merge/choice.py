@@ -56,7 +56,7 @@ class MergeChoice:
         """Select merges worth doing among these parts, none of them with a segment."""
         policy = self._policy_for(effort)
         candidates = self._with_expired(self._candidates(parts, changes, policy, now_ms), parts, effort, now_ms)
-        # What is remembered is for the looks of one thread; an OPTIMIZE asks on threads of its own.
+        # The remembered policy belongs to the refreshes of one thread; an OPTIMIZE selects on threads of its own.
         key_range = self._key_range if effort is Effort.NORMAL else KeyRangePolicy()
         found = self._select(policy, key_range, candidates, being_merged, self._stats(), now_ms / 1000, effort)
         return with_expired_rows(found, candidates, being_merged=being_merged)

@@ -136,7 +136,7 @@ class MergePlanner(Planner[Merge]):
                 return self._noticed(now_ms)
             case WorkEnded(error=error):
                 if error is not None and is_left_alone(error):
-                    # What we know of the table is old: no haste.
+                    # The known parts of the table are outdated: no haste.
                     self._is_fruitful = False
                     if rule_of(error) is Retry.STOP:
                         self._waiting = []

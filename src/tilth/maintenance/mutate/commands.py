@@ -56,7 +56,7 @@ class MutateCommands:
             return []
         view = replace(view, pending=pending)
         if pending[0].id != failing:
-            # What has failed of the one before is nothing of this one.
+            # The failures are those of the entry before, not of this one.
             view = replace(view, failures={}, suspects=frozenset())
         selection = select_mutations(view, self._watch.settings.mutate)
         return [self._progress_of(entry, view, selection) for entry in pending]

@@ -98,7 +98,7 @@ class MutatePlanner(Planner[Rewrite]):
                 if error is None:
                     self._landed(work, now_ms)
                 elif is_left_alone(error) or self.failures.loss is not None:
-                    # What we know is old, or a worker is gone: no haste.
+                    # The known entries are outdated, or a worker is gone: no haste.
                     self._is_fruitful = False
                     if rule_of(error) is Retry.STOP:
                         self._waiting = []
@@ -168,7 +168,7 @@ class MutatePlanner(Planner[Rewrite]):
         """Return the state of the table, and apart from it the entries that are pending, oldest first."""
         failures, suspects = self.failures.by_part()
         parts = self._catalog.parts.snapshot(self._watch.uuid).parts
-        # Those that the manager has not reported yet wait for it: then the definition is as new as they are.
+        # Entries that the manager has not reported yet wait for it: then the definition is as new as they are.
         known = {entry.id for entry in self._watch.mutations}
         pending = tuple(entry for entry in self._catalog.mutations.pending(self._watch.uuid) if entry.id in known)
         view = MutateView(

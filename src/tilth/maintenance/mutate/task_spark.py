@@ -53,7 +53,7 @@ _SESSION_CONF = {
     "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     # Else Spark would lay two files, read by one partition each, together.
     "spark.sql.unionOutputPartitioning": "false",
-    # What is copied must be what was written.
+    # Copied pages must be those that were written.
     "parquet.page.verify-checksum.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20),

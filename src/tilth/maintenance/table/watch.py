@@ -87,7 +87,7 @@ class TableWatch:
     def set_mutations(self, pending: Iterable[Mutation]) -> bool:
         """Note what is pending now, oldest first; True if that is something else than before."""
         before, self.mutations = self.mutations, tuple(pending)
-        # That one of them has come further is no news.
+        # The progress of one of them is no news.
         if [entry.id for entry in before] == [entry.id for entry in self.mutations]:
             return False
         self.is_woken = True

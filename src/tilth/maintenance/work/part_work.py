@@ -200,7 +200,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
         try:
             self._planner.refresh(snapshot, self.busy(now_ms))
         except BaseException:
-            # What was not read is still news: the next look reads it.
+            # Parts that were not read are still news: the next refresh reads them.
             self._has_news = True
             raise
         self._hold()
@@ -228,7 +228,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
         if wanted == self._held:
             return
         before, self._held = self._held, []
-        # As one step, so that nothing else gets in between.
+        # The lock makes it one step, so that nothing else gets in between.
         with self.watch.lock:
             self.watch.reserved.release(_names(before))
             denied: list[WorkT] = []

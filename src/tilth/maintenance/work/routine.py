@@ -117,7 +117,7 @@ class RoutineOp(Op):
         # Whatever it was, it stands in `system.bg_threads` and waits before the next try.
         except Exception as error:
             self.failed(error)
-            # What was due and not done is due again.
+            # A round that was due and not done is due again.
             self.routine.schedule(self.last_wakeup_ms)
             raise
         finally:

@@ -139,10 +139,9 @@ class _Rehearsal:
                 move.gap_seconds = max(move.gap_seconds, now - committed)
                 move.rounds += found - rounds
                 rounds, committed = found, now
-            # A topic without new messages has no rounds to wait for.
-            has_committed = (
-                not is_consuming or committed >= began + move.seconds or now - began > stay_seconds + QUIET_SECONDS
-            )
+            # A topic without new messages has no rounds to wait for; a move that takes long leaves time for the first.
+            is_quiet = now - began > move.seconds + stay_seconds + QUIET_SECONDS
+            has_committed = not is_consuming or committed >= began + move.seconds or is_quiet
             is_over = has_moved and has_committed and now - began >= stay_seconds
         if isinstance(self._relation, KafkaDef):
             wrong = [each for each in check_ledger(self._services.catalog, self._relation) if not each.is_ok]

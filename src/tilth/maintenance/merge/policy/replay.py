@@ -107,7 +107,7 @@ def real_sums(events: Iterable[PartEvent]) -> HistorySums:
                 counts[partition] = before + 1
                 sums = _with_insert(sums, event)
             case "merge":
-                # Of parts older than the first event nothing is known.
+                # Parts older than the first event are not known.
                 counts[partition] = max(0, before - event.sources) + (event.rows > 0)
                 sums = replace(sums, merges=sums.merges + 1, merged_bytes=sums.merged_bytes + event.bytes)
             case "hide":
