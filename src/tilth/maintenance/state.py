@@ -15,7 +15,7 @@ from tilth.base.retry import Retry, backoff_ms, retry_rule
 from tilth.model.service import ServiceState, Switch, SwitchState
 
 #: Later than any time.
-FAR_MS = 1 << 62
+NEVER_MS = 1 << 62
 #: 1 s, 2 s, 4 s ... 256 s.
 FAILURE_BACKOFF_BASE_MS = 1000
 FAILURE_BACKOFF_DOUBLINGS_MAX = 8

@@ -61,10 +61,10 @@ class ManagerStatus:
     """Status of the manager at one snapshot."""
 
     is_enabled: bool
-    #: Slots, and those that are taken.
+    #: Slots, and those in use.
     threads: int
     busy: int
-    #: Bytes, as far as they are looked at; the limit is none where there is none.
+    #: Bytes at the last reading; None: there is no limit.
     memory_used: int
     memory_limit: int | None
     registered: tuple[OpRow, ...]

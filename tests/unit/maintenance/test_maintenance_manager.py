@@ -20,7 +20,7 @@ from tilth.maintenance.kinds import IoUsage, OpKind, OpStats, Prepared, Refused,
 from tilth.maintenance.manager.decisions import RELEASE_MEMORY
 from tilth.maintenance.manager.manager import StandIns
 from tilth.maintenance.manager.table_ops import TableOps
-from tilth.maintenance.state import FAR_MS, Failure
+from tilth.maintenance.state import NEVER_MS, Failure
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.op import Op
 from tilth.model.mutation import MutationKind
@@ -38,7 +38,7 @@ class SayingOp:
     kind: OpKind = OpKind.MERGE
     service: ServiceKind = ServiceKind.MERGE
     says: OpStats = field(default_factory=lambda: OpStats(is_runnable=True, perf_improvement=1.0))
-    due_ms: int = FAR_MS
+    due_ms: int = NEVER_MS
     running: int = 0
     wakeups: int = 0
     last_wakeup_ms: int = 0

@@ -12,7 +12,7 @@ from tilth.maintenance.kinds import OpStats, Refused
 from tilth.maintenance.merge.choice import MergeChoice
 from tilth.maintenance.merge.op import REFRESH_BUSY_MS, MergePlanner
 from tilth.maintenance.mutate.op import MutatePlanner
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.planner import (
     Busy,
@@ -56,7 +56,7 @@ def test_what_waits_to_be_merged_is_held_until_it_is_taken(world: MaintenanceWor
     assert answer.is_runnable
     assert answer.perf_improvement > 0
     # A waiting merge is worth a turn at once, a refresh is not.
-    assert (planner.due_ms(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (0, FAR_MS)
+    assert (planner.due_ms(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (0, NEVER_MS)
     assert planner.dequeue(snapshot(world), NOBODY) == [held]
     assert planner.held == []
     loaded = planner.load(held, held.names)
@@ -139,7 +139,7 @@ def test_a_loss_delays_the_next_look_at_a_mutation(world: MaintenanceWorld) -> N
     planner = MutatePlanner(context(world))
     assert (planner.choose(snapshot(world)), planner.refresh_due_ms(snapshot(world))) == (
         OpStats.idle("no mutation is pending"),
-        FAR_MS,
+        NEVER_MS,
     )
     world.alter_delete("a is odd")
     world.manager.step()

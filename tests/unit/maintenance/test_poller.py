@@ -12,7 +12,7 @@ from tilth.maintenance.manager import poller
 from tilth.maintenance.manager.poller import Poller
 from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.settings import WorkloadSettings
-from tilth.maintenance.state import FAR_MS, Failure
+from tilth.maintenance.state import NEVER_MS, Failure
 from tilth.maintenance.table.watch import TableWatch
 from tilth.model.service import ServiceKind
 from tilth.model.table import Column, Schema, TableDef
@@ -27,7 +27,7 @@ class CountedOp:
     """Counts how often it is asked."""
 
     name: str
-    due_ms: int = FAR_MS
+    due_ms: int = NEVER_MS
     asked: int = 0
     kind: OpKind = OpKind.MERGE
     service: ServiceKind = ServiceKind.MERGE
@@ -53,7 +53,7 @@ class Tables:
         self.woken: deque[str] = deque()
         self.poller = Poller(self.clock, WorkloadSettings(), self.tables.get, self.woken)
 
-    def add(self, uuid: str, due_ms: int = FAR_MS) -> CountedOp:
+    def add(self, uuid: str, due_ms: int = NEVER_MS) -> CountedOp:
         watch = TableWatch(TableDef(uuid=uuid, database="d", name=uuid, schema=SCHEMA))
         op = self.ops[uuid] = CountedOp(uuid, due_ms)
         self.tables[uuid] = TableOps(watch, (op,))  # type: ignore[arg-type]  # what a look needs of an op
@@ -80,7 +80,7 @@ def test_a_turn_looks_at_what_is_new_woken_or_due_and_at_nothing_else() -> None:
     tables.tables["b"].watch.is_woken = True
     assert tables.poll() == {"b": 1}
     tables.clock.advance(0.6)
-    tables.ops["c"].due_ms = FAR_MS
+    tables.ops["c"].due_ms = NEVER_MS
     assert tables.poll() == {"c": 1}
     tables.clock.advance(100_000)
     assert tables.poll() == {}

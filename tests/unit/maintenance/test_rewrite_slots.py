@@ -11,7 +11,7 @@ from tilth.maintenance.work.slots import LAST_SLOT_BYTES, merge_bytes_max
 
 
 @pytest.mark.parametrize(
-    ("places", "running", "is_ingesting", "expected"),
+    ("slots", "running", "is_ingesting", "expected"),
     [
         (2, 0, True, None),
         (2, 1, True, LAST_SLOT_BYTES),
@@ -21,10 +21,8 @@ from tilth.maintenance.work.slots import LAST_SLOT_BYTES, merge_bytes_max
         (4, 3, True, LAST_SLOT_BYTES),
     ],
 )
-def test_the_last_place_is_for_small_merges(
-    places: int, running: int, is_ingesting: bool, expected: int | None
-) -> None:
-    assert merge_bytes_max(places=places, running=running, is_ingesting=is_ingesting) == expected
+def test_the_last_place_is_for_small_merges(slots: int, running: int, is_ingesting: bool, expected: int | None) -> None:
+    assert merge_bytes_max(slots=slots, running=running, is_ingesting=is_ingesting) == expected
 
 
 def wait_for_tasks(world: MaintenanceWorld) -> None:

@@ -21,7 +21,7 @@ from tilth.catalog import (
 from tilth.maintenance.kinds import OpKind, Prepared
 from tilth.maintenance.manager.runs import Slot
 from tilth.maintenance.manager.table_ops import TableOps
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.work.part_work import PartWorkOp
 from tilth.model.service import ServiceKind, SwitchState
 from tilth.model.txn import LeftoverNote
@@ -262,7 +262,7 @@ def test_what_the_node_switches_off_never_looks(kind: OpKind, setting: str) -> N
     prepare(world, kind)
     world.work(300)
     op = op_of(world, kind)
-    assert (op.due_ms, op.wakeups) == (FAR_MS, 0)
+    assert (op.due_ms, op.wakeups) == (NEVER_MS, 0)
     assert op.state(world.clock.now_ms())[:2] == ("stopped", f"{setting} is off")
     assert EVENTS[kind] not in world.events()
 

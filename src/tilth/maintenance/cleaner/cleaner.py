@@ -77,7 +77,7 @@ class Cleaner:
         self._trimmed_at = -TRIM_PERIOD_MS / 1000
         #: Doubt about the clock that was logged last; empty: the clock is not in doubt.
         self._doubt = ""
-        #: Dropped tables looked at so far.
+        #: Number of dropped tables that were checked.
         self._forgotten = 0
 
     def start(self) -> int:

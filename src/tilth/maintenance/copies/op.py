@@ -31,7 +31,7 @@ ROUNDS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScrubRow:
-    """One row of SYSTEM SCRUB: the copies of a table's files in one place."""
+    """One row of SYSTEM SCRUB: the copies of a table's files in one replica."""
 
     #: Number of the replica; 0 if the storage has no replicas.
     replica: int

@@ -20,7 +20,7 @@ from tilth.base.units import show_bytes
 from tilth.maintenance.copies.table_copies import TableCopies
 from tilth.maintenance.copies.task_spark import CopyItem
 from tilth.maintenance.kinds import OpKind
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile, PartEvent
 from tilth.storage import Folder, Replica, StoreRoot, call_replica, missing_copies, remove_copies, replicas_of
@@ -88,7 +88,7 @@ class ReplicateRoutine:
         replicas = replicas_of(self._table.root)
         self._is_replicated = bool(replicas)
         if not replicas:
-            self._due_ms = FAR_MS
+            self._due_ms = NEVER_MS
             return
         self._waiting = self._notes(replicas)
         troubles = {each.number: each.health.trouble or self._refusal(each) for each in replicas}

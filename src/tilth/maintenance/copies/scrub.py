@@ -2,7 +2,7 @@
 
 Rule: docs/policies/replicas.md#scrubs.
 
-Covers: what is read when, how far a round comes, what becomes of a wrong copy. Does not cover: making copies
+Covers: what is read when, the bounds of a round, what becomes of a wrong copy. Does not cover: making copies
 (replicate.py), what queries say of a damaged part (damage/book.py).
 Always holds: what is read is bounded by a number of bytes a second; a restart goes on where the last round ended.
 """
@@ -22,7 +22,7 @@ from tilth.catalog import KnownFiles
 from tilth.maintenance.copies.table_copies import TableCopies, batches
 from tilth.maintenance.copies.task_spark import CopyFact, CopyItem
 from tilth.maintenance.kinds import OpKind
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.model.part import DataFile, PartEvent
 from tilth.storage import PartFileCorruptError
 
@@ -72,7 +72,7 @@ class ScrubRoutine:
     def due_ms(self) -> int:
         settings = self._table.watch.settings.scrub
         if not settings.interval or not settings.bytes_per_second:
-            return FAR_MS
+            return NEVER_MS
         if self._state is None:
             created_ms = self._table.watch.definition.created_ms
             return max(created_ms + int(settings.interval * 1000), self._first_ms)

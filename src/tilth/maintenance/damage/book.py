@@ -67,7 +67,7 @@ class DamageBook:
     """Damaged files of all tables of this server. For any thread."""
 
     def __init__(self, clock: Clock, catalog: Catalog, root: Roots) -> None:
-        """`root`: the place below which the tables' folders are."""
+        """`root`: the folders below which the tables' folders are."""
         self._clock = clock
         self._catalog = catalog
         self._root = root

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tilth.base.clock import Clock
 from tilth.catalog import Catalog
 from tilth.maintenance.deltas.policy import PartitionDeltas
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.watch import TableWatch
 from tilth.model.delta import applied_order
 from tilth.model.part import PartEvent
@@ -40,7 +40,7 @@ class DeltaObservation:
     @property
     def due_ms(self) -> int:
         """Return when the next observation is worth it."""
-        return self._looked_ms + REFRESH_BUSY_MS if self._is_all_stale or self._stale else FAR_MS
+        return self._looked_ms + REFRESH_BUSY_MS if self._is_all_stale or self._stale else NEVER_MS
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """Note a line of the part log about this table; return true if it is news."""

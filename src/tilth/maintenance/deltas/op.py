@@ -25,7 +25,7 @@ from tilth.maintenance.deltas.policy import (
 )
 from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
 from tilth.maintenance.kinds import OpKind, OpStats, Refused
-from tilth.maintenance.state import FAR_MS, ServiceWork
+from tilth.maintenance.state import NEVER_MS, ServiceWork
 from tilth.maintenance.table.sources import sources_of
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
@@ -135,7 +135,7 @@ class DeltaPlanner(Planner[DeltaWork]):
         choice = self._choose([each for each in partitions if each.partition not in failing], busy.all, now_ms)
         if choice.work is not None:
             return choice
-        due_ms = min(choice.due_ms, *self._watch.damaged.next_try_ms(now_ms), FAR_MS)
+        due_ms = min(choice.due_ms, *self._watch.damaged.next_try_ms(now_ms), NEVER_MS)
         about = next(iter(failing.values())).reason if failing else choice.about
         return DeltaChoice(about=about, due_ms=due_ms)
 

@@ -23,7 +23,7 @@ from tilth.base.units import show_bytes
 from tilth.maintenance.gains import flush_gain
 from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.settings import DeltaSettings, FlushSettings
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.model.delta import Delta, DeltaKind, by_file
 from tilth.model.part import Part
 
@@ -133,7 +133,7 @@ class DeltaChoice:
     work: DeltaWork | None = None
     about: str = ""
     #: Time from which age alone may make work worth it.
-    due_ms: int = FAR_MS
+    due_ms: int = NEVER_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,15 +163,15 @@ def choose_flush(
         waiting = sum(len(each.changes) for each in partitions)
         return DeltaChoice(about=f"{waiting} change segments wait for their parts" if waiting else "no change segments")
     # Like a log: what is kept for one change is kept for all younger ones too.
-    order = sorted(range(len(stores)), key=lambda place: -stores[place][1].change_ts)
+    order = sorted(range(len(stores)), key=lambda index: -stores[index][1].change_ts)
     replay = 0
     weighed: list[DeltaStore] = [DeltaStore(bytes=0, replay_bytes=0)] * len(stores)
-    for place in order:
-        replay += stores[place][1].bytes
-        weighed[place] = DeltaStore(bytes=stores[place][1].bytes, replay_bytes=replay)
-    best = best_delta_store(weighed, used_percent=used_percent)
-    assert best is not None
-    chosen = stores[best][0]
+    for index in order:
+        replay += stores[index][1].bytes
+        weighed[index] = DeltaStore(bytes=stores[index][1].bytes, replay_bytes=replay)
+    best_index = best_delta_store(weighed, used_percent=used_percent)
+    assert best_index is not None
+    chosen = stores[best_index][0]
     oldest_ms = min(milliseconds(delta.change_ts) for _, delta in stores)
     sources = _oldest(_ready(chosen, busy))
     elapsed_ms = max(0, now_ms - oldest_ms)
@@ -189,7 +189,7 @@ def choose_flush(
         parts=tuple(parts),
         kept=tuple(kept),
         gain=gain,
-        log_bytes=weighed[best].replay_bytes,
+        log_bytes=weighed[best_index].replay_bytes,
         reason=f"{len(sources)} of {text}",
     )
     return DeltaChoice(work=work)
@@ -267,13 +267,13 @@ def folded(deltas: Sequence[Delta]) -> list[Delta]:
 def best_delta_store(stores: Sequence[DeltaStore], *, used_percent: float) -> int | None:
     """Return the index of the store to flush; `used_percent` is that of memory under pressure, else 0."""
     weight = min(100.0, max(0.0, used_percent))
-    best: int | None = None
+    best_index: int | None = None
     best_score, best_bytes = 0.0, 0
-    for place, store in enumerate(stores):
+    for index, store in enumerate(stores):
         score = store.bytes * weight + store.replay_bytes * (100 - weight)
         if score > best_score or (score > best_score - 1 and store.bytes > best_bytes):
-            best, best_score, best_bytes = place, score, store.bytes
-    return best
+            best_index, best_score, best_bytes = index, score, store.bytes
+    return best_index
 
 
 def minor_gain(files_by_kind: Mapping[str, int], settings: DeltaSettings) -> float:
@@ -293,9 +293,9 @@ def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings
 def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
     """Return change segments, oldest first, without those at the beginning that change only rows that stay in them."""
     changes = deltas.changes
-    for place, delta in enumerate(changes):
+    for index, delta in enumerate(changes):
         if any(_can_take(deltas.parts.get(target.file), busy) for target in delta.targets):
-            return changes[place:]
+            return changes[index:]
     return []
 
 

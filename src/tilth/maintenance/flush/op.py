@@ -16,7 +16,7 @@ from tilth.maintenance.gains import flush_gain
 from tilth.maintenance.kinds import OpKind, OpStats, Refused
 from tilth.maintenance.one_part.procedure import OnePartProcedure
 from tilth.maintenance.one_part.task_spark import MergeFacts
-from tilth.maintenance.state import FAR_MS, ServiceWork, newest
+from tilth.maintenance.state import NEVER_MS, ServiceWork, newest
 from tilth.maintenance.table.sources import ChangesOf, PartsNow, changes_of, delta_bytes, parts_now
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.failures import PartitionFailures
@@ -109,7 +109,7 @@ class FlushPlanner(Planner[Flush]):
         self.failures = PartitionFailures(OpKind.FLUSH, context.watch)
         self._waiting = _Waiting()
         #: Retry time of segments that are left out.
-        self._retry_ms = FAR_MS
+        self._retry_ms = NEVER_MS
         #: Segments that the last poll left out.
         self._out: frozenset[str] = frozenset()
         #: `True` if a flush has ended since the last poll.
@@ -145,7 +145,7 @@ class FlushPlanner(Planner[Flush]):
 
     def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         self._has_ended = False
-        self._retry_ms = FAR_MS
+        self._retry_ms = NEVER_MS
         there = self.read(None)
         segments = [part for part in there.parts if part.is_segment]
         self._out = frozenset(str(part.name) for part in segments) & busy.damaged

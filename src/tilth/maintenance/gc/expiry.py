@@ -14,7 +14,7 @@ from tilth.base.logs import Log
 from tilth.catalog import ExpirePartition, visibility
 from tilth.maintenance.gc.policy import judge_expiry
 from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.ttl import TableTtl, partition_end, ttl_of
 from tilth.model.part import Entry, Part
 from tilth.model.table import TableDef
@@ -30,13 +30,13 @@ class ExpiryPhase:
         self._table = table
         self._definition: TableDef | None = None
         self._ttl: TableTtl | None = None
-        #: Expiry time of each partition that was checked; FAR_MS if it is not known.
+        #: Expiry time of each partition that was checked; NEVER_MS if it is not known.
         self._ends_ms: dict[str, int] = {}
 
     def known_ms(self, partition: str) -> int | None:
-        """Return when the partition expires; None: it has to be looked at. FAR_MS without TTL."""
+        """Return when the partition expires; None: it has to be looked at. NEVER_MS without TTL."""
         if self._table.watch.definition.ttl is None:
-            return FAR_MS
+            return NEVER_MS
         return self._ends_ms.get(partition)
 
     def forget(self) -> None:
@@ -51,7 +51,7 @@ class ExpiryPhase:
             return
         parts = visibility.visible(entries)
         end = partition_end(ttl, parts, settings=done.settings)
-        self._ends_ms[partition] = FAR_MS if end.last is None else ends_ms(ttl.ttl, end.last, ttl.column.type)
+        self._ends_ms[partition] = NEVER_MS if end.last is None else ends_ms(ttl.ttl, end.last, ttl.column.type)
         verdict = judge_expiry(partition, end, ttl, now_ms=now_ms)
         if not verdict.goes:
             return

@@ -27,7 +27,7 @@ from tilth.maintenance.gc.policy import (
 )
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.partition_counts import Rotation
 from tilth.model.part import Entry, Part
 
@@ -53,7 +53,7 @@ class MovePhase:
         #: Time when each partition may have something to move; others have nothing. Under the watch's lock.
         self._due_ms: dict[str, int] = {}
         self._pushed: set[str] = set()
-        #: Partitions where something had ended and nothing could move, with how far collection might go then.
+        #: Partitions where something had ended and nothing could move, with the limit of collection then.
         self._held: dict[str, int] = {}
         #: Partitions where something has ended and waits, with the time when it may go.
         self._ended: dict[str, int] = {}
@@ -71,7 +71,7 @@ class MovePhase:
             times = list(self._due_ms.values())
         if self._due_all_ms is not None:
             times.append(self._due_all_ms)
-        return max(min(times), self._pause_until_ms) if times else FAR_MS
+        return max(min(times), self._pause_until_ms) if times else NEVER_MS
 
     def schedule(self, at_ms: int) -> None:
         """Everything is looked at then, if not before."""
@@ -99,7 +99,7 @@ class MovePhase:
     def waits(self) -> tuple[int, int]:
         """Return in how many partitions entries that have ended wait, and when the first of them may go."""
         with self._table.watch.lock:
-            return len(self._ended), min(self._ended.values(), default=FAR_MS)
+            return len(self._ended), min(self._ended.values(), default=NEVER_MS)
 
     def is_unread(self) -> bool:
         """True if partitions may have entries of before this server began that nobody has looked at."""
@@ -108,7 +108,7 @@ class MovePhase:
     def has_grown(self, partition: str, at_ms: int) -> None:
         """The partition has new rows, which may expire."""
         ends_ms = self._expiry.known_ms(partition)
-        if ends_ms == FAR_MS:
+        if ends_ms == NEVER_MS:
             return
         with self._table.watch.lock:
             self._note(partition, max(at_ms, ends_ms or 0), at_ms)
@@ -126,8 +126,8 @@ class MovePhase:
             there = set(everything)
             # Partitions whose record is gone have nothing left.
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
-            due = [name for name in everything if self._due_ms.get(name, FAR_MS) <= now_ms]
-            pushed = [name for name in self._pushed if self._due_ms.get(name, FAR_MS) <= now_ms]
+            due = [name for name in everything if self._due_ms.get(name, NEVER_MS) <= now_ms]
+            pushed = [name for name in self._pushed if self._due_ms.get(name, NEVER_MS) <= now_ms]
             pushed = pushed[: table.watch.settings.gc_partitions.number]
             self._pushed.difference_update(pushed)
         chosen = select_for_gc(
@@ -218,7 +218,7 @@ class MovePhase:
         if ends_ms is None:
             # It was dropped just now.
             times.append(now_ms + kept_ms(done.settings))
-        elif ends_ms != FAR_MS:
+        elif ends_ms != NEVER_MS:
             # One that has expired and is still there was refused.
             times.append(max(ends_ms, now_ms + int(done.settings.pause * 1000)))
         if has_moved:

@@ -83,7 +83,7 @@ class GcOp(RoutineOp):
             self.last_reason = done.reason
 
     def run_now(self, partition: str | None = None, *, is_forced: bool = False) -> GcReport:
-        """A round over the table or one partition at once, as far as readers and transactions allow.
+        """A round over the table or one partition at once, within the limits that readers and transactions set.
 
         `is_forced` takes lifetimes and history for 0.
         """

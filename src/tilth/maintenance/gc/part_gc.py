@@ -18,7 +18,7 @@ from tilth.maintenance.gc.pending import PendingPartitions
 from tilth.maintenance.gc.round import GcTable, Round
 from tilth.maintenance.gc.trash import TrashPhase
 from tilth.maintenance.kinds import IoUsage, OpKind
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.model.part import Part, PartEvent
 
 #: Rounds of SYSTEM GC: expired partitions, data, marks, ranges, and one that finds nothing.
@@ -105,7 +105,7 @@ class PartGc:
         if self._moves.is_unread():
             return "not looked at since the start"
         trash_ms = self._trash.due_ms()
-        if trash_ms != FAR_MS:
+        if trash_ms != NEVER_MS:
             return f"what is in the trash waits, the next look is in {max(0, trash_ms - now_ms) / 1000:.0f} s"
         return "nothing is hidden"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from tilth.base.hybrid import milliseconds
 from tilth.base.units import show_bytes
 from tilth.maintenance.gc.round import GcTable, Round, promised_ms
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.settings import GcSettings
 from tilth.maintenance.table.watch import TableWatch
 
@@ -18,13 +18,13 @@ class PendingPartitions:
     def __init__(self, watch: TableWatch) -> None:
         self._lock = watch.lock
         self._due_ms: dict[str, int] = {}
-        #: Partitions where something is known to wait, with its bytes as far as they are known.
+        #: Partitions with known pending parts, and the sum of the bytes that are known of them.
         self._bytes: dict[str, int] = {}
         #: Time of the next query for partitions with anything to collect.
-        self._ask_ms = FAR_MS
+        self._ask_ms = NEVER_MS
 
     def first_ms(self) -> int:
-        """The earliest; FAR_MS where there is none."""
+        """The earliest; NEVER_MS where there is none."""
         with self._lock:
             return min([self._ask_ms, *self._due_ms.values()])
 
@@ -94,7 +94,7 @@ class PendingPartitions:
                 return
         named = dict.fromkeys(partitions(), now_ms)
         with self._lock:
-            self._ask_ms = FAR_MS
+            self._ask_ms = NEVER_MS
             self._due_ms |= named
 
     def each(self, done: Round, table: GcTable, collect: Callable[[Round, str, int], None]) -> None:
@@ -115,7 +115,7 @@ class PendingPartitions:
         """Return the table's partitions whose time has come; they are not pending any more."""
         with self._lock:
             known = list(partitions)
-            taken = [name for name in known if self._due_ms.get(name, FAR_MS) <= now_ms]
+            taken = [name for name in known if self._due_ms.get(name, NEVER_MS) <= now_ms]
             there = set(known).difference(taken)
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
         return taken

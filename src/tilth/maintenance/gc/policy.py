@@ -111,7 +111,7 @@ class TrashState:
 def cutoff(
     *, now_ms: int, oldest_txn: int | None, oldest_reader: int | None, ahm: int | None, settings: GcSettings
 ) -> Cutoff:
-    """Return how far collection may go: the start of the oldest active transaction over all servers (none if there is
+    """Return the limit of collection: the start of the oldest active transaction over all servers (none if there is
     none), the snapshot of the oldest reader, and the ancient history mark (none if history is not retained)."""
     reader_floor = _before(now_ms, READER_HOLD_SECONDS_MAX)
     marks = [(_before(now_ms, settings.old_parts_lifetime), GcHold.LIFETIME)]

@@ -1,4 +1,4 @@
-"""State that the phases of collecting share: the table, and the results of one round so far."""
+"""State that the phases of collecting share: the table, and the results of the present round."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GcTable(TableContext):
         return [lease for lease in everything if lease.table == self.uuid and lease.expires_ms > now_ms]
 
     def limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
-        """Return how far phase 1 may go now."""
+        """Return the limit of phase 1 now."""
         return cutoff(
             now_ms=now_ms,
             oldest_txn=self.catalog.transactions.oldest_running(),
@@ -54,22 +54,22 @@ class GcTable(TableContext):
         )
 
     def ancient_limit(self, now_ms: int, settings: GcSettings) -> Cutoff:
-        """Return how far files may go that nobody brings back: no lifetime holds them where history is retained."""
+        """Return the limit of files that nobody brings back: no lifetime holds them where history is retained."""
         if settings.history >= 0:
             settings = replace(settings, old_parts_lifetime=0.0)
         return self.limit(now_ms, settings)
 
-    def commit(self, verb: str, place: str, updates: Sequence[Update]) -> int:
-        """Commit updates without files; return the transaction. The failpoints of `place` are around it."""
+    def commit(self, verb: str, failpoint: str, updates: Sequence[Update]) -> int:
+        """Commit updates without files; return the transaction. `failpoint` begins the failpoints around it."""
         with self.begin(verb) as work:
-            hit(f"{place}.before_commit")
+            hit(f"{failpoint}.before_commit")
             try:
                 work.commit(updates)
             except UnknownOutcomeError as error:
                 # It wrote no files; where it cannot be aborted now, the cleaner does it.
                 work.give_up(str(error), is_settled=True)
                 raise
-            hit(f"{place}.after_commit")
+            hit(f"{failpoint}.after_commit")
         return work.id
 
     def forget_versions(self, ends: Sequence[int]) -> None:
@@ -105,7 +105,7 @@ class GcReport:
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """The results of one round so far."""
+    """The results of the present round."""
 
     #: Settings in force for the round, and the only partition of a command; none: all.
     settings: GcSettings

@@ -1,6 +1,6 @@
 """Phase 2 of collecting: files of what lies in the trash for long enough are removed.
 
-Covers: when the trash is looked at, which files go, the place where the next round goes on. Does not cover: the
+Covers: when the trash is read, which files go, the position at which the next round goes on. Does not cover: the
 verdicts (policy.py).
 Always holds: the table's storage is never listed; a file that cannot be removed stays in the trash and stops no other.
 """
@@ -25,7 +25,7 @@ from tilth.maintenance.gc.policy import (
     trash_pause,
 )
 from tilth.maintenance.gc.round import GcTable, Round
-from tilth.maintenance.state import FAR_MS
+from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.settings import GcSettings
 from tilth.model.part import Part
 from tilth.storage import remove_data
@@ -51,7 +51,7 @@ class TrashPhase:
 
     def due_ms(self) -> int:
         """Return when the next round is due."""
-        return FAR_MS if self._due_ms is None else self._due_ms
+        return NEVER_MS if self._due_ms is None else self._due_ms
 
     def expect(self, parts: Sequence[tuple[Part, int]], settings: GcSettings) -> None:
         """These parts, each with its end, have come into the trash."""

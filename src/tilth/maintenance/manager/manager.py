@@ -70,7 +70,7 @@ _log = Log("maintenance")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandIns:
-    """Sources and makers that a test puts in the place of the real ones."""
+    """Sources and makers that a test gives instead of the real ones."""
 
     rng: Rng = field(default_factory=new_rng)
     #: Makes the ops of a table; None: the real ones.
@@ -145,7 +145,7 @@ class MaintenanceManager:
         )
         self._feed = PartFeed(catalog)
         self._runs = Runs(clock, history_size=settings.history_size, ended=self._run_ended)
-        self._places = RewriteSlots(clock, places=self._rewrites_max, running=self._runs.rewrites)
+        self._rewrite_slots = RewriteSlots(clock, slots=self._rewrites_max, running=self._runs.rewrites)
         self._context = self._new_context(root, stand_ins.new_rebaser)
         self._registry = Registry(
             catalog, self._tables, stand_ins.build or self._build, self._decisions, self._woken, hosts=hosts
@@ -297,7 +297,7 @@ class MaintenanceManager:
         return self._registry.get(table_uuid).command().flushes.flush_now(partition)
 
     def optimize(self, table_uuid: str, partition: str | None = None, final: bool = False) -> OptimizeReport:
-        """Flush and merge what the partition has, or all have, as far as the limits allow; return when it is done.
+        """Flush and merge what the partition has, or all have, within the limits; return when it is done.
 
         Raises TableNotFoundError, NotFoundError for a partition without parts, and what a merge failed with.
         """
@@ -312,7 +312,7 @@ class MaintenanceManager:
         return self._registry.get(table_uuid).command().garbage.run_now(partition, is_forced=is_forced)
 
     def scrub_now(self, table_uuid: str) -> list[ScrubRow]:
-        """Compare all copies of the table's files with their checksums, and make wrong ones anew; a row for each place.
+        """Compare all copies of the table's files with their checksums, make wrong ones anew; a row for each replica.
 
         Raises TableNotFoundError, and what a task failed with.
         """
@@ -393,7 +393,7 @@ class MaintenanceManager:
         is_first = not self._feed.has_begun
         events, is_all = self._feed.news(now_ms)
         for event in events:
-            self._places.observe(event)
+            self._rewrite_slots.observe(event)
             table = self._tables.get(event.table)
             if table is None and not self._hosts(event.table):
                 continue
@@ -461,7 +461,7 @@ class MaintenanceManager:
         return choice
 
     def _startable(self, views: list[OpView]) -> list[OpView]:
-        if self._places.is_free():
+        if self._rewrite_slots.is_free():
             return views
         return [view for view in views if not self._poller.found(view.name).kind.traits.is_rewrite]
 
@@ -517,7 +517,7 @@ class MaintenanceManager:
             settings=self._settings,
             table_leases=self._table_leases,
             counters=self._counters,
-            places=self._places,
+            rewrite_slots=self._rewrite_slots,
             new_rebaser=new_rebaser,
             refused=self._decisions.refused,
             table_count=self._tables.__len__,

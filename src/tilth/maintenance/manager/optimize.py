@@ -34,7 +34,7 @@ class OptimizeReport:
 
 
 def optimize_table(server: ServerContext, table: TableOps, partition: str | None, *, is_final: bool) -> OptimizeReport:
-    """Make parts of the segments of the partition, or of all, and merge the parts as far as the limits allow.
+    """Make parts of the segments of the partition, or of all, and merge the parts within the limits.
 
     Raises NotFoundError for a partition without parts, and what a flush or a merge failed with.
     """

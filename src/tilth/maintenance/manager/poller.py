@@ -20,7 +20,7 @@ from tilth.base.logs import Log
 from tilth.maintenance.kinds import OpStats, OpView
 from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.settings import WorkloadSettings
-from tilth.maintenance.state import FAR_MS, Failure, failed_again, standing
+from tilth.maintenance.state import NEVER_MS, Failure, failed_again, standing
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.table.workload import load_score
 from tilth.maintenance.work.op import Op
@@ -118,7 +118,7 @@ class Poller:
     def _is_due_at(self, table: TableOps, due_ms: int) -> None:
         """Poll the table then, if nothing happens before."""
         table.watch.due_ms = due_ms
-        if due_ms >= FAR_MS:
+        if due_ms >= NEVER_MS:
             return
         heapq.heappush(self._due, (due_ms, table.watch.uuid))
         if len(self._due) > self._due_max:
@@ -128,7 +128,7 @@ class Poller:
         """Leave only the newest time of each table: each poll adds one, and it stays until it comes."""
         tables = {uuid: self._find(uuid) for _, uuid in self._due}
         times = [(found.watch.due_ms, uuid) for uuid, found in tables.items() if found is not None]
-        self._due = [each for each in times if each[0] < FAR_MS]
+        self._due = [each for each in times if each[0] < NEVER_MS]
         heapq.heapify(self._due)
         self._due_max = 2 * len(self._due) + TIMES_MIN
 
@@ -161,7 +161,7 @@ class Poller:
         runnable = [op for op in table.ops if self._weigh(watch, op, now_ms)]
         self._drop(table)
         if not runnable:
-            self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=FAR_MS))
+            self._is_due_at(table, min((self._due_ms(watch, op, now_ms) for op in table.ops), default=NEVER_MS))
             return
         self._runnable[watch.uuid] = [OpView(name=op.name, table=watch.name, stats=op.observed) for op in runnable]
         self._ops |= {op.name: op for op in runnable}
@@ -194,7 +194,7 @@ class Poller:
         if op.has_unknown or watch.is_on(op.kind.traits.service, now_ms):
             return op.due_ms
         switch = watch.switch(op.kind.traits.service, now_ms)
-        return FAR_MS if switch is None or switch.until_ms == 0 else switch.until_ms
+        return NEVER_MS if switch is None or switch.until_ms == 0 else switch.until_ms
 
 
 def _is_due(table: TableOps, now_ms: int) -> bool:

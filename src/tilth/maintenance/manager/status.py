@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilth.maintenance.manager.scheduler import adjusted_score
 from tilth.maintenance.settings import SchedulerSettings
-from tilth.maintenance.state import FAR_MS, newest
+from tilth.maintenance.state import NEVER_MS, newest
 from tilth.maintenance.stats import OpRow
 from tilth.maintenance.table.watch import TableWatch
 from tilth.maintenance.work.op import Op
@@ -58,10 +58,10 @@ def service_stats(watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: 
     switch = watch.switch(service, now_ms)
     said = switch or running_switch(service)
     # A service that is stopped neither looks nor tries before its switch is over.
-    starts_ms = 0 if watch.is_on(service, now_ms) else FAR_MS if switch is None else switch.until_ms or FAR_MS
+    starts_ms = 0 if watch.is_on(service, now_ms) else NEVER_MS if switch is None else switch.until_ms or NEVER_MS
     wakeup_ms = max(now_ms, starts_ms, min(op.due_ms for op in ops))
     retries_ms = [failure.until_ms for failure in failures if failure.until_ms > now_ms]
-    attempt_ms = max(starts_ms, min(retries_ms, default=FAR_MS))
+    attempt_ms = max(starts_ms, min(retries_ms, default=NEVER_MS))
     return ServiceStats(
         database=watch.definition.database,
         table=watch.definition.name,
@@ -81,6 +81,6 @@ def service_stats(watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: 
         until_ms=said.until_ms,
         asked_by=said.query_id,
         asked_from=said.client,
-        next_wakeup_ms=0 if wakeup_ms >= FAR_MS else wakeup_ms,
-        next_attempt_ms=0 if attempt_ms >= FAR_MS else attempt_ms,
+        next_wakeup_ms=0 if wakeup_ms >= NEVER_MS else wakeup_ms,
+        next_attempt_ms=0 if attempt_ms >= NEVER_MS else attempt_ms,
     )

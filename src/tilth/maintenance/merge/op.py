@@ -19,7 +19,7 @@ from tilth.maintenance.merge.policy.partitions import BackOff, postpone, select_
 from tilth.maintenance.merge.policy.size_tiered import submittable
 from tilth.maintenance.one_part.procedure import OnePartProcedure
 from tilth.maintenance.one_part.task_spark import MergeFacts
-from tilth.maintenance.state import FAR_MS, ServiceWork, newest, rule_of
+from tilth.maintenance.state import NEVER_MS, ServiceWork, newest, rule_of
 from tilth.maintenance.table.partition_counts import PartitionStats, Rotation, with_partitions
 from tilth.maintenance.table.settings import PartitionStrategy
 from tilth.maintenance.table.sources import ChangesOf, changes_of, parts_by_partition, parts_now, read_bytes
@@ -89,7 +89,7 @@ class MergePlanner(Planner[Merge]):
         self._catalog = server.catalog
         self._rng = server.rng
         self._workers = server.workers
-        self._places = server.places
+        self._rewrite_slots = server.rewrite_slots
         self._watch = context.watch
         self._choice = choice
         self.failures = PartitionFailures(OpKind.MERGE, context.watch)
@@ -145,19 +145,19 @@ class MergePlanner(Planner[Merge]):
 
     def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         if self._watch.settings.merge.is_disabled:
-            return FAR_MS
+            return NEVER_MS
         if self._is_fruitful and not self._waiting:
             # While looks lead to merges, the next one follows at once.
             return 0
         if snapshot.has_news:
             return snapshot.refreshed_ms + REFRESH_BUSY_MS
-        return FAR_MS if self._waiting else self.next_refresh_ms
+        return NEVER_MS if self._waiting else self.next_refresh_ms
 
     def due_ms(self, snapshot: OpSnapshot) -> int:
         if self._waiting:
             return 0
         if self._watch.settings.merge.is_disabled:
-            return FAR_MS
+            return NEVER_MS
         return snapshot.refreshed_ms + REFRESH_BUSY_MS if snapshot.has_news else self.next_refresh_ms
 
     def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
@@ -217,7 +217,7 @@ class MergePlanner(Planner[Merge]):
         if not self._waiting:
             return OpStats.idle("nothing worth merging")
         # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
-        bytes_max = self._places.merge_bytes_max()
+        bytes_max = self._rewrite_slots.merge_bytes_max()
         self._next = next((each for each in self._waiting if bytes_max is None or each.spec.size <= bytes_max), None)
         if self._next is None:
             first = self._waiting[0].spec

@@ -40,7 +40,7 @@ class MutationProgress:
 
 
 class MutateCommands:
-    """The op of one table's mutations, and how far they are. For any thread."""
+    """The op of one table's mutations, and their progress. For any thread."""
 
     def __init__(self, context: TableContext) -> None:
         self._watch = context.watch

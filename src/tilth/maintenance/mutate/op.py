@@ -1,7 +1,7 @@
 """MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
 
-Covers: looks, the end of an entry. Does not cover: which parts are next (policy.py), what a rewrite is
-(rewrite.py), whose fault a failure is (failures.py), how far entries are (commands.py), reserving and running
+Covers: refreshes, the end of an entry. Does not cover: which parts are next (policy.py), what a rewrite is
+(rewrite.py), the part that a failure belongs to (failures.py), progress of entries (commands.py), reserving and running
 (maintenance/work).
 Always holds: entries are read after parts (docs/policies/mutations.md#inputs); an entry is begun when the one before it
 has ended. Parts of batches that wait are not reserved, so that merges go on.
@@ -25,7 +25,7 @@ from tilth.maintenance.mutate.policy import (
     select_mutations,
 )
 from tilth.maintenance.mutate.rewrite import Rewrite
-from tilth.maintenance.state import FAR_MS, ServiceWork, rule_of
+from tilth.maintenance.state import NEVER_MS, ServiceWork, rule_of
 from tilth.maintenance.table.sources import changes_of, parts_now
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.planner import (
@@ -106,7 +106,7 @@ class MutatePlanner(Planner[Rewrite]):
 
     def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
         if not self._watch.mutations:
-            return FAR_MS
+            return NEVER_MS
         loss = self.failures.loss
         return max(self._next_due_ms(snapshot), 0 if loss is None else loss.until_ms)
 

@@ -96,8 +96,8 @@ class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
 
     def outputs(self, work: Rewrite, facts: MutateFacts) -> list[Output]:
         return [
-            Output(task=place, written=result.written)
-            for place, result in enumerate(facts.results)
+            Output(task=index, written=result.written)
+            for index, result in enumerate(facts.results)
             if not result.is_untouched
         ]
 

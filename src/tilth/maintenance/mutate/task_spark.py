@@ -95,7 +95,7 @@ class MutateSource(msgspec.Struct, frozen=True, kw_only=True):
 class MutateTask(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that a worker needs to rewrite parts.
 
-    The file of the source at place `i` is named as that of task `i`, so the transaction's TxnOutput has as many tasks
+    The file of source `i` is named as that of task `i`, so the transaction's TxnOutput has as many tasks
     as there are sources.
     """
 
@@ -172,8 +172,8 @@ def _mutate(context: TaskContext) -> TaskResult:
         try:
             matched = None if task.kind is MutationKind.COLUMNS else _matched(context.session, task, letters)
             context.raise_if_cancelled()
-            places = [place for place, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
-            written = _written(context.session, task, places, letters) if places else {}
+            indexes = [index for index, source in enumerate(task.sources) if _is_written(task, source, rows, matched)]
+            written = _written(context.session, task, indexes, letters) if indexes else {}
         except (PySparkException, Py4JError) as error:
             raise _meaning(error, task, letters) or error from error
     results = []
@@ -194,7 +194,7 @@ def _mutate(context: TaskContext) -> TaskResult:
             )
         )
     cost = Cost(
-        input_bytes=sum(task.sources[place].source.bytes for place in places),
+        input_bytes=sum(task.sources[index].source.bytes for index in indexes),
         output_bytes=sum(part.file.size for part in written.values()),
     )
     return TaskResult(payload=encode_mutate_facts(MutateFacts(results=tuple(results))), actual=cost)
@@ -224,14 +224,14 @@ def _matched(session: SparkSession, task: MutateTask, letters: Mailbox) -> dict[
 
 
 def _written(
-    session: SparkSession, task: MutateTask, places: Sequence[int], letters: Mailbox
+    session: SparkSession, task: MutateTask, indexes: Sequence[int], letters: Mailbox
 ) -> dict[str, WrittenPart]:
-    """Rewrite the sources at these places; return by file what was written for it, nothing where no row was left."""
+    """Rewrite the sources of these indexes; return by file what was written for it, nothing where no row was left."""
     by_file = {
-        task.sources[place].file.name: rewrite_target(
-            task.layout, task.sources[place].source, task.sources[place].values, task=place
+        task.sources[index].file.name: rewrite_target(
+            task.layout, task.sources[index].source, task.sources[index].values, task=index
         )
-        for place in places
+        for index in indexes
     }
     layout, txn = task.layout, task.txn
 
@@ -240,7 +240,7 @@ def _written(
         return {} if written is None else {written[0]: written[1]}
 
     names = _Names.of(task)
-    sources = [task.sources[place] for place in places]
+    sources = [task.sources[index] for index in indexes]
     frame = _changed(task, _rows_of(session, task, sources, names, letters), names)
     return {file: part for written in run_tasks(frame, write, dict[str, WrittenPart]) for file, part in written.items()}
 

@@ -76,7 +76,7 @@ class PartitionStats:
 
     @property
     def waiting_parts(self) -> int:
-        """Parts that have ended and are not collected yet, as far as was counted."""
+        """Parts that were counted as ended and not as removed."""
         return max(0, self.ended_parts - self.removed_parts)
 
     @property

@@ -30,7 +30,7 @@ class ServerContext:
     settings: ManagerSettings
     table_leases: TableLeases
     counters: MaintenanceCounters
-    places: RewriteSlots
+    rewrite_slots: RewriteSlots
     #: Makes what rebases changes of parts that are made anew meanwhile.
     new_rebaser: NewRebaser
     #: Takes an op's name, its table and the reason why something is left alone.

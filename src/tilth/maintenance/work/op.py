@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 
 from tilth.maintenance.kinds import OpKind, OpStats, Prepared, Refused, op_name
-from tilth.maintenance.state import FAR_MS, Failure, ServiceWork, failed_status, service_status, standing
+from tilth.maintenance.state import NEVER_MS, Failure, ServiceWork, failed_status, service_status, standing
 from tilth.maintenance.work.context import TableContext
 from tilth.model.part import PartEvent
 from tilth.model.service import ServiceState
@@ -31,7 +31,7 @@ class Op(ABC):
         self._switched_off_by = context.server.settings.switched_off_by(kind)
         #: Runs under way, commands among them.
         self.running = 0
-        #: Refreshes or rounds so far, and the time of the last one; 0: not yet.
+        #: Number of refreshes or rounds, and the time of the last one; 0: not yet.
         self.wakeups = 0
         self.last_wakeup_ms = 0
         #: Statistics of the manager's last poll, and the failure of a poll or of preparing, after which the op waits.
@@ -60,10 +60,10 @@ class Op(ABC):
 
     @property
     def due_ms(self) -> int:
-        """Return when `stats` may change, if nothing is noticed before; FAR_MS: never."""
+        """Return when `stats` may change, if nothing is noticed before; NEVER_MS: never."""
         if self.has_unknown:
             return 0
-        return FAR_MS if self._switched_off_by else self.next_due_ms()
+        return NEVER_MS if self._switched_off_by else self.next_due_ms()
 
     def stats(self) -> OpStats:
         """Estimate cheaply what could be gained."""

@@ -153,7 +153,7 @@ class Planner(Protocol[WorkT]):
         """Note an event; return whether something else may be chosen now."""
 
     def refresh_due_ms(self, snapshot: OpSnapshot) -> int:
-        """Return when the next observation is worth it; FAR_MS: something has to happen first."""
+        """Return when the next observation is worth it; NEVER_MS: something has to happen first."""
 
     def due_ms(self, snapshot: OpSnapshot) -> int:
         """Return when `choose` may say something new, if nothing is heard before."""

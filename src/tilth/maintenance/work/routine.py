@@ -26,7 +26,7 @@ class Routine(Protocol):
     kind: OpKind
 
     def due_ms(self) -> int:
-        """Return when the next round is due; FAR_MS: something has to happen first."""
+        """Return when the next round is due; NEVER_MS: something has to happen first."""
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """A line of the part log about the table; whether it changes what is due."""

@@ -1,9 +1,9 @@
-"""Places of rewrites, and the merges that may use the last one. For the manager's thread and its runs.
+"""Slots of rewrites, and the merges that may use the last one. For the manager's thread and its runs.
 
-Covers: the places that the write warehouse gives to merges, mutations and compactions of deltas; the place that is kept
+Covers: the slots that the write warehouse gives to merges, mutations and compactions of deltas; the slot that is kept
 for small merges while rows come in. Does not cover: the order of merges (policy), tasks at a worker (warehouse).
 Always holds: what would only wait behind others at the warehouse is not started, so that what is most urgent when a
-place is free gets it, and the other threads of maintenance stay free for flushes and collecting.
+slot is free gets it, and the other threads of maintenance stay free for flushes and collecting.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ LAST_SLOT_BYTES = 64 * MIB
 INGESTING_MS = 60_000
 
 
-def merge_bytes_max(*, places: int, running: int, is_ingesting: bool) -> int | None:
+def merge_bytes_max(*, slots: int, running: int, is_ingesting: bool) -> int | None:
     """Return how large the next merge may be; None: as the table allows. Pure."""
-    is_last = 1 < places <= running + 1
+    is_last = 1 < slots <= running + 1
     return LAST_SLOT_BYTES if is_last and is_ingesting else None
 
 
 class RewriteSlots:
-    """Places for rewrites of one manager."""
+    """Slots for rewrites of one manager."""
 
-    def __init__(self, clock: Clock, *, places: Callable[[], int], running: Callable[[], int]) -> None:
-        """`places`: as many as there are now, workers come and go; `running`: rewrites under way."""
+    def __init__(self, clock: Clock, *, slots: Callable[[], int], running: Callable[[], int]) -> None:
+        """`slots`: as many as there are now, workers come and go; `running`: rewrites under way."""
         self._clock = clock
-        self._places = places
+        self._slots = slots
         self._running = running
         self._new_part_ms = 0
 
@@ -43,9 +43,9 @@ class RewriteSlots:
 
     def is_free(self) -> bool:
         """True if another rewrite would run at once."""
-        return self._running() < self._places()
+        return self._running() < self._slots()
 
     def merge_bytes_max(self) -> int | None:
         """Return how large the next merge may be; None: as its table allows."""
         is_ingesting = self._clock.now_ms() - self._new_part_ms < INGESTING_MS
-        return merge_bytes_max(places=self._places(), running=self._running(), is_ingesting=is_ingesting)
+        return merge_bytes_max(slots=self._slots(), running=self._running(), is_ingesting=is_ingesting)

@@ -37,9 +37,9 @@ def key_shares(lows: Sequence[bytes], highs: Sequence[bytes], sizes: Sequence[in
     """The shares of parts with these smallest and largest keys and bytes; keys compare as bytes do."""
     count = len(sizes)
     keys = sorted({*lows, *highs})
-    place = {key: index for index, key in enumerate(keys)}
-    first = [place[key] for key in lows]
-    last = [place[key] for key in highs]
+    index_of = {key: index for index, key in enumerate(keys)}
+    first = [index_of[key] for key in lows]
+    last = [index_of[key] for key in highs]
     mass = np.zeros(max(0, len(keys) - 1))
     opened = np.zeros(len(keys) + 1, dtype=np.int64)
     np.add.at(opened, first, 1)

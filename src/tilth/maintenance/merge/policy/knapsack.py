@@ -1,7 +1,7 @@
 """The set of parts whose merge saves most height within a budget of bytes (docs/policies/key-range.md).
 
-Covers: the sweep over all stretches of keys with lower and upper bounds, the exact filling where the bounds are far
-apart, the set behind the best. Does not cover: what parts are worth (key_range.py).
+Covers: the sweep over all stretches of keys with lower and upper bounds, the exact filling where the bounds
+differ much, the set behind the best. Does not cover: what parts are worth (key_range.py).
 Always holds: the set found is within the budget and gains more than is asked for, and no less than what the sweep alone
 has found. Up to EXACT_ITEMS_MAX items no other set gains more than `ratio` times as much (where none is found: as is
 asked for), unless the work is cut short: the sweep has found half of the gain that is asked for at most, then no set is
@@ -81,7 +81,7 @@ class _Best:
 
 
 def choose(items: Items, *, budget: int, gain_min: float, ratio: float) -> Chosen:
-    """Choose the best set if it gains more than `gain_min`; `ratio` is how far from the best it may be."""
+    """Choose the best set if it gains more than `gain_min`; `ratio` bounds its distance from the best."""
     if len(items) < 2:
         return NOTHING
     ranked = _Ranked(items, budget)
@@ -283,28 +283,28 @@ class _RankSets:
         return (groups << 5) + _highest(found)
 
 
-def _lower_bits(found: NDArray[np.uint32], places: Integers) -> NDArray[np.uint32]:
-    lower: NDArray[np.uint32] = found & ((np.uint32(1) << (places & 31).astype(np.uint32)) - np.uint32(1))
+def _lower_bits(found: NDArray[np.uint32], positions: Integers) -> NDArray[np.uint32]:
+    lower: NDArray[np.uint32] = found & ((np.uint32(1) << (positions & 31).astype(np.uint32)) - np.uint32(1))
     return lower
 
 
 def _highest(found: NDArray[np.uint32]) -> Integers:
-    """Return the place of the highest bit; 32 bits are exact in a float."""
-    places: Integers = np.frexp(found.astype(np.float64))[1].astype(np.int64) - 1
-    return places
+    """Return the position of the highest bit; 32 bits are exact in a float."""
+    positions: Integers = np.frexp(found.astype(np.float64))[1].astype(np.int64) - 1
+    return positions
 
 
 def _fill(ranked: _Ranked, left: float, best: _Best) -> int:
     """Fill exactly, for one left border and every right one; return how many items that took."""
-    places = np.flatnonzero(ranked.low[ranked.by_right] >= left)
-    ranks = ranked.by_right[places]
+    positions = np.flatnonzero(ranked.low[ranked.by_right] >= left)
+    ranks = ranked.by_right[positions]
     capacity = int(min(ranked.budget, ranked.weights[ranks].sum()))
     if (capacity + 1) * len(ranks) > FILLING_CELLS_MAX:
         return len(ranks)
     worth = np.zeros(capacity + 1)
-    for place, rank in zip(places.tolist(), ranks.tolist(), strict=True):
+    for position, rank in zip(positions.tolist(), ranks.tolist(), strict=True):
         weight = int(ranked.weights[rank])
         worth[weight:] = np.maximum(worth[weight:], worth[: capacity + 1 - weight] + ranked.values[rank])
         gain = _gain(float(worth[capacity]), float(ranked.high[rank]) - left)
-        best.offer(gain, left=left, seen=place + 1, is_filled=True)
+        best.offer(gain, left=left, seen=position + 1, is_filled=True)
     return len(ranks)
