@@ -15,6 +15,7 @@ from decimal import Decimal as Number
 from typing import Any, assert_never
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import strategies as st
 
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
@@ -29,6 +30,8 @@ TYPES: Mapping[str, DataType] = {
     "struct": Struct((Field("a", Simple(Kind.INT8)), Field("b c", Array(Simple(Kind.DATE))))),
 }
 
+#: Words of JSON's numbers that are not finite, by Python's.
+_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)[Tt _](\d\d:\d\d:\d\d)(?:\.(\d*))?([Zz]|[+-]\d\d:?\d\d)?")
 
@@ -128,8 +131,26 @@ def _likely(data_type: DataType) -> st.SearchStrategy[str]:
     assert_never(data_type)
 
 
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """Return the values of a decoded column, its times in microseconds: times go on where Python's years end."""
+    values: list[Any] = column.cast(_without_times(column.type)).to_pylist()
+    return values
+
+
+def _without_times(arrow: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(arrow):
+        return pa.int64()
+    if pa.types.is_list(arrow):
+        return pa.list_(_without_times(arrow.value_type))
+    if pa.types.is_map(arrow):
+        return pa.map_(_without_times(arrow.key_type), _without_times(arrow.item_type))
+    if pa.types.is_struct(arrow):
+        return pa.struct([field.with_type(_without_times(field.type)) for field in arrow])
+    return arrow
+
+
 def is_made_of(text: str, value: Any, data_type: DataType) -> bool:
-    """Whether the value is exactly what the JSON says; of FLOAT the nearest one."""
+    """Return whether the value, as `values_of` returns it, is exactly what the JSON says; of FLOAT the nearest one."""
     given = json.loads(text, parse_float=Number, parse_int=Number, parse_constant=float)
     return _is_made_of(given, value, data_type)
 
@@ -139,9 +160,12 @@ def _is_made_of(given: Any, value: Any, data_type: DataType) -> bool:
         return given is None and value is None
     match data_type:
         case Simple(kind=Kind.STRING):
+            if isinstance(given, float):
+                return bool(value == _WORDS[str(given)])
             return bool(value == given if isinstance(given, str) else Number(value) == given)
         case Simple(kind=Kind.BOOLEAN):
-            return value is {"true": True, "1": True, "false": False, "0": False}.get(str(given).lower())
+            # JSON's -0 is a whole number, and zero.
+            return value is {"true": True, "1": True, "false": False, "0": False, "-0": False}.get(str(given).lower())
         case Simple(kind=Kind.BINARY):
             return bool(value == base64.b64decode(given, validate=True))
         case Simple(kind=Kind.DATE):
@@ -149,7 +173,7 @@ def _is_made_of(given: Any, value: Any, data_type: DataType) -> bool:
         case Simple(kind=Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ):
             is_wall = data_type == Simple(Kind.TIMESTAMP_NTZ)
             said = micros_in(given, is_wall=is_wall) if isinstance(given, str) else given * 1_000_000
-            return micros_of(value) == said
+            return bool(value == said)
         case Simple(kind=Kind.FLOAT32):
             return _is_float(given, value) and bool(np.array_equal(np.float32(float(given)), np.float32(value), True))
         case Simple(kind=Kind.FLOAT64):

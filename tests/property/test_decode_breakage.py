@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.long import examples
-from tests.property.hostile_messages import TYPES, is_made_of, json_texts
+from tests.property.hostile_messages import TYPES, is_made_of, json_texts, values_of
 from tests.unit.ingest.decoding import decode
 from tilth.model.types import Array, DataType, Decimal, Kind, Simple
 
@@ -96,14 +96,14 @@ def test_whatever_a_message_says_it_is_decoded_as_it_says_or_told(name: str, dat
         values += [GOOD % place, f'{{"n": {place}, "v": {text}}}'.encode("utf-8", "surrogatepass")]
     values.append(GOOD % len(texts))
     decoded = decode(columns, values, wanted=["n", "v", "_offset"])
-    rows = {row["_offset"]: row for row in decoded.rows.to_pylist()}
+    rows = dict(zip(values_of(decoded.rows["_offset"]), values_of(decoded.rows["v"]), strict=True))
     broken = {each.offset for each in decoded.broken}
     assert len(rows) == decoded.rows.num_rows
     assert sorted([*rows, *broken]) == list(range(len(values)))
     assert all(place in rows for place in range(0, len(values), 2))
     for place, text in enumerate(texts):
-        row = rows.get(2 * place + 1)
-        assert row is None or is_made_of(text, row["v"], TYPES[name]), (text, row)
+        offset = 2 * place + 1
+        assert offset in broken or is_made_of(text, rows[offset], TYPES[name]), (text, rows[offset])
 
 
 _cells = st.text(
@@ -149,7 +149,61 @@ def test_no_cell_of_csv_touches_its_neighbours(name: str, data: st.DataObject) -
     assert sorted([*offsets, *(each.offset for each in decoded.broken)]) == list(range(len(values) + 1))
     assert set(range(0, len(values) + 1, 2)) <= set(offsets)
     # The decoded values can be read.
-    assert len(decoded.rows.column("v").to_pylist()) == len(offsets)
+    assert len(values_of(decoded.rows["v"])) == len(offsets)
+
+
+#: Bytes that formats of text give a meaning to.
+_bytes = st.one_of(
+    st.binary(max_size=12),
+    st.lists(
+        st.sampled_from(
+            [
+                b"a",
+                b",",
+                b'"',
+                b"\n",
+                b"\r",
+                b"\r\n",
+                b"1",
+                b"\\N",
+                b"[1]",
+                b"[NaN,2]",
+                b"null",
+                b"{}",
+                b" ",
+                b"\xef\xbb\xbf",
+            ]
+        ),
+        max_size=6,
+    ).map(b"".join),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "columns"),
+    [
+        ("CSV", {"a": Kind.STRING}),
+        ("CSV", {"a": Kind.STRING, "b": Kind.INT32}),
+        ("CSV", {"a": Kind.STRING, "b": Array(Simple(Kind.FLOAT64))}),
+        ("CSVWithNames", {"a": Kind.STRING, "b": Kind.INT32}),
+        ("LineAsString", {"a": Kind.STRING}),
+        ("RawBLOB", {"a": Kind.BINARY}),
+    ],
+)
+@settings(max_examples=examples(200), deadline=None)
+@given(data=st.data())
+def test_a_message_means_the_same_alone_and_among_others(
+    form: str, columns: dict[str, Kind | DataType], data: st.DataObject
+) -> None:
+    messages = data.draw(st.lists(_bytes, max_size=5))
+    wanted = [*columns, "_offset"]
+    together = decode(columns, messages, wanted=wanted, kafka_format=form)
+    alone = [decode(columns, [each], wanted=wanted, kafka_format=form) for each in messages]
+    rows = [row | {"_offset": offset} for offset, each in enumerate(alone) for row in each.rows.to_pylist()]
+    assert repr(together.rows.to_pylist()) == repr(rows)
+    assert [(each.offset, each.reason) for each in together.broken] == [
+        (offset, broken.reason) for offset, each in enumerate(alone) for broken in each.broken
+    ]
 
 
 @settings(max_examples=examples(200), deadline=None)

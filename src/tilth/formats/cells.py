@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tilth.model.text.literals import float_text
 from tilth.model.text.times import FIRST_DAY, LAST_DAY, date_text, time_text
 
 #: A value that msgspec's JSON encoder accepts as it is.
@@ -119,11 +120,7 @@ def _floats(values: pa.Array) -> list[Cell]:
     cells = values.to_pylist()
     if pc.all(pc.is_finite(values.cast(pa.float64()))).as_py() is not False:
         return list(cells)
-    return [cell if cell is None or math.isfinite(cell) else _not_finite(cell) for cell in cells]
-
-
-def _not_finite(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return [cell if cell is None or math.isfinite(cell) else float_text(cell) for cell in cells]
 
 
 def _lists(values: pa.Array) -> list[Cell]:

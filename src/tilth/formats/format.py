@@ -75,6 +75,9 @@ class TextRows(msgspec.Struct, frozen=True):
 
 #: Reads all rows of a body or of a message, or raises BadValueError naming the row that cannot be.
 ReadRows = Callable[[bytes | str, RowColumns, RowOptions], TextRows]
+#: Reads many messages at once, none of them empty, to the rows of all and the number of rows of each (None: one each).
+#: Returns None or raises BadValueError where they must be read one by one.
+ReadMessages = Callable[[Sequence[bytes], RowColumns, RowOptions], tuple[TextRows, Sequence[int] | None] | None]
 #: Yields the body of an answer from its schema, its rows, its columns, and its statistics, which are requested at the
 #: end.
 WriteRows = Callable[
@@ -91,6 +94,8 @@ class Format:
     aliases: tuple[str, ...] = ()
     #: None: neither INSERT .. FORMAT nor messages can have it.
     read: ReadRows | None = None
+    #: None: messages are read one by one.
+    read_messages: ReadMessages | None = None
     #: None: no answer can have it.
     write: WriteRows | None = None
     #: Media type of answers over HTTP, by which `Accept` names it; empty: it has none.
@@ -123,10 +128,13 @@ class Format:
 
 def as_text(data: bytes | str) -> str:
     """Raises BadValueError for bytes that are not UTF-8."""
-    if isinstance(data, str):
-        return data
+    return data if isinstance(data, str) else as_texts([data])[0]
+
+
+def as_texts(values: Sequence[bytes]) -> list[str]:
+    """Raises BadValueError where bytes are not UTF-8."""
     try:
-        return data.decode()
+        return list(map(bytes.decode, values))
     except UnicodeDecodeError as error:
         raise BadValueError("not valid UTF-8", why=f"{error.reason} at byte {error.start}") from error
 

@@ -27,6 +27,7 @@ from tilth.formats.errors import BadValueError
 from tilth.model.checks import ELEMENT, KEY, VALUE, Path, SecondDigits
 from tilth.model.literal import ArrayValue, CastValue, MapValue, StructValue, TupleValue
 from tilth.model.table import Column
+from tilth.model.text.literals import float_text
 from tilth.model.text.times import DAY_US, SECOND_DIGITS_MAX, in_zone, micros_of, read_date, read_time
 from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct
 from tilth.model.types import Decimal as DecimalType
@@ -231,8 +232,10 @@ def _is_infinite(value: Given) -> bool:
 
 
 def _text(value: Given) -> str:
+    if isinstance(value, float):
+        return float_text(value)
     if not isinstance(value, str):
-        return str(value) if isinstance(value, int | float | Decimal) else _wrong("text in quotes")
+        return str(value) if isinstance(value, int | Decimal) else _wrong("text in quotes")
     if not value.isascii():
         _read(str.encode, value, "Unicode text, without halves of surrogate pairs")
     return value

@@ -7,6 +7,7 @@ string is `""`, nested values are JSON text, NaN and infinities `nan`, `inf`, `-
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,17 @@ from pyarrow import csv as arrow_csv
 
 from tilth.formats.cells import is_text_in_json, json_cells, texts
 from tilth.formats.errors import BadValueError
-from tilth.formats.format import Format, RowColumns, RowOptions, TextRows, Values, as_bytes, as_text, drain, wrong_width
+from tilth.formats.format import (
+    Format,
+    RowColumns,
+    RowOptions,
+    TextRows,
+    Values,
+    as_bytes,
+    as_text,
+    drain,
+    wrong_width,
+)
 from tilth.model.table import Column
 from tilth.model.wire import ColumnInfo, Summary
 
@@ -37,6 +48,23 @@ csv.field_size_limit(_VALUE_MAX)
 
 def _read(data: bytes | str, columns: RowColumns, options: RowOptions) -> TextRows:
     return _rows(columns.ordered, csv_cells(data, options.csv_delimiter, has_names=False))
+
+
+def _read_messages(
+    texts: Sequence[bytes], columns: RowColumns, options: RowOptions
+) -> tuple[TextRows, Sequence[int] | None] | None:
+    joined = b"\n".join(texts)
+    # Arrow would remove a byte order mark from the first text.
+    if b"\r" in joined or joined.startswith(codecs.BOM_UTF8):
+        return None
+    if joined.count(b"\n") < len(texts):
+        rows = _read(joined, columns, options)
+        # Otherwise a quote is open at the end of a text.
+        return (rows, None) if rows.count == len(texts) else None
+    if b'"' in joined:
+        return None
+    counts = [sum(map(bool, text.split(b"\n"))) for text in texts]
+    return _read(joined, columns, options), counts
 
 
 def _read_with_names(data: bytes | str, columns: RowColumns, options: RowOptions) -> TextRows:
@@ -210,7 +238,14 @@ def _is_plain(arrow: pa.DataType) -> bool:
     return bool(is_number or types.is_boolean(arrow) or types.is_string(arrow) or types.is_large_string(arrow))
 
 
-CSV = Format(name="CSV", read=_read, write=_write, media_type="text/csv; header=absent", body_type="text/csv")
+CSV = Format(
+    name="CSV",
+    read=_read,
+    read_messages=_read_messages,
+    write=_write,
+    media_type="text/csv; header=absent",
+    body_type="text/csv",
+)
 CSV_WITH_NAMES = Format(
     name="CSVWithNames",
     read=_read_with_names,

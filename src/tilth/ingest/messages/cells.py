@@ -1,6 +1,8 @@
-"""Messages of every format but JSON to rows, by what the format reads of a text.
+"""Messages of every format but JSON to rows.
 
-Always holds: a message is read by itself; its values are judged in whole columns, where Arrow is fast.
+Covers: messages to values by their format's functions, values to columns. Does not cover: what a value is
+(tilth.formats).
+Always holds: a message means the same whether it is read alone or with others.
 """
 
 from __future__ import annotations
@@ -10,9 +12,24 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tilth.formats import ABSENT, Reading, RowOptions, cells_values, column_array, is_text, texts_array
+from tilth.formats import (
+    ABSENT,
+    BadValueError,
+    Reading,
+    RowOptions,
+    TextRows,
+    Values,
+    cells_values,
+    column_array,
+    is_text,
+    texts_array,
+)
+from tilth.ingest.messages import arrays
+from tilth.ingest.messages.arrays import MISFITS, is_nested
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
+from tilth.ingest.messages.in_c import Doubts, decoder_of, python_type
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.table import Column, Schema
 
@@ -30,10 +47,12 @@ class CellReader:
     def __init__(self, schema: Schema, config: KafkaConfig, defaults: Mapping[str, object]) -> None:
         form = format_of(config)
         assert form.read is not None
-        self._read, self._schema, self._defaults = form.read, schema, defaults
+        self._read, self._read_messages = form.read, form.read_messages
+        self._schema, self._defaults = schema, defaults
         self._columns = MessageColumns(schema, skip_unknown=config.skip_unknown)
         self._options = RowOptions(csv_delimiter=config.csv_delimiter, skip_unknown=config.skip_unknown)
         self._are_cells = not form.is_one_value
+        self._nested = {column.name: _NestedCells(column) for column in schema.columns if is_nested(column.type)}
         #: Row of a broken message in stream mode.
         self.empty: Row = (_BROKEN,) * len(schema.columns)
 
@@ -42,46 +61,95 @@ class CellReader:
         return self._rows
 
     def _rows(self, value: bytes, _: bytes | None) -> list[Row]:
-        rows = self._read(value, self._columns, self._options)
-        if rows.columns is not self._schema.columns:
-            found = dict(zip((column.name for column in rows.columns), rows.values, strict=True))
-            nothing = [ABSENT] * rows.count
-            return list(zip(*(_listed(found.get(name, nothing)) for name in self._schema.names), strict=True))
-        return list(zip(*map(_listed, rows.values), strict=True))
+        columns = self._by_column(self._read(value, self._columns, self._options))
+        return list(zip(*map(_listed, columns), strict=True))
 
-    def read_all(self, values: Sequence[bytes | None]) -> None:
-        """Return None: there is no way to read many messages at once."""
+    def read_all(self, values: Sequence[bytes | None]) -> tuple[TextRows, Sequence[int] | None] | None:
+        """Return all rows, and the number of each message (None: one each); None: they must be read one by one."""
+        if self._read_messages is None or not all(values):
+            return None
+        try:
+            return self._read_messages(values, self._columns, self._options)  # type: ignore[arg-type]  # none is None
+        except BadValueError:
+            return None
 
-    def columns(self, rows: Sequence[Row], positions: Sequence[int]) -> Sequence[Sequence[Any]]:
-        """Values of the columns at these positions."""
-        columns = list(zip(*rows, strict=True)) or [()] * len(self._schema.columns)
+    def columns(self, rows: Sequence[Row] | TextRows, positions: Sequence[int]) -> Sequence[Values | pa.Array]:
+        """Return the values of the columns at these positions."""
+        if isinstance(rows, TextRows):
+            columns = self._by_column(rows)
+        else:
+            columns = list(zip(*rows, strict=True)) or [()] * len(self._schema.columns)
         return [columns[position] for position in positions]
 
-    def array(self, values: Sequence[Any], column: Column) -> pa.Array:
-        """The values as the column; raises BadValueError where one does not fit, or is missing."""
-        values = self._filled(column, values)
-        # Those of broken messages may be NULL in any column.
-        column = msgspec.structs.replace(column, nullable=True)
-        if self._are_cells:
-            try:
-                return texts_array(column, pa.array(values, pa.string()), reading=_READING, position=1)
-            except (pa.ArrowException, UnicodeError):
-                values = cells_values(column, values)
-        return column_array(column, values, reading=_READING, position=1)
+    def _by_column(self, rows: TextRows) -> Sequence[Values | pa.Array]:
+        """Return the values of all columns in their order."""
+        if rows.columns is self._schema.columns:
+            return rows.values
+        found = dict(zip((column.name for column in rows.columns), rows.values, strict=True))
+        nothing = [ABSENT] * rows.count
+        return [found.get(column.name, nothing) for column in self._schema.columns]
 
-    def _filled(self, column: Column, values: Sequence[Any]) -> Sequence[Any]:
+    def array(self, values: Values | pa.Array, column: Column) -> pa.Array:
+        """Return the values as the column; raises BadValueError where one does not fit, or is missing."""
+        has_broken = not isinstance(values, pa.Array) and _BROKEN in values
+        optional = [value is _BROKEN for value in values] if has_broken else ()
+        values = self._filled(column, values, has_broken=has_broken)
+        if column.name in self._nested:
+            found = self._nested[column.name].array(values)
+            if found is not None:
+                return found
+            values = cells_values(column, _listed(values))
+        elif self._are_cells:
+            # A broken message has NULL in every column.
+            own = msgspec.structs.replace(column, nullable=True) if has_broken else column
+            try:
+                return texts_array(own, pa.array(values, pa.string()), reading=_READING, position=1)
+            except (pa.ArrowException, UnicodeError):
+                values = cells_values(column, _listed(values))
+        return column_array(column, _listed(values), reading=_READING, position=1, optional=optional)
+
+    def _filled(self, column: Column, values: Values | pa.Array, *, has_broken: bool) -> Values | pa.Array:
         """Return the values with defaults where there are none, and NULL for broken messages."""
-        gaps: set[object] = {ABSENT, ""} if self._are_cells and not is_text(column) else {ABSENT}
+        is_empty_missing = self._are_cells and not is_text(column)
+        if isinstance(values, pa.Array):
+            # Where missing values become NULL, an empty cell does so later.
+            is_null_right = column.nullable and self._defaults.get(column.name) is None
+            if is_null_right or not (values.null_count or (is_empty_missing and pc.any(pc.equal(values, "")).as_py())):
+                return values
+            values = values.to_pylist()
+        gaps: set[object] = {ABSENT, ""} if is_empty_missing else {ABSENT}
         if not column.nullable:
             gaps.add(None)
         if any(gap in values for gap in gaps):
             missing = missing_value(column, self._defaults)
             values = [missing if _is_in(value, gaps) else value for value in values]
-        return [None if value is _BROKEN else value for value in values] if _BROKEN in values else values
+        return [None if value is _BROKEN else value for value in values] if has_broken else values
 
 
-def _listed(values: Sequence[Any] | pa.Array) -> Sequence[Any]:
-    return values.to_pylist() if isinstance(values, pa.Array) else values
+class _NestedCells:
+    """Reads the nested values of one column, which are JSON in cells, in C."""
+
+    def __init__(self, column: Column) -> None:
+        self._column = column
+        self._doubts = Doubts([column.type])
+        own = python_type(column.type)
+        self._decoder = decoder_of(own | None if column.nullable else own)
+
+    def array(self, cells: Values | pa.Array) -> pa.Array | None:
+        """Return the cells as the column; None: one of them must be read by `to_stored`, or is a value already."""
+        cells = _listed(cells)
+        try:
+            if self._decoder is None or self._doubts.exist_in("\n".join(filter(None, cells)).encode()):
+                return None
+            decode = self._decoder.decode
+            return arrays.column_array([decode(cell) if cell else None for cell in cells], self._column)
+        except (RecursionError, *MISFITS):
+            return None
+
+
+def _listed(values: Values | pa.Array) -> Values:
+    listed: Values = values.to_pylist() if isinstance(values, pa.Array) else values
+    return listed
 
 
 def _is_in(value: object, gaps: Collection[object]) -> bool:

@@ -50,6 +50,8 @@ ERROR_COLUMNS: Mapping[str, DataType] = {"_error": _STRING, "_raw_message": _STR
 
 # A row of a reader: a record or a tuple.
 Record = Any
+# Rows of a reader: a list, or any value that its `columns` understands.
+Records = Any
 #: Index of each row's message among the decoded messages; None: every message is one row.
 Owners = np.ndarray[Any, np.dtype[np.int64]] | None
 
@@ -154,11 +156,11 @@ class Decoder:
             broken=tuple(broken(topic, partition, messages[i], reason) for i, reason in reasons.items()),
         )
 
-    def _read_all(self, messages: Sequence[Message]) -> tuple[list[Record], list[int] | None, dict[int, str]]:
-        """Records, rows by message (None: one each) and reasons by index of a broken message."""
+    def _read_all(self, messages: Sequence[Message]) -> tuple[Records, Sequence[int] | None, dict[int, str]]:
+        """Return records, rows by message (None: one each) and reasons by index of a broken message."""
         values = list(map(_value_of, messages))
-        records = self._reader.read_all(values)
-        return self._read_each(values, messages) if records is None else (records, None, {})
+        found = self._reader.read_all(values)
+        return self._read_each(values, messages) if found is None else (*found, {})
 
     def _read_each(
         self, values: Sequence[bytes | None], messages: Sequence[Message]
@@ -208,7 +210,7 @@ class Decoder:
                     return f"column `{column.name}`: {_shown(value)} does not fit {column.declared_type}"
         return None
 
-    def _arrays(self, records: Sequence[Record]) -> dict[str, pa.Array]:
+    def _arrays(self, records: Records) -> dict[str, pa.Array]:
         """The columns of the table that were requested."""
         arrays = {}
         for position, values in zip(self._converted, self._reader.columns(records, self._converted), strict=True):

@@ -44,15 +44,15 @@ def envelope_fields() -> list[tuple[str, Any, Any]]:
 
 # Any: a record type that was made at run time.
 def debezium_reader(
-    fast: Any, row: Callable[[bytes], Record], older: Callable[[bytes], Record]
+    strict: Any, row: Callable[[bytes], Record], older: Callable[[bytes], Record]
 ) -> Callable[..., list[Record]]:
-    """Read one message, given its value and its key; raises ValueError with the reason.
+    """Return a function that reads one message, given its value and its key; it raises ValueError with the reason.
 
-    `row` reads an object to a record; of type `fast` where the message's `is_fast` is true and msgspec reads it.
-    `older` does so for rows that are deleted, of which any column may be missing.
+    `row` reads an object to a record; if the message is clear (`is_clear`), events whose rows are of the type `strict`
+    are decoded at once. `older` is `row` for rows that were deleted, which may lack any column.
     """
     decode = msgspec.json.Decoder(_event_type(msgspec.Raw, msgspec.Raw(_NULL)), strict=False).decode
-    decode_fast = None if fast is None else msgspec.json.Decoder(_event_type(fast | None, None)).decode
+    decode_strict = decode if strict is None else msgspec.json.Decoder(_event_type(strict | None, None)).decode
     key: Any = msgspec.defstruct("Key", [("payload", msgspec.Raw, msgspec.Raw(b""))])
     decode_key = msgspec.json.Decoder(key).decode
 
@@ -63,16 +63,11 @@ def debezium_reader(
             raise ValueError("a delete with neither `before` nor a key")
         return older(before)
 
-    def event_of(value: bytes) -> Any:
+    def read(value: bytes, key_bytes: bytes | None, *, is_clear: bool) -> list[Record]:
         try:
-            if decode_fast is not None:
-                return decode_fast(value)
+            event = decode_strict(value) if is_clear else decode(value)
         except (ValueError, RecursionError):
-            pass
-        return decode(value)
-
-    def read(value: bytes, key_bytes: bytes | None, *, is_fast: bool) -> list[Record]:
-        event = event_of(value) if is_fast else decode(value)
+            event = decode(value)
         if event.op is None and event.payload is not None:
             event = event.payload
         if event.op is None:
@@ -88,8 +83,9 @@ def debezium_reader(
             record = deleted(bytes(event.before), key_bytes)
         else:
             raise ValueError(f"`op` is {event.op[:20]}: only c, r, u and d are changes of one row")
+        source = bytes(event.source)
         record.e0, record.e1 = event.op, event.ts_ms
-        record.e2 = None if bytes(event.source) in _NOTHING else bytes(event.source).decode()
+        record.e2 = None if source in _NOTHING else source.decode()
         return [record]
 
     return read

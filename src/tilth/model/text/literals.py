@@ -43,6 +43,11 @@ def spark_literal(value: Stored, data_type: DataType) -> str:
     return f"CAST({inner} AS {spark_name(data_type)})"
 
 
+def float_text(number: float) -> str:
+    """Return the shortest text of a float; NaN, Infinity and -Infinity for those that are not finite."""
+    return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(number), repr(number))
+
+
 def _simple(value: Stored, kind: Kind) -> str:
     match kind:
         case Kind.BOOLEAN:
@@ -50,7 +55,7 @@ def _simple(value: Stored, kind: Kind) -> str:
         case Kind.INT8 | Kind.INT16 | Kind.INT32 | Kind.INT64:
             return f"CAST({value} AS {kind.value})"
         case Kind.FLOAT32 | Kind.FLOAT64:
-            return f"CAST('{_float_text(value)}' AS {kind.value})"
+            return f"CAST('{float_text(value)}' AS {kind.value})"
         case Kind.STRING:
             return _text(value)
         case Kind.BINARY:
@@ -71,10 +76,6 @@ def _time_literal(kind: Kind, text: str, days: int) -> str:
 
 def _text(text: str) -> str:
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"CAST(X'{text.encode().hex()}' AS string)"
-
-
-def _float_text(number: float) -> str:
-    return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(repr(number), repr(number))
 
 
 def _listed(parts: Any) -> str:
