@@ -139,7 +139,7 @@ def names_of_the_code() -> frozenset[str]:
     for path in python_files(*PROGRAMS, ROOT / "tests"):
         found.update((path.stem, path.parent.name))
         documents: set[ast.expr] = set()
-        # What stands in a node comes behind it.
+        # `ast.walk` yields a node before its children.
         for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Constant):
                 is_text = isinstance(node.value, str) and node not in documents

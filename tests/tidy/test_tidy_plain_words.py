@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tests.tidy.sources import PACKAGE, place, python_files, tree_of
+from tests.tidy.sources import PACKAGE, PROGRAMS, ROOT, place, python_files, tree_of
 
 #: A docstring that starts with one of these is half a sentence, and its noun is missing.
 HALF_SENTENCE = re.compile(
     r"(What|How|Of|Those|By|Whether|Who|Where|When|That|So|Why|Which|As|For|From|In|Inside|With|Without|Like|To|Is)\b"
 )
+#: A comment that starts with one of these is half a sentence, or has a relative clause for its subject.
+HALF_COMMENT = re.compile(r"(What|How|Of|Those|Whether|Who|That|So|Which)\b")
 #: The word of today in each case: status, report, settings, poller, observations, pending, compute, context, state
 #: machine, snapshot service, counters.
 OLD_WORDS = (
@@ -82,16 +84,11 @@ def test_docstrings_start_with_a_verb_or_a_noun_phrase() -> None:
 
 
 def test_comments_of_constants_and_fields_start_with_a_noun_phrase_or_a_sentence() -> None:
-    faults = []
-    for path in python_files(PACKAGE):
-        before = ""
-        for number, line in enumerate(path.read_text().splitlines(), start=1):
-            text = line.strip()
-            # The lines behind the first one go on with its sentence.
-            if not before.startswith("#:") and HALF_SENTENCE.match(text.removeprefix("#: ")) and text.startswith("#:"):
-                faults.append(f"{place(path)}:{number} {text[:60]}")
-            before = text
-    assert faults == []
+    assert _half(python_files(PACKAGE), "#:", HALF_SENTENCE) == []
+
+
+def test_comments_are_noun_phrases_or_sentences() -> None:
+    assert _half(python_files(*PROGRAMS, ROOT / "tests"), "#", HALF_COMMENT) == []
 
 
 def test_old_words_are_gone() -> None:
@@ -155,3 +152,17 @@ def _without_allowed(path: Path) -> str:
     for name in NAMES_ALLOWED.get(path.relative_to(PACKAGE).as_posix(), ()):
         text = re.sub(rf"\b{name}\b", "", text)
     return text
+
+
+def _half(files: Iterable[Path], mark: str, opening: re.Pattern[str]) -> list[str]:
+    """Return the first lines of blocks of comments that begin so; the lines behind them go on with their sentence."""
+    faults = []
+    for path in files:
+        before = ""
+        for number, line in enumerate(path.read_text().splitlines(), start=1):
+            text = line.strip()
+            is_first = text.startswith(f"{mark} ") and not before.startswith(f"{mark} ")
+            if is_first and opening.match(text.removeprefix(f"{mark} ")):
+                faults.append(f"{place(path)}:{number} {text[:60]}")
+            before = text
+    return faults

@@ -53,20 +53,20 @@ _MICROSECOND = timedelta(microseconds=1)
 _FLOAT32_END = float((1 << 128) - (1 << 103))
 
 _json = json.JSONDecoder(parse_float=Decimal)
-#: Beginnings of arrays, objects and texts, before which nothing need be passed over.
+#: First characters of arrays, objects and texts; a JSON text that begins so has no whitespace to skip.
 _BEGINS = ("[", "{", '"')
 
 T = TypeVar("T")
 
 # A literal of the grammar or of JSON: numbers, text, dates, and lists, maps and tuples of them.
 Given = Any
-# What pyarrow takes as a value of the column's type; of dates and times days and microseconds since 1970.
+# A value of which pyarrow makes an array of the column's type; dates and times are days and microseconds since 1970.
 Stored = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Rules for values that do not say themselves how to read them."""
+    """Rules for values whose text leaves open what it means."""
 
     #: The zone of times without one.
     zone: tzinfo = UTC
@@ -304,9 +304,9 @@ def _date(value: Given) -> int:
 
 
 def _parse_time(value: Given, digits: int) -> tuple[int, int | None]:
-    """Microseconds since 1970 on the value's own clock, and how many that is ahead of UTC, if it says so.
+    """Return microseconds since 1970 on the value's own clock, and its offset from UTC if it has one.
 
-    A bare number is seconds since 1970, as in ClickHouse; a whole one counts units of the last of so many digits.
+    A bare number is seconds since 1970, as in ClickHouse; a whole one counts units of 10^-`digits` seconds.
     """
     expected = "a time, as in '2020-01-31 12:00:00', with at most 6 digits behind the second"
     if isinstance(value, datetime):
@@ -323,7 +323,7 @@ def _parse_time(value: Given, digits: int) -> tuple[int, int | None]:
         _wrong(expected)
     if not math.isfinite(value) or Decimal(value).adjusted() >= _INTEGER_DIGITS_MAX:
         _wrong(expected)
-    # Of a fraction, for a Decimal rounds to its context's digits.
+    # A Fraction is exact; a Decimal would round to the digits of its context.
     micros = Fraction(value) * (10 ** (SECOND_DIGITS_MAX - digits) if isinstance(value, int) else 1_000_000)
     return _in_range(int(micros)) if micros.denominator == 1 else _wrong(expected), 0
 
@@ -343,7 +343,7 @@ def _entries(value: Given, key_type: DataType) -> Sequence[tuple[Given, Given]]:
         return value.entries
     if not isinstance(value, dict):
         raise ValueError("expected a map, as in {'a': 1}")
-    # Keys of JSON are texts; those that are more hold JSON themselves.
+    # Keys of JSON are texts; a key of a nested type is JSON within its text.
     is_plain = isinstance(key_type, Simple | DecimalType)
     return [(key if is_plain else _read(from_json, key, "JSON as the key"), item) for key, item in value.items()]
 
@@ -372,7 +372,7 @@ def _struct(value: Given, data_type: Struct, reading: Reading) -> Stored:
         given = value
     else:
         return _wrong("a tuple, as in (1, 'a')")
-    # Of JSON, other fields are passed over.
+    # Other fields of a JSON object are ignored.
     return {
         each.name: to_stored(given.get(each.name), each.type, reading.below(each.name)) for each in data_type.fields
     }

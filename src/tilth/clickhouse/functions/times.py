@@ -1,4 +1,4 @@
-"""ClickHouse's functions of times as expressions of Spark: beginnings, steps, borders between units, texts.
+"""ClickHouse's functions of times as Spark expressions: starts of intervals, addition, differences, formatting.
 
 Covers: toStartOfInterval, addDays and the like, dateDiff, dateName, formatDateTime. Does not cover: parts of times
 (functions.py), times in the dialect, which end in 2106 there (exact.py).
@@ -15,7 +15,7 @@ _DAY = "CAST($1 AS DATE)"
 _MONTHS = {"Month": 1, "Quarter": 3, "Year": 12}
 _DAYS = {"Day": 1, "Week": 7}
 _SECONDS = {"Second": 1, "Minute": 60, "Hour": 3600}
-#: Letters of a pattern with those of Java's.
+#: Java's pattern letters by ClickHouse's.
 _FORMAT_LETTERS = {
     "Y": "yyyy",
     "m": "MM",
@@ -45,7 +45,7 @@ _FORMAT_LETTERS = {
     "M": "MMMM",
     "f": "SSSSSS",
 }
-#: Letters that have no counterpart, with the functions that return the same.
+#: Part of the error for pattern letters that Java lacks: the functions that return the same.
 _FORMAT_REFUSED = "toISOWeek, toISOYear and toDayOfWeek return what %V, %G, %u and %w mean"
 _NAMES = {
     "year": "CAST(year({0}) AS STRING)",
@@ -67,7 +67,8 @@ def time_functions() -> Lines:
     yield from _steps()
     yield "formatDateTime", (_ANY, _ANY), _formatted()
     yield "dateName", (_ANY, _ANY), _named()
-    # `dateDiff` and `date_diff` with a text are read as these: Spark has functions of these names.
+    # Calls of `dateDiff` and `date_diff` with a text as unit are parsed as calls of these, because Spark has functions
+    # of those names.
     for name in ("unitDiff", "unit_diff"):
         yield name, (_ANY, _ANY, _ANY), _unit_diff()
 
@@ -81,12 +82,12 @@ def _starts() -> Lines:
 
 
 def _whole_lengths(seconds: str) -> str:
-    """The last multiple of a length before the time, counted from 1970 in UTC."""
+    """Return SQL that rounds the time down to a multiple of so many seconds since 1970 in UTC."""
     return f"timestamp_seconds(unix_seconds({_TIMESTAMP}) - pmod(unix_seconds({_TIMESTAMP}), {seconds}))"
 
 
 def _interval_starts() -> Lines:
-    """Lengths of an interval, which does not say whether it was written as 7 days or as a week."""
+    """Yield the variants of toStartOfInterval; an interval of 7 days may have been written as a week."""
     wrong = raised("toStartOfInterval takes whole seconds above 0", "TIMESTAMP")
     hours = "write hours that divide a day, or whole days"
     uneven = raised(f"toStartOfInterval of hours that a day is no multiple of: {hours}", "TIMESTAMP")
@@ -135,10 +136,10 @@ def _steps() -> Lines:
             yield f"{verb}{unit}s", (_ANY, _ANY), f"{_TIMESTAMP} + make_ym_interval(0, {number} * {months})"
         for unit, days in _DAYS.items():
             yield f"{verb}{unit}s", (_DATE, _ANY), f"date_add($1, {number} * {days})"
-            # Days of the calendar, of which one may have 23 hours.
+            # A day of the calendar may have 23 or 25 hours.
             yield f"{verb}{unit}s", (_ANY, _ANY), f"{_TIMESTAMP} + make_interval(0, 0, 0, {number} * {days})"
         for unit, seconds in _SECONDS.items():
-            # Spark takes 24 hours of an interval for a day, which may have 23.
+            # Seconds are added as microseconds: an interval of 24 hours would be a day of the calendar to Spark.
             micros = f"{sign}CAST($2 AS BIGINT) * {seconds * 1_000_000}"
             yield f"{verb}{unit}s", (_ANY, _ANY), f"timestamp_micros(unix_micros({_TIMESTAMP}) + {micros})"
     for unit, months in _MONTHS.items():
@@ -150,10 +151,10 @@ def _steps() -> Lines:
 def _formatted() -> str:
     """Return SQL with Java's pattern for ClickHouse's: literals are quoted, and `[]` separates equal letters."""
     letters = "".join(_FORMAT_LETTERS)
-    # References to groups are put together: `$1` is the first argument here.
+    # The references to the regular expression's groups are built with chr(36): a `$1` is the first argument here.
     groups = "chr(36) || '1''' || chr(36) || '2'''"
     meant = r"\G((?:%.)*+)([^%]+)"
-    # A letter that stands for %% until its neighbours are read.
+    # chr(1) stands for %% until all other letters are replaced.
     text = "replace(replace($2, '''', ''''''), '%%', chr(1))"
     pattern = f"regexp_replace({text}, {literal(meant)}, {groups})"
     for written, java in _FORMAT_LETTERS.items():
@@ -171,7 +172,7 @@ def _named() -> str:
 
 
 def _unit_diff() -> str:
-    """Return SQL that counts the borders of a unit between two times; Spark counts whole units."""
+    """Return SQL that counts the starts of units between two times; Spark's functions count complete units."""
     from_, to = "CAST($2 AS TIMESTAMP)", "CAST($3 AS TIMESTAMP)"
 
     def seconds(unit: str, size: int) -> str:

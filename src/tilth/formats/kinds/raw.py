@@ -1,4 +1,4 @@
-r"""Values without any form of their own: a whole text is one, or each of its lines.
+r"""Formats without a syntax: a message or file is one value, or each of its lines is.
 
 Always holds: only `\n`, `\r` and `\r\n` end a line.
 """
@@ -24,7 +24,7 @@ def _read_wholes(texts: Sequence[bytes], columns: RowColumns, _: RowOptions) -> 
 
 
 def _read_lines(data: bytes | str, columns: RowColumns, _: RowOptions) -> TextRows:
-    # Bytes are split, as more characters end a line of a str.
+    # Bytes are split, because str.splitlines() splits at further characters, such as U+2028.
     return _rows(as_bytes(data).splitlines(), columns)
 
 

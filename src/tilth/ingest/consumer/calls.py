@@ -1,8 +1,8 @@
 """Calls between a consumer on a worker and the manager on the server.
 
-Covers: the order a consumer gets, its calls and their answers. Does not cover: how they travel (in embedded mode by a
-function call). Always holds: every call carries the consumer's fence; an error with kind FENCED or CONFLICT means,
-unless the call documents another meaning, that the consumer drops its state and ends.
+Covers: the order a consumer gets, its calls and their answers. Does not cover: sending them (remote.py; in embedded
+mode they are function calls). Always holds: every call carries the consumer's fence; an error with kind FENCED or
+CONFLICT means, unless the call documents another meaning, that the consumer drops its state and ends.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ConsumerCalls(Protocol):
     """The server, as a consumer sees it."""
 
     def begin(self, call: BeginRound) -> BeginGranted:
-        """A transaction for a round. Raises FencedError when the consumer has been replaced."""
+        """Begin a transaction for a round. Raises FencedError when the consumer has been replaced."""
 
     def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
         """Return snapshots of tables with unique keys as they are now."""

@@ -1,8 +1,8 @@
 """Position of a consumer: the offsets of its last committed round, and the ranges that may be read from there. Pure.
 
-Covers: a consumer's offsets between its rounds, and the proof that a round read what its offsets mean. Does not cover:
-sharing a round among tasks (policy/ranges.py). Always holds: offsets move only by a round that was committed, and a
-round is committed only if the topic and its leaders are the same before and after it was read.
+Covers: a consumer's offsets between its rounds, and the check that a round has read the messages that its offsets stand
+for. Does not cover: sharing a round among tasks (policy/ranges.py). Always holds: offsets move only by a round that was
+committed, and a round is committed only if the topic and its leaders are the same before and after it was read.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ConsumerPosition:
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The next offset to read of each topic partition."""
+        """Return the next offset to read of each topic partition."""
         return {partition: stored.offset for partition, stored in self._stored.items()}
 
     def check_ends(self, ends: Mapping[TopicPartition, PartitionEnd]) -> None:
-        """Raises OffsetGapError for a topic partition that ends before its offset, and BrokerUnavailableError if the
-        end was reported by an older leader.
+        """Check the ends of the topic partitions. Raises OffsetGapError if one ends before its offset, and
+        BrokerUnavailableError if an older leader reported its end.
         """
         for partition, stored in self._stored.items():
             end = ends[partition]

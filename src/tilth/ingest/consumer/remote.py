@@ -1,4 +1,4 @@
-"""The calls of consumers from another process: both ends of them.
+"""Calls of consumers in another process: the sending and the receiving end.
 
 Covers: `ConsumerCalls` over a channel, and the handlers of a server. Does not cover: sending (tilth.warehouse), what
 the calls mean (calls.py). Always holds: a call that is sent again acts once, for it carries the id of its first
@@ -24,7 +24,7 @@ from tilth.warehouse.remote.workers import Handler, handler
 
 
 class RemoteConsumerCalls:
-    """The server of a consumer that runs in another process."""
+    """The server, as a consumer in another process calls it."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel

@@ -2,8 +2,8 @@
 
 Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (service/manager.py), the Spark jobs
 (rounds/spark.py).
-Always holds: its positions are those of its last committed round; whatever goes wrong ends it, and a new one starts
-from the offsets in the catalog. See also: docs/policies/consumers.md#rounds.
+Always holds: its offsets are those of its last committed round; every error ends it, but for a failing view and for
+replaced replicas, and a new one starts from the offsets in the catalog. See also: docs/policies/consumers.md#rounds.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ResidentConsumer:
         self._fetch = fetch
         self._failing = FailingViews()
         self._config = read_config(order.kafka, order.secrets.settings)
-        # Its process may be another one than the server's, whose lines hide them already.
+        # A worker process of its own hides the secrets in its log lines, too.
         hide_in_lines(self._config.secrets)
         self._position = ConsumerPosition(
             full_name(order.kafka), {each.topic_partition: each.stored for each in order.positions}
@@ -99,15 +99,13 @@ class ResidentConsumer:
         self._message_bytes = FIRST_MESSAGE_BYTES
         #: Rounds in a row that were refused because replicas were replaced meanwhile.
         self._refusals = 0
-        #: Start of the messages' wait; None: none wait.
+        #: Time since which messages wait; None: none wait.
         self._waiting_since: float | None = None
-        #: `True` if the last round left messages: they have waited long enough.
+        #: `True` if the last round was full and left messages, which have waited long enough.
         self._is_behind = False
 
     def run(self) -> None:
-        """Return when the task is cancelled, or between two rounds when it is to retire; raises when it cannot go
-        on.
-        """
+        """Run rounds until the task is cancelled, or has to retire between two rounds; raises when it cannot go on."""
         plans = self._plan_views()
         defaults = constant_defaults(self._context.session, self._order.kafka)
         broker = self._connect(self._config)
@@ -128,7 +126,7 @@ class ResidentConsumer:
                         continue
                     with self._waiting("committing its offsets to the broker"):
                         broker.commit(self._position.offsets)
-                    # What the round left has come since, and waits since then at the earliest.
+                    # Messages that the round left have arrived since this poll, unless it was full (`_is_behind`).
                     self._waiting_since = polled_at
                 else:
                     self._clock.wait(self._context.cancelled, self._wait_seconds())
@@ -149,7 +147,7 @@ class ResidentConsumer:
         )
 
     def _due(self, ends: Mapping[TopicPartition, PartitionEnd]) -> tuple[OffsetRange, ...]:
-        """The next round's ranges, if it is time for one."""
+        """Return the ranges of the next round; empty: none is due."""
         self._position.check_ends(ends)
         self._report_ends(ends)
         stable = {partition: end.stable for partition, end in ends.items()}
@@ -183,7 +181,7 @@ class ResidentConsumer:
         cores = self._config.round_tasks_max or self._context.session.sparkContext.defaultParallelism
         splits = split_ranges(ranges, tasks=task_count(ranges, tasks_max=cores))
         tables = self._tables()
-        # Each try to find what new rows replace has a task number of its own, behind those of the round's jobs.
+        # Each search for the rows to replace has a task number of its own, behind those of the round's jobs.
         tasks = tasks_reserved(len(splits), plans)
         call = BeginRound(
             kafka_table=order.kafka.uuid,
@@ -221,7 +219,7 @@ class ResidentConsumer:
             ids, ends = broker.topic_ids(), broker.ends(read)
         self._position.check_same(ranges, ids=ids, ends=ends)
         self._check_broken(facts)
-        # A cancelled consumer commits nothing more: somebody may wait for its end to move the offsets.
+        # A cancelled consumer commits nothing more: a statement may wait for its end to move the offsets.
         self._context.raise_if_cancelled()
         done = RoundDone(
             kafka_table=order.kafka.uuid,
@@ -300,7 +298,7 @@ class ResidentConsumer:
 
     @contextmanager
     def _waiting(self, what: str) -> Iterator[None]:
-        """Let the worker know what this thread waits for besides Spark."""
+        """Report to the worker what this thread waits for besides Spark."""
         self._context.waits_for(what)
         try:
             yield
@@ -308,7 +306,7 @@ class ResidentConsumer:
             self._context.waits_for("")
 
     def _tables(self) -> dict[str, TableDef]:
-        """The tables that rounds write to, by uuid."""
+        """Return the tables that rounds write to, by uuid."""
         tables = {each.target.uuid: each.target for each in self._order.views}
         dead = self._order.dead_letters
         return tables if dead is None else tables | {dead.uuid: dead}
@@ -370,7 +368,7 @@ class ResidentConsumer:
         self._calls.report_view(call)
 
     def _wait_seconds(self) -> float:
-        """Often enough for the flush interval to mean something; until the next round is due if messages wait."""
+        """Return the seconds to the next poll: a fraction of the flush interval, less if a round is due before."""
         wanted = min(self._config.poll_interval_ms, self._config.flush_interval_ms / _POLLS_OF_INTERVAL) / 1000
         if self._waiting_since is not None:
             due = self._waiting_since + self._config.flush_interval_ms / 1000

@@ -35,7 +35,7 @@ def in_zones(values: Sequence[Value], column: Column) -> Sequence[Value]:
 
 def _in_zone(value: Value, data_type: DataType, path: Path, zone: ZoneInfo) -> Value:
     match data_type:
-        # What the judge has read are numbers and lists of pairs, which have their zone.
+        # Values that `to_stored` has made are numbers and lists of pairs, to which their zone was applied.
         case Array(element=element) if isinstance(value, list):
             return [_in_zone(item, element, path[1:], zone) for item in value]
         case Map(key=key, value=of) if isinstance(value, dict):

@@ -1,6 +1,6 @@
-"""The columns of a Kafka table as messages bring them: by their exact names, or in their order.
+"""Columns of a Kafka table that messages fill: by their exact names, or in their order.
 
-Covers: whether a format can fill them, names, what stands for a value that a message does not bring, reasons.
+Covers: the check of a format against the columns, names, values of columns that a message lacks, reasons.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TEXTS = (Simple(Kind.STRING), Simple(Kind.BINARY))
 
 
 class MessageColumns:
-    """The columns that the rows of a message may bring."""
+    """The columns that the rows of a message may fill."""
 
     def __init__(self, schema: Schema, *, skip_unknown: bool) -> None:
         self.ordered = self.named = schema.columns
@@ -40,7 +40,7 @@ def format_of(config: KafkaConfig) -> Format:
 
 
 def check_format(schema: Schema, config: KafkaConfig) -> None:
-    """Raises FormatError when the format cannot fill such columns."""
+    """Check the format. Raises FormatError when it cannot fill such columns."""
     form = format_of(config)
     if form.is_one_value and (len(schema.columns) != 1 or schema.columns[0].type not in _TEXTS):
         hint = "declare exactly one column, of type STRING or BINARY"
@@ -53,7 +53,7 @@ def check_format(schema: Schema, config: KafkaConfig) -> None:
 
 
 def missing_value(column: Column, defaults: Mapping[str, object]) -> object:
-    """The value of a row that does not bring the column; raises BadValueError where there is none."""
+    """Return the value of a column that a row lacks; raises BadValueError where there is none."""
     found = defaults.get(column.name)
     if found is None and not column.nullable:
         raise BadValueError("it is missing", column=column.name)

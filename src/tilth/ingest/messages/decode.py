@@ -124,8 +124,8 @@ class Decoder:
         self._is_streaming = config.error_mode is ErrorMode.STREAM
         self._columns = tuple(columns)
         self._defaults = defaults
-        # Those that may misfit are converted even when nobody wants them: whether a message is broken must not depend
-        # on what the views select.
+        # Columns that may misfit are converted even if no view selects them: whether a message is broken must not
+        # depend on the views.
         wanted = {*self._columns}
         self._converted = [
             position

@@ -308,7 +308,7 @@ class Positions:
         line = moved(self._uuid, stored=stored, wanted=findings.anew, gone=findings.vanished)
         partitions = frozenset((*findings.anew, *findings.vanished))
         updates: list[Update] = [
-            # What was missing is missing in the former topic: nobody can decide about it any more.
+            # A gap of the former topic ends with it: there is nothing left to decide.
             ResolveGaps(kafka_table=self._uuid, resolution=RECREATED, partitions=partitions, known=tuple(self._open())),
             SetOffsets(
                 kafka_table=self._uuid,

@@ -1,5 +1,5 @@
-"""Evaluation of a computed view that has failed lately: find the messages that the view cannot take, and write the
-rows of the others.
+"""Evaluation of a computed view that has failed lately: find the messages on which the view fails, and write the rows
+of the others.
 
 Covers: the order of trials, the reasons of the messages that are found, and the search by halves for views whose rows
 are made of several messages. Does not cover: the trials (spark.py), views whose rows are made of one message each
@@ -31,10 +31,10 @@ SEARCH_SECONDS_MAX = 30.0
 
 
 def search(clock: Clock, fails: Callable[[int, int], str | None], *, total: int, why: str) -> dict[int, str] | None:
-    """The numbers of the messages, below `total`, that make the view fail alone, with the reasons.
+    """Return the numbers, below `total`, of the messages that make the view fail alone, with the reasons.
 
     `fails(start, end)` returns why the view fails on the messages with these numbers; None: it does not. It is known to
-    fail on all of them, for the reason `why`. Return None if they make it fail only together, or are too many.
+    fail on all of them, for the reason `why`. None if messages make it fail only together, or are too many.
     """
     deadline = clock.monotonic() + SEARCH_SECONDS_MAX
     found: dict[int, str] = {}
@@ -61,8 +61,8 @@ class Trials(Protocol):
     """One view over the rows that the round has kept. `excluded`: numbers of messages that are left out."""
 
     def find_failing(self) -> list[Culprit]:
-        """Return the messages for which an expression fails that the view evaluates before its rows are made, as far as
-        such failures can be seen.
+        """Return the messages on which one of the expressions fails that are computed alone before the view's rows are
+        made; an expression that cannot be computed alone finds none.
         """
 
     def check(self, *, numbers: range | None = None, excluded: Numbers = NO_NUMBERS) -> str | None:
@@ -80,11 +80,11 @@ class Trials(Protocol):
         """
 
     def write(self, *, excluded: Numbers) -> Written:
-        """Raises ViewFailedError."""
+        """Write the view's rows. Raises ViewFailedError."""
 
 
 def run_failing_view(clock: Clock, trials: Trials, job: RoundJob, plan: SqlPlan) -> Written:
-    """Write the view's rows; return what was written, and the messages that the view cannot take, with reasons.
+    """Write the view's rows; return what was written, and the messages on which the view fails, with reasons.
 
     Raises ViewFailedError if the round must be done in another way, ViewError if no message is to blame.
     """
@@ -126,7 +126,7 @@ def _explain(trials: Trials, job: RoundJob, plan: SqlPlan, found: Sequence[Culpr
     """Add a reason to each culprit, in which the column stands first if it is known."""
     columns = job.layouts[plan.target].schema.names
     reasons = trials.find_reasons([each for each in found if not each.reason])
-    #: Example by step: a message with a known reason, for those without one.
+    #: Example by step: a message with a known reason, whose reason stands for messages without one.
     examples: dict[int, Culprit] = {}
     for each in found:
         if each.number in reasons:

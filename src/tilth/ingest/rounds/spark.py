@@ -222,7 +222,7 @@ class _KeptView:
         return None
 
     def write_guarded(self, *, excluded: Numbers) -> Written | None:
-        # Those before were made without leaving anything out.
+        # The probes of `find_failing` exclude no message.
         guarded = (self._probe(excluded) if len(excluded) else self._probes).guarded
         if guarded is None:
             return None

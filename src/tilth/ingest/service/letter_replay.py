@@ -168,7 +168,7 @@ class LetterReplay:
         views = {full_name(each.view) for each in self._definitions().views}
         for view in sorted(counted.keys() - views - {""}):
             self._leave(f"no view {view} reads the Kafka table", counted[view])
-        # Those for all views last: what comes of them for one view is no letter of this statement.
+        # Letters for all views come last: new letters for one view that their replay writes are not replayed here.
         for addressee in (*sorted(counted.keys() & views), *([""] if "" in counted else [])):
             self._replay_all(addressee)
         return replace(self._report, left=self._left)

@@ -543,7 +543,7 @@ class KafkaService:
             if isinstance(ended.error, OffsetGapError):
                 self._reported_gaps.add(_partition_in(ended.error))
             if kind in (EndKind.STALE, EndKind.ALTERED) or isinstance(ended.error, OffsetGapError):
-                # What it was ordered with is not so any more.
+                # The consumer's order is out of date: the next poll reads the definitions and the topic again.
                 self._is_poll_due = True
             with self._changed:
                 self._lifecycle.record_end(ended.index, kind, error_text(ended.error), now_ms=self._clock.now_ms())

@@ -141,7 +141,7 @@ class ServiceLifecycle:
         if observation.missing:
             return self._rest(ServiceState.WAITING, _POLLING if self._is_changed else observation.missing)
         if observation.trouble:
-            # Those that run find out by themselves, or the broker is back before they do.
+            # Running consumers notice it by themselves, or the broker is back before they do.
             self._wait_for_broker(observation.trouble, now_ms=now_ms)
             return []
         self._no_broker_ms = 0
@@ -250,7 +250,7 @@ class ServiceLifecycle:
             if consumer.state is ConsumerState.FAILED:
                 consumer.state = ConsumerState.STOPPED
             consumer.failures, consumer.retry_at_ms, consumer.why = 0, 0, ""
-        # Those that were cancelled before are cancelled again: the first time they may have been being dispatched.
+        # Consumers that are stopping are stopped once more: the first order may have come before their task was sent.
         return [self._stop(consumer, reason) for consumer in self.consumers.values() if _is_active(consumer)]
 
     def _assign(self, observation: TableObservation) -> None:

@@ -1,6 +1,6 @@
 """The ops about copies of one table's files, and SYSTEM SCRUB.
 
-Covers: wiring, what a round is worth, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
+Covers: wiring, the gain of a round, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
 switch, failures, status (work/routine.py, work/op.py).
 Always holds: a command and the background take turns.
 """
@@ -21,8 +21,8 @@ from tilth.maintenance.work.routine import RoutineOp
 from tilth.model.copy_note import CopyNote
 from tilth.storage import StoreRoot
 
-#: Gains for the scheduler (docs/policies/scheduling.md#gains): rows that one more loss may take come before merges,
-#: looking for damage behind everything.
+#: Gains for the scheduler (docs/policies/scheduling.md#gains): rows that one more failure may destroy come before
+#: merges, the search for damage behind everything.
 REPLICATE_GAIN = 100.0
 SCRUB_GAIN = 0.001
 #: Rounds of copying of one command.
@@ -39,7 +39,7 @@ class ScrubRow:
     #: Files read, and their bytes.
     files: int
     bytes: int
-    #: Copies that differed from what was written, and those of them that still do.
+    #: Copies that differed from what was written, and how many still do.
     wrong: int
     left: int
     is_ok: bool
@@ -91,7 +91,7 @@ class CopyCommands:
         files = self._table.files().live
         for some in batches([files[name] for name in sorted(files)], bytes_max=BYTES_MAX, files_max=FILES_MAX):
             raise_if_cancelled()
-            # Nobody waits for more than one of them.
+            # The background waits for one batch at most.
             with self._one_at_a_time:
                 compared = self._scrub.compare(some)
             found.files += compared.files

@@ -6,8 +6,9 @@ Covers: FLUSH_DELTAS, by which change segments of a partition become deltas of t
 delta files of a kind of a part become one; MAJOR_DELTA, by which updated columns of a part are written anew. Does not
 cover: reading what there is (observation.py), the run (op.py, maintenance/work).
 Always holds:
-- FLUSH_DELTAS takes of a part all changes up to a time, with no hole, so that what is written applies where they did.
-  Changes of rows that are not flushed, and of parts that something works on, go on as one new change segment.
+- FLUSH_DELTAS takes of a part all changes up to a time, without a gap, so that the new deltas apply at the
+  same time as these. Changes of rows that are not flushed, and of parts that something works on, become one new change
+  segment.
 - MINOR_DELTA makes one of all deltas of a kind, none is left between; base data is not read.
 - MAJOR_DELTA takes all updates of the part, with the columns' earlier versions that they are laid over; so no update is
   older than a column, and no column has two versions. Deletes stay.
@@ -48,8 +49,8 @@ class PartitionDeltas:
     deltas: tuple[Delta, ...]
 
     def apart_from(self, names: Collection[str]) -> PartitionDeltas:
-        """Return the partition without the changes of the parts of these names, and without all later changes of parts
-        that have one of those too: of no part a change is left out before one that stays."""
+        """Return the partition without the changes of the parts with these names, and without later changes of other
+        parts that they change: no part keeps a change that is younger than one of it that is left out."""
         blocked = {file for file, part in self.parts.items() if str(part.name) in names}
         kept = []
         for delta in self.deltas:
@@ -62,7 +63,7 @@ class PartitionDeltas:
 
     @property
     def changes(self) -> list[Delta]:
-        """Change segments that readers need, oldest first; of others no target is visible."""
+        """Return the change segments with a visible target, oldest first; readers need no others."""
         return [
             delta
             for delta in self.deltas
@@ -70,7 +71,7 @@ class PartitionDeltas:
         ]
 
     def of_parts(self) -> list[tuple[Part, tuple[Delta, ...]]]:
-        """Visible parts that are no segments, each with all deltas that change it."""
+        """Return the visible parts that are no segments, each with all deltas that change it."""
         known = by_file(self.deltas)
         return [
             (self.parts[file], deltas)
@@ -91,9 +92,9 @@ class DeltaWork:
     parts: tuple[Part, ...]
     #: Parts and segments whose changes become a change segment again.
     kept: tuple[Part, ...] = ()
-    #: Gain for readers.
+    #: Gain for the scheduler.
     gain: float
-    #: Bytes of the change segments that are kept until it is done, younger ones too.
+    #: Bytes of the change segments that are retained until it is done, younger ones too.
     log_bytes: int = 0
     reason: str
 
@@ -128,11 +129,11 @@ class DeltaWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaChoice:
-    """The compaction that is worth doing now, or why none is."""
+    """The compaction to run now, or why there is none."""
 
     work: DeltaWork | None = None
     about: str = ""
-    #: Time from which age alone may make work worth it.
+    #: Time from which age alone gives a gain.
     due_ms: int = NEVER_MS
 
 
@@ -153,7 +154,7 @@ def choose_flush(
     settings: FlushSettings,
     used_percent: float = 0.0,
 ) -> DeltaChoice:
-    """The work that is worth most, whatever its gain, and why there is none or why it waits.
+    """Choose the change segments to flush, or say why there are none or why they wait.
 
     `busy`: names of parts that something works on; `used_percent` is that of memory under pressure, else 0.
     """
@@ -162,7 +163,7 @@ def choose_flush(
     if not stores:
         waiting = sum(len(each.changes) for each in partitions)
         return DeltaChoice(about=f"{waiting} change segments wait for their parts" if waiting else "no change segments")
-    # Like a log: what is kept for one change is kept for all younger ones too.
+    # Segments are like a log: one that is retained retains all younger ones.
     order = sorted(range(len(stores)), key=lambda index: -stores[index][1].change_ts)
     replay = 0
     weighed: list[DeltaStore] = [DeltaStore(bytes=0, replay_bytes=0)] * len(stores)
@@ -255,7 +256,7 @@ def choose_major(
 
 
 def folded(deltas: Sequence[Delta]) -> list[Delta]:
-    """Updates of a part and those of its column deltas that have columns of theirs, in their order."""
+    """Return the updates of a part and its column deltas that have columns of these updates, in their order."""
     updated = {column for delta in deltas if delta.kind is DeltaKind.UPDATE for column in delta.columns}
     return [
         delta
@@ -291,7 +292,7 @@ def major_gain(*, update_files: int, delta_bytes: int, base_bytes: int, settings
 
 
 def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
-    """Return change segments, oldest first, without those at the beginning that change only rows that stay in them."""
+    """Return change segments, oldest first, without the leading ones that have no part to flush to."""
     changes = deltas.changes
     for index, delta in enumerate(changes):
         if any(_can_take(deltas.parts.get(target.file), busy) for target in delta.targets):

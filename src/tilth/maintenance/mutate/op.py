@@ -1,4 +1,4 @@
-"""MUTATE of one table: bring the parts to what ALTER asked for, entry by entry, a batch of parts a task.
+"""MUTATE of one table: apply the entries of ALTER to the parts, entry by entry, a batch of parts in each task.
 
 Covers: refreshes, the end of an entry. Does not cover: which parts are next (policy.py), what a rewrite is
 (rewrite.py), the part that a failure belongs to (failures.py), progress of entries (commands.py), reserving and running

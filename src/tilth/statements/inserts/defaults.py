@@ -126,7 +126,7 @@ def altered(
     renamed = {each.id for each in schema.all_columns if each.id in known and known[each.id].name != each.name}
     for column in kept.all_columns:
         if column.id in written and not renamed.isdisjoint(named_ids(column.expression)):
-            # Which of both columns an old name meant would depend on the order of the operations.
+            # The column that an old name means would depend on the order of the operations.
             hint = "write RENAME COLUMN in a statement of its own"
             raise BadAlterError(
                 "an expression names a column that is renamed", table=table, column=column.name, hint=hint

@@ -59,7 +59,7 @@ from tilth.storage import arrow_type, conform_column, layout_of, partition_ids, 
 
 _log = Log("sql")
 
-# What an INSERT does with the table as it is now and the names of the columns that it brings.
+# Function of the current definition of the table and of the names of the columns that the INSERT brings.
 _Act = Callable[[TableDef, Sequence[str]], Outcome]
 
 
@@ -187,7 +187,7 @@ def _completed(target: InsertTarget, rows: pa.Table, compute: Compute) -> pa.Tab
             continue
         if has_op:
             check_deletes(target, column)
-        # Which rows delete, and what others lack, is seen when they are written.
+        # Rows that delete may lack the column; others are checked when they are written.
         if has_op and column.default is None and not column.expression and not target.needs(column):
             continue
         value = target.missing_value(column)
