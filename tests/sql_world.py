@@ -15,7 +15,7 @@ import pytest
 
 from tests.consumer_rows import NEW_CONSUMER
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError
+from tilth.base.errors import NotFoundError, TilthError, UnavailableError
 from tilth.base.ids import IdSource
 from tilth.base.memory import MemoryReading
 from tilth.base.pressure import MemoryGate
@@ -71,7 +71,6 @@ from tilth.warehouse import (
     Handle,
     TaskResult,
     WarehouseInfo,
-    WarehouseNotFoundError,
     WarehouseStats,
     WorkerInfo,
     known_name,
@@ -151,7 +150,7 @@ class FakeDispatch:
     def warehouse_named(self, name: str) -> str:
         named = known_name(name, self.configs)
         if named not in self.configs:
-            raise WarehouseNotFoundError(warehouse=name)
+            raise NotFoundError.coded("WAREHOUSE_NOT_FOUND", "no such warehouse", warehouse=name)
         return named
 
     def declare(self, warehouses: Iterable[Warehouse]) -> None:

@@ -190,7 +190,8 @@ def errors() -> list[ErrorDoc]:
 
 def _coded() -> Iterator[ErrorDoc]:
     """Yield the errors that the code makes by `GeneralError.coded("CODE", "message", ..)`."""
-    general = {one.__name__: one for one in TilthError.__subclasses__()}
+    classes: list[type[TilthError]] = [TilthError, *TilthError.__subclasses__()]
+    general = {one.__name__: one for one in classes}
     package = Path(tilth.__file__).parent
     for path in sorted(package.rglob("*.py")):
         for call in ast.walk(ast.parse(path.read_text())):

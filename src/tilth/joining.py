@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, TilthError
 from tilth.catalog import (
     MOVED,
     Catalog,
@@ -30,7 +30,7 @@ from tilth.catalog import (
     parse_postgres,
 )
 from tilth.membership import Liveness
-from tilth.recovery import CatalogLostError, has_tables
+from tilth.recovery import has_tables
 from tilth.storage import StoreLocationError, StoreRoot, location_text, location_trouble, reserve_location
 
 #: Location of the tables' files, as the first server recorded it.
@@ -97,19 +97,24 @@ def check_not_moved(catalog: Catalog) -> None:
 
 def check_not_lost(root: StoreRoot, *, is_empty: bool) -> None:
     """Refuse an empty catalog beside files of tables: no catalog would know them, and a journal begun now would replace
-    the one that does. Raises CatalogLostError, and the store's errors.
+    the one that does. Raises ConflictError (CATALOG_LOST), and the store's errors.
     """
     if is_empty and has_tables(root):
         hint = (
             "make the catalog again by `tilth catalog rebuild`, or restore a backup by `tilth catalog restore`; for a "
             "new node give an empty storage.root"
         )
-        raise CatalogLostError(root=root, hint=hint)
+        raise ConflictError.coded(
+            "CATALOG_LOST",
+            "the catalog is empty, and there are files of tables that it does not know",
+            root=root,
+            hint=hint,
+        )
 
 
 def check_location(catalog: Catalog, root: StoreRoot) -> None:
     """Make sure that this server sees the files which the other servers of the catalog see. Raises StoreLocationError,
-    CatalogLostError, and the store's errors.
+    ConflictError (CATALOG_LOST), and the store's errors.
     """
     check_not_lost(root, is_empty=catalog.is_unused())
     own = location_text(root)

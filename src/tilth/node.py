@@ -144,7 +144,7 @@ class Node:
     def listen(self, host: str, port: int, listener: socket.socket | None = None) -> HttpServer:
         """Start the HTTP server, at an address that `bind` may have reserved before; it closes with the node.
 
-        Raises AddressInUseError.
+        Raises UnavailableError (ADDRESS_IN_USE).
         """
         context = AppContext(
             clock=self._clock,

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import FolderError, TilthError
+from tilth.base.errors import FolderError, TilthError, UnavailableError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.base.settings import read_settings
@@ -40,7 +40,7 @@ from tilth.warehouse import (
     warehouse_settings,
 )
 from tilth.warehouse.remote.channel import Channel
-from tilth.warehouse.remote.errors import BadTokenError, WorkerStorageError
+from tilth.warehouse.remote.errors import BadTokenError
 from tilth.warehouse.remote.link import WorkerLink
 from tilth.warehouse.remote.token import VARIABLE, service_token
 from tilth.warehouse.remote.wire import WIRE_VERSION, Registration, StorageProbe
@@ -74,7 +74,7 @@ class WorkerNode:
     def __init__(self, options: WorkerOptions, given: Mapping[str, str], *, over: threading.Event) -> None:
         """`given`: texts of settings of the warehouse; `over` is set when the server refuses the worker for good.
 
-        Starts nothing yet. Raises BadAddressError and FolderError.
+        Starts nothing yet. Raises InvalidInputError (BAD_SERVER_ADDRESS) and FolderError.
         """
         self._options = options
         self._over = over
@@ -190,7 +190,13 @@ class WorkerNode:
         try:
             check_probe(probe.root, probe.path, probe.content, own_name=own)
         except TilthError as error:
-            raise WorkerStorageError(worker=self._options.name, reason=error.message, hint=error.hint) from error
+            raise UnavailableError.coded(
+                "WORKER_STORAGE",
+                "the worker does not see the files of the server's tables",
+                worker=self._options.name,
+                reason=error.message,
+                hint=error.hint,
+            ) from error
 
 
 def worker_token(file: Path | None, given: Mapping[str, str]) -> str:

@@ -15,15 +15,15 @@ import httpx
 import pyarrow as pa
 import pytest
 
+from tests.codes import WithCode
 from tests.unit.fake_rooms import FakeRooms, context_of
 from tilth.base.clock import SystemClock
-from tilth.base.errors import NotFoundError
+from tilth.base.errors import NotFoundError, UnavailableError
 from tilth.client import AnswerLostError, Connection, ServerUnreachableError, connect
 from tilth.control.running import Origin
 from tilth.model.wire import Health
 from tilth.query.results.answer import Answer
 from tilth.server import AppContext, HttpServer, ServerSettings, build_app
-from tilth.server.address import AddressInUseError
 from tools.node_process import free_port
 
 pytestmark = pytest.mark.acceptance
@@ -193,7 +193,7 @@ def test_answers_are_not_held_back_by_the_network(server: HttpServer) -> None:
 
 def test_a_port_that_is_taken(server: HttpServer) -> None:
     port = int(server.url.rpartition(":")[2])
-    with pytest.raises(AddressInUseError, match=str(port)):
+    with pytest.raises(UnavailableError, check=WithCode("ADDRESS_IN_USE"), match=str(port)):
         HttpServer(SystemClock(), build_app(context_of(FakeRooms())), host="127.0.0.1", port=port)
 
 

@@ -51,7 +51,7 @@ class TilthError(Exception):
         super().__init__(self.message)
 
     @classmethod
-    def coded(cls, code: str, message: str, *, hint: str = "", **facts: object) -> Self:
+    def coded(cls, code: str, message: str, /, *, hint: str = "", **facts: object) -> Self:
         """Return an error of this kind with a code of its own; for one that a single call raises and nothing catches
         by its class.
         """

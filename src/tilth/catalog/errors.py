@@ -44,18 +44,6 @@ class FormerPrimaryError(UnavailableError):
     code = "FORMER_PRIMARY"
 
 
-class NoSynchronousStandbyError(UnavailableError):
-    """the catalog's database waits for no standby, which this server requires"""
-
-    code = "NO_SYNCHRONOUS_STANDBY"
-
-
-class ForeignSchemaError(ConflictError):
-    """the schema of the database holds something else than a catalog"""
-
-    code = "FOREIGN_SCHEMA"
-
-
 class CatalogExistsError(ConflictError):
     """there is a catalog already"""
 
@@ -74,12 +62,6 @@ class NotHostedError(RetryError):
     code = "NOT_HOSTED"
 
 
-class TableMovingError(RetryError):
-    """the table is this server's again, and what ran for it when it left has not ended yet"""
-
-    code = "TABLE_MOVING"
-
-
 class ServerNameTakenError(ConflictError):
     """another server of this catalog has this name, and lives"""
 
@@ -92,12 +74,6 @@ class ServerVersionError(UnavailableError):
     code = "SERVER_VERSION"
 
 
-class TooManyServersError(ConflictError):
-    """the catalog has as many servers as it can have"""
-
-    code = "TOO_MANY_SERVERS"
-
-
 CLOCK_HINT = "set the clock of this machine right, as by NTP, or raise server.clock-bound on all servers"
 
 
@@ -105,12 +81,6 @@ class ClockSkewError(UnavailableError):
     """the clock of this server is wrong: nothing is committed with its times"""
 
     code = "CLOCK_SKEW"
-
-
-class ServerEndedError(RetryError):
-    """the other servers have ended this one: nothing that it had begun is applied"""
-
-    code = "SERVER_ENDED"
 
 
 class LeaseHeldError(RetryError):
@@ -129,18 +99,6 @@ class DatabaseNotFoundError(NotFoundError):
     """no such database"""
 
     code = "DATABASE_NOT_FOUND"
-
-
-class DatabaseExistsError(ConflictError):
-    """the database exists already"""
-
-    code = "DATABASE_EXISTS"
-
-
-class DatabaseNotEmptyError(ConflictError):
-    """the database still holds tables"""
-
-    code = "DATABASE_NOT_EMPTY"
 
 
 class ReservedNameError(InvalidInputError):
@@ -189,12 +147,6 @@ class TxnFinishedError(ConflictError):
     """the transaction is committed already"""
 
     code = "TXN_FINISHED"
-
-
-class TxnRunningError(ConflictError):
-    """the transaction still runs"""
-
-    code = "TXN_RUNNING"
 
 
 class OffsetsMovedError(ConflictError):
@@ -249,12 +201,6 @@ class StorageChangedError(RetryError):
     """replicas of the storage were replaced while files were written: too few of its current replicas have them"""
 
     code = "STORAGE_CHANGED"
-
-
-class StorageDroppedError(NotFoundError):
-    """the storage was dropped meanwhile"""
-
-    code = "STORAGE_DROPPED"
 
 
 class ReplicaNeededError(ConflictError):

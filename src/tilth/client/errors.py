@@ -20,22 +20,10 @@ class AnswerLostError(UnknownOutcomeError):
     code = "ANSWER_LOST"
 
 
-class NotTilthError(UnavailableError):
-    """the server at this address is not a Tilth server"""
-
-    code = "NOT_A_TILTH_SERVER"
-
-
 class BadUrlError(InvalidInputError):
     """this is not the address of a server"""
 
     code = "BAD_URL"
-
-
-class OtherFormatError(InvalidInputError):
-    """the result of the statement's FORMAT is not a table"""
-
-    code = "FORMAT_IN_STATEMENT"
 
 
 class ServerError(TilthError):

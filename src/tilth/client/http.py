@@ -17,12 +17,10 @@ import httpx
 import msgspec
 import pyarrow as pa
 
-from tilth.base.errors import ErrorKind, TilthError
+from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError
 from tilth.client.errors import (
     AnswerLostError,
     BadUrlError,
-    NotTilthError,
-    OtherFormatError,
     ServerError,
     ServerUnreachableError,
 )
@@ -194,7 +192,12 @@ class Connection:
         with self.request(text, accept=ARROW, settings=settings) as reply:
             if reply.media_type != ARROW:
                 hint = "leave FORMAT out, or use request()"
-                raise OtherFormatError(media_type=reply.media_type, hint=hint)
+                raise InvalidInputError.coded(
+                    "FORMAT_IN_STATEMENT",
+                    "the result of the statement's FORMAT is not a table",
+                    media_type=reply.media_type,
+                    hint=hint,
+                )
             yield Rows(reply)
 
     @contextmanager
@@ -355,7 +358,13 @@ class Connection:
             raise self._not_tilth(response) from error
 
     def _not_tilth(self, response: httpx.Response) -> TilthError:
-        return NotTilthError(url=self.url, status=response.status_code, hint="check the address and the port")
+        return UnavailableError.coded(
+            "NOT_A_TILTH_SERVER",
+            "the server at this address is not a Tilth server",
+            url=self.url,
+            status=response.status_code,
+            hint="check the address and the port",
+        )
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

@@ -168,12 +168,6 @@ class InsertStats:
     )
 
 
-class InsertUnderWayError(UnknownOutcomeError):
-    """the insert was cancelled while its rows were being stored; it is not known whether they are in"""
-
-    code = "INSERT_OUTCOME_UNKNOWN"
-
-
 class _Ticket(Generic[T]):
     """One insert with its bringer, who sleeps until it leads, is answered or is cancelled."""
 
@@ -217,7 +211,7 @@ class InsertBatches(Generic[T]):
 
     def add(self, table: str, offered: OfferedInsert[T], *, shape: object, label: str, limits: BatchLimits) -> None:
         """Return when the insert is committed; raises what refused it, why its statement was cancelled before it was
-        stored, and InsertUnderWayError.
+        stored, and UnknownOutcomeError (INSERT_OUTCOME_UNKNOWN).
         """
         insert = Waiting(
             id=next(self._ids),
@@ -267,7 +261,13 @@ class InsertBatches(Generic[T]):
                 if not self._clock.wait(ticket.answered, SETTLE_SECONDS):
                     hint = "check whether the rows are there before you send them again; with an insertion_label, "
                     why = self._why_cancelled()
-                    raise InsertUnderWayError(reason=why, hint=f"{hint}sending them again is always safe")
+                    raise UnknownOutcomeError.coded(
+                        "INSERT_OUTCOME_UNKNOWN",
+                        "the insert was cancelled while its rows were being stored; "
+                        "it is not known whether they are in",
+                        reason=why,
+                        hint=f"{hint}sending them again is always safe",
+                    )
             elif ticket.is_leading and not ticket.is_started:
                 self._lead(table, ticket)
 

@@ -43,18 +43,6 @@ SHOWN_CHARACTERS_MAX = 120
 _log = Log("sql")
 
 
-class QueryCancelledError(ConflictError):
-    """the query was cancelled"""
-
-    code = "QUERY_WAS_CANCELLED"
-
-
-class TimeoutExceededError(InvalidInputError):
-    """the query ran longer than max_execution_time"""
-
-    code = "TIMEOUT_EXCEEDED"
-
-
 class NodeStoppingError(UnavailableError):
     """the node is stopping"""
 
@@ -75,7 +63,9 @@ class Origin:
     def cancel(self, by: str, **facts: str) -> None:
         """End the statement; `by` says who wanted it."""
         hint = "nothing was applied; send it again if it is still needed"
-        self.cancellation.cancel(QueryCancelledError(**facts, by=by, hint=hint))
+        self.cancellation.cancel(
+            ConflictError.coded("QUERY_WAS_CANCELLED", "the query was cancelled", **facts, by=by, hint=hint)
+        )
 
     @property
     def client(self) -> Client:
@@ -184,7 +174,9 @@ class RunningStatements:
         self.leave(query_id)
 
     def enter(self, running: Running, queue: Queue) -> None:
-        """Wait for a slot; `remove` releases it. Raises TooManyStatementsError, and why the statement was cancelled."""
+        """Wait for a slot; `remove` releases it. Raises RetryError (TOO_MANY_STATEMENTS), and why the statement was
+        cancelled.
+        """
         cancellation, query_id = running.origin.cancellation, running.query_id
         running.queue = queue
         cancellation.raise_if_cancelled()
@@ -277,8 +269,14 @@ class RunningStatements:
 _STOPPING_HINT = "send it again when the node is back"
 
 
-def _too_long(running: Running) -> TimeoutExceededError:
+def _too_long(running: Running) -> InvalidInputError:
     hint = (
         "make the statement read or compute less, or write SETTINGS max_execution_time = seconds at its end (0: none)"
     )
-    return TimeoutExceededError(query_id=running.query_id, seconds_max=f"{running.seconds_max:g}", hint=hint)
+    return InvalidInputError.coded(
+        "TIMEOUT_EXCEEDED",
+        "the query ran longer than max_execution_time",
+        query_id=running.query_id,
+        seconds_max=f"{running.seconds_max:g}",
+        hint=hint,
+    )

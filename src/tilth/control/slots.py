@@ -15,12 +15,6 @@ from enum import StrEnum
 from tilth.base.errors import RetryError
 
 
-class TooManyStatementsError(RetryError):
-    """too many statements wait for a slot"""
-
-    code = "TOO_MANY_STATEMENTS"
-
-
 class Queue(StrEnum):
     """Statements that share slots."""
 
@@ -96,7 +90,7 @@ class SlotBoard:
         self._lines = {queue: _Line() for queue in self._slots}
 
     def arrive(self, statement: str, queue: Queue, client: Client) -> bool:
-        """True if the statement has a slot, False if it waits for one. Raises TooManyStatementsError."""
+        """True if the statement has a slot, False if it waits for one. Raises RetryError (TOO_MANY_STATEMENTS)."""
         assert statement not in self._running, statement
         assert statement not in self._waiting, statement
         if self._count(queue) < self._slots[queue]:
@@ -105,7 +99,13 @@ class SlotBoard:
         waiting = sum(other is queue for other, _ in self._waiting.values())
         if waiting >= self._waiting_max:
             hint = "send it again soon; system.processes shows what runs, and server.statements-max is the limit"
-            raise TooManyStatementsError(queue=queue.value, waiting=waiting, hint=hint)
+            raise RetryError.coded(
+                "TOO_MANY_STATEMENTS",
+                "too many statements wait for a slot",
+                queue=queue.value,
+                waiting=waiting,
+                hint=hint,
+            )
         # A client's name begins with a sign of its own, so that no statement's id is taken for one.
         path = (*(f"@{part}" for part in client), statement)
         self._waiting[statement] = (queue, path)

@@ -9,9 +9,3 @@ class BadValueError(InvalidInputError):
     """a value does not fit its column"""
 
     code = "BAD_VALUE"
-
-
-class UnknownFormatError(InvalidInputError):
-    """unknown output format"""
-
-    code = "UNKNOWN_OUTPUT_FORMAT"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pkgutil import iter_modules
 
+from tilth.base.errors import InvalidInputError
 from tilth.formats import kinds
-from tilth.formats.errors import UnknownFormatError
 from tilth.formats.format import Format
 
 
@@ -39,11 +39,13 @@ def rows_format(name: str) -> Format | None:
 
 
 def answer_format(name: str) -> Format:
-    """Return the format that writes answers; raises UnknownFormatError."""
+    """Return the format that writes answers; raises InvalidInputError (UNKNOWN_OUTPUT_FORMAT)."""
     found = find_format(name)
     if found is None or found.write is None:
         known = format_names(lambda each: each.write is not None)
-        raise UnknownFormatError(format=name, hint=f"use one of {', '.join(known)}")
+        raise InvalidInputError.coded(
+            "UNKNOWN_OUTPUT_FORMAT", "unknown output format", format=name, hint=f"use one of {', '.join(known)}"
+        )
     return found
 
 

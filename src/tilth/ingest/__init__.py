@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from tilth.ingest.consumer.calls import ConsumerCalls
     from tilth.ingest.consumer.task import consume_runner
     from tilth.ingest.errors import (
-        BrokenMessageError,
         BrokerUnavailableError,
-        ConsumeStoppedError,
         FormatError,
         GroupInUseError,
         NoDeadLettersError,
@@ -53,7 +51,6 @@ if TYPE_CHECKING:
         KAFKA_SETTINGS,
         IngestSettings,
         KafkaConfig,
-        MissingSettingError,
         group_of,
         read_config,
     )

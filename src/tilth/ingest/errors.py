@@ -37,12 +37,6 @@ class OffsetGapError(ConflictError):
     code = "OFFSET_GAP"
 
 
-class BrokenMessageError(InvalidInputError):
-    """a message cannot be decoded, or a view cannot take it"""
-
-    code = "BROKEN_MESSAGE"
-
-
 class UnreadRangesError(RetryError):
     """not all messages of a round were read"""
 
@@ -82,9 +76,3 @@ class NoDeadLettersError(InvalidInputError):
     """a Kafka table has no dead letters that could be replayed"""
 
     code = "NO_DEAD_LETTER_TABLE"
-
-
-class ConsumeStoppedError(ConflictError):
-    """nothing goes through the views of a Kafka table while its consumption is stopped"""
-
-    code = "CONSUME_STOPPED"

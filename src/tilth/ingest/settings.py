@@ -37,12 +37,6 @@ from tilth.model.task import ScheduleMode
 from tilth.model.warehouse import WRITE_WAREHOUSE
 
 
-class MissingSettingError(InvalidInputError):
-    """a Kafka table lacks a setting that it cannot do without"""
-
-    code = "MISSING_SETTING"
-
-
 class ErrorMode(StrEnum):
     """Handling of a message that cannot be decoded."""
 
@@ -416,7 +410,8 @@ INGEST_SETTINGS = SettingGroup(settings_of(IngestSettings))
 
 
 def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> KafkaConfig:
-    """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or MissingSettingError.
+    """The settings of a Kafka table; raises UnknownSettingError, BadSettingError or InvalidInputError
+    (MISSING_SETTING).
 
     `secrets`: full texts of the settings that its definition has redacted; needed only to connect to a broker.
     """
@@ -425,7 +420,13 @@ def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> Ka
         setting = setting_of(KafkaConfig, needed)
         if not given.get(setting.name):
             hint = f"add SETTINGS {setting.name} = '...'"
-            raise MissingSettingError(table=full_name(kafka), setting=setting.name, hint=hint)
+            raise InvalidInputError.coded(
+                "MISSING_SETTING",
+                "a Kafka table lacks a setting that it cannot do without",
+                table=full_name(kafka),
+                setting=setting.name,
+                hint=hint,
+            )
     read = read_settings(KafkaConfig, given, table=full_name(kafka), library=_library(given))
     return replace(
         read,

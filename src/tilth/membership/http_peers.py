@@ -39,7 +39,6 @@ from tilth.warehouse.remote.errors import (
     BadBodyError,
     PeerAnswerTooLargeError,
     PeerAnswerUnreadableError,
-    PeerVersionError,
     RouteNotFoundError,
 )
 from tilth.warehouse.remote.wire import Done
@@ -293,7 +292,12 @@ def _named(server: ServerRecord) -> Iterator[None]:
         hint = f"request fewer rows, or raise the setting max_result_bytes; nothing more was read of {server.name}"
         raise PeerAnswerTooLargeError(**(error.facts | names), hint=hint) from error
     except (RouteNotFoundError, BadBodyError) as error:
-        raise PeerVersionError(**(error.facts | names), hint=hint) from error
+        raise UnavailableError.coded(
+            "PEER_VERSION",
+            "the other process does not understand the call; nothing was done",
+            **(error.facts | names),
+            hint=hint,
+        ) from error
 
 
 def _bytes(table: pa.Table) -> bytes:

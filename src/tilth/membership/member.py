@@ -193,7 +193,7 @@ class Member:
         """Become a server of the catalog. A former process of this name, and servers of a version that does not fit,
         are waited for as long as they may live.
 
-        Raises ServerNameTakenError and ServerVersionError when these live, TooManyServersError.
+        Raises ServerNameTakenError and ServerVersionError when these live, ConflictError (TOO_MANY_SERVERS).
         """
         if self._liveness is None:
             self._catalog.servers.end_all()

@@ -25,12 +25,6 @@ class SnapshotTooOldError(InvalidInputError):
     code = "INVALID_SNAPSHOT"
 
 
-class SnapshotInFutureError(InvalidInputError):
-    """snapshot scan end timestamp is in the future"""
-
-    code = "SNAPSHOT_IN_FUTURE"
-
-
 def ancient_mark(now_hybrid: int, max_age_seconds: float) -> int | None:
     """The ancient history mark: reads below it are refused, what ended before it may go; None where no history is
     kept.
@@ -44,12 +38,15 @@ def ancient_mark(now_hybrid: int, max_age_seconds: float) -> int | None:
 
 
 def check_readable(at: int, *, ahm: int | None, now: int, table: str) -> None:
-    """Raises SnapshotTooOldError or SnapshotInFutureError for a read as of `at`; all times are hybrid ones.
+    """Raises SnapshotTooOldError or InvalidInputError (SNAPSHOT_IN_FUTURE) for a read as of `at`; all times are hybrid
+    ones.
 
     `ahm`: the ancient history mark; None: no history is kept, so that no past is sure to be whole.
     """
     if at > now:
-        raise SnapshotInFutureError(
+        raise InvalidInputError.coded(
+            "SNAPSHOT_IN_FUTURE",
+            "snapshot scan end timestamp is in the future",
             table=table,
             snapshot=_time_text(at),
             now=_time_text(now),

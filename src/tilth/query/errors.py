@@ -6,7 +6,6 @@ See also: grammar/errors.py for text that cannot be read, statements/errors.py.
 from __future__ import annotations
 
 from tilth.base.errors import (
-    CorruptError,
     ErrorKind,
     InvalidInputError,
     RetryError,
@@ -39,12 +38,6 @@ class ResultTooLargeError(InvalidInputError):
     code = "RESULT_TOO_LARGE"
 
 
-class ResultLostError(RetryError):
-    """a part of the result was lost on its way"""
-
-    code = "RESULT_LOST"
-
-
 class BadDefinitionError(InvalidInputError):
     """the definition of the table contradicts itself"""
 
@@ -67,9 +60,3 @@ class SnapshotLostError(RetryError):
     """files that the statement reads were removed, for its server did not run for too long"""
 
     code = "SNAPSHOT_LOST"
-
-
-class DamagedPartError(CorruptError):
-    """a part of the table cannot be read"""
-
-    code = "PART_DAMAGED"

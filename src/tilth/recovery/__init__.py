@@ -9,9 +9,8 @@ See also: docs/operate/recovery.md.
 """
 
 from tilth.recovery.copy import CopyReport, copy_catalog
-from tilth.recovery.found import CatalogLostError, has_tables
+from tilth.recovery.found import has_tables
 from tilth.recovery.journal import Journal
-from tilth.recovery.journals import NothingToRebuildError
 from tilth.recovery.rebuild import rebuild_catalog
 from tilth.recovery.report import Finding, FindingKind, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import has_catalog, restore_catalog

@@ -30,18 +30,6 @@ _BATCH_BYTES = 1 << 20
 _log = Log("recovery")
 
 
-class CatalogNotFoundError(NotFoundError):
-    """there is no catalog"""
-
-    code = "CATALOG_NOT_FOUND"
-
-
-class CatalogInUseError(ConflictError):
-    """a server uses the catalog"""
-
-    code = "CATALOG_IN_USE"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyReport:
     """A copy that was made."""
@@ -54,8 +42,8 @@ def copy_catalog(source: str, target: str, *, keeps_source: bool = False) -> Cop
     """Make the catalog at the target from that at the source, compare both, and mark the source as moved.
 
     A location is a node's folder or the address of a database. `keeps_source`: no mark, for a copy that is only read.
-    Raises CatalogNotFoundError, CatalogInUseError, CatalogMovedError, CatalogExistsError, BadCatalogAddressError, and
-    the errors of a store that does not answer: then nothing was made.
+    Raises NotFoundError (CATALOG_NOT_FOUND), ConflictError (CATALOG_IN_USE), CatalogMovedError, CatalogExistsError,
+    BadCatalogAddressError, and the errors of a store that does not answer: then nothing was made.
     """
     clock = SystemClock()
     if not _is_address(target):
@@ -85,12 +73,17 @@ def _shown(location: str) -> str:
 
 
 def _open_store(clock: Clock, location: str) -> PostgresKV | RocksKV:
-    """Raises CatalogNotFoundError."""
+    """Raises NotFoundError (CATALOG_NOT_FOUND)."""
     if _is_address(location):
         return PostgresKV(clock, parse_postgres(location))
     folder = Path(location) / "catalog"
     if not folder.is_dir() or not any(folder.iterdir()):
-        raise CatalogNotFoundError(folder=location, hint="give the folder of a node, or the address of a database")
+        raise NotFoundError.coded(
+            "CATALOG_NOT_FOUND",
+            "there is no catalog",
+            folder=location,
+            hint="give the folder of a node, or the address of a database",
+        )
     return RocksKV(str(folder))
 
 
@@ -108,7 +101,7 @@ def _moving(store: PostgresKV | RocksKV, catalog: Catalog, to: str) -> Iterator[
 
 
 def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, location: str) -> None:
-    """Raises CatalogInUseError and CatalogMovedError; a folder's catalog is open nowhere else."""
+    """Raises ConflictError (CATALOG_IN_USE) and CatalogMovedError; a folder's catalog is open nowhere else."""
     moved = catalog.state.get(MOVED)
     if moved:
         raise CatalogMovedError(catalog=_shown(location), to=moved.decode(), hint="copy it from there")
@@ -122,7 +115,13 @@ def _check_free(clock: Clock, store: PostgresKV | RocksKV, catalog: Catalog, loc
     proved = [each for each in catalog.servers.live() if each.id in shown or before.get(each.id) != each.renewed_ms]
     if proved:
         names = ", ".join(f"{each.name} at {each.url or 'no address'}" for each in proved)
-        raise CatalogInUseError(catalog=_shown(location), servers=names, hint="stop these servers first")
+        raise ConflictError.coded(
+            "CATALOG_IN_USE",
+            "a server uses the catalog",
+            catalog=_shown(location),
+            servers=names,
+            hint="stop these servers first",
+        )
 
 
 class _Target:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tilth.base.errors import ConflictError
 from tilth.base.hybrid import pack
 from tilth.model.txn import read_file_name
 from tilth.recovery.journal import journal_folder
@@ -37,12 +36,6 @@ _EXTENSIONS = (*EXTENSIONS, *_SIDECARS)
 
 #: Clocks of machines are not so far apart.
 CLOCKS_MS_MAX = 86_400_000
-
-
-class CatalogLostError(ConflictError):
-    """the catalog is empty, and there are files of tables that it does not know"""
-
-    code = "CATALOG_LOST"
 
 
 @dataclass(frozen=True, slots=True)

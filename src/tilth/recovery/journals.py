@@ -10,16 +10,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
-from tilth.base.errors import InvalidInputError
 from tilth.catalog import BadDumpError, ByteSource, KeyValue, load_dump, read_dump, read_key_changes
 from tilth.recovery.journal import journal_folder, journal_name, parse_journal_name
 from tilth.storage import Folder, StoreRoot, list_files, open_file
-
-
-class NothingToRebuildError(InvalidInputError):
-    """there are neither a journal nor files of tables below these roots"""
-
-    code = "NOTHING_TO_REBUILD"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

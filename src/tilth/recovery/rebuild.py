@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from tilth.base.clock import SystemClock
-from tilth.base.errors import CorruptError
+from tilth.base.errors import CorruptError, InvalidInputError
 from tilth.base.hybrid import pack
 from tilth.base.ids import random_id
 from tilth.base.secrets import HIDDEN
@@ -30,7 +30,7 @@ from tilth.model.table import KafkaDef, TableDef, full_name
 from tilth.model.txn import TxnState
 from tilth.recovery.attach import Attach
 from tilth.recovery.found import FoundFiles, TableFiles, find_files, txn_of, without_sidecars
-from tilth.recovery.journals import LoadedJournal, NothingToRebuildError, find_journals, load_journal, usable_journal
+from tilth.recovery.journals import LoadedJournal, find_journals, load_journal, usable_journal
 from tilth.recovery.report import FindingKind, RebuildNotes, RebuildOptions, RebuildReport, RebuiltTable
 from tilth.recovery.restore import check_no_catalog, new_catalog
 from tilth.recovery.txn_notes import find_txn_notes
@@ -49,8 +49,8 @@ def rebuild_catalog(locations: Sequence[str], folder: Path, options: RebuildOpti
     there is no journal; report what is not known.
 
     `locations`: the roots, folders or addresses with options. Raises BadStoreError, CatalogExistsError where the folder
-    has a catalog, NothingToRebuildError, FolderError, and the errors of a store that does not answer: then nothing was
-    made.
+    has a catalog, InvalidInputError (NOTHING_TO_REBUILD), FolderError, and the errors of a store that does not answer:
+    then nothing was made.
     """
     check_no_catalog(folder)
     roots = [parse_root(each) if "://" in each else local_root(Path(each).absolute()) for each in locations]
@@ -59,7 +59,12 @@ def rebuild_catalog(locations: Sequence[str], folder: Path, options: RebuildOpti
     found = find_files(roots, now_ms=clock.now_ms())
     if journal is None and not found.tables:
         hint = "give the root that the node had with --root, or restore a backup: tilth catalog restore"
-        raise NothingToRebuildError(damaged_journals=", ".join(damaged) or "none", hint=hint)
+        raise InvalidInputError.coded(
+            "NOTHING_TO_REBUILD",
+            "there are neither a journal nor files of tables below these roots",
+            damaged_journals=", ".join(damaged) or "none",
+            hint=hint,
+        )
     for file in damaged:
         report.note(FindingKind.JOURNAL, "it is damaged: what is older was read instead", file=file)
     known_until_ms = 0

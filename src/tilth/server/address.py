@@ -9,14 +9,8 @@ from contextlib import contextmanager
 from tilth.base.errors import UnavailableError
 
 
-class AddressInUseError(UnavailableError):
-    """the HTTP server cannot listen on this address"""
-
-    code = "ADDRESS_IN_USE"
-
-
 def bind(host: str, port: int) -> socket.socket:
-    """Bind a socket without listening yet. Raises AddressInUseError when the address cannot be bound."""
+    """Bind a socket without listening yet. Raises UnavailableError (ADDRESS_IN_USE) when this fails."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol left open asyncio does not see TCP and leaves Nagle's algorithm on: 40 ms for every answer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
@@ -28,13 +22,19 @@ def bind(host: str, port: int) -> socket.socket:
 
 @contextmanager
 def closed_on_error(listener: socket.socket, host: str, port: int) -> Iterator[None]:
-    """Close the socket where the block fails. Raises AddressInUseError."""
+    """Close the socket where the block fails. Raises UnavailableError (ADDRESS_IN_USE)."""
     try:
         yield
     except OSError as error:
         listener.close()
         hint = "stop what listens there, or choose another address with --listen"
-        raise AddressInUseError(address=f"{host}:{port}", reason=error.strerror, hint=hint) from error
+        raise UnavailableError.coded(
+            "ADDRESS_IN_USE",
+            "the HTTP server cannot listen on this address",
+            address=f"{host}:{port}",
+            reason=error.strerror,
+            hint=hint,
+        ) from error
 
 
 def reachable_url(url: str) -> str:

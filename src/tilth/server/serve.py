@@ -30,7 +30,7 @@ class HttpServer:
         self, clock: Clock, app: Starlette, *, host: str, port: int, listener: socket.socket | None = None
     ) -> None:
         """`listener`: socket that `bind` returned for this address; none: it is bound here. Raises
-        AddressInUseError.
+        UnavailableError (ADDRESS_IN_USE).
         """
         self._clock = clock
         self._socket = bind(host, port) if listener is None else listener

@@ -23,12 +23,6 @@ class ComputedColumnError(InvalidInputError):
     code = "COMPUTED_COLUMN"
 
 
-class InsertTooLargeError(InvalidInputError):
-    """the rows of this INSERT are larger than allowed"""
-
-    code = "INSERT_TOO_LARGE"
-
-
 class MutationNotDoneError(ConflictError):
     """the mutation is committed, but not done yet"""
 

@@ -93,7 +93,6 @@ if TYPE_CHECKING:
     from tilth.storage.store.locations.probe import RootNotSharedError, check_probe, write_probe
     from tilth.storage.store.locations.storages import (
         NamedRoots,
-        StorageNotFoundError,
         check_from_sql,
         defined_root,
         quorum_trouble,

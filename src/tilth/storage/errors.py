@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilth.base.errors import CorruptError, InvalidInputError, RetryError, TilthError, UnavailableError
+from tilth.base.errors import CorruptError, InvalidInputError, RetryError, UnavailableError
 
 
 class PartFileCorruptError(CorruptError):
@@ -70,12 +70,6 @@ class StoreSecretError(UnavailableError):
     """a secret of a store cannot be read"""
 
     code = "STORE_SECRET"
-
-
-class StoreForkedError(TilthError):
-    """an object store cannot be used in a process that was forked from one that used it"""
-
-    code = "STORE_FORKED"
 
 
 class PartShapeUnknownError(CorruptError):

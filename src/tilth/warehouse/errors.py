@@ -49,22 +49,10 @@ class SessionTakenError(UnavailableError):
     code = "SESSION_TAKEN"
 
 
-class WarehouseNotFoundError(NotFoundError):
-    """no such warehouse"""
-
-    code = "WAREHOUSE_NOT_FOUND"
-
-
 class WarehouseInUseError(ConflictError):
     """the warehouse is in use"""
 
     code = "WAREHOUSE_IN_USE"
-
-
-class WarehouseWorkError(InvalidInputError):
-    """the warehouse does not accept this kind of work"""
-
-    code = "WAREHOUSE_WORK_REFUSED"
 
 
 class WorkerUnfitError(InvalidInputError):
@@ -103,12 +91,6 @@ class TaskStalledError(UnavailableError):
     code = "TASK_STALLED"
 
 
-class TaskStillRunningError(RetryError):
-    """the task has not ended in the time given"""
-
-    code = "TASK_STILL_RUNNING"
-
-
 class WorkerBusyError(RetryError):
     """the worker does not accept the task now"""
 
@@ -132,12 +114,6 @@ class UnknownFunctionError(InvalidInputError):
     """no such function"""
 
     code = "UNKNOWN_FUNCTION"
-
-
-class BadArgumentsError(InvalidInputError):
-    """a function does not accept this number of arguments"""
-
-    code = "BAD_ARGUMENTS"
 
 
 class TooComplexError(InvalidInputError):

@@ -12,8 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.catalog_world import World
+from tests.codes import WithCode
 from tests.sql_world import SqlWorld, table_of
 from tilth.base.clock import SystemClock
+from tilth.base.errors import ConflictError, NotFoundError
 from tilth.catalog import (
     Catalog,
     CatalogExistsError,
@@ -29,7 +31,6 @@ from tilth.catalog.kv import Landed
 from tilth.client.cli.main import app
 from tilth.joining import check_not_moved
 from tilth.recovery import RebuildOptions, copy_catalog, rebuild_catalog
-from tilth.recovery.copy import CatalogInUseError, CatalogNotFoundError
 from tools.postgres import PASSWORD, Postgres
 
 pytestmark = pytest.mark.integration
@@ -101,7 +102,7 @@ def test_a_place_that_has_a_catalog_and_one_without_are_refused(postgres: Postgr
         copy_catalog(str(tmp_path / "a"), address)
     with pytest.raises(CatalogExistsError):
         copy_catalog(address, str(tmp_path / "a"))
-    with pytest.raises(CatalogNotFoundError):
+    with pytest.raises(NotFoundError, check=WithCode("CATALOG_NOT_FOUND")):
         copy_catalog(str(tmp_path / "nothing"), postgres.address(schema="empty"))
     assert not (tmp_path / "nothing").exists()
     with closing(RocksKV(str(tmp_path / "a" / "catalog"))) as kept:
@@ -147,7 +148,7 @@ def test_a_catalog_whose_servers_live_is_not_copied(postgres: Postgres, tmp_path
         sender = threading.Thread(target=send_heartbeats)
         sender.start()
         try:
-            with pytest.raises(CatalogInUseError, match="busy at http://there"):
+            with pytest.raises(ConflictError, check=WithCode("CATALOG_IN_USE"), match="busy at http://there"):
                 copy_catalog(address, str(tmp_path / "b"))
         finally:
             over.set()
@@ -240,7 +241,7 @@ def test_a_server_that_holds_its_lock_is_seen_however_seldom_it_sends_heartbeats
         liveness = shared.liveness(600.0)
         liveness.acquire(record.id)
         try:
-            with pytest.raises(CatalogInUseError, match="seldom at http://there"):
+            with pytest.raises(ConflictError, check=WithCode("CATALOG_IN_USE"), match="seldom at http://there"):
                 copy_catalog(address, str(tmp_path / "b"))
         finally:
             liveness.close()

@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.codes import WithCode
 from tilth.base.clock import SystemClock
-from tilth.catalog.errors import CatalogAwayError, FormerPrimaryError, NoSynchronousStandbyError
+from tilth.base.errors import UnavailableError
+from tilth.catalog.errors import CatalogAwayError, FormerPrimaryError
 from tilth.catalog.kv import AtVersion, Conflict, Landed, Unknown, postgres
 from tilth.catalog.kv.postgres import PostgresKV
 from tilth.catalog.kv.postgres_address import parse_postgres
@@ -242,7 +244,7 @@ def test_a_commit_whose_wait_was_cancelled_is_not_landed_before_a_synchronous_on
 
 def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: PostgresPair) -> None:
     address = parse_postgres(pair.address(schema="c"))
-    with pytest.raises(NoSynchronousStandbyError, match=r"catalog\.require-sync"):
+    with pytest.raises(UnavailableError, check=WithCode("NO_SYNCHRONOUS_STANDBY"), match=r"catalog\.require-sync"):
         PostgresKV(SystemClock(), address, requires_sync=True)
     pair.primary.configure("synchronous_standby_names", STANDBY)
     with closing(PostgresKV(SystemClock(), address, requires_sync=True)) as kv:
@@ -252,7 +254,9 @@ def test_a_server_that_requires_a_standby_commits_nothing_without_one(pair: Post
         def refused() -> bool:
             try:
                 put(kv, b"a", b"2")
-            except NoSynchronousStandbyError:
+            except UnavailableError as error:
+                if error.code != "NO_SYNCHRONOUS_STANDBY":
+                    raise
                 return True
             return False
 

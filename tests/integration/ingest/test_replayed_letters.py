@@ -6,9 +6,10 @@ import threading
 
 import pytest
 
+from tests.codes import WithCode
 from tests.integration.ingest.ingest_world import EVENTS, IngestWorld, event
-from tilth.base.errors import TilthError
-from tilth.ingest import ConsumeStoppedError, NoDeadLettersError
+from tilth.base.errors import ConflictError, TilthError
+from tilth.ingest import NoDeadLettersError
 from tilth.model.offset import REPLAYED
 from tilth.model.table import KafkaDef, TableDef
 from tilth.model.types import Kind
@@ -174,7 +175,7 @@ def test_what_cannot_be_replayed(world: IngestWorld, broker: Broker) -> None:
     world.wait_rows(target, 1)
     assert world.sql(REPLAY).endswith(": 0 letters")
     world.sql("SYSTEM STOP CONSUME default.k BECAUSE 'the view is mended'")
-    with pytest.raises(ConsumeStoppedError, match="the view is mended"):
+    with pytest.raises(ConflictError, check=WithCode("CONSUME_STOPPED"), match="the view is mended"):
         world.sql(REPLAY)
     for name in ("default.t", "default.nothing"):
         with pytest.raises(TilthError):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.codes import WithCode
 from tests.integration.ingest.message_kinds import (
     BROKEN,
     COLUMNS,
@@ -27,7 +28,7 @@ from tests.integration.ingest.message_kinds import (
 )
 from tests.integration.ingest.round_world import RoundWorld
 from tests.long import cases
-from tilth.ingest import BrokenMessageError
+from tilth.base.errors import InvalidInputError
 from tilth.warehouse import WorkerSession
 
 PARTITIONS = 2
@@ -182,7 +183,7 @@ def test_in_throw_mode_the_round_fails_and_names_the_message(tmp_path: Path, spa
     bad = without_key(7) if name == "keys" else no_number(7)
     messages = [good(number) for number in range(7)] + [bad, good(8)]
     world.topic.put([[FORMATS["json"].encode(each) for each in messages]])
-    with pytest.raises(BrokenMessageError) as raised:
+    with pytest.raises(InvalidInputError, check=WithCode("BROKEN_MESSAGE")) as raised:
         world.drain(1)
     assert "topic/0@7: view default." in str(raised.value)
     assert world.rows(f"to_{name}") == []

@@ -334,7 +334,7 @@ def test_of_a_large_part_only_what_is_needed_is_read(bucket: FakeBucket, locatio
 
 FORKED = """
 import os, sys
-from tilth.storage.errors import StoreForkedError
+from tilth.base.errors import TilthError
 from tilth.storage.store.root import parse_root
 from tilth.storage.store.stores import store_of
 root = parse_root(sys.argv[1])
@@ -345,8 +345,8 @@ if not child:
     try:
         store_of(root).put("b", b"x")
         os._exit(0)
-    except StoreForkedError:
-        os._exit(7)
+    except TilthError as error:
+        os._exit(7 if error.code == "STORE_FORKED" else 1)
 _, status = os.waitpid(child, 0)
 sys.exit(os.waitstatus_to_exitcode(status))
 """

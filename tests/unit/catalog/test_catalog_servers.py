@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.catalog_world import World
-from tilth.base.errors import FencedError
+from tests.codes import WithCode
+from tilth.base.errors import ConflictError, FencedError, RetryError
 from tilth.catalog import Catalog, Joining, LeaseHeldError, ServerNameTakenError
-from tilth.catalog.errors import ServerEndedError, TooManyServersError
 from tilth.model.server import NUMBERS, SERVERS_MAX, ServerRecord, server_of
 
 
@@ -87,7 +87,7 @@ def test_each_process_that_joins_gets_the_next_number_and_so_many_may_live(world
     with ThreadPoolExecutor(8) as pool:
         records = list(pool.map(lambda n: join(world.catalog, f"s{n}"), range(SERVERS_MAX)))
     assert {record.number for record in records} == set(range(SERVERS_MAX))
-    with pytest.raises(TooManyServersError):
+    with pytest.raises(ConflictError, check=WithCode("TOO_MANY_SERVERS")):
         join(world.catalog, "one more")
     world.catalog.servers.end(records[17])
     # The number of the ended process is not assigned again yet: without knowing its end, it may draw ids.
@@ -121,7 +121,7 @@ def test_an_epoch_is_never_given_twice_also_where_the_record_was_forgotten(world
 def test_who_was_ended_takes_no_lease(world: World) -> None:
     record = join(world.catalog, "a")
     world.catalog.servers.end(record)
-    with pytest.raises(ServerEndedError, match="server=a#1"):
+    with pytest.raises(RetryError, check=WithCode("SERVER_ENDED"), match="server=a#1"):
         world.catalog.leases.acquire("table/t", record.id)
     assert world.catalog.leases.get("table/t") is None
 

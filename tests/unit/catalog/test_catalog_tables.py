@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog_world import SCHEMA, World
-from tilth.base.errors import UnavailableError, UnknownOutcomeError
+from tests.codes import WithCode
+from tilth.base.errors import ConflictError, UnavailableError, UnknownOutcomeError
 from tilth.base.rand import new_rng
 from tilth.catalog import (
-    DatabaseExistsError,
-    DatabaseNotEmptyError,
     DatabaseNotFoundError,
     MemoryKV,
     ReservedNameError,
@@ -34,11 +33,11 @@ def test_databases(world: World) -> None:
     tables.create_database("db")
     tables.create_database("db", if_not_exists=True)
     tables.create_database("default", if_not_exists=True)
-    with pytest.raises(DatabaseExistsError):
+    with pytest.raises(ConflictError, check=WithCode("DATABASE_EXISTS")):
         tables.create_database("db")
     assert tables.databases() == ["db", "default"]
     world.table("t", "db")
-    with pytest.raises(DatabaseNotEmptyError, match="tables=t"):
+    with pytest.raises(ConflictError, check=WithCode("DATABASE_NOT_EMPTY"), match="tables=t"):
         tables.drop_database("db")
     tables.drop(tables.get("db", "t").uuid)
     tables.drop_database("db")

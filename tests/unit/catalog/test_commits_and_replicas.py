@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.catalog_world import Racing, World
+from tests.codes import WithCode
+from tilth.base.errors import RetryError
 from tilth.catalog import (
     AddDelta,
     InsertPart,
@@ -17,7 +19,6 @@ from tilth.catalog import (
     ReplaceDeltas,
     ReplaceParts,
     RewritePart,
-    ServerEndedError,
     StorageChangedError,
     Update,
 )
@@ -380,6 +381,6 @@ def test_a_server_that_was_ended_settles_no_note() -> None:
     note = CopyNote(table=world.u, replica=1, file=None, since_ms=1, reason="its disk was swapped")
     world.catalog.copies.note([note])
     world.catalog.servers.end(record)
-    with pytest.raises(ServerEndedError):
+    with pytest.raises(RetryError, check=WithCode("SERVER_ENDED")):
         world.catalog.copies.settle([note], storage="r", replica_ids=world.now.replica_ids)
     assert world.catalog.copies.of(world.u) == [note]

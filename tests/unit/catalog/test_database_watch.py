@@ -11,9 +11,11 @@ import pytest
 from psycopg import Connection
 from psycopg.rows import TupleRow
 
+from tests.codes import WithCode
+from tilth.base.errors import UnavailableError
 from tilth.catalog import parse_postgres
 from tilth.catalog.kv.postgres import LIMITS
-from tilth.catalog.kv.postgres_connect import Connector, PoolerError
+from tilth.catalog.kv.postgres_connect import Connector
 from tilth.catalog.kv.postgres_watch import DatabaseStats, notes_of, trouble_of
 
 ADDRESS = parse_postgres("postgresql://tilth@db:6432/tilth")
@@ -40,7 +42,7 @@ def test_a_session_that_is_not_the_one_that_was_opened_is_a_pooler_s(pid: int, s
     connection = cast("Connection[TupleRow]", SimpleNamespace(info=SimpleNamespace(backend_pid=7)))
     connector = Connector(ADDRESS, {})
     connector.check_session(connection, backend_pid=7, seqscan="off")
-    with pytest.raises(PoolerError, match="pgbouncer") as raised:
+    with pytest.raises(UnavailableError, check=WithCode("CATALOG_POOLER"), match="pgbouncer") as raised:
         connector.check_session(connection, backend_pid=pid, seqscan=seqscan)
     assert "name the database itself" in raised.value.hint
 
@@ -48,7 +50,8 @@ def test_a_session_that_is_not_the_one_that_was_opened_is_a_pooler_s(pid: int, s
 def test_a_pooler_that_refuses_our_options_is_named() -> None:
     words = "connection failed: FATAL:  unsupported startup parameter: options"
     failure = Connector(ADDRESS, {})._failure([("db", psycopg.OperationalError(words))])
-    assert isinstance(failure, PoolerError)
+    assert isinstance(failure, UnavailableError)
+    assert failure.code == "CATALOG_POOLER"
     both = Connector(ADDRESS, {})._failure(
         [("a", psycopg.OperationalError("off")), ("b", psycopg.OperationalError("no"))]
     )

@@ -10,9 +10,11 @@ from typing import cast
 import pytest
 from psycopg.rows import TupleRow
 
+from tests.codes import WithCode
+from tilth.base.errors import RetryError
 from tilth.catalog.kv import Versioned, ViewUse
 from tilth.catalog.kv.postgres_connect import Writer
-from tilth.catalog.kv.postgres_view import PostgresView, ViewTooLongError
+from tilth.catalog.kv.postgres_view import PostgresView
 
 CONNECTION = cast("Writer", SimpleNamespace())
 
@@ -53,9 +55,9 @@ def test_a_view_lasts_as_long_as_its_use_allows(use: ViewUse, seconds: int) -> N
     assert view.get(b"k") is not None
     assert len([next(scan) for _ in range(100)]) == 100
     source.now = seconds + 1
-    with pytest.raises(ViewTooLongError, match=f"seconds_max={seconds}"):
+    with pytest.raises(RetryError, check=WithCode("VIEW_TOO_LONG"), match=f"seconds_max={seconds}"):
         view.get(b"k")
-    with pytest.raises(ViewTooLongError):
+    with pytest.raises(RetryError, check=WithCode("VIEW_TOO_LONG")):
         next(scan)
     # The database ends the transaction of a reader that stands still.
     assert source.idle_seconds == [seconds]

@@ -6,7 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from tests.catalog_world import SCHEMA, Racing, World
-from tilth.catalog.errors import StorageDroppedError
+from tests.codes import WithCode
+from tilth.base.errors import NotFoundError
 from tilth.model.storage import Storage
 from tilth.model.table import TableDef
 
@@ -43,7 +44,7 @@ def test_a_storage_in_which_a_table_is_made_meanwhile_is_not_dropped(racers: Rac
 
 def test_no_table_is_made_in_a_storage_that_is_dropped_meanwhile(racers: Racers) -> None:
     racers.kv.before = lambda: racers.world.catalog.storages.drop("r")
-    with pytest.raises(StorageDroppedError):
+    with pytest.raises(NotFoundError, check=WithCode("STORAGE_DROPPED")):
         racers.make_table()
     assert racers.world.catalog.tables.find("default", "u") is None
     assert racers.storages == []
@@ -80,6 +81,6 @@ def test_dropped_tables_count_until_they_are_forgotten(racers: Racers) -> None:
 def test_a_rebuilt_catalog_takes_tables_whose_storage_is_made_later(racers: Racers) -> None:
     racers.world.catalog.storages.drop("r")
     table = TableDef(uuid="", database="default", name="v", schema=SCHEMA, settings=SETTINGS)
-    with pytest.raises(StorageDroppedError):
+    with pytest.raises(NotFoundError, check=WithCode("STORAGE_DROPPED")):
         racers.world.catalog.tables.create(table)
     assert racers.world.catalog.tables.create(table, may_lack_storage=True).name == "v"

@@ -9,7 +9,8 @@ from typing import TypeVar
 import pytest
 
 from tests.catalog_world import Racing, World
-from tilth.base.errors import FencedError, TilthError, UnavailableError, UnknownOutcomeError
+from tests.codes import WithCode
+from tilth.base.errors import ConflictError, FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.rand import new_rng
 from tilth.catalog import (
     BadMergeError,
@@ -30,7 +31,6 @@ from tilth.catalog import (
     TxnAbortedError,
     TxnFinishedError,
     TxnNotFoundError,
-    TxnRunningError,
     Unknown,
     WrongEngineError,
 )
@@ -250,7 +250,7 @@ def test_aborting(world: World) -> None:
     transactions = world.catalog.transactions
     txn = transactions.open("insert", outputs=[TxnOutput(table=world.t, tasks=2)])
     assert transactions.oldest_running() == txn.id
-    with pytest.raises(TxnRunningError):
+    with pytest.raises(ConflictError, check=WithCode("TXN_RUNNING")):
         transactions.forget(txn.id)
     transactions.abort(txn.id, "its worker is gone")
     transactions.abort(txn.id, "again")

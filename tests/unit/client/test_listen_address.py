@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.codes import WithCode
 from tilth.base.clock import SystemClock
-from tilth.base.errors import InvalidInputError
+from tilth.base.errors import InvalidInputError, UnavailableError
 from tilth.client.cli.serve import address
 from tilth.server import bind
-from tilth.server.address import AddressInUseError
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:99999", "127.0.0.1:65536", "[::1]:99999", f"h:{'9' * 5000}"])
@@ -33,7 +33,7 @@ def test_anaddress_in_use_is_refused_by_bind_alone() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(AddressInUseError, match=f"127.0.0.1:{port}"):
+        with pytest.raises(UnavailableError, check=WithCode("ADDRESS_IN_USE"), match=f"127.0.0.1:{port}"):
             bind("127.0.0.1", port)
 
 

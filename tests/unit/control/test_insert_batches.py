@@ -8,7 +8,14 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from tilth.base.cancel import Cancellation, working_under
-from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import (
+    ConflictError,
+    ErrorKind,
+    InvalidInputError,
+    TilthError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from tilth.catalog import LabelTakenError, SchemaChangedError
 from tilth.control.insert_batches import (
     SETTLE_SECONDS,
@@ -16,11 +23,9 @@ from tilth.control.insert_batches import (
     Gathering,
     InsertBatches,
     InsertStats,
-    InsertUnderWayError,
     OfferedInsert,
     Waiting,
 )
-from tilth.control.running import QueryCancelledError
 from tilth.testing import ManualClock
 
 LIMITS = BatchLimits(wait_seconds=0.01, bytes_max=1000, rows_max=100)
@@ -187,6 +192,10 @@ def test_work_that_is_broken_off_is_answered_to_all() -> None:
     assert told == {"a": type(None), "b": UnknownOutcomeError, "c": UnknownOutcomeError, "d": type(None)}
 
 
+def cancel_reason() -> ConflictError:
+    return ConflictError.coded("QUERY_WAS_CANCELLED", "the query was cancelled", by="a test")
+
+
 def cancelled(crowd: Crowd, *, at: str) -> tuple[Cancellation, threading.Thread]:
     """An insert of a statement that can be cancelled; returns when it waits."""
     cancellation = Cancellation()
@@ -210,7 +219,7 @@ def test_an_insert_that_is_cancelled_before_its_batch_is_at_work_is_not_stored()
     # It would lead the next batch.
     first, thread = cancelled(crowd, at="b")
     crowd.insert("c")
-    first.cancel(QueryCancelledError(by="a test"))
+    first.cancel(cancel_reason())
     thread.join(10)
     assert not thread.is_alive()
     crowd.wait()
@@ -237,7 +246,7 @@ def test_an_insert_that_is_cancelled_while_its_batch_is_at_work_gets_the_outcome
     crowd = Crowd()
     cancellation, thread = cancelled(crowd, at="a")
     crowd.is_storing.wait(10)
-    cancellation.cancel(QueryCancelledError(by="a test"))
+    cancellation.cancel(cancel_reason())
     cancellation.abandon()
     crowd.may_store.set()
     thread.join(10)
@@ -249,14 +258,15 @@ def test_the_outcome_of_a_cancelled_insert_whose_batch_does_not_end_is_unknown()
     cancellation, thread = cancelled(crowd, at="a")
     crowd.is_storing.wait(10)
     crowd.insert("b")
-    cancellation.cancel(QueryCancelledError(by="a test"))
+    cancellation.cancel(cancel_reason())
     crowd.clock.advance(SETTLE_SECONDS - 0.1)
     assert thread.is_alive()
     while thread.is_alive():
         crowd.clock.advance(0.1)
         thread.join(0.01)
     error = crowd.outcomes["a"]
-    assert isinstance(error, InsertUnderWayError)
+    assert isinstance(error, TilthError)
+    assert error.code == "INSERT_OUTCOME_UNKNOWN"
     assert error.kind is ErrorKind.UNKNOWN_OUTCOME
     assert "by=a test" in error.message
     crowd.wait()

@@ -9,20 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.codes import WithCode
 from tests.sql_world import SqlWorld
 from tilth.base.cancel import Cancellation, working_under
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, InvalidInputError, TilthError
 from tilth.control.running import (
     GRACE_SECONDS,
     LISTED_TEXT_MAX,
     RUNNING_TEXT_MAX,
     NodeStoppingError,
     Origin,
-    QueryCancelledError,
     Running,
     RunningStatements,
     StatementLimits,
-    TimeoutExceededError,
 )
 from tilth.control.slots import Queue
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -133,7 +132,7 @@ def test_a_waiting_statement_is_cancelled_and_the_others_keep_their_order() -> N
     assert [ahead for _, ahead in statements.list()] == [None, 0, 1]
     assert statements.cancel("q2", by="a test")
     second.join(10)
-    assert [type(error) for error in errors] == [QueryCancelledError]
+    assert [error.code for error in errors] == ["QUERY_WAS_CANCELLED"]
     assert "by=a test" in str(errors[0])
     statements.leave("q1")
     third.join(10)
@@ -154,13 +153,15 @@ def test_a_cancelled_statement_raises_its_reason_and_not_that_of_its_task(
 
     thread, errors = background(act)
     assert worker.got_one.wait(10)
-    assert cancellation.cancel(QueryCancelledError(by="a test"))
+    assert cancellation.cancel(ConflictError.coded("QUERY_WAS_CANCELLED", "the query was cancelled", by="a test"))
     assert worker.cancelled == ["t1"]
-    assert not cancellation.cancel(TimeoutExceededError()), "the first reason stays"
+    assert not cancellation.cancel(
+        InvalidInputError.coded("TIMEOUT_EXCEEDED", "the query ran longer than max_execution_time")
+    ), "the first reason stays"
     dispatcher.failed("t1", TilthError("cancelled by Spark"))
     thread.join(10)
     assert [error.code for error in errors] == ["QUERY_WAS_CANCELLED"]
-    with working_under(cancellation), pytest.raises(QueryCancelledError):
+    with working_under(cancellation), pytest.raises(ConflictError, check=WithCode("QUERY_WAS_CANCELLED")):
         dispatcher.run(spec("t2"))
     assert worker.assigned == ["t1"]
 

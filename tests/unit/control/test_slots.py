@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilth.control.slots import Queue, SlotBoard, TooManyStatementsError
+from tests.codes import WithCode
+from tilth.base.errors import RetryError
+from tilth.control.slots import Queue, SlotBoard
 
 
 def board(queries: int = 1, *, waiting_max: int = 100) -> SlotBoard:
@@ -64,7 +66,7 @@ def test_too_many_are_refused_and_may_try_again() -> None:
     slots = board(waiting_max=1)
     slots.arrive("q1", Queue.QUERY, ("a",))
     slots.arrive("q2", Queue.QUERY, ("a",))
-    with pytest.raises(TooManyStatementsError, match="queue=query waiting=1"):
+    with pytest.raises(RetryError, check=WithCode("TOO_MANY_STATEMENTS"), match="queue=query waiting=1"):
         slots.arrive("q3", Queue.QUERY, ("b",))
     assert slots.leave("q1") == ["q2"]
     assert not slots.arrive("q3", Queue.QUERY, ("b",))

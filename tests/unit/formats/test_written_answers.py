@@ -13,11 +13,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tests.codes import WithCode
+from tilth.base.errors import InvalidInputError
 from tilth.formats import (
     FORMATS,
     ROWS_PER_PIECE,
     Format,
-    UnknownFormatError,
     accepted_format,
     answer_format,
     body_format,
@@ -197,7 +198,7 @@ def test_formats_by_name_and_by_accept() -> None:
     assert answer_format("jsoneachrow") is JSON_ROWS
     assert answer_format("CSVWithNames") is CSV_WITH_NAMES
     assert answer_format("csv") is CSV
-    with pytest.raises(UnknownFormatError, match="Parquet"):
+    with pytest.raises(InvalidInputError, check=WithCode("UNKNOWN_OUTPUT_FORMAT"), match="Parquet"):
         answer_format("Parquet")
     assert accepted_format("text/html, text/csv;q=0.5, application/json") is CSV_WITH_NAMES
     assert accepted_format("text/csv; header=absent") is CSV

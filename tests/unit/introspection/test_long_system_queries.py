@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 import sqlglot
 
+from tests.codes import WithCode
 from tilth.base.cancel import Cancellation, working_under
-from tilth.control.running import QueryCancelledError
+from tilth.base.errors import ConflictError
 from tilth.introspection.system_queries import answer_from_system
 from tilth.introspection.system_query_process import may_run_long
 from tilth.query.errors import BadQueryError
@@ -52,9 +53,12 @@ def test_the_answer_of_a_long_query_is_that_of_a_short_one() -> None:
 
 def test_a_long_query_ends_with_its_statement_and_leaves_no_process() -> None:
     cancellation, before = Cancellation(), psutil.Process().children()
-    timer = threading.Timer(0.5, lambda: cancellation.cancel(QueryCancelledError(by="a test")))
+    timer = threading.Timer(
+        0.5,
+        lambda: cancellation.cancel(ConflictError.coded("QUERY_WAS_CANCELLED", "the query was cancelled", by="a test")),
+    )
     timer.start()
-    with working_under(cancellation), pytest.raises(QueryCancelledError):
+    with working_under(cancellation), pytest.raises(ConflictError, check=WithCode("QUERY_WAS_CANCELLED")):
         answer_from_system(ENDLESS, TABLES.__getitem__)
     assert psutil.Process().children() == before
 

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from tests.catalog_world import World
 from tests.removals import watch_removals
-from tilth.base.errors import UnavailableError, UnknownOutcomeError
+from tilth.base.errors import NotFoundError, UnavailableError, UnknownOutcomeError
 from tilth.catalog import Catalog, InsertPart, Joining, Unknown
 from tilth.maintenance import sweep_transaction
 from tilth.maintenance.cleaner.cleaner import Cleaner
 from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.model.server import COORDINATOR, ServerRecord
 from tilth.model.txn import Txn, TxnOutput
-from tilth.storage import StorageNotFoundError, StoreRoot, local_root
+from tilth.storage import StoreRoot, local_root
 
 KEPT_MS = 86_400_000
 
@@ -289,7 +289,7 @@ class NoStorage:
     """No table has a root any more."""
 
     def of(self, table: str) -> StoreRoot:
-        raise StorageNotFoundError(storage="gone", known="default", hint="")
+        raise NotFoundError.coded("STORAGE_NOT_FOUND", "no such storage", storage="gone", known="default", hint="")
 
 
 def test_the_note_of_a_table_that_is_gone_goes_too(server: Server) -> None:

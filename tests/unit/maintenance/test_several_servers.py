@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.catalog_world import World
-from tilth.catalog import Catalog, Joining, NotHostedError, TableMovingError
+from tests.codes import WithCode
+from tilth.base.errors import RetryError
+from tilth.catalog import Catalog, Joining, NotHostedError
 from tilth.maintenance.cleaner.cleaner import Cleaner
 from tilth.maintenance.cleaner.ended import GRACE_MS
 from tilth.maintenance.manager.decisions import DecisionLog
@@ -142,7 +144,7 @@ def test_a_table_that_comes_back_while_its_former_ops_end_is_not_said_to_be_miss
     registry = Registry(world.catalog, {}, lambda watch: TableOps(watch, ()), DecisionLog(world.clock), deque())
     table = registry.get(world.t)
     registry.leave(table)
-    with pytest.raises(TableMovingError, match="has not ended yet"):
+    with pytest.raises(RetryError, check=WithCode("TABLE_MOVING"), match="has not ended yet"):
         registry.get(world.t)
     registry.forget(world.t)
     assert registry.get(world.t) is not table

@@ -8,9 +8,11 @@ from __future__ import annotations
 import pytest
 
 from tests.catalog_world import SCHEMA
+from tests.codes import WithCode
 from tests.unit.membership.test_member import Cluster, FakeLiveness, Jumping
+from tilth.base.errors import RetryError
 from tilth.base.hybrid import milliseconds
-from tilth.catalog import Catalog, ClockSkewError, Conflicted, InsertPart, Joining, MemoryKV, ServerEndedError
+from tilth.catalog import Catalog, ClockSkewError, Conflicted, InsertPart, Joining, MemoryKV
 from tilth.catalog.commit.clock_check import ABSENCE_MS_MAX, QUARANTINE_SECONDS
 from tilth.membership import Bounds, Member
 from tilth.model.part import DataFile, WrittenPart
@@ -93,9 +95,9 @@ def test_an_ended_server_that_does_not_know_it_begins_nothing(world: World) -> N
     world.join("c")
     assert world.catalogs["c"].clock.number != world.catalogs["a"].clock.number
     for _ in range(3):
-        with pytest.raises(ServerEndedError, match="server=a#1"):
+        with pytest.raises(RetryError, check=WithCode("SERVER_ENDED"), match="server=a#1"):
             world.catalogs["a"].transactions.begin("insert")
-        with pytest.raises(ServerEndedError, match="server=a#1"):
+        with pytest.raises(RetryError, check=WithCode("SERVER_ENDED"), match="server=a#1"):
             world.insert("a")
         world.insert("c")
     assert world.catalogs["c"].transactions.unfinished() == []
@@ -108,12 +110,12 @@ def test_an_ended_server_that_does_not_know_it_begins_nothing(world: World) -> N
 def test_an_ended_server_commits_nothing_of_what_it_had_begun(world: World) -> None:
     work = world.catalogs["a"].transactions.open("insert")
     world.run(4, "b")
-    with pytest.raises(ServerEndedError):
+    with pytest.raises(RetryError, check=WithCode("SERVER_ENDED")):
         work.commit([world.part()])
     # This holds after it has joined anew, too: others may have acquired the leases that its work began with.
     world.run(0.5, "a", "b")
     assert world.catalogs["a"].server == "a#2"
-    with pytest.raises(ServerEndedError, match="server=a#1"):
+    with pytest.raises(RetryError, check=WithCode("SERVER_ENDED"), match="server=a#1"):
         work.commit([world.part()])
     work.settle("over")
     assert world.parts() == 0

@@ -8,6 +8,8 @@ from itertools import count
 
 import pytest
 
+from tests.codes import WithCode
+from tilth.base.errors import RetryError
 from tilth.base.hybrid import milliseconds
 from tilth.catalog import (
     Catalog,
@@ -17,7 +19,6 @@ from tilth.catalog import (
     KeyValue,
     LeaseHeldError,
     MemoryKV,
-    ServerEndedError,
     ServerNameTakenError,
     ServerVersionError,
 )
@@ -167,7 +168,7 @@ def test_one_that_was_taken_to_be_gone_hosts_nothing_until_it_has_joined_anew() 
     cluster.run(4, a)
     assert all(a.hosts(thing) for thing in THINGS)
     assert catalog.leases.acquire("table/t", "a#1").epoch == lease.epoch + 1
-    with pytest.raises(ServerEndedError):
+    with pytest.raises(RetryError, check=WithCode("SERVER_ENDED")):
         catalog.transactions.begin("merge", fences=[lease.fence])
     cluster.changes.clear()
     b.step()

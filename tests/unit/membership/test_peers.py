@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tests.codes import WithCode
 from tilth.base.errors import ErrorKind, RetryError, TilthError, UnavailableError
 from tilth.base.units import MIB
 from tilth.catalog import Catalog, Joining, KeyValue, MemoryKV, NotHostedError
@@ -24,7 +25,6 @@ from tilth.testing import ManualClock
 from tilth.warehouse.remote.errors import (
     PeerAnswerTooLargeError,
     PeerAnswerUnreadableError,
-    PeerVersionError,
     RouteNotFoundError,
 )
 from tilth.warehouse.remote.wire import MEDIA_TYPE
@@ -102,7 +102,7 @@ def test_an_answer_in_an_unknown_form_names_the_server_and_both_versions(answer:
 
 def test_a_call_that_the_other_does_not_know_has_done_nothing_and_says_so() -> None:
     peers = peers_of(refused(RouteNotFoundError(call="server/statement")))
-    with pytest.raises(PeerVersionError) as raised:
+    with pytest.raises(UnavailableError, check=WithCode("PEER_VERSION")) as raised:
         peers.run(NotHostedError(server="b"), "OPTIMIZE TABLE t", database="default", settings={})
     assert all(word in raised.value.message for word in words_of_both()), raised.value.message
 

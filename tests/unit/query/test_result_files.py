@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tilth.base.errors import ConflictError, TilthError
-from tilth.query.errors import ResultLostError, ResultTooLargeError
+from tests.codes import WithCode
+from tilth.base.errors import ConflictError, RetryError, TilthError
+from tilth.query.errors import ResultTooLargeError
 from tilth.query.results import files
 from tilth.query.results.files import follow, has_schema, read_schema, write_partition, write_schema
 from tilth.query.results.stream import RowStream
@@ -131,7 +132,7 @@ def test_rows_that_were_sent_are_never_sent_again(
     assert next(rows).column(0).to_pylist() == [3]
     if is_there:
         write_partition(str(tmp_path), 0, SCHEMA, batches([1], [2], [3]), attempt=12)
-    with pytest.raises(ResultLostError, match="run the query again"):
+    with pytest.raises(RetryError, check=WithCode("RESULT_LOST"), match="run the query again"):
         next(rows)
 
 

@@ -12,13 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.codes import WithCode
 from tests.unit.recovery.test_rebuild import World, kinds, opened, rows_of
+from tilth.base.errors import InvalidInputError
 from tilth.catalog import ReplaceParts
 from tilth.model.part import Part
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.txn import TxnOutput
 from tilth.model.types import Kind, Simple
-from tilth.recovery import FindingKind, NothingToRebuildError, RebuildReport
+from tilth.recovery import FindingKind, RebuildReport
 from tilth.recovery.attach import NotedFile, choose
 from tilth.recovery.found import written_by
 from tilth.recovery.txn_notes import NotedTxns, TxnNote, TxnNotes, TxnVerdict
@@ -231,7 +233,7 @@ def test_a_journal_is_passed_over_if_asked_for(world: World) -> None:
 
 
 def test_a_folder_without_notes_makes_a_catalog_without_tables(world: World) -> None:
-    with pytest.raises(NothingToRebuildError):
+    with pytest.raises(InvalidInputError, check=WithCode("NOTHING_TO_REBUILD")):
         world.rebuild(is_files_only=True)
     stray = world.folder / "tables" / ("f" * 32) / "data"
     stray.mkdir(parents=True)

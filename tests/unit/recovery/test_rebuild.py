@@ -11,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.codes import WithCode
 from tests.sql_world import SqlWorld, table_of
 from tilth.base.clock import SystemClock
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, InvalidInputError, TilthError
 from tilth.base.ids import random_id
 from tilth.catalog import (
     Catalog,
@@ -34,10 +35,8 @@ from tilth.joining import check_not_lost
 from tilth.model.table import TableDef
 from tilth.model.txn import TxnOutput, TxnState
 from tilth.recovery import (
-    CatalogLostError,
     FindingKind,
     Journal,
-    NothingToRebuildError,
     RebuildOptions,
     RebuildReport,
     rebuild_catalog,
@@ -326,7 +325,7 @@ def test_a_trial_keeps_nothing_and_nothing_is_written_over(world: World) -> None
 
 
 def test_without_a_journal_and_files_nothing_is_made(world: World) -> None:
-    with pytest.raises(NothingToRebuildError) as caught:
+    with pytest.raises(InvalidInputError, check=WithCode("NOTHING_TO_REBUILD")) as caught:
         world.rebuild()
     assert "tilth catalog restore" in caught.value.hint
     assert not (world.folder / "new").exists()
@@ -474,7 +473,7 @@ def test_an_empty_catalog_beside_files_of_tables_is_refused(world: World, tmp_pa
     check_not_lost(root, is_empty=True)
     world.fill()
     check_not_lost(root, is_empty=False)
-    with pytest.raises(CatalogLostError, match="tilth catalog rebuild"):
+    with pytest.raises(ConflictError, check=WithCode("CATALOG_LOST"), match="tilth catalog rebuild"):
         check_not_lost(root, is_empty=True)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tilth.statements.errors import InsertTooLargeError
+from tests.codes import WithCode
+from tilth.base.errors import InvalidInputError
 from tilth.statements.inserts.arrow_streams import read_rows
 
 MIB = 1 << 20
@@ -33,7 +34,7 @@ def test_a_small_stream_of_128_mib_is_refused_and_unpacks_nothing(compression: s
     pool = pa.proxy_memory_pool(outer)
     pa.set_memory_pool(pool)
     try:
-        with pytest.raises(InsertTooLargeError, match="bytes_max=67108864"):
+        with pytest.raises(InvalidInputError, check=WithCode("INSERT_TOO_LARGE"), match="bytes_max=67108864"):
             read_rows(body, 64 * MIB)
         assert pool.max_memory() < MIB
         assert read_rows(body, 256 * MIB).num_rows == rows * batches
@@ -58,7 +59,7 @@ def hidden() -> dict[str, pa.Array]:
 @pytest.mark.parametrize("what", hidden())
 def test_values_that_are_not_written_out_count_as_if_they_were(what: str) -> None:
     body = stream(pa.record_batch([hidden()[what]], names=["a"]))
-    with pytest.raises(InsertTooLargeError):
+    with pytest.raises(InvalidInputError, check=WithCode("INSERT_TOO_LARGE")):
         read_rows(body, 500_000)
     assert read_rows(body, 2_000_000).num_rows
 
@@ -79,5 +80,8 @@ def test_a_damaged_stream_is_no_stream() -> None:
         for damaged in (body[:position], body[:position] + b"\xff" + body[position + 1 :]):
             try:
                 read_rows(damaged, MIB)
-            except (pa.ArrowException, OSError, InsertTooLargeError):
+            except (pa.ArrowException, OSError):
                 continue
+            except InvalidInputError as error:
+                if error.code != "INSERT_TOO_LARGE":
+                    raise

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.codes import WithCode
 from tests.sql_world import SqlWorld, table_of
 from tests.statement_texts import render
-from tilth.base.errors import TilthError
+from tilth.base.errors import NotFoundError, TilthError
 from tilth.control.insert_batches import InsertBatches
 from tilth.statements.registry import parse
-from tilth.storage import BadStoreError, NodeStorageSettings, StorageNotFoundError, check_from_sql, parse_root
+from tilth.storage import BadStoreError, NodeStorageSettings, check_from_sql, parse_root
 
 HOSTILE = 'it\'s `a` "b" \U0001f680'
 
@@ -48,7 +49,7 @@ def test_statements_are_read_and_written_again(text: str) -> None:
 def test_new_tables_are_in_the_default_storage_of_the_node(tmp_path: Path) -> None:
     settings = {"storage.local-folder": str(tmp_path), "storage.default": "safe"}
     world = SqlWorld(tmp_path / "node", settings=settings)
-    with pytest.raises(StorageNotFoundError, match="safe"):
+    with pytest.raises(NotFoundError, check=WithCode("STORAGE_NOT_FOUND"), match="safe"):
         world.run("CREATE TABLE t (a BIGINT) ENGINE = MergeTree ORDER BY a")
     assert world.catalog.tables.find("default", "t") is None
     folders = [tmp_path / name for name in ("one", "two")]

@@ -9,7 +9,8 @@ from collections.abc import Collection
 import msgspec
 import pytest
 
-from tilth.base.errors import NotFoundError, UnavailableError
+from tests.codes import WithCode
+from tilth.base.errors import NotFoundError, RetryError, UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
 from tilth.testing import ManualClock
@@ -20,8 +21,6 @@ from tilth.warehouse import (
     TaskCancelledError,
     TaskLostError,
     TaskResult,
-    TaskStillRunningError,
-    WarehouseNotFoundError,
     WorkerBusyError,
     WorkerNotFoundError,
     WorkerReports,
@@ -136,7 +135,7 @@ def test_a_failure_is_raised_as_it_was_reported() -> None:
 
 def test_waiting_ends_with_the_time_given() -> None:
     dispatcher = make(FakeWorker())
-    with pytest.raises(TaskStillRunningError):
+    with pytest.raises(RetryError, check=WithCode("TASK_STILL_RUNNING")):
         dispatcher.submit(new_task(dispatcher)).wait(0)
 
 
@@ -348,7 +347,7 @@ def test_a_worker_that_is_not_what_its_warehouse_asks_for_is_refused(settings: d
     with pytest.raises(WorkerUnfitError, match=word):
         dispatcher.check_fits("big", master="local[2]", cores=2, memory_bytes=1 << 30)
     dispatcher.check_fits("write", master="local[2]", cores=2, memory_bytes=1 << 30)
-    with pytest.raises(WarehouseNotFoundError, match="big, default, write"):
+    with pytest.raises(NotFoundError, check=WithCode("WAREHOUSE_NOT_FOUND"), match="big, default, write"):
         dispatcher.check_fits("nowhere", master="", cores=0, memory_bytes=0)
 
 

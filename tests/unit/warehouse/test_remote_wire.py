@@ -17,8 +17,9 @@ import tilth.ingest
 import tilth.maintenance
 import tilth.query.errors
 import tilth.storage  # noqa: F401
+from tests.codes import WithCode
 from tests.unit.app_transport import AppTransport
-from tilth.base.errors import ConflictError, ErrorKind, RetryError, TilthError
+from tilth.base.errors import ConflictError, ErrorKind, InvalidInputError, RetryError, TilthError
 from tilth.base.units import MIB
 from tilth.model.failure import CallFailure, error_of, failure_of
 from tilth.model.wire import ErrorAnswer, ErrorBody
@@ -28,7 +29,6 @@ from tilth.warehouse import SparkRestartingError, TaskCancelledError
 from tilth.warehouse.remote.answers import Answers
 from tilth.warehouse.remote.channel import CONTROL_BYTES_MAX, Channel
 from tilth.warehouse.remote.errors import (
-    BadAddressError,
     BadTokenError,
     NoTilthServerError,
     PeerAnswerLostError,
@@ -280,7 +280,7 @@ def test_a_call_without_an_id_is_refused_for_it_could_not_be_known_again() -> No
     ],
 )
 def test_an_address_that_is_none_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(BadAddressError) as raised:
+    with pytest.raises(InvalidInputError, check=WithCode("BAD_SERVER_ADDRESS")) as raised:
         Channel(ManualClock(), lambda: "id", url, token=TOKEN)
     assert "hunter2" not in str(raised.value)
 

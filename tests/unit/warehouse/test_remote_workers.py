@@ -10,21 +10,19 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from tilth.base.errors import TilthError
+from tests.codes import WithCode
+from tilth.base.errors import ConflictError, FencedError, NotFoundError, TilthError, UnavailableError
 from tilth.model.failure import error_of, failure_of
 from tilth.model.task import Cost, TaskKind, TaskSpec
 from tilth.testing import ManualClock
 from tilth.warehouse import TaskResult, Worker, WorkerBusyError, WorkerNotFoundError, WorkerReports
-from tilth.warehouse.errors import TaskLostError, WarehouseNotFoundError
+from tilth.warehouse.errors import TaskLostError
 from tilth.warehouse.remote.channel import Channel
 from tilth.warehouse.remote.errors import (
     PeerAnswerLostError,
     PeerAnswerTooLargeError,
     PeerAwayError,
-    WorkerFencedError,
     WorkerNameTakenError,
-    WorkerStorageError,
-    WorkerVersionError,
 )
 from tilth.warehouse.remote.link import WorkerLink
 from tilth.warehouse.remote.wire import (
@@ -102,7 +100,7 @@ class FakeMembers:
 
     def check_fits(self, name: str, *, master: str, cores: int, memory_bytes: int) -> None:
         if name != "write":
-            raise WarehouseNotFoundError(warehouse=name)
+            raise NotFoundError.coded("WAREHOUSE_NOT_FOUND", "no such warehouse", warehouse=name)
 
     def finished(self, task_id: str, result: TaskResult) -> None:
         self.ended[task_id] = result
@@ -237,21 +235,21 @@ def test_a_worker_joins_with_what_it_said_and_reports() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "error"),
+    ("given", "code"),
     [
-        (registration(version="2"), WorkerVersionError),
-        (msgspec.structs.replace(registration(), wire=WIRE_VERSION + 1), WorkerVersionError),
-        (Registration(name="w", version="0.0.1", wire=0), WorkerVersionError),
-        (registration(warehouse="nowhere"), WarehouseNotFoundError),
-        (registration(name="embedded"), WorkerNameTakenError),
-        (registration(name=""), WorkerNameTakenError),
-        (registration(name="a\nb"), WorkerNameTakenError),
-        (registration(name="x" * 101), WorkerNameTakenError),
+        (registration(version="2"), "WORKER_VERSION"),
+        (msgspec.structs.replace(registration(), wire=WIRE_VERSION + 1), "WORKER_VERSION"),
+        (Registration(name="w", version="0.0.1", wire=0), "WORKER_VERSION"),
+        (registration(warehouse="nowhere"), "WAREHOUSE_NOT_FOUND"),
+        (registration(name="embedded"), "WORKER_NAME_TAKEN"),
+        (registration(name=""), "WORKER_NAME_TAKEN"),
+        (registration(name="a\nb"), "WORKER_NAME_TAKEN"),
+        (registration(name="x" * 101), "WORKER_NAME_TAKEN"),
     ],
 )
-def test_who_is_not_welcome_is_told_why_and_nothing_has_changed(given: Registration, error: type[TilthError]) -> None:
+def test_who_is_not_welcome_is_told_why_and_nothing_has_changed(given: Registration, code: str) -> None:
     world = World()
-    with pytest.raises(error):
+    with pytest.raises(TilthError, check=WithCode(code)):
         world.workers.register(given)
     assert world.members.events == []
 
@@ -301,8 +299,8 @@ def test_a_trial_joins_nothing_and_looks_for_the_storage() -> None:
     world = World()
     world.link.try_server()
     assert world.members.events == []
-    away = World(storage_error=WorkerStorageError(root="/r"))
-    with pytest.raises(WorkerStorageError):
+    away = World(storage_error=UnavailableError.coded("WORKER_STORAGE", "not seen", root="/r"))
+    with pytest.raises(UnavailableError, check=WithCode("WORKER_STORAGE")):
         away.link.try_server()
 
 
@@ -388,7 +386,7 @@ def test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts() -> None:
     world.workers._probe(worker)
     assert world.members.events[-1] == ("leave", "w", "it has not reported for 2 s")
     for name, message in (("report", Report(load=WorkerLoad())), ("runner", Done())):
-        with pytest.raises(WorkerFencedError):
+        with pytest.raises(FencedError, check=WithCode("WORKER_FENCED")):
             world.up.call(name, message, Done)
     world.link.finished("a", TaskResult())
     assert world.members.ended == {}
@@ -445,7 +443,7 @@ def test_a_worker_that_is_refused_for_good_ends() -> None:
     world.workers._settings = RemoteSettings(token="t", server="s", version="2")
     world.link._thread.start()
     later(world, lambda: world.over.is_set())
-    assert isinstance(world.link.refusal, WorkerVersionError)
+    assert getattr(world.link.refusal, "code", "") == "WORKER_VERSION"
 
 
 def test_a_farewell_drains_first() -> None:
@@ -575,12 +573,12 @@ def test_a_refusal_of_one_server_is_not_the_last_word_and_that_of_all_is() -> No
     world.workers.stop()
     world.away = {}
     later(world, lambda: world.over.is_set())
-    assert isinstance(world.link.refusal, WorkerVersionError)
+    assert getattr(world.link.refusal, "code", "") == "WORKER_VERSION"
 
 
 def test_a_server_whose_files_are_not_seen_is_passed_over() -> None:
-    world = Two(storage_error=WorkerStorageError(root="/r"))
-    with pytest.raises(WorkerStorageError):
+    world = Two(storage_error=UnavailableError.coded("WORKER_STORAGE", "not seen", root="/r"))
+    with pytest.raises(UnavailableError, check=WithCode("WORKER_STORAGE")):
         world.link.try_server()
     assert world.up.called == list(world.servers)
     world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="1")
@@ -592,7 +590,7 @@ def test_where_none_takes_it_a_refusal_is_said_rather_than_that_one_is_away() ->
     world = Two()
     world.away = {"http://a:1": PeerAwayError}
     world.servers["http://b:1"]._settings = RemoteSettings(token="t", server="b", version="2")
-    with pytest.raises(WorkerVersionError):
+    with pytest.raises(ConflictError, check=WithCode("WORKER_VERSION")):
         world.link.try_server()
     world.away["http://b:1"] = PeerAnswerLostError
     with pytest.raises(PeerAwayError):

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from tests.codes import WithCode
+from tilth.base.errors import InvalidInputError
 from tilth.model.task import Cost, ScheduleMode, TaskKind, TaskSpec
 from tilth.model.warehouse import Warehouse
-from tilth.warehouse import WarehouseWorkError
 from tilth.warehouse.definitions.settings import warehouse_configs
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.residents import HASH_ASSIGNED_MS_MIN, MOVE_PAUSE_MS, REPLACED_MS, load_limit, too_many
@@ -197,6 +198,6 @@ def test_a_warehouse_takes_the_work_that_it_is_for() -> None:
     board = TaskBoard([share_of("a")])
     board.warehouses = warehouse_configs([Warehouse(name="write", settings={"work": "imports"})])
     board.submit(consumer("c1"), now_ms=0)
-    with pytest.raises(WarehouseWorkError, match="imports"):
+    with pytest.raises(InvalidInputError, check=WithCode("WAREHOUSE_WORK_REFUSED"), match="imports"):
         board.submit(task("m1", TaskKind.MERGE), now_ms=0)
     assert list(workers_of(board)) == ["c1"]

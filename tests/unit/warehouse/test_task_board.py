@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tilth.base.errors import UnavailableError
+from tests.codes import WithCode
+from tilth.base.errors import NotFoundError, UnavailableError
 from tilth.model.task import Cost, TaskKind, TaskSpec, TaskState
-from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseEmptyError, WarehouseNotFoundError
+from tilth.warehouse.errors import TaskCancelledError, TaskLostError, WarehouseEmptyError
 from tilth.warehouse.tasks.state import (
     ENDED_MAX,
     MISSES_MAX,
@@ -175,7 +176,9 @@ def test_a_failure_keeps_its_reason() -> None:
 
 
 def test_an_unknown_warehouse_is_refused_by_name() -> None:
-    with pytest.raises(WarehouseNotFoundError, match=r"warehouse=nope \(there are: default, write"):
+    with pytest.raises(
+        NotFoundError, check=WithCode("WAREHOUSE_NOT_FOUND"), match=r"warehouse=nope \(there are: default, write"
+    ):
         TaskBoard([share_of(), share_of(warehouse="default")]).submit(spec("a", warehouse="nope"), now_ms=0)
 
 
@@ -207,7 +210,7 @@ def test_a_worker_that_is_gone_loses_its_tasks_at_once_and_the_waiting_ones_go_e
 
 def test_without_a_worker_tasks_wait_with_that_reason_and_statements_end_after_a_while() -> None:
     board = TaskBoard(warehouses=["write", "default"])
-    with pytest.raises(WarehouseNotFoundError, match="there are: default, write"):
+    with pytest.raises(NotFoundError, check=WithCode("WAREHOUSE_NOT_FOUND"), match="there are: default, write"):
         board.submit(spec("x", warehouse="nowhere"), now_ms=0)
     board.submit(spec("merge", TaskKind.MERGE), now_ms=0)
     board.submit(spec("query", TaskKind.QUERY, warehouse="default"), now_ms=0)

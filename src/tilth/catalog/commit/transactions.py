@@ -132,7 +132,7 @@ class Transactions:
         """
         key = life_key(server)
         found = self._kv.get(key)
-        # Without the key the life has ended already: the next begin raises ServerEndedError.
+        # Without the key the life has ended already: the next begin raises RetryError (SERVER_ENDED).
         self._life = None if found is None else Pinned(key, found.version)
         self.follow_clock()
 
@@ -288,7 +288,7 @@ class Transactions:
             return list(read_all(view, codec.OPEN_TXNS, Space.OPEN_TXN))
 
     def forget(self, txn_id: int) -> None:
-        """Remove the record of an aborted transaction whose files are gone. Raises TxnRunningError."""
+        """Remove the record of an aborted transaction whose files are gone. Raises ConflictError (TXN_RUNNING)."""
         key = pack(Space.OPEN_TXN, txn_id)
 
         def plan(view: ReadView) -> Plan[None]:

@@ -25,7 +25,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, TilthError
 from tilth.base.ids import random_id
 from tilth.base.logs import Log
 from tilth.catalog.errors import (
@@ -34,17 +34,15 @@ from tilth.catalog.errors import (
     CatalogExistsError,
     CatalogMovedError,
     ClockSkewError,
-    ForeignSchemaError,
     FormerPrimaryError,
     NewerFormatError,
-    NoSynchronousStandbyError,
     StoreClosedError,
 )
 from tilth.catalog.kv import postgres_schema as text
 from tilth.catalog.kv.incarnation import Incarnation
 from tilth.catalog.kv.postgres_address import PostgresAddress
 from tilth.catalog.kv.postgres_connect import Connector, SessionLimits, Writer, first_line
-from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm
+from tilth.catalog.kv.postgres_durable import DatabaseWarnings, confirm, no_standby
 from tilth.catalog.kv.postgres_introduction import Incarnations, Introduction
 from tilth.catalog.kv.postgres_listings import CatalogBusyError, Listings
 from tilth.catalog.kv.postgres_liveness import (
@@ -115,7 +113,7 @@ _log = Log("catalog")
 class PostgresKV:
     """The store in a schema of a database, made if it is not there.
 
-    Raises CatalogAwayError, ForeignSchemaError, NewerFormatError.
+    Raises CatalogAwayError, ConflictError (FOREIGN_SCHEMA), NewerFormatError.
     """
 
     def __init__(
@@ -342,7 +340,7 @@ class PostgresKV:
             assert conflict is not None
             return Conflict(conflict)
         if outcome == b"alone":
-            raise self._without_standby()
+            raise no_standby(self._address.shown)
         assert version is not None
         if outcome == b"upgraded":
             raise self._newer(int_of(version))
@@ -490,7 +488,7 @@ class PostgresKV:
             connection.execute(self._sql(text.REMOVE_OLD_WRITERS))
             self._introduction.introduce(connection)
             if self._requires_sync and connection.execute(text.FIND_SYNCHRONOUS).fetchone() == ("",):
-                raise self._without_standby()
+                raise no_standby(self._address.shown)
         if 0 < found < text.FORMAT:
             _log.info("catalog_upgraded", catalog=self._address.shown, found=found, now=text.FORMAT)
 
@@ -511,15 +509,14 @@ class PostgresKV:
         other = connection.execute(text.FIND_OTHER, (self._address.schema,)).fetchone()
         if other is not None:
             hint = "give the catalog a schema of its own by the option schema="
-            raise ForeignSchemaError(catalog=self._address.shown, table=other[0], hint=hint)
+            raise ConflictError.coded(
+                "FOREIGN_SCHEMA",
+                "the schema of the database holds something else than a catalog",
+                catalog=self._address.shown,
+                table=other[0],
+                hint=hint,
+            )
         return 0
-
-    def _without_standby(self) -> NoSynchronousStandbyError:
-        hint = (
-            "set synchronous_standby_names in the database, or catalog.require-sync = off where something else keeps "
-            "what it has committed"
-        )
-        return NoSynchronousStandbyError(catalog=self._address.shown, hint=hint)
 
     def _newer(self, found: int) -> NewerFormatError:
         hint = "start the version that wrote it, or a later one"

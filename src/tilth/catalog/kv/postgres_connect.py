@@ -46,12 +46,6 @@ _WHO = "SELECT pg_backend_pid(), current_setting('enable_seqscan')"
 _REFUSED_BY_POOLER = "unsupported startup parameter"
 
 
-class PoolerError(UnavailableError):
-    """the address of the catalog leads to a pooler of connections, such as pgbouncer, not to the database"""
-
-    code = "CATALOG_POOLER"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
     """Time limits of a connection and of its queries, in seconds."""
@@ -98,7 +92,9 @@ class Connector:
         self._answered: tuple[str, str] | None = None
 
     def connect(self, kind: type[C], limits: SessionLimits) -> C:
-        """Return a connection in autocommit. Raises psycopg.Error, PoolerError, CatalogSecretError."""
+        """Return a connection in autocommit. Raises psycopg.Error, UnavailableError (CATALOG_POOLER),
+        CatalogSecretError.
+        """
         parameters = self._parameters(limits)
         tries = sorted(_tries(parameters), key=lambda each: (each["host"], each["hostaddr"]) != self._answered)
         given = float(dict(self._address.parameters).get("connect_timeout", 0)) or limits.connect
@@ -141,15 +137,15 @@ class Connector:
         return psycopg.OperationalError("; ".join(f"{host}: {first_line(error)}" for host, error in failures))
 
     def check_direct(self, connection: Connection[TupleRow]) -> None:
-        """Raises PoolerError when the session is not the one that this connection opened: finding lost commits, locks
-        of liveness and notifications depend on the session.
+        """Raises UnavailableError (CATALOG_POOLER) when the session is not the one that this connection opened: finding
+        lost commits, locks of liveness and notifications depend on the session.
         """
         row = connection.execute(_WHO).fetchone()
         assert row is not None
         self.check_session(connection, backend_pid=row[0], seqscan=row[1])
 
     def check_session(self, connection: Connection[TupleRow], *, backend_pid: int, seqscan: str) -> None:
-        """Raises PoolerError as `check_direct` does, by facts that a query has read already."""
+        """Raises UnavailableError (CATALOG_POOLER) as `check_direct` does, by facts that a query has read already."""
         if backend_pid != connection.info.backend_pid or seqscan != "off":
             raise _pooler(self._address)
 
@@ -159,9 +155,14 @@ def first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
-def _pooler(address: PostgresAddress) -> PoolerError:
+def _pooler(address: PostgresAddress) -> UnavailableError:
     hint = "name the database itself in catalog.url: each server keeps a bounded pool of connections of its own"
-    return PoolerError(catalog=address.shown, hint=hint)
+    return UnavailableError.coded(
+        "CATALOG_POOLER",
+        "the address of the catalog leads to a pooler of connections, such as pgbouncer, not to the database",
+        catalog=address.shown,
+        hint=hint,
+    )
 
 
 def _connect(kind: type[C], parameters: Mapping[str, Any], seconds: float) -> C:

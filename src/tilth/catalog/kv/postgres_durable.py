@@ -4,8 +4,8 @@ PostgreSQL shows a commit that no standby has when its wait for the standby was 
 cancel, which it answers with a warning. A later commit that waits and gets no warning proves that all commits before it
 are durable, because standbys receive the log in order.
 
-Covers: detecting the warning, making the later commit within a time limit. Does not cover: when one is needed
-(postgres.py).
+Covers: detecting the warning, making the later commit within a time limit, the error where no standby is named. Does
+not cover: when one is needed (postgres.py).
 Always holds: neither the process nor a backend of it waits longer than the time limit.
 """
 
@@ -21,6 +21,7 @@ from psycopg.errors import Diagnostic
 from psycopg.rows import TupleRow
 
 from tilth.base.clock import Clock
+from tilth.base.errors import UnavailableError
 from tilth.catalog.kv import postgres_schema as text
 
 CANCEL_SECONDS = 5.0
@@ -41,6 +42,20 @@ class DatabaseWarnings:
     def _on_notice(self, notice: Diagnostic) -> None:
         if notice.severity_nonlocalized == "WARNING":
             self._found = notice.message_primary or "a warning without a text"
+
+
+def no_standby(catalog: str) -> UnavailableError:
+    """Return the error of a database that waits for no standby; `catalog`: its address, as it is shown."""
+    hint = (
+        "set synchronous_standby_names in the database, or catalog.require-sync = off where something else keeps what "
+        "it has committed"
+    )
+    return UnavailableError.coded(
+        "NO_SYNCHRONOUS_STANDBY",
+        "the catalog's database waits for no standby, which this server requires",
+        catalog=catalog,
+        hint=hint,
+    )
 
 
 def confirm(

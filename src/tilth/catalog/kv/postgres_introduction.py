@@ -93,7 +93,7 @@ class Introduction:
         """Check a new connection and, with a `writer`, insert its row in `writers`: one round trip, unless the next
         incarnation has to be opened.
 
-        Raises FormerPrimaryError, PoolerError, UnavailableError and psycopg's errors.
+        Raises FormerPrimaryError, UnavailableError (CATALOG_POOLER among them) and psycopg's errors.
         """
         # Read before the query: a commit that is applied meanwhile may be missing in its answer.
         known = self._incarnations.known

@@ -26,12 +26,6 @@ FIRST_CHUNK_ROWS = 100
 _SECONDS_MAX = {ViewUse.BRIEF: 60.0, ViewUse.LISTING: 60.0, ViewUse.EXPORT: 900.0}
 
 
-class ViewTooLongError(RetryError):
-    """a read of the catalog has lasted too long and was given up: it holds up the clean-up of the database"""
-
-    code = "VIEW_TOO_LONG"
-
-
 class ViewSource(Protocol):
     """The queries of the store that a view uses."""
 
@@ -94,12 +88,18 @@ class PostgresView:
 
     @contextmanager
     def _querying(self) -> Iterator[None]:
-        """Begin the transaction if it has not begun. Raises ViewTooLongError, and the database's errors."""
+        """Begin the transaction if it has not begun. Raises RetryError (VIEW_TOO_LONG), and the database's errors."""
         with self._store.translate_errors():
             self._begin()
             if self._store.monotonic() - self._began > self._seconds_max:
                 # The database may have ended the transaction already.
-                raise ViewTooLongError(seconds_max=self._seconds_max, hint="try again, and read less at once")
+                raise RetryError.coded(
+                    "VIEW_TOO_LONG",
+                    "a read of the catalog has lasted too long and was given up: "
+                    "it holds up the clean-up of the database",
+                    seconds_max=self._seconds_max,
+                    hint="try again, and read less at once",
+                )
             yield
 
     def _begin(self) -> None:

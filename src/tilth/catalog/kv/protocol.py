@@ -140,7 +140,8 @@ class KeyValue(ReadView, Protocol):
         `keys`: those that will be read, if known. A store behind a network reads them at once; a further
         read sees a later time then, and raises ViewMovedError if one of the keys has changed.
         In a store with a bounded number of connections, brief views and commits never wait for listings; a listing
-        raises CatalogBusyError when there are too many, and a view that lasts too long raises ViewTooLongError.
+        raises CatalogBusyError when there are too many, and a view that lasts too long raises RetryError
+        (VIEW_TOO_LONG).
         """
 
     def commit(

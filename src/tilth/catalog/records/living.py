@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tilth.catalog.errors import ServerEndedError, ServerVersionError
+from tilth.base.errors import RetryError
+from tilth.catalog.errors import ServerVersionError
 from tilth.catalog.kv import Pinned, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span
@@ -28,14 +29,19 @@ def life_key(server: str) -> bytes:
 def pin_life(view: ReadView, server: str) -> list[Pinned]:
     """Return the precondition that the process has not been ended; none for a process that is not a server.
 
-    Raises ServerEndedError.
+    Raises RetryError (SERVER_ENDED).
     """
     if server_of(server) is None:
         return []
     key = life_key(server)
     found = view.get(key)
     if found is None:
-        raise ServerEndedError(server=server, hint="send the statement again: the server joins anew by itself")
+        raise RetryError.coded(
+            "SERVER_ENDED",
+            "the other servers have ended this one: nothing that it had begun is applied",
+            server=server,
+            hint="send the statement again: the server joins anew by itself",
+        )
     return [Pinned(key, found.version)]
 
 

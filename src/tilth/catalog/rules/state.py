@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import msgspec
 
-from tilth.base.errors import FencedError
-from tilth.catalog.errors import TxnAbortedError, TxnFinishedError, TxnRunningError
+from tilth.base.errors import ConflictError, FencedError
+from tilth.catalog.errors import TxnAbortedError, TxnFinishedError
 from tilth.model.lease import Fence, Lease
 from tilth.model.txn import Txn, TxnState
 
@@ -47,7 +47,9 @@ def check_running(txn: Txn) -> None:
 def check_forgettable(txn: Txn) -> None:
     """Raises unless the transaction was aborted."""
     if txn.state is TxnState.RUNNING:
-        raise TxnRunningError(txn=txn.id, actor=txn.actor, hint="abort it first")
+        raise ConflictError.coded(
+            "TXN_RUNNING", "the transaction still runs", txn=txn.id, actor=txn.actor, hint="abort it first"
+        )
 
 
 def acquired(lease: Lease | None, *, name: str, holder: str, floor: int = 0) -> Lease:

@@ -71,7 +71,7 @@ class CopyNotes:
         """Remove notes whose copies exist, or whose files nobody needs.
 
         `replica_ids` are those of the replicas that were written to or checked; a note of a replica that was
-        replaced meanwhile stays. Raises ServerEndedError.
+        replaced meanwhile stays. Raises RetryError (SERVER_ENDED).
         """
         storage_key = pack(Space.STORAGE, storage)
         for batch in _batches(made):

@@ -31,7 +31,7 @@ class Leases:
         """Acquire the lease under a new epoch: the former holder's commits are refused from here on.
 
         Raises LeaseHeldError while another server that lives holds it (that one releases leases that it does not need
-        any more), and ServerEndedError where `holder` itself was ended.
+        any more), and RetryError (SERVER_ENDED) where `holder` itself was ended.
         """
         key = pack(Space.LEASE, name)
 

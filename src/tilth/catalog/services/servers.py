@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import FencedError
-from tilth.catalog.errors import ServerNameTakenError, TooManyServersError
+from tilth.base.errors import ConflictError, FencedError
+from tilth.catalog.errors import ServerNameTakenError
 from tilth.catalog.kv import KeyValue, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
@@ -62,7 +62,7 @@ class Servers:
 
     def join(self, joining: Joining) -> ServerRecord:
         """Register the name under a new epoch. Raises ServerNameTakenError while another process lives under it,
-        ServerVersionError while a server of a version that does not fit lives, and TooManyServersError.
+        ServerVersionError while a server of a version that does not fit lives, and ConflictError (TOO_MANY_SERVERS).
         """
         now_ms, key = self._clock.now_ms(), server_key(joining.name)
 
@@ -207,9 +207,14 @@ def _encoded(joinings: Joinings) -> bytes:
 
 
 def _next_number(joinings: Joinings, living: Sequence[ServerRecord]) -> int:
-    """Return the number of the next process. Raises TooManyServersError."""
+    """Return the number of the next process. Raises ConflictError (TOO_MANY_SERVERS)."""
     if len(living) >= SERVERS_MAX:
-        raise TooManyServersError(servers=SERVERS_MAX, hint="stop one that is not needed")
+        raise ConflictError.coded(
+            "TOO_MANY_SERVERS",
+            "the catalog has as many servers as it can have",
+            servers=SERVERS_MAX,
+            hint="stop one that is not needed",
+        )
     used = {each.number for each in living}
     following = ((joinings.number + step) % NUMBERS for step in range(1, NUMBERS + 1))
     return next(number for number in following if number not in used)

@@ -13,14 +13,11 @@ from types import MappingProxyType
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import InvalidInputError
+from tilth.base.errors import ConflictError, InvalidInputError, NotFoundError
 from tilth.base.ids import IdSource
 from tilth.catalog.errors import (
-    DatabaseExistsError,
-    DatabaseNotEmptyError,
     ReservedNameError,
     SchemaChangedError,
-    StorageDroppedError,
     TableExistsError,
     WrongEngineError,
 )
@@ -71,7 +68,7 @@ class Tables:
         return sorted(names | {DEFAULT_DATABASE})
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
-        """Raises DatabaseExistsError or ReservedNameError."""
+        """Raises ConflictError (DATABASE_EXISTS) or ReservedNameError."""
         check_not_system(name)
         key = pack(Space.DATABASE, name)
         value = codec.DATABASES.encode(DatabaseRecord(name=name, created_ms=self._clock.now_ms()))
@@ -81,13 +78,18 @@ class Tables:
             if name == DEFAULT_DATABASE or found is not None:
                 if if_not_exists:
                     return Plan(result=None)
-                raise DatabaseExistsError(database=name, hint="CREATE DATABASE IF NOT EXISTS skips it")
+                raise ConflictError.coded(
+                    "DATABASE_EXISTS",
+                    "the database exists already",
+                    database=name,
+                    hint="CREATE DATABASE IF NOT EXISTS skips it",
+                )
             return Plan(result=None, preconditions=[unchanged(key, None)], puts={key: value})
 
         change(self._kv, self._clock, plan)
 
     def drop_database(self, name: str, *, if_exists: bool = False) -> None:
-        """Raises DatabaseNotFoundError, DatabaseNotEmptyError or ReservedNameError."""
+        """Raises DatabaseNotFoundError, ConflictError (DATABASE_NOT_EMPTY) or ReservedNameError."""
         check_not_system(name)
         if name == DEFAULT_DATABASE:
             raise ReservedNameError(database=name, hint="the default database always exists")
@@ -101,7 +103,13 @@ class Tables:
                 raise no_database(view, name)
             tables = names_in(view, name)
             if tables:
-                raise DatabaseNotEmptyError(database=name, tables=", ".join(tables), hint="drop them first")
+                raise ConflictError.coded(
+                    "DATABASE_NOT_EMPTY",
+                    "the database still holds tables",
+                    database=name,
+                    tables=", ".join(tables),
+                    hint="drop them first",
+                )
             return Plan(result=None, preconditions=[unchanged(key, found)], deletes=[key])
 
         change(self._kv, self._clock, plan)
@@ -119,7 +127,7 @@ class Tables:
 
         `secrets` has the full texts of the settings that are redacted in its definition; with `may_lack_storage` its
         storage may be created later. Raises DatabaseNotFoundError, TableExistsError, ReservedNameError,
-        StorageDroppedError, and for a view without source or target TableNotFoundError or WrongEngineError.
+        NotFoundError (STORAGE_DROPPED), and for a view without source or target TableNotFoundError or WrongEngineError.
         """
         check_not_system(relation.database)
         new: Relation = relation if relation.uuid else msgspec.structs.replace(relation, uuid=self._ids())
@@ -135,7 +143,13 @@ class Tables:
             puts, preconditions = added_relation(view, new)
             storage = storage_of(new)
             if storage != DEFAULT_STORAGE and pack(Space.STORAGE, storage) not in puts and not may_lack_storage:
-                raise StorageDroppedError(storage=storage, table=full_name(new), hint="SHOW STORAGES lists them")
+                raise NotFoundError.coded(
+                    "STORAGE_DROPPED",
+                    "the storage was dropped meanwhile",
+                    storage=storage,
+                    table=full_name(new),
+                    hint="SHOW STORAGES lists them",
+                )
             kept, _, pinned = changed_secrets(view, new.uuid, secrets)
             return Plan(result=new, preconditions=[*preconditions, *pinned], puts={**puts, **kept})
 

@@ -40,7 +40,7 @@ def warehouse_of_write(call: Call, table: TableDef) -> str:
 
 
 def check_named(services: Services, settings: Mapping[str, str]) -> None:
-    """Raises WarehouseNotFoundError for a warehouse that a table's settings name and that is not there."""
+    """Raises NotFoundError (WAREHOUSE_NOT_FOUND) for a warehouse that a table's settings name and that is not there."""
     for name in table_warehouses(settings).named:
         services.dispatcher.warehouse_named(name)
 

@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from tilth.base.clock import Clock
+from tilth.base.errors import InvalidInputError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log, hide_in_lines
 from tilth.catalog import StorageChangedError, TooManyConflictsError, rebase
@@ -31,7 +32,7 @@ from tilth.ingest.consumer.calls import (
 )
 from tilth.ingest.consumer.position import ConsumerPosition
 from tilth.ingest.consumer.view_watch import ViewWatch
-from tilth.ingest.errors import BrokenMessageError, UnreadRangesError, ViewError, ViewFailedError
+from tilth.ingest.errors import UnreadRangesError, ViewError, ViewFailedError
 from tilth.ingest.kafka.broker import BrokerClient, fetch
 from tilth.ingest.kafka.metadata import PartitionEnd, ReportedEnd
 from tilth.ingest.policy.evaluation import FailingViews
@@ -345,7 +346,9 @@ class ResidentConsumer:
     def _check_broken(self, facts: RoundFacts) -> None:
         count = facts.dead + facts.refused
         if self._config.error_mode is ErrorMode.THROW and count > self._config.skip_broken:
-            raise BrokenMessageError(
+            raise InvalidInputError.coded(
+                "BROKEN_MESSAGE",
+                "a message cannot be decoded, or a view cannot take it",
                 table=self._config.table,
                 broken=count,
                 allowed=self._config.skip_broken,

@@ -62,7 +62,8 @@ def _as_written(table: TableDef) -> TableDef:
 def check_kafka(kafka: KafkaDef) -> KafkaConfig:
     """Check a Kafka table before it is made: its settings, and that its columns fit its format.
 
-    Raises UnknownSettingError, BadSettingError, MissingSettingError or FormatError. Sends no request to a broker.
+    Raises UnknownSettingError, BadSettingError, InvalidInputError (MISSING_SETTING) or FormatError. Sends no request to
+    a broker.
     """
     config = read_config(kafka)
     check_format(kafka.schema, config)

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
+from tilth.base.errors import ConflictError
 from tilth.base.failpoints import hit
 from tilth.base.logs import Log
 from tilth.base.metrics import counter
@@ -40,7 +41,7 @@ from tilth.catalog import (
     rebase,
 )
 from tilth.ingest.consumer.calls import ViewOrder
-from tilth.ingest.errors import ConsumeStoppedError, NoDeadLettersError, ViewError
+from tilth.ingest.errors import NoDeadLettersError, ViewError
 from tilth.ingest.messages.dead import accepts_dead_letters
 from tilth.ingest.policy.evaluation import FailingViews
 from tilth.ingest.replay.orders import (
@@ -124,7 +125,10 @@ class ReplayCounts:
 
 
 def dead_letters_of(catalog: Catalog, kafka: KafkaDef, *, now_ms: int) -> TableDef:
-    """Return the table whose letters can be replayed now. Raises NoDeadLettersError, ConsumeStoppedError."""
+    """Return the table whose letters can be replayed now.
+
+    Raises NoDeadLettersError, ConflictError (CONSUME_STOPPED).
+    """
     config, name = read_config(kafka), full_name(kafka)
     if config.error_mode is ErrorMode.THROW:
         hint = "ALTER TABLE .. MODIFY SETTING kafka_handle_error_mode = 'dead_letter': what fails again must be stored"
@@ -141,7 +145,13 @@ def dead_letters_of(catalog: Catalog, kafka: KafkaDef, *, now_ms: int) -> TableD
     switch = effective_switch(switches, ServiceKind.CONSUME, now_ms=now_ms)
     if switch.state is not SwitchState.RUNNING:
         hint = f"SYSTEM START CONSUME {name}, and replay then"
-        raise ConsumeStoppedError(table=name, because=switch.because or "-", hint=hint)
+        raise ConflictError.coded(
+            "CONSUME_STOPPED",
+            "nothing goes through the views of a Kafka table while its consumption is stopped",
+            table=name,
+            because=switch.because or "-",
+            hint=hint,
+        )
     return table
 
 

@@ -147,7 +147,10 @@ class ConsumeManager:
         return self._service(kafka_uuid).move(reset)
 
     def dead_letters(self, kafka_uuid: str) -> TableDef:
-        """The table whose dead letters can be replayed now. Raises NoDeadLettersError, ConsumeStoppedError."""
+        """The table whose dead letters can be replayed now.
+
+        Raises NoDeadLettersError, ConflictError (CONSUME_STOPPED).
+        """
         return dead_letters_of(self._catalog, self._kafka(kafka_uuid), now_ms=self._clock.now_ms())
 
     def replay(self, kafka_uuid: str, *, predicate: str, run: RunReplay) -> ReplayReport:

@@ -12,8 +12,8 @@ import threading
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable
 
-from tilth.base.errors import TilthError
-from tilth.catalog import Catalog, NotHostedError, TableMovingError, TableNotFoundError
+from tilth.base.errors import RetryError, TilthError
+from tilth.catalog import Catalog, NotHostedError, TableNotFoundError
 from tilth.maintenance.manager.decisions import DecisionLog
 from tilth.maintenance.manager.table_ops import TableOps
 from tilth.maintenance.table.watch import TableWatch
@@ -54,7 +54,7 @@ class Registry:
 
     def get(self, uuid: str) -> TableOps:
         """Return the ops of a table, also of one that was not reported yet. Raises TableNotFoundError,
-        NotHostedError where it is another server's, and TableMovingError while its former ops are ending.
+        NotHostedError where it is another server's, and RetryError (TABLE_MOVING) while its former ops are ending.
         """
         found = self._tables.get(uuid)
         if found is not None:
@@ -66,7 +66,12 @@ class Registry:
             raise NotHostedError(table=full_name(relation), uuid=uuid)
         table = self._add(relation)
         if table is None:
-            raise TableMovingError(table=full_name(relation), hint="try again in a moment")
+            raise RetryError.coded(
+                "TABLE_MOVING",
+                "the table is this server's again, and what ran for it when it left has not ended yet",
+                table=full_name(relation),
+                hint="try again in a moment",
+            )
         self._refresh(table)
         return table
 

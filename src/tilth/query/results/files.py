@@ -19,8 +19,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from tilth.base.errors import RetryError
 from tilth.base.units import GIB, MIB
-from tilth.query.errors import ResultLostError, ResultTooLargeError
+from tilth.query.errors import ResultTooLargeError
 
 SCHEMA_FILE = "schema.arrow"
 #: Rows of about so many bytes are one file.
@@ -167,5 +168,7 @@ def _best(attempts: dict[int, bool]) -> int | None:
     return max(attempts, key=lambda each: (attempts[each], each), default=None)
 
 
-def _lost() -> ResultLostError:
-    return ResultLostError("the executor that wrote these rows is gone, and some were sent", hint="run the query again")
+def _lost() -> RetryError:
+    return RetryError.coded(
+        "RESULT_LOST", "the executor that wrote these rows is gone, and some were sent", hint="run the query again"
+    )

@@ -45,7 +45,7 @@ class ReadTime:
 def read_time_of(catalog: Catalog, clock: Clock, table: TableDef, as_of: AsOf) -> ReadTime:
     """Return the read time, which can be read now; wait for a time that is nearly over.
 
-    Raises SnapshotTooOldError, SnapshotInFutureError, InvalidInputError.
+    Raises SnapshotTooOldError, InvalidInputError (SNAPSHOT_IN_FUTURE, or a version that is unknown).
     """
     match as_of:
         case AsOfVersion(version=version):
@@ -148,7 +148,9 @@ def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> N
 
 
 def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None:
-    """Wait until no commit at or before this time can come any more; raises SnapshotInFutureError if it is far away."""
+    """Wait until no commit at or before this time can come any more; raises InvalidInputError (SNAPSHOT_IN_FUTURE) if
+    it is far away.
+    """
     last = catalog.parts.version(table.uuid).last_commit_ts
     if ts <= last:
         return

@@ -30,7 +30,7 @@ from tilth.model.delta import deleted_rows
 from tilth.model.part import Part
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import full_name
-from tilth.query.errors import DamagedPartError, QueryFailedError
+from tilth.query.errors import QueryFailedError
 from tilth.query.settings import SessionSettings
 from tilth.query.snapshots.snapshots import narrowed
 
@@ -122,11 +122,18 @@ class QueryParts:
                 return found
         return error
 
-    def _first_damaged(self) -> DamagedPartError | None:
+    def _first_damaged(self) -> CorruptError | None:
         for snapshot in self._snapshots:
             damaged = unreadable(snapshot.parts, snapshot.deltas, self._book.of(snapshot.table.uuid))
             for name, file in damaged.items():
-                return DamagedPartError(table=full_name(snapshot.table), part=name, because=file.reason, hint=_HINT)
+                return CorruptError.coded(
+                    "PART_DAMAGED",
+                    "a part of the table cannot be read",
+                    table=full_name(snapshot.table),
+                    part=name,
+                    because=file.reason,
+                    hint=_HINT,
+                )
         return None
 
     def notices(self) -> tuple[str, ...]:

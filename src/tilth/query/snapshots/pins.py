@@ -47,7 +47,7 @@ class Pins:
         """A snapshot, the lease that keeps its files and shows the client, and the root below which they are.
 
         The newest, or as of a time in milliseconds since 1970, or of a version. Raises SnapshotTooOldError,
-        SnapshotInFutureError and InvalidInputError for a time that cannot be read.
+        InvalidInputError for a time that cannot be read or is in the future (SNAPSHOT_IN_FUTURE).
         """
         if as_of_ms is not None and version is not None:
             raise InvalidInputError("a table is read as of a time or of a version, not both", hint="leave one out")

@@ -211,7 +211,7 @@ def kept_storage(services: Services, name: str) -> Iterator[None]:
     """While it is entered, no statement of this process changes the storage; the catalog refuses conflicting changes of
     other processes.
 
-    Raises StorageNotFoundError.
+    Raises NotFoundError (STORAGE_NOT_FOUND).
     """
     with nullcontext() if name == DEFAULT_STORAGE else _one_at_a_time:
         services.root.named(name)
@@ -221,8 +221,8 @@ def kept_storage(services: Services, name: str) -> Iterator[None]:
 def create_in_storage(services: Services, table: TableDef, *, if_not_exists: bool = False) -> TableDef:
     """Create a table in the storage that its settings name, else in that of the setting `storage.default`.
 
-    Returns the table that is there afterwards. Raises StorageNotFoundError, and InvalidInputError for more copies than
-    the storage keeps.
+    Returns the table that is there afterwards. Raises NotFoundError (STORAGE_NOT_FOUND), and InvalidInputError for more
+    copies than the storage keeps.
     """
     default = read_settings(NodeStorageSettings, services.node_settings.texts).default
     if STORAGE_SETTING not in table.settings and default != DEFAULT_STORAGE:
@@ -269,7 +269,9 @@ def _create(services: Services, call: Call, statement: CreateStorage) -> Outcome
 
 
 def _alter(services: Services, call: Call, statement: AlterStorage) -> Outcome:
-    """Raises StorageNotFoundError, StorageExistsError, ReplicaNeededError, BadStoreError, and what the store says."""
+    """Raises NotFoundError (STORAGE_NOT_FOUND), StorageExistsError, ReplicaNeededError, BadStoreError, and what the
+    store says.
+    """
     with _changing(services, call, "ALTER STORAGE"):
         # Another server may have changed it just now.
         _declare(services)
@@ -355,7 +357,7 @@ def _check_apart(services: Services, root: StoreRoot) -> None:
 
 
 def _drop(services: Services, call: Call, statement: DropStorage) -> Outcome:
-    """Raises StorageNotFoundError, and StorageInUseError with who uses it."""
+    """Raises NotFoundError (STORAGE_NOT_FOUND), and StorageInUseError with who uses it."""
     with _changing(services, call, "DROP STORAGE"):
         name = statement.storage
         if statement.if_exists and name not in services.root.all():

@@ -233,7 +233,7 @@ def _create(services: Services, call: Call, statement: CreateWarehouse) -> Outco
 
 
 def _alter(services: Services, call: Call, statement: AlterWarehouse) -> Outcome:
-    """Raises WarehouseNotFoundError, and what settings raise."""
+    """Raises NotFoundError (WAREHOUSE_NOT_FOUND), and what settings raise."""
     with _changing(services, call, "ALTER WAREHOUSE"):
         name = _exact(services, statement.warehouse)
         changes = WAREHOUSES.canonical(dict(statement.settings))
@@ -251,7 +251,7 @@ def _alter(services: Services, call: Call, statement: AlterWarehouse) -> Outcome
 
 
 def _drop(services: Services, call: Call, statement: DropWarehouse) -> Outcome:
-    """Raises WarehouseNotFoundError, and WarehouseInUseError with who uses it."""
+    """Raises NotFoundError (WAREHOUSE_NOT_FOUND), and WarehouseInUseError with who uses it."""
     with _changing(services, call, "DROP WAREHOUSE"):
         name = statement.warehouse
         if statement.if_exists and name not in {each.name for each in services.dispatcher.warehouses()}:
@@ -326,7 +326,7 @@ def _drain_word(drains: bool) -> str:
 
 
 def _exact(services: Services, name: str) -> str:
-    """Return the warehouse that a name means. Raises WarehouseNotFoundError."""
+    """Return the warehouse that a name means. Raises NotFoundError (WAREHOUSE_NOT_FOUND)."""
     return services.dispatcher.warehouse_named(name)
 
 

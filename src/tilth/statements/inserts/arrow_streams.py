@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tilth.base.errors import InvalidInputError
 from tilth.query.language.unpacked import read_stream
-from tilth.statements.errors import InsertTooLargeError
 
 _HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max_insert_bytes"
 
@@ -17,17 +17,24 @@ _HINT = "send fewer rows at once, use INSERT .. SELECT, or raise the setting max
 def read_rows(stream: bytes, bytes_max: int) -> pa.Table:
     """Return the rows of a stream.
 
-    Raises InsertTooLargeError before they take more than `bytes_max`, and Arrow's errors for what is no such stream.
+    Raises InvalidInputError (INSERT_TOO_LARGE) before they take more than `bytes_max`, and Arrow's errors for what is
+    no such stream.
     """
     return read_stream(stream, lambda size: check_size(size, bytes_max))
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """Raises InsertTooLargeError."""
+    """Raises InvalidInputError (INSERT_TOO_LARGE)."""
     if size > bytes_max:
         raise too_large(size, bytes_max)
 
 
-def too_large(size: int, bytes_max: int) -> InsertTooLargeError:
+def too_large(size: int, bytes_max: int) -> InvalidInputError:
     """Return the error of rows of this size."""
-    return InsertTooLargeError(bytes=size, bytes_max=bytes_max, hint=_HINT)
+    return InvalidInputError.coded(
+        "INSERT_TOO_LARGE",
+        "the rows of this INSERT are larger than allowed",
+        bytes=size,
+        bytes_max=bytes_max,
+        hint=_HINT,
+    )

@@ -95,7 +95,7 @@ def _parse_drop(cursor: Cursor) -> NothingToDo:
 def set_settings(services: Services, call: Call, statement: SetSettings) -> Outcome:
     """The settings, checked, for the client to send with the statements that follow.
 
-    Raises UnknownSettingError, BadSettingError, NotAllowedError and WarehouseNotFoundError.
+    Raises UnknownSettingError, BadSettingError, NotAllowedError and NotFoundError (WAREHOUSE_NOT_FOUND).
     """
     given = dict(statement.settings)
     if sum(len(name) + len(text) for name, text in given.items()) > CHARACTERS_MAX:

@@ -145,7 +145,7 @@ class Roots(Protocol):
     """Locations of tables: which root holds the files of which table."""
 
     def of(self, table: str) -> StoreRoot:
-        """Return the root of the table with this uuid. Raises StorageNotFoundError."""
+        """Return the root of the table with this uuid. Raises NotFoundError (STORAGE_NOT_FOUND)."""
 
 
 class TableRoots(msgspec.Struct, frozen=True):

@@ -16,13 +16,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.clickhouse.functions.functions import INSTEAD, TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.clickhouse.functions.variants import Variant
 from tilth.warehouse.allowed.nesting import check_depth
 from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
-from tilth.warehouse.errors import BadArgumentsError, NotAllowedError, UnknownFunctionError
+from tilth.warehouse.errors import NotAllowedError, UnknownFunctionError
 
 _FILE = "allowed.toml"
 _TYPE_BEGIN = re.compile(r"\s*[A-Za-z_`]")
@@ -187,7 +187,13 @@ def _wrong_arguments(node: PlanNode, name: str, allowed: AllowList) -> TilthErro
     given = sum(child.role == "arguments" for child in node.children)
     if not counts or given in counts:
         return None
-    return BadArgumentsError(function=spelled, given=given, hint=f"it takes {' or '.join(map(str, counts))}")
+    return InvalidInputError.coded(
+        "BAD_ARGUMENTS",
+        "a function does not accept this number of arguments",
+        function=spelled,
+        given=given,
+        hint=f"it takes {' or '.join(map(str, counts))}",
+    )
 
 
 def _bad_type(node: PlanNode, name: str) -> NotAllowedError | None:

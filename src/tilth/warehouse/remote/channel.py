@@ -17,14 +17,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, TilthError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.units import MIB
 from tilth.model.failure import CallFailure, error_of
 from tilth.model.wire import ErrorAnswer
 from tilth.warehouse.remote.errors import (
-    BadAddressError,
     NoTilthServerError,
     PeerAnswerLostError,
     PeerAnswerTooLargeError,
@@ -79,7 +78,7 @@ class Channel:
         """`url`: of a process, or of several with commas between, of which the first is called until `switch_server`.
         `worker`: the id of the worker that calls or is called, as it drew it at its registration.
 
-        Raises BadAddressError.
+        Raises InvalidInputError (BAD_SERVER_ADDRESS).
         """
         # Imported where there are workers: a node without them starts sooner.
         import httpx
@@ -214,7 +213,7 @@ def _read(answer: httpx.Response, bytes_max: int) -> bytearray | None:
 
 
 def check_address(url: str) -> None:
-    """Raises BadAddressError."""
+    """Raises InvalidInputError (BAD_SERVER_ADDRESS)."""
     try:
         parts = urlsplit(url)
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -223,6 +222,8 @@ def check_address(url: str) -> None:
         is_address = is_plain = False
     if not (is_address and is_plain):
         # It may hold a password.
-        raise BadAddressError(
-            hint="write it as http://host:7411, several with commas between; the service token is not a part of it"
+        raise InvalidInputError.coded(
+            "BAD_SERVER_ADDRESS",
+            "this is not the address of a server",
+            hint="write it as http://host:7411, several with commas between; the service token is not a part of it",
         )

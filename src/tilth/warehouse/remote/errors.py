@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tilth.base.errors import (
     ConflictError,
-    FencedError,
     InvalidInputError,
     NotFoundError,
     UnavailableError,
@@ -30,34 +29,10 @@ class TokenNotSetError(InvalidInputError):
     code = "SERVICE_TOKEN_NOT_SET"
 
 
-class WorkerVersionError(ConflictError):
-    """the worker is of another version than its server"""
-
-    code = "WORKER_VERSION"
-
-
 class WorkerNameTakenError(ConflictError):
     """a worker of this name is there and alive"""
 
     code = "WORKER_NAME_TAKEN"
-
-
-class WorkerStorageError(UnavailableError):
-    """the worker does not see the files of the server's tables"""
-
-    code = "WORKER_STORAGE"
-
-
-class WorkerFencedError(FencedError):
-    """the server considers this worker gone; it registers again by itself"""
-
-    code = "WORKER_FENCED"
-
-
-class BadAddressError(InvalidInputError):
-    """this is not the address of a server"""
-
-    code = "BAD_SERVER_ADDRESS"
 
 
 class NoTilthServerError(UnavailableError):
@@ -76,12 +51,6 @@ class PeerAnswerTooLargeError(UnknownOutcomeError):
     """the other process answers with more than is read of it; it may have acted on the call"""
 
     code = "PEER_ANSWER_TOO_LARGE"
-
-
-class PeerVersionError(UnavailableError):
-    """the other process does not understand the call; nothing was done"""
-
-    code = "PEER_VERSION"
 
 
 class PeerAwayError(UnavailableError):

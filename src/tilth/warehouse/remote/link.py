@@ -95,8 +95,8 @@ class WorkerLink:
         check_storage: Callable[[StorageProbe], None],
         over: threading.Event,
     ) -> None:
-        """`check_storage` raises WorkerStorageError; `over` is set when the worker cannot go on, for the reason in
-        `refusal`.
+        """`check_storage` raises UnavailableError (WORKER_STORAGE); `over` is set when the worker cannot go on, for the
+        reason in `refusal`.
         """
         self._clock = clock
         self._ids = ids
@@ -122,7 +122,8 @@ class WorkerLink:
 
     def try_server(self) -> None:
         """Check that the server, or the first of several that answers, would accept this worker, and that its storages
-        can be read. Raises the server's refusal, WorkerStorageError, PeerAwayError and NoTilthServerError.
+        can be read. Raises the server's refusal, UnavailableError (WORKER_STORAGE), PeerAwayError and
+        NoTilthServerError.
         """
         _raise_any(self._try_servers(lambda: self._register(is_trial=True)))
 

@@ -22,7 +22,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
+from tilth.base.errors import (
+    ConflictError,
+    FencedError,
+    TilthError,
+    UnavailableError,
+    UnknownOutcomeError,
+)
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.failure import error_of
@@ -32,9 +38,7 @@ from tilth.warehouse.remote.channel import Channel, check_address
 from tilth.warehouse.remote.errors import (
     PeerAnswerLostError,
     PeerAwayError,
-    WorkerFencedError,
     WorkerNameTakenError,
-    WorkerVersionError,
 )
 from tilth.warehouse.remote.wire import (
     WIRE_VERSION,
@@ -298,8 +302,8 @@ class RemoteWorkers:
         return own | {name: self._only_known(act) for name, act in runners.items()}
 
     def register(self, registration: Registration) -> Registered:
-        """Accept a worker, or refuse it. Raises WorkerVersionError, WarehouseNotFoundError, WorkerNameTakenError,
-        BadAddressError.
+        """Accept a worker, or refuse it. Raises ConflictError (WORKER_VERSION), NotFoundError (WAREHOUSE_NOT_FOUND),
+        WorkerNameTakenError, InvalidInputError (BAD_SERVER_ADDRESS).
         """
         try:
             self._check(registration)
@@ -322,7 +326,9 @@ class RemoteWorkers:
 
     def _check(self, given: Registration) -> None:
         if (given.version, given.wire) != (self._settings.version, WIRE_VERSION):
-            raise WorkerVersionError(
+            raise ConflictError.coded(
+                "WORKER_VERSION",
+                "the worker is of another version than its server",
                 worker=given.name,
                 version=given.version,
                 server_version=self._settings.version,
@@ -423,5 +429,9 @@ class RemoteWorkers:
         with self._lock:
             worker = self._known.get(caller)
         if worker is None:
-            raise WorkerFencedError(hint="a worker that is alive registers again by itself")
+            raise FencedError.coded(
+                "WORKER_FENCED",
+                "the server considers this worker gone; it registers again by itself",
+                hint="a worker that is alive registers again by itself",
+            )
         return worker

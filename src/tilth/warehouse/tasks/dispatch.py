@@ -144,14 +144,18 @@ class Dispatcher:
             self._board.warehouses = served | configs
 
     def warehouse_named(self, name: str) -> str:
-        """Return the warehouse that a name means, ByConity's names included. Raises WarehouseNotFoundError."""
+        """Return the warehouse that a name means, ByConity's names included. Raises NotFoundError
+        (WAREHOUSE_NOT_FOUND).
+        """
         with self._lock:
             named = known_name(name, self._board.warehouses)
             self._board.check_warehouse(named)
         return named
 
     def check_fits(self, name: str, *, master: str, cores: int, memory_bytes: int) -> None:
-        """Check a worker that wants to join the warehouse. Raises WarehouseNotFoundError and WorkerUnfitError."""
+        """Check a worker that wants to join the warehouse. Raises NotFoundError (WAREHOUSE_NOT_FOUND) and
+        WorkerUnfitError.
+        """
         with self._lock:
             self._board.check_warehouse(name)
             config = self._board.warehouses[name]
@@ -220,7 +224,7 @@ class Dispatcher:
         input_bytes: int = 0,
         rows: int = 0,
     ) -> TaskSpec:
-        """A task with a new id and an estimate, to be submitted. Raises WarehouseNotFoundError."""
+        """A task with a new id and an estimate, to be submitted. Raises NotFoundError (WAREHOUSE_NOT_FOUND)."""
         warehouse = self.warehouse_named(warehouse)
         estimate = self.estimate(kind, input_bytes, rows)
         return TaskSpec(
@@ -228,7 +232,9 @@ class Dispatcher:
         )
 
     def submit(self, spec: TaskSpec) -> Handle:
-        """Send the task to a worker, or let it wait for one. Raises WarehouseNotFoundError and WarehouseWorkError."""
+        """Send the task to a worker, or let it wait for one. Raises NotFoundError (WAREHOUSE_NOT_FOUND) and
+        InvalidInputError (WAREHOUSE_WORK_REFUSED).
+        """
         if not spec.id:
             spec = msgspec.structs.replace(spec, id=self._ids())
         handle = Handle(self._clock, self, spec)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tilth.base.clock import Clock
-from tilth.base.errors import TilthError
+from tilth.base.errors import RetryError, TilthError
 from tilth.model.task import TaskSpec
-from tilth.warehouse.errors import TaskCancelledError, TaskStillRunningError
+from tilth.warehouse.errors import TaskCancelledError
 from tilth.warehouse.tasks.state import TaskResult
 
 
@@ -60,10 +60,18 @@ class Handle:
         act()
 
     def wait(self, timeout: float | None = None) -> TaskResult:
-        """The result. Raises the error that the task ended with, and TaskStillRunningError after `timeout` seconds."""
+        """The result. Raises the error that the task ended with, and RetryError (TASK_STILL_RUNNING) after `timeout`
+        seconds.
+        """
         has_ended = self._ended.wait() if timeout is None else self._clock.wait(self._ended, timeout)
         if not has_ended:
-            raise TaskStillRunningError(task=self.id, table=self.spec.table, seconds=timeout)
+            raise RetryError.coded(
+                "TASK_STILL_RUNNING",
+                "the task has not ended in the time given",
+                task=self.id,
+                table=self.spec.table,
+                seconds=timeout,
+            )
         outcome = self._outcome
         assert outcome is not None
         if isinstance(outcome, TilthError):

@@ -24,7 +24,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from tilth.base.errors import TilthError
+from tilth.base.errors import InvalidInputError, NotFoundError, TilthError
 from tilth.model.task import Cost, ScheduleMode, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.warehouse.definitions.settings import WarehouseConfig
 from tilth.warehouse.errors import (
@@ -33,8 +33,6 @@ from tilth.warehouse.errors import (
     TaskCancelledError,
     TaskLostError,
     WarehouseEmptyError,
-    WarehouseNotFoundError,
-    WarehouseWorkError,
 )
 from tilth.warehouse.stats import WorkerLoad
 from tilth.warehouse.tasks.residents import MOVE_PAUSE_MS, REPLACED_MS, best_worker, misplaced, too_many
@@ -179,13 +177,19 @@ class TaskBoard:
         self.without_spark: dict[str, SparkRestartingError] = {}
 
     def check_warehouse(self, name: str, kind: TaskKind | None = None) -> None:
-        """Raises WarehouseNotFoundError, and WarehouseWorkError for a kind of tasks that it does not accept."""
+        """Raises NotFoundError (WAREHOUSE_NOT_FOUND) and InvalidInputError (WAREHOUSE_WORK_REFUSED)."""
         config = self.warehouses.get(name)
         if config is None:
-            raise WarehouseNotFoundError(warehouse=name, hint=f"there are: {', '.join(sorted(self.warehouses))}")
+            hint = f"there are: {', '.join(sorted(self.warehouses))}"
+            raise NotFoundError.coded("WAREHOUSE_NOT_FOUND", "no such warehouse", warehouse=name, hint=hint)
         if kind is not None and kind not in config.kinds:
-            hint = f"it takes {', '.join(config.work)}; ALTER WAREHOUSE {name} SETTINGS work = '..' changes that"
-            raise WarehouseWorkError(warehouse=name, task=kind.value, hint=hint)
+            raise InvalidInputError.coded(
+                "WAREHOUSE_WORK_REFUSED",
+                "the warehouse does not accept this kind of work",
+                warehouse=name,
+                task=kind.value,
+                hint=f"it takes {', '.join(config.work)}; ALTER WAREHOUSE {name} SETTINGS work = '..' changes that",
+            )
 
     def join(self, share: WorkerShare, *, now_ms: int) -> list[Instruction]:
         """Add a worker to a warehouse; the memory of its last registration counts."""
@@ -296,7 +300,7 @@ class TaskBoard:
         return SparkAwayError(**away.facts, waited_seconds=seconds, hint=away.hint)
 
     def submit(self, spec: TaskSpec, *, now_ms: int) -> list[Instruction]:
-        """Raises WarehouseNotFoundError and WarehouseWorkError."""
+        """Raises NotFoundError (WAREHOUSE_NOT_FOUND) and InvalidInputError (WAREHOUSE_WORK_REFUSED)."""
         self.check_warehouse(spec.warehouse, spec.kind)
         assert spec.id not in self._live, spec.id
         self._live[spec.id] = _Task(spec=spec, state=TaskState.PENDING, reason="not assigned yet", created_ms=now_ms)

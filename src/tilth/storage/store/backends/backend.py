@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from tilth.storage.errors import StoreForkedError
+from tilth.base.errors import TilthError
 from tilth.storage.store.backends.local import LocalStore
 from tilth.storage.store.protocol import Store
 from tilth.storage.store.root import StoreRoot
@@ -41,11 +41,16 @@ def backend_of(root: StoreRoot) -> Store:
 
 
 def _check_user(root: StoreRoot) -> None:
-    """Raises StoreForkedError. Takes no lock: another thread of a parent may have held it at the fork."""
+    """Raises TilthError (STORE_FORKED). Takes no lock: another thread of a parent may have held it at the fork."""
     global _user
     _user = _user or os.getpid()
     if _user != os.getpid():
-        raise StoreForkedError(store=str(root), hint="let a process that has used an object store start others anew")
+        raise TilthError.coded(
+            "STORE_FORKED",
+            "an object store cannot be used in a process that was forked from one that used it",
+            store=str(root),
+            hint="let a process that has used an object store start others anew",
+        )
 
 
 def _new_store(root: StoreRoot) -> Store:

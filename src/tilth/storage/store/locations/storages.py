@@ -29,12 +29,6 @@ from tilth.storage.store.settings import NodeStorageSettings
 _ENVIRONMENT_PREFIX = "TILTH_STORAGE_"
 
 
-class StorageNotFoundError(NotFoundError):
-    """no such storage"""
-
-    code = "STORAGE_NOT_FOUND"
-
-
 class NamedRoots:
     """The storages of a node, and which of its tables lies in which. For any thread."""
 
@@ -81,14 +75,20 @@ class NamedRoots:
             return {DEFAULT_STORAGE: self.default, **self._roots}
 
     def named(self, name: str) -> StoreRoot:
-        """Raises StorageNotFoundError."""
+        """Raises NotFoundError (STORAGE_NOT_FOUND)."""
         storages = self.all()
         if name not in storages:
-            raise StorageNotFoundError(storage=name, known=", ".join(storages), hint="SHOW STORAGES lists them")
+            raise NotFoundError.coded(
+                "STORAGE_NOT_FOUND",
+                "no such storage",
+                storage=name,
+                known=", ".join(storages),
+                hint="SHOW STORAGES lists them",
+            )
         return storages[name]
 
     def of(self, table: str) -> StoreRoot:
-        """Return the root of the table with this uuid. Raises StorageNotFoundError."""
+        """Return the root of the table with this uuid. Raises NotFoundError (STORAGE_NOT_FOUND)."""
         with self._lock:
             storage = self._storage_by_table.get(table)
         if storage is None:
