@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from tests.maintenance_world import MaintenanceWorld, MergeWorker
 from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, ReplaceParts
 from tilth.maintenance import MaintenanceManager, ManagerSettings, OpRow
-from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_task, encode_facts
+from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay
 from tilth.maintenance.kinds import OpKind
 from tilth.model.delta import Delta, DeltaKind, Target, WrittenDelta, by_file
 from tilth.model.part import DataFile, Part
@@ -37,7 +39,7 @@ class DeltaWorker(MergeWorker):
             super()._perform(spec)
             return
         assert self.reports is not None
-        task = decode_task(spec.payload)
+        task = msgspec.msgpack.decode(spec.payload, type=DeltaTask)
         try:
             self.on_compact(task)
             if self.errors:
@@ -47,7 +49,7 @@ class DeltaWorker(MergeWorker):
             return
         self.compactions.append(task)
         facts = DeltaFacts(written=tuple(_written(task)), bytes_in=sum(delta.bytes for delta in task.sources))
-        self.reports.finished(spec.id, TaskResult(payload=encode_facts(facts), actual=Cost(seconds=1.0)))
+        self.reports.finished(spec.id, TaskResult(payload=msgspec.msgpack.encode(facts), actual=Cost(seconds=1.0)))
 
 
 class DeltaWorld(MaintenanceWorld):

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from tests.catalog_world import World
 from tests.removals import watch_removals
 from tilth.base.errors import TilthError
@@ -15,19 +17,15 @@ from tilth.base.settings import read_settings
 from tilth.catalog import AddDelta, InsertPart, KeyValue, StartMutation
 from tilth.maintenance import MaintenanceManager, ManagerSettings
 from tilth.maintenance.cleaner.ended import GRACE_MS
-from tilth.maintenance.copies.task_spark import CopyFact
-from tilth.maintenance.copies.task_spark import decode_task as decode_copy_task
-from tilth.maintenance.copies.task_spark import encode_facts as encode_copy_facts
+from tilth.maintenance.copies.task_spark import CopyFact, CopyTask
 from tilth.maintenance.manager.manager import CLEAN_PERIOD_MS, StandIns
 from tilth.maintenance.mutate.task_spark import (
     MutateFacts,
     MutateResult,
     MutateSource,
     MutateTask,
-    decode_mutate_task,
-    encode_mutate_facts,
 )
-from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask, decode_task, encode_facts
+from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask
 from tilth.maintenance.work.procedure import Input, Rebaser
 from tilth.model.delta import Delta, DeltaKind, PartSource, Target, WrittenDelta, by_file
 from tilth.model.mutation import Mutation, MutationKind
@@ -131,7 +129,8 @@ class MergeWorker:
                 self._mutate(spec)
             case TaskKind.COPY:
                 # Files that are there in name only are what was written.
-                facts = encode_copy_facts(tuple(CopyFact() for _ in decode_copy_task(spec.payload).items))
+                copies = msgspec.msgpack.decode(spec.payload, type=CopyTask).items
+                facts = msgspec.msgpack.encode([CopyFact() for _ in copies])
                 assert self.reports is not None
                 self.reports.finished(spec.id, TaskResult(payload=facts, actual=Cost(seconds=1.0)))
             case _:
@@ -139,7 +138,7 @@ class MergeWorker:
 
     def _mutate(self, spec: TaskSpec) -> None:
         assert self.reports is not None
-        task = decode_mutate_task(spec.payload)
+        task = msgspec.msgpack.decode(spec.payload, type=MutateTask)
         try:
             self.on_mutate(task)
             if self.errors:
@@ -149,7 +148,7 @@ class MergeWorker:
             return
         self.rewrites += 1
         results = tuple(self._rewritten(task, n, source) for n, source in enumerate(task.sources))
-        payload = encode_mutate_facts(MutateFacts(results=results))
+        payload = msgspec.msgpack.encode(MutateFacts(results=results))
         self.reports.finished(spec.id, TaskResult(payload=payload, actual=Cost(seconds=1.0)))
 
     def _rewritten(self, task: MutateTask, n: int, source: MutateSource) -> MutateResult:
@@ -181,7 +180,7 @@ class MergeWorker:
 
     def _merge(self, spec: TaskSpec) -> None:
         assert self.reports is not None
-        task = decode_task(spec.payload)
+        task = msgspec.msgpack.decode(spec.payload, type=MergeTask)
         self.on_merge(task)
         if self.errors:
             self.reports.failed(spec.id, self.errors.pop(0))
@@ -206,7 +205,7 @@ class MergeWorker:
             bytes_in=sum(source.bytes for source in task.sources),
             rows_deleted=rows_in - len(rows),
         )
-        self.reports.finished(spec.id, TaskResult(payload=encode_facts(facts), actual=Cost(seconds=1.0)))
+        self.reports.finished(spec.id, TaskResult(payload=msgspec.msgpack.encode(facts), actual=Cost(seconds=1.0)))
 
 
 class _FakeRebaser:

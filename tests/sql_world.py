@@ -48,7 +48,7 @@ from tilth.maintenance import (
     OptimizeReport,
     ScrubRow,
 )
-from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
 from tilth.model.table import Expression, TableDef
@@ -335,13 +335,8 @@ class FakeMaintenance:
                 database="default",
                 table="t",
                 uuid="u2",
-                is_runnable=True,
                 running=0,
-                logs_retained_bytes=0,
-                ram_anchored_bytes=0,
-                data_retained_bytes=0,
-                perf_improvement=0.5,
-                about="3 parts",
+                stats=OpStats(is_runnable=True, perf_improvement=0.5, about="3 parts"),
             )
         ]
 

@@ -10,13 +10,14 @@ import threading
 from dataclasses import dataclass, field
 from itertools import count
 
+import msgspec
 import pytest
 
 from tests.long import cases
 from tests.maintenance_world import MaintenanceWorld
 from tilth.catalog import Catalog, InsertPart
 from tilth.maintenance.copies import task_spark as copies
-from tilth.maintenance.one_part.task_spark import MergeFacts, decode_task, encode_facts
+from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask
 from tilth.model.part import DataFile, WrittenPart
 from tilth.model.table import TableDef
 from tilth.model.task import Cost, TaskKind, TaskSpec
@@ -135,9 +136,9 @@ class Load:
 
     def _work_of(self, spec: TaskSpec) -> Work:
         if spec.kind is TaskKind.COPY:
-            size = sum(item.file.size for item in copies.decode_task(spec.payload).items)
+            size = sum(item.file.size for item in msgspec.msgpack.decode(spec.payload, type=copies.CopyTask).items)
             return Work(0, size * CHECK_BYTE_SECONDS, 1.0)
-        rows = sum(source.rows for source in decode_task(spec.payload).sources)
+        rows = sum(source.rows for source in msgspec.msgpack.decode(spec.payload, type=MergeTask).sources)
         return Work(rows, rows * self.merge_row_seconds, 1.0)
 
     def _begin_round(self) -> None:
@@ -168,16 +169,16 @@ class Load:
         self._next_round = self.now + (0.0 if delay is None else delay.milliseconds / 1000)
 
     def _end_scrub(self, spec: TaskSpec) -> None:
-        facts = tuple(copies.CopyFact() for _ in copies.decode_task(spec.payload).items)
-        self._report(spec, copies.encode_facts(facts))
+        facts = tuple(copies.CopyFact() for _ in msgspec.msgpack.decode(spec.payload, type=copies.CopyTask).items)
+        self._report(spec, msgspec.msgpack.encode(facts))
         self.scrubbed += len(facts)
 
     def _end_merge(self, spec: TaskSpec) -> None:
-        task = decode_task(spec.payload)
+        task = msgspec.msgpack.decode(spec.payload, type=MergeTask)
         rows, size = (sum(getattr(source, name) for source in task.sources) for name in ("rows", "bytes"))
         file = DataFile(name=file_name(txn=task.txn, task=0, attempt=0, n=0), size=size, checksum=1)
         written = WrittenPart(partition=task.partition, values=task.values, rows=rows, file=file, ranges={})
-        self._report(spec, encode_facts(MergeFacts(written=written, rows_in=rows, bytes_in=size)))
+        self._report(spec, msgspec.msgpack.encode(MergeFacts(written=written, rows_in=rows, bytes_in=size)))
         self.merged += 1
 
     def _report(self, spec: TaskSpec, payload: bytes) -> None:

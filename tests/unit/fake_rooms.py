@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tilth.control.running import Origin
 from tilth.maintenance import ManagerStatus, OpRow
-from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.model.lease import ReaderLease
 from tilth.model.snapshot import Snapshot
 from tilth.model.table import Schema, TableDef
@@ -105,13 +105,8 @@ IDLE = ManagerStatus(
             database="shop",
             table="orders",
             uuid="u1",
-            is_runnable=False,
             running=0,
-            logs_retained_bytes=0,
-            ram_anchored_bytes=0,
-            data_retained_bytes=0,
-            perf_improvement=0.0,
-            about="nothing <worth> merging",
+            stats=OpStats.idle("nothing <worth> merging"),
         ),
     ),
     running=(),

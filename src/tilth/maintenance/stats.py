@@ -6,7 +6,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from tilth.base.metrics import counter
-from tilth.maintenance.kinds import OpKind
+from tilth.maintenance.kinds import OpKind, OpStats
 
 #: Upper ends of the histogram of how long runs took; beyond the last one there is one more bucket.
 RUN_MILLISECONDS = (10, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 1_200_000, 3_600_000)
@@ -22,21 +22,14 @@ class OpRow:
     database: str
     table: str
     uuid: str
-    is_runnable: bool
     #: Runs under way.
     running: int
-    logs_retained_bytes: int
-    ram_anchored_bytes: int
-    data_retained_bytes: int
-    perf_improvement: float
-    #: Score of the table's load that counts for the op.
-    workload_score: float = 0.0
+    #: Statistics of the last poll.
+    stats: OpStats
     #: The table's maintenance_priority.
     priority: int = 0
-    #: The gain with both: what is compared with other ops.
+    #: The gain with load and priority: what is compared with other ops.
     score: float = 0.0
-    #: Next work, or the reason why it cannot run.
-    about: str
     #: Parts that it leaves out because they cannot be read, why, and what to do; empty: none.
     damaged: str = ""
 

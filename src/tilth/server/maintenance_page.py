@@ -81,14 +81,14 @@ def _sections(status: ManagerStatus, now_ms: int) -> tuple[_Section, ...]:
             [
                 (
                     op.name,
-                    str(op.is_runnable).lower(),
+                    str(op.stats.is_runnable).lower(),
                     str(op.running),
-                    str(op.ram_anchored_bytes),
-                    str(op.logs_retained_bytes),
-                    str(op.data_retained_bytes),
-                    f"{op.perf_improvement:.6g}",
-                    f"{op.workload_score:.6g}",
-                    op.about,
+                    str(op.stats.ram_anchored_bytes),
+                    str(op.stats.logs_retained_bytes),
+                    str(op.stats.data_retained_bytes),
+                    f"{op.stats.perf_improvement:.6g}",
+                    f"{op.stats.workload_score:.6g}",
+                    op.stats.about,
                 )
                 for op in status.registered
             ],

@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from tests.part_sources import as_delta, plain_source
 from tilth.base.errors import ErrorKind, TilthError
 from tilth.maintenance.mutate.task_spark import (
+    MutateFacts,
     MutateResult,
     MutateSource,
     MutateTask,
-    decode_mutate_facts,
-    encode_mutate_task,
     mutate_runner,
 )
 from tilth.model.delta import PartSource, WrittenDelta
@@ -96,7 +95,7 @@ class Runs:
 
     def run(self, sources: list[MutateSource], kind: MutationKind, txn: int = 99, **task: Any) -> list[MutateResult]:
         given = {"layout": self.layout, "sources": tuple(sources), "txn": txn, "kind": kind} | task
-        payload = encode_mutate_task(msgspec.convert(given, MutateTask))
+        payload = msgspec.msgpack.encode(msgspec.convert(given, MutateTask))
         spec = TaskSpec(
             id=f"t{txn}",
             kind=TaskKind.MUTATE,
@@ -110,7 +109,7 @@ class Runs:
             spec=spec, session=self._spark.new_session(pool=WRITE_WAREHOUSE), cancelled=self.cancelled
         )
         result = mutate_runner()(context)
-        facts = decode_mutate_facts(result.payload)
+        facts = msgspec.msgpack.decode(result.payload, type=MutateFacts)
         assert [each.name for each in facts.results] == [source.name for source in sources]
         assert result.actual.output_bytes == sum(each.written.file.size for each in facts.results if each.written)
         return list(facts.results)

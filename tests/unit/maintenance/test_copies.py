@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -20,7 +21,7 @@ from tilth.maintenance.copies.op import CopyCommands
 from tilth.maintenance.copies.replicate import KNOWN_MS, REFRESH_MS, ReplicateRoutine
 from tilth.maintenance.copies.scrub import ScrubRoutine
 from tilth.maintenance.copies.table_copies import TableCopies, batches
-from tilth.maintenance.copies.task_spark import decode_task, encode_facts, work_on_copies
+from tilth.maintenance.copies.task_spark import CopyTask, work_on_copies
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
 from tilth.maintenance.table.watch import TableWatch
@@ -95,7 +96,9 @@ class CopiesWorld(World):
 
     def _run(self, spec: dict[str, Any]) -> object:
         self.tasks += 1
-        facts = encode_facts(work_on_copies(decode_task(spec["payload"]), task=0, attempt=0))
+        facts = msgspec.msgpack.encode(
+            work_on_copies(msgspec.msgpack.decode(spec["payload"], type=CopyTask), task=0, attempt=0)
+        )
         return SimpleNamespace(wait=lambda: SimpleNamespace(payload=facts), cancel=lambda: None)
 
 

@@ -309,7 +309,7 @@ def test_it_is_switched_off_by_the_user_and_by_settings(world: DeltaWorld) -> No
     [part_of_off] = off.insert()
     off.change((part_of_off, 1))
     off.work(300)
-    assert off.row(OpKind.FLUSH_DELTAS).about == "enable_flush_deltamemstores is off"
+    assert off.row(OpKind.FLUSH_DELTAS).stats.about == "enable_flush_deltamemstores is off"
     assert off.open() == [("changes", 1, 0)]
 
 
@@ -320,7 +320,7 @@ def test_a_table_without_deltas_costs_no_looks(world: DeltaWorld) -> None:
     for _ in range(60):
         world.work(60)
     assert world.service(ServiceKind.DELTA).wakeups <= wakeups + 12
-    assert world.row(OpKind.FLUSH_DELTAS).about == "no change segments"
+    assert world.row(OpKind.FLUSH_DELTAS).stats.about == "no change segments"
 
 
 def test_a_damaged_part_is_left_out_and_the_updates_of_others_become_columns(world: DeltaWorld) -> None:

@@ -107,8 +107,8 @@ def test_old_segments_are_flushed(world: MaintenanceWorld) -> None:
     assert kinds(world) == [True] * 6
     assert not flushes(world)
     told = row(world)
-    assert (told.is_runnable, told.ram_anchored_bytes, told.logs_retained_bytes) == (True, 0, 2400)
-    assert (told.perf_improvement, "6 segments with 2.3 KiB in 2 partitions" in told.about) == (0.0, True)
+    assert (told.stats.is_runnable, told.stats.ram_anchored_bytes, told.stats.logs_retained_bytes) == (True, 0, 2400)
+    assert (told.stats.perf_improvement, "6 segments with 2.3 KiB in 2 partitions" in told.stats.about) == (0.0, True)
     service = world.service(ServiceKind.FLUSH)
     assert (service.state, service.reason.startswith("not worth it yet: 6 segments")) == ("idle", True)
     world.work(2 * MINUTES)
@@ -160,7 +160,7 @@ def test_switches_and_settings_stop_it(world: MaintenanceWorld) -> None:
     other.insert_segment("a")
     other.work(300)
     assert kinds(other) == [True]
-    assert row(other).about == "enable_flush_memrowset is off"
+    assert row(other).stats.about == "enable_flush_memrowset is off"
 
 
 # --- what ---

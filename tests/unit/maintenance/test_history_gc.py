@@ -210,7 +210,7 @@ def test_it_can_be_switched_off() -> None:
     flushed(world)
     world.work(3 * HISTORY_SECONDS)
     assert len(world.all_deltas()) == 2
-    assert world.row(OpKind.HISTORY_GC).about == "enable_undo_delta_block_gc is off"
+    assert world.row(OpKind.HISTORY_GC).stats.about == "enable_undo_delta_block_gc is off"
 
 
 # --- DELETED_PART_GC ---

@@ -56,7 +56,7 @@ def test_flushed_segments_go_with_their_past(world: DeltaWorld) -> None:
     world.work(1)
     world.work(HISTORY_SECONDS - 2)
     assert (segments(world), removed(world)) == (3, 0)
-    assert world.row(OpKind.LOG_GC).about == "flushed segments with 2.0 KiB wait until nothing needs them"
+    assert world.row(OpKind.LOG_GC).stats.about == "flushed segments with 2.0 KiB wait until nothing needs them"
     world.work(2)
     # Not by way of the trash, which is for what may come back.
     assert (segments(world), removed(world)) == (1, 2)
@@ -210,7 +210,7 @@ def test_it_can_be_switched_off() -> None:
     for _ in range(3):
         world.work(HISTORY_SECONDS)
     assert segments(world) == 2
-    assert world.row(OpKind.LOG_GC).about == "enable_log_gc is off"
+    assert world.row(OpKind.LOG_GC).stats.about == "enable_log_gc is off"
 
 
 def test_parts_are_left_to_the_collecting_of_parts(world: DeltaWorld) -> None:

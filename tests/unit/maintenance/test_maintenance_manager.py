@@ -389,7 +389,7 @@ def test_a_busy_table_goes_first_if_that_is_wanted() -> None:
         op.notice_all()
     assert world.manager.step().op_name == busy.name
     [row] = [row for row in world.manager.ops() if row.name == busy.name]
-    assert (row.perf_improvement, row.workload_score, row.score) == (0.5, 1.0, 1.5)
+    assert (row.stats.perf_improvement, row.stats.workload_score, row.score) == (0.5, 1.0, 1.5)
     world.settle()
 
 

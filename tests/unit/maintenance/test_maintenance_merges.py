@@ -349,7 +349,7 @@ def test_a_table_that_cannot_be_looked_at_stops_no_other(
     assert (service.state, service.failures) == ("failed", 1)
     assert "cannot be read: key=entry/x; failed 1 times, next try in 60 s" in service.reason
     [row] = [row for row in world.manager.ops() if row.name == "MERGE(default.t)"]
-    assert (row.is_runnable, "cannot be read" in row.about) == (False, True)
+    assert (row.stats.is_runnable, "cannot be read" in row.stats.about) == (False, True)
     # A table with a damaged entry waits long for its next try, and is merged when it can be read again.
     world.work(59)
     assert world.service(ServiceKind.MERGE).failures == 1

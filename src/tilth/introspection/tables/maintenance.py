@@ -94,7 +94,7 @@ BG_THREADS = SystemTable(
 
 def _rows_of_maintenance_ops(services: Services) -> Iterator[Row]:
     for op in services.maintenance.ops():
-        yield Row(op, damaged=op.damaged or None)
+        yield Row(op, op.stats, damaged=op.damaged or None)
 
 
 MAINTENANCE_OPS = SystemTable(

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from tilth.base.cancel import reaching
 from tilth.catalog import KnownFiles
-from tilth.maintenance.copies.task_spark import CopyFact, CopyItem, CopyTask, decode_facts, encode_task
+from tilth.maintenance.copies.task_spark import CopyFact, CopyItem, CopyTask
 from tilth.maintenance.work.context import TableContext
 from tilth.model.copy_note import CopyNote
 from tilth.model.part import DataFile
@@ -50,12 +52,12 @@ class TableCopies(TableContext):
                 TaskKind.COPY,
                 warehouse=table_warehouses(watch.definition.settings).maintenance,
                 table=watch.name,
-                payload=encode_task(task),
+                payload=msgspec.msgpack.encode(task),
                 input_bytes=sum(item.file.size for item in items),
             )
         )
         with reaching(handle):
-            return decode_facts(handle.wait().payload)
+            return msgspec.msgpack.decode(handle.wait().payload, type=tuple[CopyFact, ...])
 
 
 def batches(files: Sequence[DataFile], *, bytes_max: int, files_max: int) -> list[list[DataFile]]:

@@ -50,37 +50,16 @@ class CopyFact(msgspec.Struct, frozen=True, kw_only=True):
     is_lost: bool = False
 
 
-_TASKS = msgspec.msgpack.Decoder(CopyTask)
-_FACTS = msgspec.msgpack.Decoder(tuple[CopyFact, ...])
-
-
-def encode_task(task: CopyTask) -> bytes:
-    return msgspec.msgpack.encode(task)
-
-
-def decode_task(payload: bytes) -> CopyTask:
-    return _TASKS.decode(payload)
-
-
-def encode_facts(facts: tuple[CopyFact, ...]) -> bytes:
-    return msgspec.msgpack.encode(facts)
-
-
-def decode_facts(payload: bytes) -> tuple[CopyFact, ...]:
-    """Return what became of the task's files, in their order."""
-    return _FACTS.decode(payload)
-
-
 def copy_runner() -> Runner:
     """Runner of TaskKind.COPY: one Spark task, which works on several files at a time."""
     return _run
 
 
 def _run(context: TaskContext) -> TaskResult:
-    task = decode_task(context.spec.payload)
+    task = msgspec.msgpack.decode(context.spec.payload, type=CopyTask)
     facts = run_in_task(context.session, partial(work_on_copies, task), tuple[CopyFact, ...])
     cost = Cost(input_bytes=sum(item.file.size for item in task.items), output_bytes=sum(fact.copied for fact in facts))
-    return TaskResult(payload=encode_facts(facts), actual=cost)
+    return TaskResult(payload=msgspec.msgpack.encode(facts), actual=cost)
 
 
 def work_on_copies(work: CopyTask, *, task: int, attempt: int) -> tuple[CopyFact, ...]:

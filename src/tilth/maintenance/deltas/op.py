@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal
 
-import msgspec
-
 from tilth.base.units import show_bytes
 from tilth.catalog import DeltasGoneError, PartsGoneError, ReplaceDeltas, Update
 from tilth.maintenance.deltas.observation import DeltaObservation
@@ -23,7 +21,7 @@ from tilth.maintenance.deltas.policy import (
     choose_major,
     choose_minor,
 )
-from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay, decode_facts, encode_task
+from tilth.maintenance.deltas.task_spark import DeltaFacts, DeltaTask, DeltaWay
 from tilth.maintenance.kinds import OpKind, OpStats, Refused
 from tilth.maintenance.state import NEVER_MS, ServiceWork
 from tilth.maintenance.table.sources import sources_of
@@ -143,6 +141,7 @@ class DeltaPlanner(Planner[DeltaWork]):
 class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
     """Procedure of compactions of one kind."""
 
+    facts_type = DeltaFacts
     overtaken = (PartsGoneError, DeltasGoneError)
 
     def __init__(self, context: TableContext, kind: OpKind) -> None:
@@ -171,14 +170,11 @@ class DeltaProcedure(Procedure[DeltaWork, DeltaFacts]):
             txn=0,
         )
         return Job(
-            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
+            task=task,
             tasks=1,
             input_bytes=work.bytes + (sum(part.bytes for part in work.parts) if is_major else 0),
             rows=_rows(work, is_major=is_major),
         )
-
-    def facts(self, payload: bytes) -> DeltaFacts:
-        return decode_facts(payload)
 
     def outputs(self, work: DeltaWork, facts: DeltaFacts) -> list[Output]:
         """None: newer changes apply after what was written."""

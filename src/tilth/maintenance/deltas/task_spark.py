@@ -52,40 +52,20 @@ class DeltaFacts(msgspec.Struct, frozen=True, kw_only=True):
     bytes_in: int
 
 
-_TASKS = msgspec.msgpack.Decoder(DeltaTask)
-_FACTS = msgspec.msgpack.Decoder(DeltaFacts)
-
-
-def encode_task(task: DeltaTask) -> bytes:
-    return msgspec.msgpack.encode(task)
-
-
-def decode_task(payload: bytes) -> DeltaTask:
-    return _TASKS.decode(payload)
-
-
-def encode_facts(facts: DeltaFacts) -> bytes:
-    return msgspec.msgpack.encode(facts)
-
-
-def decode_facts(payload: bytes) -> DeltaFacts:
-    return _FACTS.decode(payload)
-
-
 def delta_runner() -> Runner:
     """Runner of TaskKind.DELTA: one Spark task reads, folds, writes; the files are on the disk when it returns."""
     return _compact
 
 
 def _compact(context: TaskContext) -> TaskResult:
-    task = decode_task(context.spec.payload)
+    task = msgspec.msgpack.decode(context.spec.payload, type=DeltaTask)
     bytes_in = sum(delta.bytes for delta in task.sources)
     if task.way is DeltaWay.MAJOR:
         bytes_in = task.targets[0].bytes
     written = run_in_task(context.session, partial(_write, task), tuple[WrittenDelta, ...])
     facts = DeltaFacts(written=tuple(written), bytes_in=bytes_in)
-    output_bytes = sum(delta.file.size for delta in written)
-    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=bytes_in, output_bytes=output_bytes))
+    cost = Cost(input_bytes=bytes_in, output_bytes=sum(delta.file.size for delta in written))
+    return TaskResult(payload=msgspec.msgpack.encode(facts), actual=cost)
 
 
 def _write(work: DeltaTask, *, task: int, attempt: int) -> tuple[WrittenDelta, ...]:

@@ -23,23 +23,17 @@ _ORDER = (
 
 
 def op_row(op: Op, settings: SchedulerSettings) -> OpRow:
-    watch, stats = op.watch, op.observed
+    watch = op.watch
     return OpRow(
         name=op.name,
         kind=op.kind,
         database=watch.definition.database,
         table=watch.definition.name,
         uuid=watch.uuid,
-        is_runnable=stats.is_runnable,
         running=op.running,
-        logs_retained_bytes=stats.logs_retained_bytes,
-        ram_anchored_bytes=stats.ram_anchored_bytes,
-        data_retained_bytes=stats.data_retained_bytes,
-        perf_improvement=stats.perf_improvement,
-        workload_score=stats.workload_score,
+        stats=op.observed,
         priority=watch.settings.priority,
-        score=adjusted_score(stats, settings),
-        about=stats.about,
+        score=adjusted_score(op.observed, settings),
         damaged=watch.damaged.about() if op.kind.traits.skips_damaged else "",
     )
 

@@ -9,18 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from tilth.catalog import AcceptMutation, RewritePart, Update
 from tilth.maintenance.kinds import OpKind
 from tilth.maintenance.mutate.policy import MutateSpec
-from tilth.maintenance.mutate.task_spark import (
-    MutateFacts,
-    MutateSource,
-    MutateTask,
-    decode_mutate_facts,
-    encode_mutate_task,
-)
+from tilth.maintenance.mutate.task_spark import MutateFacts, MutateSource, MutateTask
 from tilth.maintenance.table.sources import ChangesOf, read_bytes, sources_of
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.procedure import Input, Job, Output, Procedure
@@ -55,6 +47,7 @@ class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
     """Procedure of a rewrite."""
 
     kind = OpKind.MUTATE
+    facts_type = MutateFacts
     verb = "mutate"
     noun = "mutation"
     is_divisible = True
@@ -82,7 +75,7 @@ class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
             predicate=mutation.predicate,
         )
         return Job(
-            payload=lambda txn: encode_mutate_task(msgspec.structs.replace(task, txn=txn)),
+            task=task,
             tasks=len(sources),
             inputs=tuple(
                 Input(layout=task.layout, partition=source.name.partition, sources=(source,)) for source in sources
@@ -90,9 +83,6 @@ class RewriteProcedure(Procedure[Rewrite, MutateFacts]):
             input_bytes=read_bytes(work.sources, work.changes),
             rows=sum(part.rows for part in work.sources),
         )
-
-    def facts(self, payload: bytes) -> MutateFacts:
-        return decode_mutate_facts(payload)
 
     def outputs(self, work: Rewrite, facts: MutateFacts) -> list[Output]:
         return [

@@ -131,26 +131,6 @@ class MutateFacts(msgspec.Struct, frozen=True, kw_only=True):
     results: tuple[MutateResult, ...]
 
 
-_MUTATE_TASKS = msgspec.msgpack.Decoder(MutateTask)
-_MUTATE_FACTS = msgspec.msgpack.Decoder(MutateFacts)
-
-
-def encode_mutate_task(task: MutateTask) -> bytes:
-    return msgspec.msgpack.encode(task)
-
-
-def decode_mutate_task(payload: bytes) -> MutateTask:
-    return _MUTATE_TASKS.decode(payload)
-
-
-def encode_mutate_facts(facts: MutateFacts) -> bytes:
-    return msgspec.msgpack.encode(facts)
-
-
-def decode_mutate_facts(payload: bytes) -> MutateFacts:
-    return _MUTATE_FACTS.decode(payload)
-
-
 def mutate_runner() -> Runner:
     """The runner of TaskKind.MUTATE: one Spark job counts what matches, a second one rewrites the files that have it.
 
@@ -164,7 +144,7 @@ def _mutate(context: TaskContext) -> TaskResult:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    task = decode_mutate_task(context.spec.payload)
+    task = msgspec.msgpack.decode(context.spec.payload, type=MutateTask)
     for name, value in _SESSION_CONF.items():
         context.session.conf.set(name, value)
     rows = {each.name: _present_rows(task.layout.folder, each.source) for each in task.sources}
@@ -197,7 +177,7 @@ def _mutate(context: TaskContext) -> TaskResult:
         input_bytes=sum(task.sources[index].source.bytes for index in indexes),
         output_bytes=sum(part.file.size for part in written.values()),
     )
-    return TaskResult(payload=encode_mutate_facts(MutateFacts(results=tuple(results))), actual=cost)
+    return TaskResult(payload=msgspec.msgpack.encode(MutateFacts(results=tuple(results))), actual=cost)
 
 
 def _present_rows(folder: Folder, source: PartSource) -> int:

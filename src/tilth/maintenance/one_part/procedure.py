@@ -8,10 +8,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Literal
 
-import msgspec
-
 from tilth.catalog import ReplaceParts, Update
-from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask, decode_facts, encode_task
+from tilth.maintenance.one_part.task_spark import MergeFacts, MergeTask
 from tilth.maintenance.table.sources import sources_of
 from tilth.maintenance.work.context import TableContext
 from tilth.maintenance.work.planner import WorkT
@@ -23,6 +21,7 @@ from tilth.storage import Expiry, TableLayout, layout_of
 class OnePartProcedure(Procedure[WorkT, MergeFacts]):
     """Procedure of a merge or a flush."""
 
+    facts_type = MergeFacts
     event: Literal["merge", "flush"]
 
     def __init__(self, context: TableContext) -> None:
@@ -56,15 +55,12 @@ class OnePartProcedure(Procedure[WorkT, MergeFacts]):
             expired=self.expired(layout),
         )
         return Job(
-            payload=lambda txn: encode_task(msgspec.structs.replace(task, txn=txn)),
+            task=task,
             tasks=1,
             inputs=(Input(layout=layout, partition=partition, sources=sources),),
             input_bytes=self.input_bytes(work),
             rows=sum(part.rows for part in work.sources),
         )
-
-    def facts(self, payload: bytes) -> MergeFacts:
-        return decode_facts(payload)
 
     def outputs(self, work: WorkT, facts: MergeFacts) -> list[Output]:
         return [Output(task=0, written=facts.written)]

@@ -45,26 +45,6 @@ class MergeFacts(msgspec.Struct, frozen=True, kw_only=True):
     rows_deleted: int = 0
 
 
-_TASKS = msgspec.msgpack.Decoder(MergeTask)
-_FACTS = msgspec.msgpack.Decoder(MergeFacts)
-
-
-def encode_task(task: MergeTask) -> bytes:
-    return msgspec.msgpack.encode(task)
-
-
-def decode_task(payload: bytes) -> MergeTask:
-    return _TASKS.decode(payload)
-
-
-def encode_facts(facts: MergeFacts) -> bytes:
-    return msgspec.msgpack.encode(facts)
-
-
-def decode_facts(payload: bytes) -> MergeFacts:
-    return _FACTS.decode(payload)
-
-
 def merge_runner() -> Runner:
     """The runner of TaskKind.MERGE: one Spark task reads, merges, writes; the file is on the disk when it returns."""
     return _merge
@@ -76,7 +56,7 @@ def flush_runner() -> Runner:
 
 
 def _merge(context: TaskContext) -> TaskResult:
-    task = decode_task(context.spec.payload)
+    task = msgspec.msgpack.decode(context.spec.payload, type=MergeTask)
     merge = partial(merge_parts, _new_part(task), task.sources, expired=task.expired)
     result = run_in_task(context.session, merge, MergeResult)
     return _made(
@@ -91,7 +71,7 @@ def _merge(context: TaskContext) -> TaskResult:
 
 
 def _flush(context: TaskContext) -> TaskResult:
-    task = decode_task(context.spec.payload)
+    task = msgspec.msgpack.decode(context.spec.payload, type=MergeTask)
     flush = partial(flush_segments, _new_part(task), task.sources)
     result = run_in_task(context.session, flush, FlushResult)
     return _made(
@@ -110,4 +90,5 @@ def _new_part(task: MergeTask) -> NewPart:
 
 def _made(facts: MergeFacts) -> TaskResult:
     output_bytes = 0 if facts.written is None else facts.written.file.size
-    return TaskResult(payload=encode_facts(facts), actual=Cost(input_bytes=facts.bytes_in, output_bytes=output_bytes))
+    cost = Cost(input_bytes=facts.bytes_in, output_bytes=output_bytes)
+    return TaskResult(payload=msgspec.msgpack.encode(facts), actual=cost)

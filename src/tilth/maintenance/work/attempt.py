@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic
 
+import msgspec
+
 from tilth.base.cancel import reaching
 from tilth.base.errors import TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.failpoints import hit
@@ -193,7 +195,7 @@ class Attempts(Generic[WorkT, FactsT]):
                     task_kind,
                     warehouse=table_warehouses(self._watch.definition.settings).maintenance,
                     table=self._watch.name,
-                    payload=job.payload(txn.id),
+                    payload=msgspec.msgpack.encode(msgspec.structs.replace(job.task, txn=txn.id)),
                     txn=txn.id,
                     input_bytes=job.input_bytes,
                     rows=job.rows,
@@ -207,7 +209,7 @@ class Attempts(Generic[WorkT, FactsT]):
             with reaching(handle):
                 result = handle.wait()
             txn.tasks_ended(may_have_retried=result.may_have_retried)
-            return self._procedure.facts(result.payload)
+            return msgspec.msgpack.decode(result.payload, type=self._procedure.facts_type)
         except TilthError as error:
             # A task that was killed or lost may still be writing, and so may other Spark tasks of a job that failed.
             if job.tasks == 1 and not isinstance(error, _MAY_WRITE_ON):

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+import msgspec
+
 from tilth.catalog import Update
 from tilth.maintenance.kinds import OpKind
 from tilth.model.delta import PartSource, Seen, WrittenDelta
@@ -45,8 +47,8 @@ class Output:
 class Job:
     """A job for a worker."""
 
-    #: The payload of its task, for a transaction.
-    payload: Callable[[int], bytes]
+    #: The message of its task, whose field `txn` gets the transaction when that has begun.
+    task: msgspec.Struct
     #: Numbers of tasks in the names of the files that it may write.
     tasks: int
     #: Bytes and rows that it reads.
@@ -75,6 +77,8 @@ class Procedure(Protocol[WorkT_contra, FactsT]):
     """The particulars of one kind of work. The answers here are those of most kinds."""
 
     kind: OpKind
+    #: Type of the worker's report.
+    facts_type: type[FactsT]
     #: Verb in its transactions and failpoints: `merge`.
     verb: str
     #: Noun in its log lines: `merge`, `mutation`.
@@ -89,9 +93,6 @@ class Procedure(Protocol[WorkT_contra, FactsT]):
 
     def job(self, work: WorkT_contra) -> Job:
         """Return the job. Raises TilthError where it cannot be done now; nothing has begun then."""
-
-    def facts(self, payload: bytes) -> FactsT:
-        """Read the worker's report."""
 
     def outputs(self, work: WorkT_contra, facts: FactsT) -> list[Output]:
         """The parts that replace others; not those that stay as they are."""

@@ -22,13 +22,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from tilth.base.clock import Clock
-from tilth.base.errors import (
-    ConflictError,
-    FencedError,
-    TilthError,
-    UnavailableError,
-    UnknownOutcomeError,
-)
+from tilth.base.errors import ConflictError, FencedError, TilthError, UnavailableError, UnknownOutcomeError
 from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.model.failure import error_of
