@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,6 +101,15 @@ def test_every_error_has_a_code_of_its_own() -> None:
     assert by_code.pop(None, []) == [], "no code"
     assert [code for code in by_code if not re.fullmatch(r"[A-Z][A-Z0-9_]*", str(code))] == []
     assert {code: places for code, places in by_code.items() if len(places) > 1} == {}
+
+
+def test_errors_that_one_call_raises_and_nothing_else_names_have_no_class() -> None:
+    """`GeneralError.coded("CODE", ..)` makes such an error; a class is there to be caught, or for several calls."""
+    nodes = [node for path in python_files(PACKAGE) for node in ast.walk(tree_of(path))]
+    named = Counter(node.id for node in nodes if isinstance(node, ast.Name))
+    called = Counter(node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name))
+    alone = [f"{place(path, error)} {error.name}" for path, error in _errors() if named[error.name] == 1]
+    assert [each for each in alone if called[each.split()[1]]] == []
 
 
 def _settings() -> Iterator[tuple[str, Setting[object]]]:
