@@ -8,7 +8,7 @@ from tilth.model.part import DataFile, Part, PartName
 from tilth.model.table import Column, Schema, SchemaVersion, TableDef
 from tilth.model.types import DataType, Decimal, Kind, Simple, quoted
 from tilth.storage import PartShapeUnknownError, expressions
-from tilth.storage.values.shapes import groups_of, is_read_by, wanted_of
+from tilth.storage.values.shapes import is_read_by, scans_by_shape, wanted_of
 
 INT, BIG, TEXT = Simple(Kind.INT32), Simple(Kind.INT64), Simple(Kind.STRING)
 
@@ -70,18 +70,18 @@ def test_parts_are_distinguished_by_shape_not_by_version() -> None:
         _schema((1, "key", INT)),
         _schema((1, "key", INT), (2, "v", INT)),
     )
-    groups = groups_of(table, [_part(1, 1), _part(2, 2), _part(3, 3), _part(1, 4)])
-    assert [(group.stored, [file.name for file in group.files]) for group in groups] == [
+    scans = scans_by_shape(table, [_part(1, 1), _part(2, 2), _part(3, 3), _part(1, 4)])
+    assert [(group.stored, [file.name for file in group.files]) for group in scans] == [
         (table.older_schemas[0].schema, ["1.parquet", "4.parquet"]),
         (table.schema, ["2.parquet", "3.parquet"]),
     ]
-    assert [group.wanted for group in groups] == [table.schema, table.schema]
-    assert groups_of(table, []) == []
+    assert [group.wanted for group in scans] == [table.schema, table.schema]
+    assert scans_by_shape(table, []) == []
 
 
 def test_a_part_whose_columns_nobody_knows_is_named() -> None:
     with pytest.raises(PartShapeUnknownError, match="part=all_4_4_0_4"):
-        groups_of(_table(_schema((1, "k", INT))), [_part(1, 3), _part(7, 4)])
+        scans_by_shape(_table(_schema((1, "k", INT))), [_part(1, 3), _part(7, 4)])
 
 
 def test_a_row_that_lacks_a_column_has_the_default_that_it_came_with() -> None:
@@ -120,7 +120,7 @@ def test_a_later_default_is_not_for_rows_that_are_there() -> None:
         _schema((1, "k", INT), (2, "v", INT, "5"), (3, "w", INT)),
         _schema((1, "k", INT), (2, "v", INT, "6"), (3, "w", INT, "7")),
     )
-    first, second = groups_of(table, [_part(1, 1), _part(2, 2), _part(3, 3)])
+    first, second = scans_by_shape(table, [_part(1, 1), _part(2, 2), _part(3, 3)])
     assert [column.default for column in first.wanted.columns] == [None, "5", None]
     assert expressions(first.stored, first.wanted)[1:] == ["CAST(5 AS int) AS `v`", "CAST(NULL AS int) AS `w`"]
     assert [file.name for file in second.files] == ["2.parquet", "3.parquet"]

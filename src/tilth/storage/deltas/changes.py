@@ -139,10 +139,10 @@ class _WholeColumn:
         self._delta = delta
         self._parquet = parquet
         self._name = value_name(column)
-        groups = parquet.metadata.num_row_groups
-        sizes = [parquet.metadata.row_group(group).num_rows for group in range(groups)]
+        row_groups = parquet.metadata.num_row_groups
+        sizes = [parquet.metadata.row_group(number).num_rows for number in range(row_groups)]
         self._starts = np.cumsum([0, *sizes])
-        #: The groups that were read last, and their values.
+        #: The row groups that were read last, and their values.
         self._held: tuple[tuple[int, int], pa.ChunkedArray] | None = None
 
     def read(self, first_row: int, count: int) -> pa.ChunkedArray:
@@ -150,10 +150,10 @@ class _WholeColumn:
         end = int(np.searchsorted(self._starts, first_row + count, side="left"))
         if self._held is None or self._held[0] != (first, end):
             try:
-                groups = self._parquet.read_row_groups(range(first, end), columns=[self._name], use_threads=False)
+                table = self._parquet.read_row_groups(range(first, end), columns=[self._name], use_threads=False)
             except (pa.ArrowException, OSError) as error:
                 raise damaged_error(self._folder, self._delta.file, error, is_delta=True) from error
-            self._held = (first, end), groups.column(0)
+            self._held = (first, end), table.column(0)
         return self._held[1].slice(first_row - int(self._starts[first]), count)
 
 
@@ -262,9 +262,9 @@ def _replace(values: pa.ChunkedArray, positions: RowIndexes, new: pa.Array) -> p
         mask = np.zeros(len(values), bool)
         mask[positions] = True
         return pc.replace_with_mask(values, pa.array(mask), one_chunk(fresh))
-    taken = np.arange(len(values), dtype=np.int64)
-    taken[positions] = len(values) + np.arange(len(positions))
-    return pa.chunked_array([*values.chunks, *fresh.chunks]).take(pa.array(taken))
+    indices = np.arange(len(values), dtype=np.int64)
+    indices[positions] = len(values) + np.arange(len(positions))
+    return pa.chunked_array([*values.chunks, *fresh.chunks]).take(pa.array(indices))
 
 
 def _as_type(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -111,13 +111,13 @@ class DeltaWriter:
         files = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), names)
         fields = [*CHANGE_SCHEMA_BASE, *(pa.field(name, array.type) for name, array in values)]
         metadata = {_FILES: _FILES_SEPARATOR.join(name.encode() for name in names.to_pylist())}
-        taken = [array.take(pa.array(order)) for array in (rows, op, *(array for _, array in values))]
-        table = pa.table([files, *taken], schema=pa.schema(fields, metadata))
+        ordered = [array.take(pa.array(order)) for array in (rows, op, *(array for _, array in values))]
+        table = pa.table([files, *ordered], schema=pa.schema(fields, metadata))
         whole = table.combine_chunks().to_batches()[0]
         starts = np.searchsorted(codes, np.arange(len(names) + 1)).tolist()
         spans = [(start, end - start) for start, end in pairwise(starts)]
         targets = tuple(
-            _target(file, taken[0].slice(*span), taken[1].slice(*span))
+            _target(file, ordered[0].slice(*span), ordered[1].slice(*span))
             for file, span in zip(names.to_pylist(), spans, strict=True)
         )
         layout, name = self._layout, self._next_name(SEGMENT_EXTENSION)

@@ -62,7 +62,7 @@ class PartRebaser:
                     patches.setdefault(column, []).append(Patch(rows=moved[is_there], values=values))
         deleted = np.setdiff1d(np.concatenate(deletes), self._deleted)
         self._deleted = np.union1d(self._deleted, deleted)
-        table = self._changes(deleted, {column: self._join(column, group) for column, group in patches.items()})
+        table = self._changes(deleted, {column: self._join(column, found) for column, found in patches.items()})
         if not table.num_rows:
             return None
         return DeltaWriter(self._layout, txn=txn, task=task, attempt=0, first_n=n).changes(self._partition, table)
@@ -86,10 +86,10 @@ class PartRebaser:
         columns = {"file": names, "row": pa.array(np.concatenate([deleted, updated])), "op": pa.array(op)}
         for column, patch in sorted(patches.items()):
             positions = len(deleted) + np.searchsorted(updated, patch.rows)
-            taken = np.full(count, -1, np.int64)
-            taken[positions] = np.arange(len(positions))
-            is_there = taken >= 0
-            columns[value_name(column)] = patch.values.take(pa.array(taken, mask=~is_there))
+            indices = np.full(count, -1, np.int64)
+            indices[positions] = np.arange(len(positions))
+            is_there = indices >= 0
+            columns[value_name(column)] = patch.values.take(pa.array(indices, mask=~is_there))
             columns[presence_name(column)] = pa.array(is_there)
         return pa.table(columns)
 

@@ -86,9 +86,9 @@ def compact_changes(
         if updates is not None:
             written.append(out.updates(partition, name, updates, change_ts=collected.change_ts, schema=schema))
     # Each file has parts of one schema: a column's type may differ between two schemas.
-    for schema, group in left.items():
-        changes = out.changes(partition, _as_changes(group), schema=schema)
-        written.append(msgspec.structs.replace(changes, change_ts=max(each.change_ts for _, each in group)))
+    for schema, by_file in left.items():
+        changes = out.changes(partition, _as_changes(by_file), schema=schema)
+        written.append(msgspec.structs.replace(changes, change_ts=max(each.change_ts for _, each in by_file)))
     return tuple(written)
 
 
@@ -193,10 +193,10 @@ def _select_given(rows: pa.Table) -> pa.Table:
     return rows.select(["row", *(name for column in given for name in (presence_name(column), value_name(column)))])
 
 
-def _as_changes(group: Sequence[tuple[str, _Collected]]) -> pa.Table:
+def _as_changes(by_file: Sequence[tuple[str, _Collected]]) -> pa.Table:
     """Return the rows of a change segment again."""
     tables = []
-    for file, collected in group:
+    for file, collected in by_file:
         deleted, updates = collected.rows()
         if len(deleted):
             tables.append(_changes(file, CHANGE_DELETE, {"row": pa.array(deleted)}))

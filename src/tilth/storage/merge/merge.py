@@ -309,15 +309,15 @@ class _Window:
             if not is_sorted(stretch):
                 raise self._sources[number].unsorted_error()
         cuts = self._cuts(live, stretches)
-        taken = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
-        order = stable_order(ranks[taken])
+        indices = np.concatenate([np.arange(start, start + cut) for start, cut in zip(bounds, cuts, strict=False)])
+        order = stable_order(ranks[indices])
         rows = np.concatenate([block.rows[:cut] for block, cut in zip(blocks, cuts, strict=True)])
         numbers = np.repeat(np.array([self._sources[number].number for number in live], np.uint16), cuts)
         for number, block, cut in zip(live, blocks, cuts, strict=True):
             self._blocks[number] = block.after(cut)
         # In bounds by construction; not to check that saves a quarter.
         numbers, rows = numbers.take(order, mode="clip"), rows.take(order, mode="clip")
-        return _Piece(table.take(pa.array(taken[order])), numbers, rows)
+        return _Piece(table.take(pa.array(indices[order])), numbers, rows)
 
     def _cuts(self, live: Sequence[int], stretches: Sequence[Codes]) -> list[int]:
         """Count the rows of each block that lie at or below the watermark."""
@@ -360,9 +360,9 @@ def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[st
     for source in sources:
         with open_part(layout.folder, source.file) as parquet:
             metadata = parquet.metadata
-            for group in range(metadata.num_row_groups):
+            for row_group in range(metadata.num_row_groups):
                 for index in range(metadata.num_columns):
-                    chunk = metadata.row_group(group).column(index)
+                    chunk = metadata.row_group(row_group).column(index)
                     path = chunk.path_in_schema
                     stored[path] = stored.get(path, 0) + chunk.total_uncompressed_size
                     values[path] = values.get(path, 0) + chunk.num_values
@@ -381,9 +381,9 @@ def _dictionaries(layout: TableLayout, sources: Sequence[PartSource]) -> list[st
 def _block_rows(layout: TableLayout, sources: Sequence[_Source]) -> int:
     rows = max(1, sum(source.rows for source in sources))
     stored = sum(
-        source.metadata.row_group(group).total_byte_size
+        source.metadata.row_group(row_group).total_byte_size
         for source in sources
-        for group in range(source.metadata.num_row_groups)
+        for row_group in range(source.metadata.num_row_groups)
     )
     in_memory = sum(_width(field.type) for field in arrow_schema(layout.schema))
     row_bytes: int = max(in_memory, stored // rows, 1)

@@ -65,8 +65,8 @@ def write_filter(layout: TableLayout, file: DataFile) -> None:
         count = int(parquet.metadata.num_rows)
         words = np.zeros(max(1, -(-count * BITS_PER_KEY // 64)), np.uint64)
         try:
-            for group in range(parquet.metadata.num_row_groups):
-                table = parquet.read_row_group(group, columns=names, use_threads=False)
+            for row_group in range(parquet.metadata.num_row_groups):
+                table = parquet.read_row_group(row_group, columns=names, use_threads=False)
                 keys = keys_of([table.column(name) for name in names], types)
                 indexes, bits = _words_and_bits(keys.hashes, len(words))
                 np.bitwise_or.at(words, indexes, bits)

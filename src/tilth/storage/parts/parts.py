@@ -133,7 +133,7 @@ class PartWriter:
         self._values = values
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
-        self._group_rows = 0
+        self._row_group_rows = 0
         self._rows = 0
         self._ranges: dict[str, ColumnRange] = {}
         self._file: NewFile | None = None
@@ -144,14 +144,14 @@ class PartWriter:
         """Append rows that follow those before; their columns are the table's, some of them perhaps as dictionaries."""
         if not rows.num_rows:
             return
-        if not self._group_rows:
+        if not self._row_group_rows:
             row_bytes = max(1, rows.nbytes // rows.num_rows)
-            self._group_rows = max(1, min(self._layout.row_group_rows, self._layout.row_group_bytes // row_bytes))
+            self._row_group_rows = max(1, min(self._layout.row_group_rows, self._layout.row_group_bytes // row_bytes))
         self._judge(unfilterable_in(rows))
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows >= self._group_rows:
-            self._flush(keep_rows=self._pending_rows % self._group_rows)
+        if self._pending_rows >= self._row_group_rows:
+            self._flush(keep_rows=self._pending_rows % self._row_group_rows)
 
     def close(self, endings: FileFinisher | None = None) -> WrittenPart | None:
         """End the file; None, and no file, if no row was written. With `endings` these wait for it."""
@@ -203,8 +203,8 @@ class PartWriter:
         rows = table.num_rows - keep_rows
         self._pending = [table.slice(rows)] if keep_rows else []
         self._pending_rows = keep_rows
-        for start in range(0, rows, self._group_rows):
-            self._write_group(_compact(table.slice(start, min(self._group_rows, rows - start))))
+        for start in range(0, rows, self._row_group_rows):
+            self._write_row_group(_compact(table.slice(start, min(self._row_group_rows, rows - start))))
 
     def _judge(self, found: Unfilterable) -> None:
         """Note values that Parquet's filters misjudge, before any of their rows is written."""
@@ -215,36 +215,36 @@ class PartWriter:
             # Too late to leave statistics or dictionaries out.
             self._is_filterable = False
 
-    def _write_group(self, group: pa.Table) -> None:
+    def _write_row_group(self, row_group: pa.Table) -> None:
         if self._writer is None:
             make_folder(self._layout.folder, fsync=self._layout.fsync)
             self._file = new_file(self._layout.folder, self._name)
-            self._schema = _file_schema(self._layout, group.schema)
-            dictionaries = _with_dictionary(group, self._expected)
+            self._schema = _file_schema(self._layout, row_group.schema)
+            dictionaries = _with_dictionary(row_group, self._expected)
             known = set(dictionaries)
             self._dictionaries = frozenset(
-                leaf.column for leaf in leaves_of(group.schema) if leaf.is_unfilterable and leaf.path in known
+                leaf.column for leaf in leaves_of(row_group.schema) if leaf.is_unfilterable and leaf.path in known
             )
             self._writer = _parquet_writer(
                 self._file,
                 self._layout,
                 self._schema,
-                statistics=_with_statistics(group.schema, self._expected),
+                statistics=_with_statistics(row_group.schema, self._expected),
                 dictionaries=dictionaries,
             )
-        self._writer.write_table(pa.table(group.columns, schema=self._schema), row_group_size=group.num_rows)
+        self._writer.write_table(pa.table(row_group.columns, schema=self._schema), row_group_size=row_group.num_rows)
         for name in ranged_columns(self._layout):
-            found = range_of(group.column(name))
+            found = range_of(row_group.column(name))
             if self._rows:
                 found = join_ranges(
                     self._ranges[name],
                     found,
                     one_rows=self._rows,
-                    other_rows=group.num_rows,
-                    is_decimal=pa.types.is_decimal(group.schema.field(name).type),
+                    other_rows=row_group.num_rows,
+                    is_decimal=pa.types.is_decimal(row_group.schema.field(name).type),
                 )
             self._ranges[name] = found
-        self._rows += group.num_rows
+        self._rows += row_group.num_rows
 
 
 def read_part(folder: Folder, file: DataFile, columns: Sequence[str] | None = None) -> pa.Table:
@@ -316,16 +316,16 @@ def ranged_columns(layout: TableLayout) -> list[str]:
     return list(dict.fromkeys(exact(layout, name) for name in names))
 
 
-def _compact(group: pa.Table) -> pa.Table:
+def _compact(row_group: pa.Table) -> pa.Table:
     """Return one chunk a column; dictionaries in one, without entries that are not used if they are many."""
-    if not any(pa.types.is_dictionary(field.type) for field in group.schema):
-        return group.combine_chunks()
-    group = group.unify_dictionaries().combine_chunks()
-    for position, column in enumerate(group.columns):
+    if not any(pa.types.is_dictionary(field.type) for field in row_group.schema):
+        return row_group.combine_chunks()
+    row_group = row_group.unify_dictionaries().combine_chunks()
+    for position, column in enumerate(row_group.columns):
         if pa.types.is_dictionary(column.type) and len(column.chunk(0).dictionary) > DICTIONARY_ENTRIES_MAX:
             used = pc.dictionary_encode(pc.cast(column, column.type.value_type))
-            group = group.set_column(position, group.schema.field(position), used)
-    return group
+            row_group = row_group.set_column(position, row_group.schema.field(position), used)
+    return row_group
 
 
 def _file_schema(layout: TableLayout, given: pa.Schema) -> pa.Schema:
@@ -369,18 +369,18 @@ def _with_statistics(schema: pa.Schema, unfilterable: Unfilterable) -> list[str]
     return [leaf.path for leaf in leaves_of(schema) if leaf.path not in left_out]
 
 
-def _with_dictionary(group: pa.Table, unfilterable: Unfilterable) -> list[str]:
+def _with_dictionary(row_group: pa.Table, unfilterable: Unfilterable) -> list[str]:
     """Paths of the leaves that get a dictionary: those of columns with few distinct values, and all nested ones, whose
     values it does not misjudge."""
     few = {
         field.name
-        for field, column in zip(group.schema, group.columns, strict=True)
+        for field, column in zip(row_group.schema, row_group.columns, strict=True)
         if pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) or _has_few_values(column)
     }
-    left_out = unfilterable_paths(group.schema, unfilterable.dictionary)
+    left_out = unfilterable_paths(row_group.schema, unfilterable.dictionary)
     return [
         leaf.path
-        for leaf in leaves_of(group.schema)
+        for leaf in leaves_of(row_group.schema)
         if leaf.column in few and not pa.types.is_boolean(leaf.type) and leaf.path not in left_out
     ]
 

@@ -94,9 +94,9 @@ class RowMap:
             raise PartFileCorruptError(file=folder.uri(name), because=(str(error).splitlines() or [""])[0]) from error
         self._by_source = {
             number: _sort(
-                np.concatenate([rows for rows, _ in group]), np.concatenate([outputs for _, outputs in group])
+                np.concatenate([rows for rows, _ in parts]), np.concatenate([outputs for _, outputs in parts])
             )
-            for number, group in pieces.items()
+            for number, parts in pieces.items()
         }
 
     def find(self, source: int, rows: Found) -> Found:

@@ -51,16 +51,16 @@ def write_segments(
     make_folder(layout.folder, fsync=layout.fsync)
     written = []
     with FileFinisher(layout.folder, fsync=layout.fsync) as endings:
-        for number, (partition, values, group) in enumerate(_roll(layout, _by_partition(layout, table))):
+        for number, (partition, values, content) in enumerate(_roll(layout, _by_partition(layout, table))):
             name = file_name(txn=txn, task=task, attempt=attempt, n=first_n + number, extension=SEGMENT_EXTENSION)
-            ranges = {column: range_of(group.column(column)) for column in ranged_columns(layout)}
-            note = new_note(layout, partition=partition, values=values, rows=group.num_rows, ranges=ranges)
-            noted = group.replace_schema_metadata(note)
+            ranges = {column: range_of(content.column(column)) for column in ranged_columns(layout)}
+            note = new_note(layout, partition=partition, values=values, rows=content.num_rows, ranges=ranges)
+            noted = content.replace_schema_metadata(note)
             written.append(
                 WrittenPart(
                     partition=partition,
                     values=values,
-                    rows=group.num_rows,
+                    rows=content.num_rows,
                     file=write_ipc(layout.folder, name, noted, batches_of(noted), end=endings.end),
                     ranges=ranges,
                     is_segment=True,
@@ -183,14 +183,14 @@ def _by_partition(layout: TableLayout, table: pa.Table) -> Iterator[tuple[str, t
 
 
 def _roll(
-    layout: TableLayout, groups: Iterable[tuple[str, tuple[Bound, ...], pa.Table]]
+    layout: TableLayout, partitions: Iterable[tuple[str, tuple[Bound, ...], pa.Table]]
 ) -> Iterator[tuple[str, tuple[Bound, ...], pa.Table]]:
     """Cut the rows of a partition into segments of like size, none above the limit unless one row is."""
-    for partition, values, group in groups:
-        count = math.ceil(group.nbytes / layout.segment_bytes) if layout.segment_bytes else 1
-        rows = math.ceil(group.num_rows / max(1, count))
-        for start in range(0, group.num_rows, rows):
-            yield partition, values, group.slice(start, rows)
+    for partition, values, content in partitions:
+        count = math.ceil(content.nbytes / layout.segment_bytes) if layout.segment_bytes else 1
+        rows = math.ceil(content.num_rows / max(1, count))
+        for start in range(0, content.num_rows, rows):
+            yield partition, values, content.slice(start, rows)
 
 
 def _is_op(name: str, schema: Schema) -> bool:

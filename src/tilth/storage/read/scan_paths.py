@@ -129,12 +129,12 @@ def split_by_cost(costs: Sequence[int], *, tasks: int) -> list[range]:
     weights = [cost + OPEN_BYTES for cost in costs]
     count = min(len(costs), max(tasks, -(-sum(weights) // TASK_BYTES)))
     found: list[range] = []
-    start, taken, total = 0, 0, sum(weights)
+    start, assigned, total = 0, 0, sum(weights)
     for index, weight in enumerate(weights):
-        taken += weight
+        assigned += weight
         left = count - len(found) - 1
         # Each task's end is where its share of all that there is is reached; each later one gets one part at least.
-        is_full = taken * count >= total * (len(found) + 1)
+        is_full = assigned * count >= total * (len(found) + 1)
         if left and (is_full or len(costs) - index - 1 <= left):
             found.append(range(start, index + 1))
             start = index + 1
@@ -149,7 +149,7 @@ def _by_target(deltas: Sequence[Delta]) -> dict[str, tuple[Delta, ...]]:
         for target in delta.targets:
             alone = delta if len(delta.targets) == 1 else msgspec.structs.replace(delta, targets=(target,))
             found.setdefault(target.file, []).append(alone)
-    return {file: tuple(group) for file, group in found.items()}
+    return {file: tuple(split) for file, split in found.items()}
 
 
 def _gives_values(delta: Delta, needed: Collection[int] | None) -> bool:

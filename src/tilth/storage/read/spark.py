@@ -59,7 +59,7 @@ from tilth.storage.store.paths import data_folder
 from tilth.storage.store.replicas.source_choice import SourceFiles, choose_sources
 from tilth.storage.store.root import Folder, StoreRoot, local_folder, parse_root
 from tilth.storage.values.scan_options import SCAN_OPTIONS, UNFILTERED_OPTIONS
-from tilth.storage.values.shapes import ShapeGroup, are_computed, expressions, groups_of, scans_of
+from tilth.storage.values.shapes import PartScan, are_computed, expressions, scans_by_shape, scans_of
 
 __all__ = [
     "FILE_COLUMN",
@@ -219,29 +219,29 @@ class _Reading:
 
     def frame(self) -> DataFrame:
         """Build the frame; nothing is read yet."""
-        frames = [self._plain_frame(group) for group in scans_of(self._table, self._paths.plain)]
+        frames = [self._plain_frame(scan) for scan in scans_of(self._table, self._paths.plain)]
         if self._needed is not None and not self._needed and not self._is_located:
             frames += self._counted()
         else:
             frames += self._masked_frames(scans_of(self._table, self._paths.masked))
-            frames += [self._overlaid_frame(group) for group in groups_of(self._table, self._paths.overlaid)]
+            frames += [self._overlaid_frame(scan) for scan in scans_by_shape(self._table, self._paths.overlaid)]
         if not frames:
             return self._session.createDataFrame([], spark_schema(self._table.schema, is_located=self._is_located))
         return reduce(DataFrame.union, frames)
 
-    def _plain_frame(self, group: ShapeGroup) -> DataFrame:
+    def _plain_frame(self, scan: PartScan) -> DataFrame:
         frame = files_frame(
             self._session,
             folder=self._folder,
-            files=group.files,
-            schema=group.stored,
-            is_filterable=group.is_filterable,
+            files=scan.files,
+            schema=scan.stored,
+            is_filterable=scan.is_filterable,
         )
         if not self._is_located:
-            return shaped(frame, group.stored, group.wanted)
+            return shaped(frame, scan.stored, scan.wanted)
         metadata = frame.metadataColumn("_metadata")
         file, row = metadata.getField("file_name"), metadata.getField("row_index")
-        return self._select(frame.select("*", file.alias(FILE_COLUMN), row.alias(ROW_COLUMN)), group)
+        return self._select(frame.select("*", file.alias(FILE_COLUMN), row.alias(ROW_COLUMN)), scan)
 
     def _counted(self) -> list[DataFrame]:
         """Return as many rows as the changed parts have, for a reader that uses no column; the catalog knows the
@@ -253,10 +253,10 @@ class _Reading:
         nothing = self._table.schema
         return [self._session.range(rows).selectExpr(*expressions(nothing, nothing, ()))]
 
-    def _masked_frames(self, groups: list[ShapeGroup]) -> list[DataFrame]:
-        if not groups:
+    def _masked_frames(self, scans: list[PartScan]) -> list[DataFrame]:
+        if not scans:
             return []
-        parts = [part for group in groups for part in group.parts]
+        parts = [part for scan in scans for part in scan.parts]
         masked = [
             Masked(number=number, file=part.file.name, deltas=self._paths.changes[part.file.name])
             for number, part in enumerate(parts)
@@ -267,18 +267,18 @@ class _Reading:
         )
         frames = []
         first = 0
-        for group in groups:
-            frames.append(self._without(masks, group, first))
-            first += len(group.parts)
+        for scan in scans:
+            frames.append(self._without(masks, scan, first))
+            first += len(scan.parts)
         return frames
 
-    def _without(self, masks: DataFrame, group: ShapeGroup, first_number: int) -> DataFrame:
-        declared = spark_schema(group.stored)
-        options = SCAN_OPTIONS if group.is_filterable else UNFILTERED_OPTIONS
-        frame = _native(self._session, self._folder, group.files, declared, options, first_number, has_positions=True)
+    def _without(self, masks: DataFrame, scan: PartScan, first_number: int) -> DataFrame:
+        declared = spark_schema(scan.stored)
+        options = SCAN_OPTIONS if scan.is_filterable else UNFILTERED_OPTIONS
+        frame = _native(self._session, self._folder, scan.files, declared, options, first_number, has_positions=True)
         if frame is None:
             # Only the index of our own knows the files by number.
-            return self._overlaid_frame(group)
+            return self._overlaid_frame(scan)
         metadata = frame.metadataColumn("_metadata")
         position = functions.col(quoted(frame.columns[-1]))
         added = [metadata.getField("file_modification_time").alias(_NUMBER), position.alias(POSITION)]
@@ -287,24 +287,24 @@ class _Reading:
         frame = frame.select("*", *added)
         key = key_expression(f"unix_millis({_NUMBER})", POSITION)
         rows = frame.selectExpr("*", f"{key} AS {KEY}").join(masks, functions.expr(IS_DELETED), "left_anti")
-        return self._select(rows, group)
+        return self._select(rows, scan)
 
-    def _overlaid_frame(self, group: ShapeGroup) -> DataFrame:
+    def _overlaid_frame(self, scan: PartScan) -> DataFrame:
         frame = live_rows(
             self._session,
             folder=self._folder,
-            sources=[self._paths.source(self._table, part) for part in group.parts],
-            columns=read_columns(group.stored, self._needed),
+            sources=[self._paths.source(self._table, part) for part in scan.parts],
+            columns=read_columns(scan.stored, self._needed),
             is_located=self._is_located,
             mailbox=self._mailbox,
         )
-        return self._select(frame, group, self._needed)
+        return self._select(frame, scan, self._needed)
 
-    def _select(self, frame: DataFrame, group: ShapeGroup, needed: Collection[int] | None = None) -> DataFrame:
+    def _select(self, frame: DataFrame, scan: PartScan, needed: Collection[int] | None = None) -> DataFrame:
         """Select the wanted columns, and the row's position if it is wanted."""
         location = (FILE_COLUMN, ROW_COLUMN) if self._is_located else ()
-        texts = [*expressions(group.stored, group.wanted, needed), *location]
-        return _computed(frame, texts, group.stored, group.wanted)
+        texts = [*expressions(scan.stored, scan.wanted, needed), *location]
+        return _computed(frame, texts, scan.stored, scan.wanted)
 
 
 class _WrongIndexError(Exception):

@@ -21,7 +21,7 @@ from tilth.storage.deltas.sources import iter_source
 from tilth.storage.parts.parts import ranged_columns
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
-from tilth.storage.upsert.rows import Existing, Fresh, Groups, Judged, RowChanges
+from tilth.storage.upsert.rows import Existing, Fresh, Judged, RowChanges, RowsByKey
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.unique_keys import Mask, Rows, are_among
 
@@ -31,7 +31,7 @@ _NONE = -1
 
 
 def filled_rows(
-    layout: TableLayout, fresh: Fresh, groups: Groups, existing: Existing, judged: Judged
+    layout: TableLayout, fresh: Fresh, by_key: RowsByKey, existing: Existing, judged: Judged
 ) -> Iterator[RowChanges]:
     """The new values of winners that have NULL where there is a value before them.
 
@@ -43,15 +43,15 @@ def filled_rows(
         for column in layout.schema.columns
         if column.nullable and column.name not in protected and fresh.rows.column(column.name).null_count
     ]
-    # Groups whose winner stays, in the order of the winners' rows.
-    kept = np.flatnonzero(judged.is_kept[groups.winners])
-    kept = kept[np.argsort(groups.winners[kept])]
-    starts, bases = _reach(fresh, groups, existing, judged)
-    givers = {column.id: _givers(fresh, groups, column, starts)[kept] for column in columns}
+    # Keys whose winner stays, in the order of the winners' rows.
+    kept = np.flatnonzero(judged.is_kept[by_key.winners])
+    kept = kept[np.argsort(by_key.winners[kept])]
+    starts, bases = _reach(fresh, by_key, existing, judged)
+    givers = {column.id: _givers(fresh, by_key, column, starts)[kept] for column in columns}
     needing = {
         column.id: (givers[column.id] == _NONE)
         & (bases[kept] != _NONE)
-        & fresh.rows.column(column.name).is_null().to_numpy()[groups.winners[kept]]
+        & fresh.rows.column(column.name).is_null().to_numpy()[by_key.winners[kept]]
         for column in columns
     }
     wanted = [column for column in columns if needing[column.id].any()]
@@ -59,34 +59,34 @@ def filled_rows(
     values: dict[int, pa.Array] = {}
     is_given: dict[int, Mask] = {}
     for column in columns:
-        taken = np.where(needing[column.id], np.arange(len(kept)) + fresh.rows.num_rows, givers[column.id])
+        indices = np.where(needing[column.id], np.arange(len(kept)) + fresh.rows.num_rows, givers[column.id])
         pool = pa.chunked_array([*fresh.rows.column(column.name).chunks, *older.get(column.id, ())])
-        filled = pool.take(pa.array(taken, mask=taken == _NONE)).combine_chunks()
+        filled = pool.take(pa.array(indices, mask=indices == _NONE)).combine_chunks()
         if filled.null_count < len(filled):
             values[column.id], is_given[column.id] = filled, filled.is_valid().to_numpy(zero_copy_only=False)
-    yield from _updates(fresh, groups.winners[kept], values, is_given)
+    yield from _updates(fresh, by_key.winners[kept], values, is_given)
 
 
-def _reach(fresh: Fresh, groups: Groups, existing: Existing, judged: Judged) -> tuple[Rows, Rows]:
-    """Return for each group where in `order` the rows start that its winner may take values of, and the position of the
+def _reach(fresh: Fresh, by_key: RowsByKey, existing: Existing, judged: Judged) -> tuple[Rows, Rows]:
+    """Return for each key where in `order` the rows start that its winner may take values of, and the position of the
     existing row, if it may give values too.
     """
-    bases = np.full(len(groups.starts), _NONE)
-    bases[existing.groups[judged.deleted]] = judged.deleted
-    bases[groups.is_forced] = _NONE
-    starts = groups.starts + np.where(bases == _NONE, 0, judged.late)
-    positions = np.where(fresh.is_delete[groups.order], np.arange(len(groups.order)), _NONE)
-    deletes = np.maximum.reduceat(positions, groups.starts)
+    bases = np.full(len(by_key.starts), _NONE)
+    bases[existing.keys[judged.deleted]] = judged.deleted
+    bases[by_key.is_forced] = _NONE
+    starts = by_key.starts + np.where(bases == _NONE, 0, judged.late)
+    positions = np.where(fresh.is_delete[by_key.order], np.arange(len(by_key.order)), _NONE)
+    deletes = np.maximum.reduceat(positions, by_key.starts)
     is_cut = deletes >= starts
     return np.where(is_cut, deletes + 1, starts), np.where(is_cut, _NONE, bases)
 
 
-def _givers(fresh: Fresh, groups: Groups, column: Column, starts: Rows) -> Rows:
-    """Return for each group the fresh row that its winner's NULL in the column is filled from."""
+def _givers(fresh: Fresh, by_key: RowsByKey, column: Column, starts: Rows) -> Rows:
+    """Return for each key the fresh row that its winner's NULL in the column is filled from."""
     is_null = fresh.rows.column(column.name).is_null().to_numpy()
-    positions = np.where(is_null[groups.order], _NONE, np.arange(len(groups.order)))
-    last = np.maximum.reduceat(positions, groups.starts)
-    return np.where(is_null[groups.winners] & (last >= starts), groups.order[last], _NONE)
+    positions = np.where(is_null[by_key.order], _NONE, np.arange(len(by_key.order)))
+    last = np.maximum.reduceat(positions, by_key.starts)
+    return np.where(is_null[by_key.winners] & (last >= starts), by_key.order[last], _NONE)
 
 
 def _older_values(
@@ -105,9 +105,9 @@ def _older_values(
             for column in columns:
                 found[column.id].extend(table.column(column.name).chunks)
     indices = np.searchsorted(needed_rows, np.where(is_needed, bases, needed_rows[0]))
-    taken = pa.array(indices, mask=~is_needed)
+    masked = pa.array(indices, mask=~is_needed)
     return {
-        column.id: pa.chunked_array(found[column.id], arrow_type(column.type)).take(taken).chunks for column in columns
+        column.id: pa.chunked_array(found[column.id], arrow_type(column.type)).take(masked).chunks for column in columns
     }
 
 
@@ -129,9 +129,9 @@ def _read(folder: Folder, source: PartSource, rows: Rows, columns: Sequence[Colu
         if not len(positions):
             continue
         count += len(positions)
-        taken = table.take(pa.array(positions))
+        wanted = table.take(pa.array(positions))
         arrays = [
-            pc.cast(taken.column(stored[column.id]), arrow_type(column.type))
+            pc.cast(wanted.column(stored[column.id]), arrow_type(column.type))
             if column.id in stored
             else pa.chunked_array([pa.nulls(len(positions), arrow_type(column.type))])
             for column in columns
@@ -147,11 +147,11 @@ def _updates(
         return
     kept = np.flatnonzero(np.logical_or.reduce(list(is_given.values())))
     for source, where, inside in fresh.by_source(winners[kept]):
-        taken = kept[where]
+        indices = kept[where]
         yield RowChanges(
             source.name.partition,
             source.file.name,
             inside,
-            {id_: array.take(pa.array(taken)) for id_, array in values.items()},
-            {id_: mask[taken] for id_, mask in is_given.items()},
+            {id_: array.take(pa.array(indices)) for id_, array in values.items()},
+            {id_: mask[indices] for id_, mask in is_given.items()},
         )

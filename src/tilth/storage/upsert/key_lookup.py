@@ -151,8 +151,8 @@ def find_keys(layout: TableLayout, wanted: WantedKeys, sources: Sequence[PartSou
     if not len(wanted):
         return []
     planned = in_threads(lambda number: _lookups(layout, wanted, number, sources[number]), range(len(sources)))
-    found = in_threads(_run_all, _bundles([lookup for group in planned for lookup in group]))
-    return [each for group in found for each in group]
+    found = in_threads(_run_all, _bundles([lookup for lookups in planned for lookup in lookups]))
+    return [each for rows in found for each in rows]
 
 
 def _bundles(lookups: Iterable[_Lookup]) -> list[list[_Lookup]]:
@@ -202,7 +202,7 @@ class _Lookup:
     number: int
     source: PartSource
     #: Row groups, each with the number of its first row; a segment has none.
-    groups: tuple[tuple[int, int], ...] = ()
+    row_groups: tuple[tuple[int, int], ...] = ()
 
     def run(self) -> list[FoundRows]:
         return self._in_segment() if self.source.is_segment else self._in_part()
@@ -224,8 +224,8 @@ class _Lookup:
         rows, numbers = self.wanted.find(keys)
         if not len(rows):
             return []
-        taken = None if versions is None else versions.take(pa.array(rows))
-        return [FoundRows(source=self.number, rows=rows, keys=numbers, versions=taken)]
+        found = None if versions is None else versions.take(pa.array(rows))
+        return [FoundRows(source=self.number, rows=rows, keys=numbers, versions=found)]
 
     def _in_part(self) -> list[FoundRows]:
         names = stored_names(self.layout, self.source, key_names(self.layout))
@@ -233,14 +233,14 @@ class _Lookup:
         found = []
         with open_part(self.layout.folder, self.source.file) as parquet:
             try:
-                for group, first in self.groups:
-                    table = parquet.read_row_group(group, columns=names, use_threads=False)
+                for row_group, first in self.row_groups:
+                    table = parquet.read_row_group(row_group, columns=names, use_threads=False)
                     rows, numbers = self._wanted_in(table, names)
                     if not len(rows):
                         continue
                     versions = None
                     if version is not None:
-                        read = parquet.read_row_group(group, columns=[version], use_threads=False)
+                        read = parquet.read_row_group(row_group, columns=[version], use_threads=False)
                         versions = read.column(version).take(pa.array(rows))
                     found.append(FoundRows(source=self.number, rows=first + rows, keys=numbers, versions=versions))
             except (pa.ArrowException, OSError) as error:
@@ -309,13 +309,14 @@ def _lookups(layout: TableLayout, wanted: WantedKeys, number: int, source: PartS
     if not len(wanted):
         return []
     with open_part(layout.folder, source.file) as parquet:
-        groups = list(_groups(layout, wanted, source, parquet.metadata))
+        row_groups = list(_row_groups(layout, wanted, source, parquet.metadata))
     return [
-        _Lookup(layout=layout, wanted=wanted, number=number, source=source, groups=tuple(run)) for run in _runs(groups)
+        _Lookup(layout=layout, wanted=wanted, number=number, source=source, row_groups=tuple(run))
+        for run in _runs(row_groups)
     ]
 
 
-def _groups(
+def _row_groups(
     layout: TableLayout, wanted: WantedKeys, source: PartSource, metadata: pq.FileMetaData
 ) -> Iterator[tuple[int, int, int]]:
     """Yield the row groups that may have wanted keys: number, first row, rows."""
@@ -323,9 +324,9 @@ def _groups(
     kinds = [arrow_type(column.type) for name in names if (column := source.schema.find(name)) is not None]
     first = 0
     for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
+        row_group = metadata.row_group(number)
         statistics: dict[str, pq.Statistics | None] = {}
-        for chunk in (group.column(position) for position in range(group.num_columns)):
+        for chunk in (row_group.column(position) for position in range(row_group.num_columns)):
             if chunk.path_in_schema in names:
                 # The path of a column called `a.b` may be that of a field, too.
                 is_first = chunk.path_in_schema not in statistics
@@ -334,8 +335,8 @@ def _groups(
             _may_be_in(wanted, column, statistics.get(name), kind)
             for column, (name, kind) in enumerate(zip(names, kinds, strict=True))
         ):
-            yield number, first, group.num_rows
-        first += group.num_rows
+            yield number, first, row_group.num_rows
+        first += row_group.num_rows
 
 
 def _may_be_in(wanted: WantedKeys, column: int, statistics: pq.Statistics | None, kind: pa.DataType) -> bool:
@@ -348,11 +349,11 @@ def _may_be_in(wanted: WantedKeys, column: int, statistics: pq.Statistics | None
         return True
 
 
-def _runs(groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
+def _runs(row_groups: Iterable[tuple[int, int, int]]) -> Iterator[list[tuple[int, int]]]:
     """Yield row groups, as many together as make a chunk."""
     run: list[tuple[int, int]] = []
     held = 0
-    for number, first, rows in groups:
+    for number, first, rows in row_groups:
         run.append((number, first))
         held += rows
         if held >= _RUN_ROWS:

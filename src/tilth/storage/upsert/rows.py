@@ -62,16 +62,16 @@ class Fresh:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Groups:
-    """The fresh rows with each key, weakest first."""
+class RowsByKey:
+    """The fresh rows by their keys, those of each key weakest first."""
 
     #: Rows, those of a key together.
     order: Rows
-    #: Position in `order` at which each group starts.
+    #: Position in `order` at which the rows of each key start.
     starts: Rows
-    #: The strongest row of each group.
+    #: The strongest row of each key.
     winners: Rows
-    #: Groups with a delete that has no version, and so is stronger than whatever is there.
+    #: `True` for each key with a delete that has no version, and so is stronger than whatever is there.
     is_forced: Mask
 
 
@@ -84,8 +84,8 @@ class Existing:
     sources: Rows
     #: Each row's index in its file.
     rows: Rows
-    #: The group of each row's key.
-    groups: Rows
+    #: The index of each row's key, as in `RowsByKey.starts`.
+    keys: Rows
     #: None where the table has no version column.
     versions: pa.ChunkedArray | None
 
@@ -111,18 +111,17 @@ class Judged:
     is_kept: Mask
     #: Indexes of the existing rows to delete.
     deleted: Rows
-    #: Number of fresh rows in each group whose version is smaller than that of the existing row:
-    #: those rows come too late.
+    #: Number of fresh rows of each key whose version is smaller than that of the existing row: they come too late.
     late: Rows
 
 
 def change_tables(schema: Schema, changes: Iterable[RowChanges]) -> Iterator[tuple[str, pa.Table]]:
     """Yield for each partition one table of changes, in the form of change segments."""
-    groups: dict[str, list[RowChanges]] = {}
+    by_partition: dict[str, list[RowChanges]] = {}
     for each in changes:
-        groups.setdefault(each.partition, []).append(each)
-    for partition, group in groups.items():
-        yield partition, _table(schema, group)
+        by_partition.setdefault(each.partition, []).append(each)
+    for partition, in_partition in by_partition.items():
+        yield partition, _table(schema, in_partition)
 
 
 def _table(schema: Schema, changes: Sequence[RowChanges]) -> pa.Table:

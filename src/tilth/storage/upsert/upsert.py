@@ -32,7 +32,7 @@ from tilth.storage.store.root import Folder
 from tilth.storage.upsert.cache import HELD
 from tilth.storage.upsert.fill import filled_rows
 from tilth.storage.upsert.key_lookup import FoundRows, find_keys, in_threads, wanted_keys
-from tilth.storage.upsert.rows import Existing, Fresh, Groups, Judged, change_tables
+from tilth.storage.upsert.rows import Existing, Fresh, Judged, RowsByKey, change_tables
 from tilth.storage.values.arrow import arrow_type
 from tilth.storage.values.order import ranks_of
 from tilth.storage.values.unique_keys import Mask, Rows, are_among, keys_of
@@ -64,13 +64,13 @@ def resolve_upserts(request: UpsertRequest) -> tuple[WrittenDelta, ...]:
     if not any(source.rows for source in request.fresh):
         return ()
     fresh = _read_fresh(layout, request.fresh, is_partial=request.is_partial)
-    groups = _group(fresh)
-    wanted = wanted_keys(layout, fresh.rows.select(key_names(layout)).take(pa.array(groups.winners)))
+    by_key = _by_key(fresh)
+    wanted = wanted_keys(layout, fresh.rows.select(key_names(layout)).take(pa.array(by_key.winners)))
     existing = _live(layout, request.existing, find_keys(layout, wanted, request.existing))
-    judged = _judge(fresh, groups, existing)
+    judged = _judge(fresh, by_key, existing)
     changes = [*existing.deletes(judged.deleted), *fresh.deletes(np.flatnonzero(~judged.is_kept))]
     if request.is_partial:
-        changes += filled_rows(layout, fresh, groups, existing, judged)
+        changes += filled_rows(layout, fresh, by_key, existing, judged)
     with DeltaWriter(
         layout, txn=request.txn, task=request.task, attempt=request.attempt, first_n=request.first_n
     ) as out:
@@ -106,7 +106,7 @@ def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
     if any(column.null_count for column in columns):
         return rows
     version = None if layout.version_column is None else given.get(layout.version_column.lower())
-    groups = _group(
+    by_key = _by_key(
         Fresh(
             sources=(),
             rows=rows,
@@ -118,7 +118,7 @@ def newest_rows(layout: TableLayout, rows: pa.Table) -> pa.Table:
             codes=key_codes(columns, key_types(layout)),
         )
     )
-    return rows if len(groups.winners) == rows.num_rows else rows.take(pa.array(np.sort(groups.winners)))
+    return rows if len(by_key.winners) == rows.num_rows else rows.take(pa.array(np.sort(by_key.winners)))
 
 
 def candidates(table: TableDef, parts: Iterable[Part], written: Sequence[WrittenPart]) -> list[Part]:
@@ -167,7 +167,7 @@ def key_codes(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) 
     return hashes if is_exact else ranks_of(columns, len(keys))
 
 
-def _group(fresh: Fresh) -> Groups:
+def _by_key(fresh: Fresh) -> RowsByKey:
     ranks, is_forced = _strength(fresh)
     order = np.lexsort((ranks, fresh.codes))
     ordered = fresh.codes[order]
@@ -175,7 +175,7 @@ def _group(fresh: Fresh) -> Groups:
     is_new[1:] = ordered[1:] != ordered[:-1]
     starts = np.flatnonzero(is_new)
     ends = np.append(starts[1:], len(order))
-    return Groups(
+    return RowsByKey(
         order=order, starts=starts, winners=order[ends - 1], is_forced=np.logical_or.reduceat(is_forced[order], starts)
     )
 
@@ -192,7 +192,7 @@ def _strength(fresh: Fresh) -> tuple[Rows, Mask]:
     if is_forced.any():
         order = np.argsort(fresh.codes, kind="stable")
         ordered = fresh.codes[order]
-        # Apart from each other, so that one running maximum serves all groups.
+        # Apart from each other, so that one running maximum serves all keys.
         bases = np.cumsum(np.append(True, ordered[1:] != ordered[:-1])) * (count + 1)
         strongest = np.maximum.accumulate(bases + ranks[order]) - bases
         ranks[order] = np.where(is_forced[order], strongest, ranks[order])
@@ -221,7 +221,7 @@ def _live(layout: TableLayout, sources: tuple[PartSource, ...], found: Sequence[
         all_sources=sources,
         sources=np.concatenate(numbers),
         rows=np.concatenate(rows),
-        groups=np.concatenate(keys),
+        keys=np.concatenate(keys),
         versions=None if kind is None else pa.chunked_array(versions, kind),
     )
 
@@ -262,25 +262,25 @@ def _deletes_in(folder: Folder, delta: Delta) -> list[tuple[str, Rows]]:
 # --- who wins --------------------------------------------------------------------------------------------------------
 
 
-def _judge(fresh: Fresh, groups: Groups, existing: Existing) -> Judged:
+def _judge(fresh: Fresh, by_key: RowsByKey, existing: Existing) -> Judged:
     is_kept = np.zeros(len(fresh.codes), np.bool_)
-    is_kept[groups.winners] = True
+    is_kept[by_key.winners] = True
     count = len(existing.rows)
-    late = np.zeros(len(groups.starts), np.int64)
+    late = np.zeros(len(by_key.starts), np.int64)
     deleted = np.arange(count)
     if fresh.versions is not None and existing.versions is not None:
         both = pa.chunked_array([*existing.versions.chunks, *fresh.versions.chunks], fresh.versions.type)
         ranks = ranks_of([both], len(both))
         older, newer = ranks[:count], ranks[count:]
-        is_stronger = (older > newer[groups.winners][existing.groups]) & ~groups.is_forced[existing.groups]
-        is_lost = np.zeros(len(groups.starts), np.bool_)
-        is_lost[existing.groups[is_stronger]] = True
-        is_kept[groups.winners[is_lost]] = False
-        deleted = np.flatnonzero(~is_lost[existing.groups])
-        there = np.full(len(groups.starts), np.iinfo(np.int64).min)
-        np.maximum.at(there, existing.groups, older)
-        sizes = np.diff(np.append(groups.starts, len(groups.order)))
-        late = np.add.reduceat((newer[groups.order] < np.repeat(there, sizes)).astype(np.int64), groups.starts)
+        is_stronger = (older > newer[by_key.winners][existing.keys]) & ~by_key.is_forced[existing.keys]
+        is_lost = np.zeros(len(by_key.starts), np.bool_)
+        is_lost[existing.keys[is_stronger]] = True
+        is_kept[by_key.winners[is_lost]] = False
+        deleted = np.flatnonzero(~is_lost[existing.keys])
+        there = np.full(len(by_key.starts), np.iinfo(np.int64).min)
+        np.maximum.at(there, existing.keys, older)
+        sizes = np.diff(np.append(by_key.starts, len(by_key.order)))
+        late = np.add.reduceat((newer[by_key.order] < np.repeat(there, sizes)).astype(np.int64), by_key.starts)
     return Judged(is_kept=is_kept & ~fresh.is_delete, deleted=deleted, late=late)
 
 

@@ -100,8 +100,8 @@ def _leaves(values: pa.Array, rows: _Rows, path: Path) -> tuple[pa.Array, _Rows]
         counts = np.where(values.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
         rows = np.repeat(rows, counts)
         inner = _inner(values, step)
-        taken = np.repeat(offsets[:-1] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        values = inner.take(pa.array(taken)) if len(taken) != len(inner) else inner
+        indices = np.repeat(offsets[:-1] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        values = inner.take(pa.array(indices)) if len(indices) != len(inner) else inner
     return values, rows
 
 

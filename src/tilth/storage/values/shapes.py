@@ -21,7 +21,7 @@ from tilth.storage.values.scan_options import is_always_filterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShapeGroup:
+class PartScan:
     """Parts that one scan reads."""
 
     #: The names and types to scan by.
@@ -37,8 +37,8 @@ class ShapeGroup:
         return tuple(part.file for part in self.parts)
 
 
-def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
-    """Group parts for scans of Spark's own: files on which Parquet's filters must not be used are apart from others."""
+def scans_of(table: TableDef, parts: Iterable[Part]) -> list[PartScan]:
+    """Divide parts among scans of Spark's own: by shape, and by whether Parquet's filters may be used on the files."""
     apart: dict[bool, list[Part]] = {False: [], True: []}
     is_safe: dict[int, bool] = {}
     for part in parts:
@@ -47,16 +47,16 @@ def scans_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
             is_safe[version] = is_always_filterable(stored_schema(table, part))
         apart[part.file.is_filterable or is_safe[version]].append(part)
     return [
-        replace(group, is_filterable=is_filterable)
+        replace(scan, is_filterable=is_filterable)
         for is_filterable, members in apart.items()
-        for group in groups_of(table, members)
+        for scan in scans_by_shape(table, members)
     ]
 
 
-def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
-    """Group the parts by the way they are scanned, older shapes first.
+def scans_by_shape(table: TableDef, parts: Iterable[Part]) -> list[PartScan]:
+    """Divide the parts among scans by their shape, older shapes first.
 
-    Parts whose files a scan by the table's present columns reads rightly are one group, whatever their version. Raises
+    Parts whose files a scan by the table's present columns reads rightly are one scan, whatever their version. Raises
     PartShapeUnknownError naming a part whose columns nobody knows any more.
     """
     found: dict[int, list[Part]] = {}
@@ -67,7 +67,7 @@ def groups_of(table: TableDef, parts: Iterable[Part]) -> list[ShapeGroup]:
             presently_read[version] = is_read_by(stored_schema(table, part), wanted_of(table, version))
         found.setdefault(table.schema_version if presently_read[version] else version, []).append(part)
     return [
-        ShapeGroup(
+        PartScan(
             stored=table.schema_of(version) or table.schema,
             wanted=wanted_of(table, version),
             parts=tuple(found[version]),

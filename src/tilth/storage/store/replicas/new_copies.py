@@ -111,7 +111,7 @@ class NewCopies:
             self._check()
             self._written = self._facts(self._going)
             for each in self._copies:
-                each.settle(takes_name=False)
+                each.settle(keeps_name=False)
         return self._written
 
     def abandon(self) -> None:
@@ -124,7 +124,7 @@ class NewCopies:
         if self._written is None:
             with self._changed:
                 for each in self._copies:
-                    each.settle(takes_name=not self._is_made_again)
+                    each.settle(keeps_name=not self._is_made_again)
                 is_over = self._changed.wait_for(lambda: all(each.is_over for each in self._copies), timeout=0)
                 seconds = 0 if is_over else replica_times.STRAGGLER_SECONDS
                 self._changed.wait_for(lambda: all(each.is_over for each in self._copies), timeout=seconds)
@@ -132,7 +132,7 @@ class NewCopies:
     def __del__(self) -> None:
         # The threads of a file that was neither finished nor given up end with it.
         for each in getattr(self, "_copies", ()):
-            each.settle(takes_name=False)
+            each.settle(keeps_name=False)
 
     @property
     def _is_over(self) -> bool:
@@ -236,7 +236,7 @@ class _Copy:
         self._pieces: deque[bytes] = deque()
         self._is_given_up = False
         #: `True`: a failed copy keeps its name occupied; `False`: nothing more is done under the name; None: undecided.
-        self._takes_name: bool | None = None
+        self._keeps_name: bool | None = None
         #: Set when the file ends after the queued pieces: whether the end waits for the disk. None: more may follow.
         self._fsync: bool | None = None
         self._file: NewFile | None = None
@@ -261,11 +261,11 @@ class _Copy:
         self.error = StoreAwayError(reason, file=str(self.replica.root))
         self._stop()
 
-    def settle(self, *, takes_name: bool) -> None:
+    def settle(self, *, keeps_name: bool) -> None:
         """Decide how a failed copy ends: its name stays occupied, or nothing more is done under it."""
         with self._changed:
-            if self._takes_name is None:
-                self._takes_name = takes_name
+            if self._keeps_name is None:
+                self._keeps_name = keeps_name
             self._stop()
 
     def _stop(self) -> None:
@@ -327,9 +327,9 @@ class _Copy:
         if self._file is None:
             return
         with self._changed:
-            self._changed.wait_for(lambda: self._takes_name is not None)
+            self._changed.wait_for(lambda: self._keeps_name is not None)
         try:
-            if self._takes_name:
+            if self._keeps_name:
                 self._file.give_up()
             else:
                 self._file.abandon()
