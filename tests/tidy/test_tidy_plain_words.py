@@ -35,15 +35,19 @@ _SINGLE_MEANINGS = (
     "places?|looks?(?! up| like| it up)|looked(?! up)|looking(?! up)|asks?|asked|asking|hears?|heard|claims?|claimed|"
     "moments?|presence|unswept|misjudged|stewards?"
 )
+_FAR = "(?<!so )(?<!as )(?<!how )far"
+#: Parquet has row groups and a file a group; a list of indices or of chosen items says which they are.
+_GROUPS = "(?<!row )(?<!row_)(?<!owner and )groups?(?!By)|taken(?= =)"
 GONE_FROM_ROOMS = {
     **dict.fromkeys(("catalog", "membership", "verify", "recovery", "model", "base"), _MEANINGS),
     **dict.fromkeys(
         ("ingest", "warehouse", "formats", "query", "control", "grammar", "clickhouse", "statements", "introspection"),
         _SINGLE_MEANINGS,
     ),
-    **dict.fromkeys(("server", "client"), f"{_SINGLE_MEANINGS}|(?<!so )(?<!as )far"),
+    **dict.fromkeys(("server", "client"), f"{_SINGLE_MEANINGS}|{_FAR}"),
+    "maintenance": f"{_SINGLE_MEANINGS}|{_FAR}|{_GROUPS}",
     "storage": "places?|looks?|looked|looking|asks?|asked|asking|hears?|heard|says?|said|lanes?|claims?|claimed|"
-    "misjudged|turns?|turned|moments?",
+    f"misjudged|turns?|turned|moments?|{_GROUPS}",
 }
 #: Texts with such words that stay: they are in files, messages or error facts.
 TEXTS_ALLOWED = (
@@ -61,6 +65,22 @@ TEXTS_ALLOWED = (
     "asked=show_bytes",
     "ask the operator to",
     "presence_name",
+    "asked_by=said",
+    "asked_from=said",
+    "could not be asked then",
+    "a look at the replicas",
+    "a look is due",
+    "the next look is in",
+    "not looked at yet",
+    "not looked at since",
+    "not looked at its switches",
+    "not_looked_at",
+    "the last place is kept",
+    "Pause between two looks",
+    "is looked at last",
+    "fewer looks at the trash",
+    "Partitions looked at in one round",
+    "try again in a moment",
 )
 
 #: Names that Python asks for, by file.

@@ -17,7 +17,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="trash-without-mark",
         breaks="files of the trash are removed without being marked",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(done, self._claimed(over))",
+        old="self._remove(done, self._marked(over))",
         new="self._remove(done, over)",
         tests=(
             "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
@@ -27,7 +27,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         name="segments-without-mark",
         breaks="files of flushed segments are removed without being marked",
         path="src/tilth/maintenance/gc/trash.py",
-        old="self._remove(done, self._claimed(going))",
+        old="self._remove(done, self._marked(going))",
         new="self._remove(done, going)",
         tests=("tests/unit/maintenance/test_gc_promises.py::test_what_lies_in_the_trash_stays_when_the_table_is_lost",),
     ),

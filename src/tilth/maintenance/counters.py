@@ -40,7 +40,7 @@ class MaintenanceCounters:
 
     @contextmanager
     def adding(self) -> Iterator[MaintenanceNumbers]:
-        """Give the numbers to one who adds to them, for a moment."""
+        """Give the numbers to a caller that adds to them, under the lock."""
         with self._lock:
             yield self._numbers
 

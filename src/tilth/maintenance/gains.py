@@ -1,6 +1,6 @@
 """The gain of flushing segments, of rows and of changes. Pure. docs/policies/flush.md.
 
-Always holds: time is asked of the oldest change that is not flushed, never of the last flush.
+Always holds: age is that of the oldest change that is not flushed, whenever the last flush was.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Covers: what is declared of each kind, statistics, choices. Does not cover: ops that run (work/op.py), how one is chosen
 (manager/scheduler.py).
-Always holds: statistics are a value of one look; a choice and a refusal to choose both carry their reason.
+Always holds: statistics are a value of one poll; a choice and a refusal to choose both carry their reason.
 """
 
 from __future__ import annotations
@@ -273,7 +273,7 @@ class OpStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpView:
-    """An op at the moment of choice."""
+    """An op at the time of choice."""
 
     #: `KIND(table)`; unique.
     name: str

@@ -129,6 +129,6 @@ class MaintenanceNumbers:
         "Ops that were chosen and then had nothing to do.",
         twin="maintenance_op_prepare_failed_total",
     )
-    #: Choices and refusals, and how long they took together with the looks before them; one metric for both.
+    #: Choices and refusals, and how long they took together with the polls before them; one metric for both.
     choices: int = 0
     choosing_microseconds: float = 0.0

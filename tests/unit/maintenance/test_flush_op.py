@@ -67,7 +67,7 @@ def runs(
     found = flush_runs(
         parts,
         size_of=lambda each: each.bytes,
-        taken={str(each.name) for each in parts if each.name.min_block in taken},
+        busy={str(each.name) for each in parts if each.name.min_block in taken},
         mutations=mutations,
         bytes_max=most,
     )

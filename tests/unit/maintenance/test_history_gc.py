@@ -14,7 +14,7 @@ from tilth.base.hybrid import milliseconds
 from tilth.catalog import HidePartition, InsertLabel, InsertPart, RestorePartition
 from tilth.maintenance.gc import history_gc, log_gc
 from tilth.maintenance.gc import round as gc_round
-from tilth.maintenance.gc.op import FIRST_LOOK_MS
+from tilth.maintenance.gc.op import FIRST_POLL_MS
 from tilth.maintenance.kinds import OpKind
 from tilth.model.part import DataFile, Part
 from tilth.model.service import ServiceKind
@@ -46,7 +46,7 @@ def test_compacted_deltas_are_readable_until_their_past_is_over(world: DeltaWorl
     [ended] = [delta for delta in world.all_deltas() if delta.end_ts]
     ancient_ms = milliseconds(ended.end_ts) + HISTORY_SECONDS * 1000
     # The first look comes within so much.
-    world.work(FIRST_LOOK_MS / 1000)
+    world.work(FIRST_POLL_MS / 1000)
     assert "HISTORY_GC: ended deltas with 50 B wait" in world.service(ServiceKind.GC).reason
     world.work((ancient_ms - world.clock.now_ms()) / 1000)
     assert ended in world.all_deltas()

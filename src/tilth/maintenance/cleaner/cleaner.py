@@ -125,7 +125,7 @@ class Cleaner:
         try:
             self._catalog.tables.forget(uuid)
         except TableNotFoundError:
-            # Somebody brought it back a moment ago; `_remove_folders` sees that.
+            # An UNDROP has just brought it back; `_remove_folders` sees that.
             _log.info("table_not_forgotten", cause_id=uuid)
         self._remove_folders()
 

@@ -2,7 +2,7 @@
 
 Covers: which definition counts. Does not cover: which files are removed (left_files.py, tilth.maintenance.gc).
 Always holds: after a return, the files are removed from all replicas that the storage had when the removal ended. A
-server learns of a change a moment after the catalog has it; meanwhile, writers that know it write to the new replica.
+server learns of a change shortly after the catalog has it; meanwhile, writers that know it write to the new replica.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ class EndedTxns:
         #: Monotonic times at which committed transactions with files that nobody removes were first seen.
         self._leftover_seconds: dict[int, float] = {}
         #: Monotonic time at which the tombstones were last read; None: never.
-        self._looked_seconds: float | None = None
+        self._swept_seconds: float | None = None
         #: Id of the last tombstone that the current round over them has reached; 0: the next tick begins a round.
         self._swept_up_to = 0
         self._lock = threading.Lock()
@@ -122,7 +122,7 @@ class EndedTxns:
         self._deadline = self._clock.monotonic() + ROUND_SECONDS_MAX
         self._clean_transactions(self._catalog.transactions.unfinished(), now_ms)
         self._guarded("sweep_transactions", 0, self._sweep_transactions)
-        is_due = self._hosts(COORDINATOR) and self._have_passed(self._looked_seconds, TOMBSTONES_PERIOD_MS)
+        is_due = self._hosts(COORDINATOR) and self._have_passed(self._swept_seconds, TOMBSTONES_PERIOD_MS)
         # With a clock that is wrongly ahead, all tombstones would expire at once.
         if is_due and self._catalog.clock_check.removal_error() is None:
             self._guarded("sweep_late_files", 0, partial(self._check_tombstones, now_ms))
@@ -279,7 +279,7 @@ class EndedTxns:
         tombstones.put([each for each in swept if each.sweeps < len(GAPS_MS)], over=over)
         self._swept_up_to = last
         if not last:
-            self._looked_seconds = self._clock.monotonic()
+            self._swept_seconds = self._clock.monotonic()
 
     def _sweep_late(self, tombstone: Tombstone, now_ms: int, swept: list[Tombstone]) -> None:
         """Remove the files written since the last removal; append the updated tombstone to `swept`."""

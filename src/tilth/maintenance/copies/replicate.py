@@ -35,10 +35,10 @@ KNOWN_MS = 10_000
 #: Limits of one round.
 FILES_MAX = 500
 BYTES_MAX = 1 << 30
-#: Notes of each replica that a look counts.
+#: Notes of each replica that a poll counts.
 COUNT_MAX = 10_000
-#: Files that a replica is asked about at once.
-ASKED_MAX = 1_000
+#: Files of a replica that are checked in one call.
+CHECKED_MAX = 1_000
 #: A copy that could not be made waits from 1 s to so many doublings of it.
 _DOUBLINGS_MAX = 6
 #: Value for a replica without failures of its marker file: count, last time, reason.
@@ -112,7 +112,7 @@ class ReplicateRoutine:
         """One round; return what was done. Raises UnavailableError where none of its copies could be made."""
         replicas = replicas_of(self._table.root)
         for replica in self._unseen(replicas):
-            self._look_for_sign(replica)
+            self._check_marker(replica)
         usable = {each.number: each for each in replicas if not each.health.trouble}
         now_ms = self._table.clock.now_ms()
         notes = [note for note in self._notes(replicas) if self._is_due(note, usable.keys(), now_ms)]
@@ -141,11 +141,11 @@ class ReplicateRoutine:
     def _refusal(self, replica: Replica) -> str:
         return self._refused.get(replica.root, _NEVER)[2]
 
-    def _look_for_sign(self, replica: Replica) -> None:
+    def _check_marker(self, replica: Replica) -> None:
         returns = replica.health.returns
         try:
             if not call_replica(replica, lambda: replica.has_marker_now(self._table.uuid)):
-                # First what is known, then the sign: whoever writes relies on it.
+                # The note comes before the marker: writers rely on the marker.
                 self._table.catalog.copies.note([self._table.note(None, replica.number, _ANEW)])
                 call_replica(replica, lambda: replica.write_marker(self._table.uuid))
         except (TilthError, OSError) as error:
@@ -161,8 +161,8 @@ class ReplicateRoutine:
         table, folder, files = self._table, self._table.folder, self._table.files()
         noted = {_name(note) for note in table.catalog.copies.of(table.uuid, replica=whole.replica)}
         names = [file for file in (*files.live.values(), *files.leaving.values()) if file.name not in noted]
-        for start in range(0, len(names), ASKED_MAX):
-            missing = missing_copies(folder, whole.replica, names[start : start + ASKED_MAX])
+        for start in range(0, len(names), CHECKED_MAX):
+            missing = missing_copies(folder, whole.replica, names[start : start + CHECKED_MAX])
             table.catalog.copies.note(table.note(file, whole.replica, _ANEW) for file in missing)
         table.settle([whole], folder)
 

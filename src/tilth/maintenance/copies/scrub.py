@@ -30,7 +30,7 @@ from tilth.storage import PartFileCorruptError
 BYTES_MAX = 256 << 20
 FILES_MAX = 2_000
 #: The first check of a table that is old enough comes within this, so that a start does not check all of them.
-FIRST_LOOK_MS = 3_600_000
+FIRST_ROUND_MS = 3_600_000
 
 _log = Log("maintenance")
 
@@ -65,7 +65,7 @@ class ScrubRoutine:
     def __init__(self, table: TableCopies) -> None:
         self._table = table
         self._state: ScrubState | None = None
-        self._first_ms = table.clock.now_ms() + crc32(table.uuid.encode()) % FIRST_LOOK_MS
+        self._first_ms = table.clock.now_ms() + crc32(table.uuid.encode()) % FIRST_ROUND_MS
         #: Time until which the bytes of the last round use up what may be read.
         self._rests_until_ms = 0
 

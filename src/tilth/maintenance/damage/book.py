@@ -1,6 +1,6 @@
 """Files of tables that cannot be read: which, since when, why, and when they are good again.
 
-A file enters the book when work on it has failed, or a query looked for it in vain, and a check of the file itself
+A file enters the book when work on it has failed, or a query has not found it, and a check of the file itself
 agrees: it is missing, or its size or checksum is not what was written. It leaves the book when size and checksum are
 right again, which is checked as soon as its size, inode or time differs from what it was, and when its table does not
 need it any more. The book is a value in the catalog: a restart begins with it.
@@ -73,13 +73,13 @@ class DamageBook:
         self._root = root
         self._lock = threading.Lock()
         self._files = {(each.table, each.file.name): each for each in _decoded(catalog.state.get(_NAME))}
-        self._looked_ms = 0
+        self._checked_ms = 0
         self._thread: threading.Thread | None = None
 
     @property
     def next_recheck_ms(self) -> int:
-        """Return when the files in the book are looked at next."""
-        return self._looked_ms + RECHECK_MS
+        """Return when the files in the book are checked next."""
+        return self._checked_ms + RECHECK_MS
 
     def of(self, table: str) -> dict[str, DamagedFile]:
         """The damaged files of the table, by name."""
@@ -116,8 +116,8 @@ class DamageBook:
         return isinstance(error, UnavailableError | RetryError)
 
     def check_sizes(self, snapshot: Snapshot) -> None:
-        """Take note of all files of the snapshot that are missing, cut or too long, and look whether those in the book
-        are good again. Raises StoreAwayError."""
+        """Take note of all files of the snapshot that are missing, cut or too long, and check whether those in the
+        book are good again. Raises StoreAwayError."""
         table = snapshot.table.uuid
         folder, known = data_folder(self._root, table), self.of(table)
         for name, wanted in _wanted(snapshot.parts, snapshot.deltas).items():
@@ -140,15 +140,15 @@ class DamageBook:
     def recheck(self, now_ms: int) -> None:
         """Check once in a while, on a thread of its own, whether files in the book are good again or not needed."""
         # A check in the future comes from a clock that was ahead.
-        is_early = self._looked_ms <= now_ms < self.next_recheck_ms
+        is_early = self._checked_ms <= now_ms < self.next_recheck_ms
         if not self._files or is_early or (self._thread is not None and self._thread.is_alive()):
             return
-        self._looked_ms = now_ms
+        self._checked_ms = now_ms
         self._thread = threading.Thread(target=self.recheck_now, name="tilth-damaged-files", daemon=True)
         self._thread.start()
 
     def recheck_now(self) -> None:
-        """One look at every file in the book."""
+        """Check every file in the book."""
         with self._lock:
             known = list(self._files.values())
         for table in dict.fromkeys(each.table for each in known):

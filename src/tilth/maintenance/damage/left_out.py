@@ -43,7 +43,7 @@ class DamagedParts:
         self._book, self._table = book, table
 
     def report(self, error: Exception, parts: Iterable[Part], deltas: Iterable[Delta]) -> None:
-        """Let the book look at the file that the error names."""
+        """Let the book check the file that the error names."""
         if self._book is not None:
             self._book.report(self._table, error, parts, deltas)
 

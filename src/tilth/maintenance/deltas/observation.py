@@ -1,4 +1,4 @@
-"""The catalog's statistics of a table's open deltas, read once for all ops that ask.
+"""The catalog's statistics of a table's open deltas, read once for all ops that need them.
 
 Covers: reading, and reading again only what has changed. Does not cover: what is made of it (policy.py).
 Always holds: a table without deltas costs one read of nothing after each change of it.
@@ -16,9 +16,9 @@ from tilth.maintenance.table.watch import TableWatch
 from tilth.model.delta import applied_order
 from tilth.model.part import PartEvent
 
-#: Between two looks at a table that changes.
+#: Time between two refreshes of a table that changes.
 REFRESH_BUSY_MS = 1_000
-#: After these its deltas, or what they change, differ from what the last look saw.
+#: Events after which the deltas, or what they change, differ from the last observation.
 _NEWS = frozenset(
     {"delete", "merge", "flush", "mutate", "hide", "undrop", "flush_deltas", "minor_delta", "major_delta"}
 )
@@ -35,12 +35,12 @@ class DeltaObservation:
         #: Partitions to be read again; all of them at first.
         self._stale: set[str] = set()
         self._is_all_stale = True
-        self._looked_ms = -REFRESH_BUSY_MS
+        self._refreshed_ms = -REFRESH_BUSY_MS
 
     @property
     def due_ms(self) -> int:
         """Return when the next observation is worth it."""
-        return self._looked_ms + REFRESH_BUSY_MS if self._is_all_stale or self._stale else NEVER_MS
+        return self._refreshed_ms + REFRESH_BUSY_MS if self._is_all_stale or self._stale else NEVER_MS
 
     def observe(self, event: PartEvent, partition: str) -> bool:
         """Note a line of the part log about this table; return true if it is news."""
@@ -64,7 +64,7 @@ class DeltaObservation:
         """Return the partitions with open deltas, as of at most `REFRESH_BUSY_MS` ago."""
         now_ms = self._clock.now_ms()
         if self.due_ms <= now_ms:
-            self._looked_ms = now_ms
+            self._refreshed_ms = now_ms
             self._read()
         return list(self._known.values())
 

@@ -295,23 +295,23 @@ def _ready(deltas: PartitionDeltas, busy: Collection[str]) -> list[Delta]:
     """Return change segments, oldest first, without the leading ones that have no part to flush to."""
     changes = deltas.changes
     for index, delta in enumerate(changes):
-        if any(_can_take(deltas.parts.get(target.file), busy) for target in delta.targets):
+        if any(_is_free(deltas.parts.get(target.file), busy) for target in delta.targets):
             return changes[index:]
     return []
 
 
 def _oldest(changes: Sequence[Delta]) -> list[Delta]:
     """Choose the oldest changes within the bounds, all of one commit or none."""
-    taken: list[Delta] = []
+    chosen: list[Delta] = []
     size = 0
     for delta in changes:
-        is_new_commit = not taken or delta.change_ts > taken[-1].change_ts
-        is_full = size + delta.bytes > FLUSH_BYTES_MAX or len(taken) >= FLUSH_FILES_MAX
-        if taken and is_new_commit and is_full:
+        is_new_commit = not chosen or delta.change_ts > chosen[-1].change_ts
+        is_full = size + delta.bytes > FLUSH_BYTES_MAX or len(chosen) >= FLUSH_FILES_MAX
+        if chosen and is_new_commit and is_full:
             break
-        taken.append(delta)
+        chosen.append(delta)
         size += delta.bytes
-    return taken
+    return chosen
 
 
 def _targets(deltas: PartitionDeltas, sources: Sequence[Delta], busy: Collection[str]) -> tuple[list[Part], list[Part]]:
@@ -320,11 +320,11 @@ def _targets(deltas: PartitionDeltas, sources: Sequence[Delta], busy: Collection
     brings back parts without all that was visible together with them."""
     files = dict.fromkeys(target.file for delta in sources for target in delta.targets)
     visible = [deltas.parts[file] for file in files if file in deltas.parts]
-    parts = [part for part in visible if _can_take(part, busy)]
-    return parts, [part for part in visible if not _can_take(part, busy)]
+    parts = [part for part in visible if _is_free(part, busy)]
+    return parts, [part for part in visible if not _is_free(part, busy)]
 
 
-def _can_take(part: Part | None, busy: Collection[str]) -> bool:
+def _is_free(part: Part | None, busy: Collection[str]) -> bool:
     return part is not None and not part.is_segment and str(part.name) not in busy
 
 

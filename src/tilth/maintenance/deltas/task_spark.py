@@ -1,7 +1,7 @@
 """Compactions of deltas as tasks: what goes to the worker, what runs there, what comes back. Knows no catalog.
 
 Covers: the messages and their runner. Does not cover: choice and commit (op.py), the bytes (tilth.storage).
-Always holds: a file is on the disk before anybody hears its name.
+Always holds: a file is on the disk before its name is reported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FLUSH of one table: row segments are sorted into parts, all that are there at once.
 
-Covers: looks, which flushes one run has, the procedure. Does not cover: which segments go together (flush/policy.py),
-what it is worth (gains.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
+Covers: refreshes, which flushes one run has, the procedure. Does not cover: which segments go together
+(flush/policy.py), the gain (gains.py), reserving, running, failures (maintenance/work), SYSTEM FLUSH (commands.py).
 Always holds: age is that of the oldest row that waits, whenever the last flush was.
 """
 
@@ -33,9 +33,9 @@ from tilth.maintenance.work.planner import (
 from tilth.model.delta import deleted_rows
 from tilth.model.part import Part
 
-#: Between two looks at a table that changes.
+#: Time between two refreshes of a table that changes.
 REFRESH_BUSY_MS = 1_000
-#: After these there may be other segments than the last look saw.
+#: Events after which there may be other segments than at the last refresh.
 _NEWS = frozenset({"new", "flush", "hide", "undrop", "mutate"})
 
 
@@ -136,7 +136,7 @@ class FlushPlanner(Planner[Flush]):
         if snapshot.has_news:
             return self.refresh_due_ms(snapshot)
         if snapshot.running or not self._waiting.specs:
-            # The end of a flush is heard of.
+            # The end of a flush is an event.
             return self._retry_ms
         waiting = self._open(snapshot.now_ms)
         if waiting.specs:
@@ -207,7 +207,7 @@ class FlushPlanner(Planner[Flush]):
         specs = flush_runs(
             wanted,
             size_of=lambda part: part.bytes + delta_bytes(part, there.changes),
-            taken=busy.all,
+            busy=busy.all,
             # Read after the parts, so that none is missing which stands between two of them.
             mutations=self._catalog.mutations.pending(self._watch.uuid) if wanted else (),
         )
@@ -217,7 +217,7 @@ class FlushPlanner(Planner[Flush]):
         ]
 
     def _open(self, now_ms: int) -> _Waiting:
-        """Return the last observation, without what failed a moment ago."""
+        """Return the last observation, without flushes that failed and wait for their retry."""
         return self._waiting.without(self.failures.waiting(now_ms))
 
     def _gain(self, waiting: _Waiting, now_ms: int) -> float:

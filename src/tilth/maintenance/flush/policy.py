@@ -43,13 +43,13 @@ def flush_runs(
     parts: Iterable[Part],
     *,
     size_of: Callable[[Part], int],
-    taken: Collection[str],
+    busy: Collection[str],
     mutations: Sequence[Mutation],
     bytes_max: int = FLUSH_BYTES_MAX,
 ) -> list[FlushSpec]:
     """Return the flushes that visible parts allow, given in the order of their names; those that wait longest first.
 
-    `taken` was copied before the parts were read.
+    `busy` was copied before the parts were read.
     """
     specs = [
         FlushSpec(
@@ -59,16 +59,16 @@ def flush_runs(
             rows=sum(part.rows for part in run),
             oldest_ms=min(milliseconds(part.commit_ts) for part in run),
         )
-        for whole in _runs(parts, taken, mutations)
+        for whole in _runs(parts, busy, mutations)
         for run in _cut(whole, size_of, bytes_max)
     ]
     return sorted(specs, key=lambda spec: (spec.oldest_ms, spec.partition, spec.segments))
 
 
-def _runs(parts: Iterable[Part], taken: Collection[str], mutations: Sequence[Mutation]) -> Iterator[list[Part]]:
+def _runs(parts: Iterable[Part], busy: Collection[str], mutations: Sequence[Mutation]) -> Iterator[list[Part]]:
     run: list[Part] = []
     for part in parts:
-        is_free = part.is_segment and str(part.name) not in taken
+        is_free = part.is_segment and str(part.name) not in busy
         if run and not (is_free and _are_alike(run[-1], part, mutations)):
             yield run
             run = []

@@ -1,4 +1,4 @@
-"""The ops that collect what nobody needs in one table, and what people ask of them.
+"""The ops that collect what nobody needs in one table, and the commands about them.
 
 Covers: wiring, SYSTEM GC, EXPLAIN GC. Does not cover: rounds (op.py), what they do (part_gc.py, log_gc.py,
 history_gc.py, deleted_part_gc.py).

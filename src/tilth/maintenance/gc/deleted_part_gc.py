@@ -110,7 +110,7 @@ class DeletedPartGc:
                 done.moved += len(free)
                 done.removed_bytes += sum(part.bytes for part, _ in free)
         except (PartsGoneError, PartsChangedError) as error:
-            # Looked at again; what changed them brought no rows back.
+            # They are checked again; the change brought no rows back.
             self._pending.note(partition, self._table.clock.now_ms() + int(self._table.settings.pause * 1000))
             done.reason = str(error)
         finally:

@@ -24,7 +24,7 @@ _log = Log("maintenance")
 
 
 class ExpiryPhase:
-    """Phase that drops expired partitions of one table. Lives on the op's thread; `known_ms` may be asked on any."""
+    """Phase that drops expired partitions of one table. Lives on the op's thread; `known_ms` may be called on any."""
 
     def __init__(self, table: GcTable) -> None:
         self._table = table
@@ -34,13 +34,13 @@ class ExpiryPhase:
         self._ends_ms: dict[str, int] = {}
 
     def known_ms(self, partition: str) -> int | None:
-        """Return when the partition expires; None: it has to be looked at. NEVER_MS without TTL."""
+        """Return when the partition expires; None: it has to be read. NEVER_MS without TTL."""
         if self._table.watch.definition.ttl is None:
             return NEVER_MS
         return self._ends_ms.get(partition)
 
     def forget(self) -> None:
-        """Everything is looked at again."""
+        """Read all partitions again."""
         self._ends_ms = {}
         self._definition = None
 
@@ -60,7 +60,7 @@ class ExpiryPhase:
         except FencedError:
             raise
         except TilthError as error:
-            # Most often a part that came meanwhile: looked at again soon.
+            # Most often a part came meanwhile: the partition is read again soon.
             done.failures.append(error)
             return
         done.expired += 1

@@ -1,6 +1,6 @@
 """The lines of EXPLAIN GC: what is there beside the visible rows, what keeps it and until when.
 
-Always holds: it says what a round at this moment would do; nothing is changed. Who reads it sees at most so many lines.
+Always holds: it says what a round would do now; nothing is changed. Who reads it sees at most so many lines.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GcRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Now:
-    """The state that holds collection back at the moment of the question."""
+    """The present state that holds collection back."""
 
     table: GcTable
     now_ms: int
@@ -73,7 +73,7 @@ class _Now:
     snapshots: Sequence[int]
     ttl: TableTtl | None
     #: Names of parts that a merge or a mutation works on.
-    taken: frozenset[str]
+    reserved: frozenset[str]
 
 
 def explain_table(table: GcTable) -> list[GcRow]:
@@ -106,7 +106,7 @@ def _now(table: GcTable) -> _Now:
     except InvalidInputError:
         # The service reports it; nothing expires meanwhile.
         ttl = None
-    taken = table.watch.reserved.now()
+    reserved = table.watch.reserved.now()
     leases = sorted(table.leases(now_ms), key=lambda lease: lease.snapshot_ts)
     return _Now(
         table=table,
@@ -117,7 +117,7 @@ def _now(table: GcTable) -> _Now:
         leases=leases,
         snapshots=[lease.snapshot_ts for lease in leases],
         ttl=ttl,
-        taken=taken,
+        reserved=reserved,
     )
 
 
@@ -131,7 +131,7 @@ def _entries(now: _Now, entries: Sequence[Entry]) -> Iterator[GcRow]:
         if end_ts is not None:
             yield _ended(now, entry, end_ts)
         elif entry.name in shown:
-            held_by = "a merge or mutation that works on it" if str(entry.name) in now.taken else "the table"
+            held_by = "a merge or mutation that works on it" if str(entry.name) in now.reserved else "the table"
             yield _row(entry, "visible", held_by, expires_ms, f"readers see it{expiry}")
         elif isinstance(entry, Part):
             yield _row(entry, "hidden", "the table", 0, "an older version of a part with the same blocks")

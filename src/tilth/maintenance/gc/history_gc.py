@@ -150,7 +150,7 @@ class HistoryGc:
 
     def _remove(self, done: Round, deltas: Sequence[Delta]) -> None:
         table = self._table
-        # A server that has lost the table removes nothing any more, and no claim says so before the files go.
+        # A server that has lost the table must remove nothing, and no reservation checks that before the files go.
         fence = table.table_leases.fence(table.uuid)
         table.catalog.leases.check(fence)
         hit("history_gc.before_remove")

@@ -58,12 +58,12 @@ class LogGc:
         return True
 
     def schedule(self, at_ms: int) -> None:
-        """Ask where segments are known to wait; PART_GC looks at everything else and reports what it found."""
+        """Schedule partitions where segments are known to wait; PART_GC reads all others and reports what it finds."""
         for partition in self._pending.waiting():
             self._pending.note(partition, at_ms)
 
     def poll(self, now_ms: int) -> None:
-        """Do nothing: what is asked is known."""
+        """Do nothing: pending partitions are known."""
 
     def retained(self) -> int:
         return self._pending.retained()
@@ -123,7 +123,7 @@ class LogGc:
         return [(item.item.part, item.item.end_ts) for item in items if item.key not in keys]
 
     def _plan(self, partition: str, ended: Sequence[tuple[Part, int]], now_ms: int) -> None:
-        """Note when the partition is looked at again for these segments."""
+        """Note when the partition is checked again for these segments."""
         self._pending.plan(partition, [(part.bytes, end) for part, end in ended], now_ms, self._table.settings)
 
 

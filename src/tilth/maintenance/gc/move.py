@@ -1,8 +1,8 @@
 """Phase 1 of collecting: records that nobody needs any more leave the table for the trash.
 
-Covers: which partitions are looked at when, what moves, partitions that are empty. Does not cover: the verdicts
+Covers: which partitions are read when, what moves, partitions that are empty. Does not cover: the verdicts
 (policy.py), end times (catalog).
-Always holds: a partition without reports costs nothing but a look now and then; data moves before the mark that hides
+Always holds: a partition without reports costs nothing but a rare read; data moves before the mark that hides
 it, because the catalog ends a mark only when nothing is left under it.
 """
 
@@ -31,7 +31,7 @@ from tilth.maintenance.state import NEVER_MS
 from tilth.maintenance.table.partition_counts import Rotation
 from tilth.model.part import Entry, Part
 
-#: All partitions are looked at this often even if nothing was reported of them.
+#: Time between two reads of all partitions, even if nothing was reported of them.
 REFRESH_ALL_MS = 3_600_000
 
 
@@ -60,7 +60,7 @@ class MovePhase:
         #: Time of the next full scan; none for a table that was never used.
         self._due_all_ms: int | None = None
         #: `True` if a full scan has begun.
-        self._has_looked = False
+        self._has_scanned = False
         self._pause_until_ms = 0
         self._rotation = Rotation(last_time=table.clock.now_ms() / 1000)
         self._empty_since: dict[str, float] = {}
@@ -74,7 +74,7 @@ class MovePhase:
         return max(min(times), self._pause_until_ms) if times else NEVER_MS
 
     def schedule(self, at_ms: int) -> None:
-        """Everything is looked at then, if not before."""
+        """Read all partitions at that time, if not before."""
         with self._table.watch.lock:
             self._due_all_ms = at_ms if self._due_all_ms is None else min(at_ms, self._due_all_ms)
             self._held.clear()
@@ -102,8 +102,8 @@ class MovePhase:
             return len(self._ended), min(self._ended.values(), default=NEVER_MS)
 
     def is_unread(self) -> bool:
-        """True if partitions may have entries of before this server began that nobody has looked at."""
-        return not self._has_looked and self._due_all_ms is not None
+        """True if partitions may have entries of before this server began that were not read yet."""
+        return not self._has_scanned and self._due_all_ms is not None
 
     def has_grown(self, partition: str, at_ms: int) -> None:
         """The partition has new rows, which may expire."""
@@ -121,7 +121,7 @@ class MovePhase:
             if self._due_all_ms is not None and self._due_all_ms <= now_ms:
                 self._due_ms |= dict.fromkeys(everything, now_ms)
                 self._due_all_ms = now_ms + REFRESH_ALL_MS
-                self._has_looked = True
+                self._has_scanned = True
             stats = dict(table.watch.stats)
             there = set(everything)
             # Partitions whose record is gone have nothing left.
@@ -212,7 +212,7 @@ class MovePhase:
         self._plan_next(done, partition, ends, has_moved=bool(moves), now_ms=now_ms)
 
     def _plan_next(self, done: Round, partition: str, ends: Sequence[int], *, has_moved: bool, now_ms: int) -> None:
-        """Note when the partition is looked at again."""
+        """Note when the partition is read again."""
         times = []
         ends_ms = self._expiry.known_ms(partition)
         if ends_ms is None:

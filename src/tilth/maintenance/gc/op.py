@@ -16,9 +16,9 @@ from tilth.maintenance.kinds import IoUsage, OpKind, OpStats
 from tilth.maintenance.state import is_failure
 from tilth.maintenance.work.routine import Routine, RoutineOp
 
-#: The first look at a table comes some time within this, and within so much for each table of the server.
-FIRST_LOOK_MS = 20_000
-FIRST_LOOK_MS_PER_TABLE = 60
+#: The first poll of a table comes at a random time within this, and within so much for each table of the server.
+FIRST_POLL_MS = 20_000
+FIRST_POLL_MS_PER_TABLE = 60
 
 
 class GcRoutine(Routine, Protocol):
@@ -48,11 +48,11 @@ class GcOp(RoutineOp):
         self._round = threading.Lock()
 
     def begin(self, now_ms: int) -> None:
-        """Begin once: a table that was never used is not looked at until something is reported of it."""
+        """Begin once: a table that was never used is not read until something is reported of it."""
         if self._has_begun:
             return
         if self._table.catalog.parts.version(self._table.uuid).counter > 0:
-            within_ms = max(FIRST_LOOK_MS, self._table_count() * FIRST_LOOK_MS_PER_TABLE)
+            within_ms = max(FIRST_POLL_MS, self._table_count() * FIRST_POLL_MS_PER_TABLE)
             self._gc.schedule(now_ms + int(self._table.rng.random() * within_ms))
         self._has_begun = True
 

@@ -1,4 +1,4 @@
-"""Partitions of a table that are looked at again: when, and for how many bytes. Safe to use from several threads."""
+"""Partitions of a table that a collector checks again: when, and for how many bytes. For any thread."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class PendingPartitions:
     def __init__(self, watch: TableWatch) -> None:
         self._lock = watch.lock
         self._due_ms: dict[str, int] = {}
-        #: Partitions with known pending parts, and the sum of the bytes that are known of them.
+        #: Sum of the known bytes of each partition's pending parts.
         self._bytes: dict[str, int] = {}
         #: Time of the next query for partitions with anything to collect.
-        self._ask_ms = NEVER_MS
+        self._query_ms = NEVER_MS
 
     def first_ms(self) -> int:
-        """The earliest; NEVER_MS where there is none."""
+        """Return the earliest due time; NEVER_MS where there is none."""
         with self._lock:
-            return min([self._ask_ms, *self._due_ms.values()])
+            return min([self._query_ms, *self._due_ms.values()])
 
     def count(self) -> int:
-        """Number of partitions that wait to be looked at."""
+        """Return the number of partitions that wait for their check."""
         with self._lock:
             return len(self._due_ms)
 
@@ -65,8 +65,8 @@ class PendingPartitions:
         *,
         has_others: bool = False,
     ) -> None:
-        """Note what waits there now, the bytes and the end of each: it is looked at again when the first may go. With
-        `has_others` something waits there beside."""
+        """Note what waits there now, with the bytes and the end of each: the partition is due when the first may go.
+        With `has_others` something else waits there, too."""
         with self._lock:
             if ended or has_others:
                 self._bytes[partition] = sum(size for size, _ in ended)
@@ -74,27 +74,27 @@ class PendingPartitions:
                 self._bytes.pop(partition, None)
         if ended:
             due_ms = min(milliseconds(end_ts) for _, end_ts in ended) + promised_ms(settings) + 1
-            # A time that is over means that somebody holds a part.
+            # A time that is over means that a reader holds a part.
             self.note(partition, due_ms if due_ms > now_ms else now_ms + int(settings.pause * 1000))
 
     def note(self, partition: str, at_ms: int) -> None:
-        """The partition is looked at then, if not before."""
+        """Check the partition at that time, if not before."""
         with self._lock:
             self._due_ms[partition] = min(self._due_ms.get(partition, at_ms), at_ms)
 
     def schedule(self, at_ms: int) -> None:
-        """Ask at that time, if not before, which partitions have anything to collect."""
+        """Query at that time, if not before, which partitions have anything to collect."""
         with self._lock:
-            self._ask_ms = min(self._ask_ms, at_ms)
+            self._query_ms = min(self._query_ms, at_ms)
 
     def answer(self, now_ms: int, partitions: Callable[[], Iterable[str]]) -> None:
-        """If it is time to ask: all that the answer names are looked at now."""
+        """Query the partitions if that is due; those of the answer are due now."""
         with self._lock:
-            if self._ask_ms > now_ms:
+            if self._query_ms > now_ms:
                 return
         named = dict.fromkeys(partitions(), now_ms)
         with self._lock:
-            self._ask_ms = NEVER_MS
+            self._query_ms = NEVER_MS
             self._due_ms |= named
 
     def each(self, done: Round, table: GcTable, collect: Callable[[Round, str, int], None]) -> None:
@@ -104,18 +104,18 @@ class PendingPartitions:
         if done.is_command:
             partitions = [name for name in known if done.partition in (None, name)]
         else:
-            partitions = self.claim(known, now_ms)
+            partitions = self.dequeue(known, now_ms)
         done.partitions = len(partitions)
         for partition in partitions:
             if table.watch.is_cancelled.is_set():
                 break
             collect(done, partition, now_ms)
 
-    def claim(self, partitions: Iterable[str], now_ms: int) -> list[str]:
+    def dequeue(self, partitions: Iterable[str], now_ms: int) -> list[str]:
         """Return the table's partitions whose time has come; they are not pending any more."""
         with self._lock:
             known = list(partitions)
-            taken = [name for name in known if self._due_ms.get(name, NEVER_MS) <= now_ms]
-            there = set(known).difference(taken)
+            due = [name for name in known if self._due_ms.get(name, NEVER_MS) <= now_ms]
+            there = set(known).difference(due)
             self._due_ms = {name: at for name, at in self._due_ms.items() if name in there}
-        return taken
+        return due

@@ -196,7 +196,7 @@ def deleters(hits: int, *, deleters_max: int) -> int:
 
 
 def trash_limit(hits: int, *, settings: GcSettings) -> int:
-    """Return how many items of trash the next round looks at."""
+    """Return how many items of trash the next round reads."""
     return deleters(hits, deleters_max=settings.deleters_max) * max(settings.remove_batch, 2)
 
 
@@ -271,8 +271,8 @@ def _to_collect(known: Sequence[PartitionStats], number: int, rng: Rng) -> tuple
     mixed = list(known)
     rng.shuffle(mixed)
     full = _fullest(mixed, number // 2)
-    taken = {one.partition for one in full}
-    others = [one for one in mixed if one.partition not in taken]
+    chosen = {one.partition for one in full}
+    others = [one for one in mixed if one.partition not in chosen]
     return (*_slowest_collected(others, number - len(full)), *full)
 
 

@@ -97,7 +97,7 @@ class GcReport:
     #: Files that are gone, and their bytes.
     removed: int = 0
     removed_bytes: int = 0
-    #: Items that stay in the trash for now, of those looked at.
+    #: Items that the round has read and that stay in the trash for now.
     in_trash: int = 0
     #: Reason why the first item that stays does so.
     reason: str = ""

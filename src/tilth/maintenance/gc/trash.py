@@ -46,7 +46,7 @@ class TrashPhase:
         self.bytes = 0
 
     def schedule(self, at_ms: int) -> None:
-        """The trash is looked at then, if not before."""
+        """Read the trash at that time, if not before."""
         self._due_ms = at_ms if self._due_ms is None else min(at_ms, self._due_ms)
 
     def due_ms(self) -> int:
@@ -82,7 +82,7 @@ class TrashPhase:
         )
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(now_ms)) if items else []
         over = [item for item in items if self._goes(item, snapshots, done, now_ms)]
-        removed = self._remove(done, self._claimed(over))
+        removed = self._remove(done, self._marked(over))
         if removed:
             hit("gc.before_forget")
             table.catalog.trash.remove(table.uuid, removed)
@@ -109,7 +109,7 @@ class TrashPhase:
         table = self._table
         snapshots = sorted(lease.snapshot_ts for lease in table.leases(table.clock.now_ms()))
         going = [item for item in items if not _is_read(item, snapshots)]
-        removed = self._remove(done, self._claimed(going))
+        removed = self._remove(done, self._marked(going))
         if removed:
             table.catalog.trash.remove(table.uuid, removed)
         done.removed += len(removed)
@@ -148,7 +148,7 @@ class TrashPhase:
     def _note_due(self, at_ms: int) -> None:
         self._pass_due_ms = at_ms if self._pass_due_ms is None else min(self._pass_due_ms, at_ms)
 
-    def _claimed(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
+    def _marked(self, items: Sequence[TrashedPart]) -> list[TrashedPart]:
         """Return the items that UNDROP PARTITION has not brought back and cannot bring back any more."""
         if not items:
             return []

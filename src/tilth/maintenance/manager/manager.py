@@ -1,4 +1,4 @@
-"""The maintenance manager of a server: one thread looks, chooses and starts; as many work as the settings allow.
+"""The maintenance manager of a server: one thread polls, chooses and starts; as many run as the settings allow.
 
 Covers: the loop (docs/policies/scheduling.md#the-loop), the decision log, status, the entries of commands,
 the cleaner's turns. Does not cover: the choice (scheduler.py), which tables there are (registry.py), what runs
@@ -75,7 +75,7 @@ class StandIns:
     rng: Rng = field(default_factory=new_rng)
     #: Makes the ops of a table; None: the real ones.
     build: Callable[[TableWatch], TableOps] | None = None
-    #: Returns the bytes of memory in use; None: asks the system.
+    #: Returns the bytes of memory in use; None: those that the system reports.
     memory: Callable[[], int] | None = None
     #: Makes what rebases changes of parts that are made anew.
     new_rebaser: NewRebaser = rebaser_of
@@ -108,7 +108,7 @@ class MaintenanceManager:
         self._awake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        #: The tables by uuid, and those to be looked at because something has happened to them.
+        #: The tables by uuid, and those to be polled because something has happened to them.
         self._tables: dict[str, TableOps] = {}
         self._woken: deque[str] = deque()
         #: Tables of which definition, switches or mutations are to be read anew; or those of all.
@@ -163,7 +163,7 @@ class MaintenanceManager:
     def stop(self) -> None:
         self._stopping.set()
         self._awake.set()
-        # All are asked before any is waited for.
+        # All are cancelled before any is waited for.
         for table in self._registry.all():
             table.cancel()
         if self._thread is not None:
@@ -173,7 +173,7 @@ class MaintenanceManager:
         self._table_leases.release_all()
 
     def wake(self, table_uuid: str | None = None) -> None:
-        """Look at the table now instead of a little later: it, a switch, a setting or a mutation has changed."""
+        """Poll the table now instead of a little later: it, a switch, a setting or a mutation has changed."""
         with self._lock:
             if table_uuid is None or self._tables.get(table_uuid) is None:
                 self._must_refresh = True
@@ -319,7 +319,7 @@ class MaintenanceManager:
         return self._registry.get(table_uuid).command().copies.scrub_now()
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
-        """Ask what this server runs in the partition, or anywhere in the table, to end; return how many runs. It is
+        """Cancel what this server runs in the partition, or anywhere in the table; return how many runs. It is
         called after a commit that hid the parts, so it refuses nothing: what another server runs there cannot commit.
         """
         found = self._tables.get(table_uuid)
@@ -335,11 +335,11 @@ class MaintenanceManager:
             has_started = False
             try:
                 has_started = self.step().op_name is not None
-            # The outermost loop: whatever happens, tables are looked at again.
+            # The outermost loop: whatever happens, tables are polled again.
             except BaseException as error:
                 _log.error("maintenance_turn_failed", error=error)
             if not has_started:
-                # Half of the time is left to others while there is much to look at.
+                # Half of the time is left to others while there is much to poll.
                 self._clock.wait(self._awake, min(interval, self._poller.behind_seconds or interval))
 
     def _refresh(self) -> None:
@@ -374,7 +374,7 @@ class MaintenanceManager:
                 self._leave(left)
 
     def _leave(self, table: TableOps) -> None:
-        """Ask the table's ops to end; the table is released when they have."""
+        """Cancel the table's ops; the table is released when they have ended."""
         self._poller.forget(table)
         self._registry.leave(table)
 

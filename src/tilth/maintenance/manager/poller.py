@@ -1,6 +1,6 @@
 """Poll of the ops that could run: tables are polled when something changed or is due, never all of them.
 
-Covers: when an op is asked, the workload of its table, the wait of one that failed to answer. Does not cover: the
+Covers: when an op is polled, the workload of its table, the wait of one whose poll failed. Does not cover: the
 choice (scheduler.py), what an op answers and failures of its runs (the folders of their kinds).
 Always holds: a table where nothing is due costs nothing; a turn polls for a bounded time and the next one goes on
 where it ended, so that busy tables hide no others.
@@ -67,9 +67,9 @@ class Poller:
         #: Due times of tables, the earliest first; some are old and wake a table that is not due.
         self._due: list[tuple[int, str]] = []
         self._due_max = TIMES_MIN
-        #: Tables to be looked at, in their order; those that a turn has no time for wait for the next one.
+        #: Tables to be polled, in their order; those that a turn has no time for wait for the next one.
         self._ready: dict[str, None] = {}
-        #: Seconds that the last turn looked, if it did not come to the end of what is due; else 0.
+        #: Seconds that the last turn polled, if it did not come to the end of what is due; else 0.
         self.behind_seconds = 0.0
 
     def urge(self, table: TableOps) -> None:
@@ -98,7 +98,7 @@ class Poller:
             if found is None:
                 continue
             if not _is_due(found, now_ms):
-                # It was looked at meanwhile, or the clock was put back.
+                # It was polled meanwhile, or the clock was put back.
                 self._is_due_at(found, found.watch.due_ms)
                 continue
             try:
@@ -156,7 +156,7 @@ class Poller:
 
     def _poll_table(self, table: TableOps, now_ms: int) -> None:
         watch = table.watch
-        # Lowered first: what is noticed from here on leads to another look.
+        # Lowered first: what is noticed from here on leads to another poll.
         watch.is_woken = False
         runnable = [op for op in table.ops if self._weigh(watch, op, now_ms)]
         self._drop(table)
@@ -168,7 +168,7 @@ class Poller:
         self._is_due_at(table, now_ms + POLL_AGAIN_MS)
 
     def _weigh(self, watch: TableWatch, op: Op, now_ms: int) -> bool:
-        """Ask the op for its statistics; true if it could run now. After a failure it is left alone for a while."""
+        """Get the statistics of the op; true if it could run now. After a failure it is left alone for a while."""
         failure = standing(op.poll_failure, now_ms)
         if failure is not None and now_ms < failure.until_ms:
             return False

@@ -1,7 +1,7 @@
 """The tables that are maintained: each with its ops and what is remembered of it.
 
 Covers: tables that come, change and go; their switches, settings and pending mutations. Does not cover: the ops, when
-they are looked at (manager.py).
+they are polled (manager.py).
 Always holds: to register never waits for a table; a table that goes is cancelled first and forgotten when nothing of it
 runs any more, and until then it is not registered again, so that no two ops believe that its parts are theirs.
 """
@@ -24,7 +24,7 @@ from tilth.model.table import TableDef, full_name
 
 
 class Registry:
-    """The tables of one manager. Any thread may ask; `refresh` and what it finds belong to the manager's thread."""
+    """The tables of one manager. Any thread may query it; `refresh` and its results belong to the manager's thread."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Registry:
         return None
 
     def leave(self, table: TableOps) -> None:
-        """Stop looking at the table; its ops are asked to end."""
+        """Stop polling the table, and cancel its ops."""
         with self._lock:
             self._tables.pop(table.watch.uuid, None)
             self._leaving[table.watch.uuid] = table

@@ -51,7 +51,7 @@ def service_stats(watch: TableWatch, ops: Sequence[Op], now_ms: int, *, server: 
     service = ops[0].kind.traits.service
     switch = watch.switch(service, now_ms)
     said = switch or running_switch(service)
-    # A service that is stopped neither looks nor tries before its switch is over.
+    # A service that is stopped neither polls nor tries before its switch is over.
     starts_ms = 0 if watch.is_on(service, now_ms) else NEVER_MS if switch is None else switch.until_ms or NEVER_MS
     wakeup_ms = max(now_ms, starts_ms, min(op.due_ms for op in ops))
     retries_ms = [failure.until_ms for failure in failures if failure.until_ms > now_ms]

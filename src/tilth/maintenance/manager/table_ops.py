@@ -1,4 +1,4 @@
-"""The ops of one table: each kind is registered here, and what commands ask of them.
+"""The ops of one table: each kind is registered here, with its commands.
 
 Covers: wiring. Does not cover: what each op does (the folders of their kinds), which tables there are (registry.py).
 """
@@ -44,12 +44,12 @@ class TableOps:
         return self.commands
 
     def cancel(self) -> None:
-        """Ask the ops to end: the table is gone or the server stops."""
+        """Cancel the ops: the table is gone or the server stops."""
         for op in self.ops:
             op.cancel()
 
     def notice_all(self) -> None:
-        """Let the ops look at everything again."""
+        """Let the ops refresh everything."""
         for op in self.ops:
             op.notice_all()
 

@@ -23,7 +23,7 @@ from tilth.base.units import show_bytes
 
 #: A sample is reused for this long.
 SAMPLE_SECONDS = 0.05
-#: New children are looked for this often: it takes a walk over all processes of the machine.
+#: Time between two searches for new children, which walk over all processes of the machine.
 CHILDREN_SECONDS = 5.0
 #: Limit as a share of the machine's memory, if none is set.
 LIMIT_SHARE = 0.8
@@ -34,7 +34,7 @@ _log = Log("maintenance")
 
 
 class MemoryMeter:
-    """Meter of memory in use, asked by the manager before each choice and by what slows writers; from any thread."""
+    """Meter of memory in use, read by the manager before each choice and by what slows writers; for any thread."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class MemoryMeter:
         warn_percentage: float,
         read: Callable[[], int],
     ) -> None:
-        """`hard_limit`: none means that memory is never scarce, and is not looked at; `soft_percentage` of it is the
+        """`hard_limit`: none means that memory is never scarce, and is not measured; `soft_percentage` of it is the
         soft limit; `read` takes a sample."""
         self._clock = clock
         self._warn_percentage = warn_percentage
@@ -91,12 +91,12 @@ class ProcessMemory:
         self._clock = clock
         self._own = psutil.Process(os.getpid())
         self._children: list[psutil.Process] = []
-        self._looked: float | None = None
+        self._listed_at: float | None = None
 
     def __call__(self) -> int:
         now = self._clock.monotonic()
-        if self._looked is None or now - self._looked >= CHILDREN_SECONDS:
-            self._looked = now
+        if self._listed_at is None or now - self._listed_at >= CHILDREN_SECONDS:
+            self._listed_at = now
             self._children = self._own.children(recursive=True)
         return _resident(self._own) + sum(map(_resident, self._children))
 

@@ -1,4 +1,4 @@
-"""The questions to a table's merge policy, and the parts that are asked about.
+"""The queries to a table's merge policy, and the candidates that they are about.
 
 Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
 the policies (policy), which parts are read and when (op.py).

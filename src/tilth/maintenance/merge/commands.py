@@ -108,7 +108,7 @@ class MergeCommands:
                 try:
                     self.op.perform(Prepared(about="optimize", work=[merge]))
                 except PartsGoneError:
-                    # Their partition was dropped, or had expired: what is there now is looked at again.
+                    # Their partition was dropped, or had expired: the present parts are read again.
                     continue
                 sources = merge.sources
                 rewritten.update(part.name.blocks for part in sources if merge.spec.is_lone)

@@ -39,8 +39,8 @@ class MergeCandidateRow:
     #: `replayed`, `summary`.
     state: str
     reason: str
-    #: Milliseconds since 1970; 0: at the next look, or when somebody starts merges again. Of a history: when it would
-    #: have been merged.
+    #: Milliseconds since 1970; 0: at the next refresh, or when SYSTEM START starts merges again. Of a history: when it
+    #: would have been merged.
     next_attempt_ms: int
     #: `True` if the policy allows it, though others may go first.
     is_allowed: bool = False
@@ -76,17 +76,17 @@ def policy_named(text: str) -> MergePolicy:
 
 
 def explain_now(
-    candidates: Sequence[MergeCandidate], taken: Sequence[Part], snapshot: MergeSnapshot
+    candidates: Sequence[MergeCandidate], reserved: Sequence[Part], snapshot: MergeSnapshot
 ) -> list[MergeCandidateRow]:
-    """Return a line for each candidate, then for each partition of which parts are taken by merges or mutations."""
+    """Return a line for each candidate, then for each partition of which parts are reserved by merges or mutations."""
     rows = [_row(candidate, snapshot) for candidate in candidates[:ROWS_MAX]]
     if len(candidates) > ROWS_MAX:
         text = f"{len(candidates) - ROWS_MAX} more candidates"
         rows[-1] = replace(rows[-1], reason=f"{rows[-1].reason}; and {text}")
     for is_waiting in (True, False):
-        mine = [part for part in taken if (str(part.name) in snapshot.waiting) is is_waiting]
+        mine = [part for part in reserved if (str(part.name) in snapshot.waiting) is is_waiting]
         for _, members in groupby(mine, key=lambda part: part.name.partition):
-            rows.append(_taken_row(list(members), is_waiting=is_waiting))
+            rows.append(_reserved_row(list(members), is_waiting=is_waiting))
     return rows
 
 
@@ -136,7 +136,7 @@ def _row(candidate: MergeCandidate, snapshot: MergeSnapshot) -> MergeCandidateRo
     )
 
 
-def _taken_row(parts: Sequence[Part], *, is_waiting: bool) -> MergeCandidateRow:
+def _reserved_row(parts: Sequence[Part], *, is_waiting: bool) -> MergeCandidateRow:
     return MergeCandidateRow(
         partition=parts[0].name.partition,
         parts=len(parts),

@@ -43,16 +43,16 @@ from tilth.model.delta import Delta
 from tilth.model.part import Part
 from tilth.storage import Expiry, TableLayout
 
-#: Between two looks at a table that changes, and the bounds of the wait while it does not: ranges become worth merging
-#: by age too, the more slowly the older they are.
+#: Time between two refreshes of a table that changes, and bounds of that time while it does not: ranges become worth
+#: merging by age too, the more slowly the older they are.
 REFRESH_BUSY_MS = 1_000
 REFRESH_QUIET_MIN_MS = 10_000
 REFRESH_QUIET_MAX_MS = 600_000
-#: The longest wait once all partitions were looked at.
+#: The longest time between refreshes once all partitions were read.
 REFRESH_SETTLED_MAX_MS = 6 * 3_600_000
-#: Parts of one partition that are weighed in a look, the oldest; the rest waits until these are fewer.
+#: Parts of one partition that a refresh reads, the oldest; the rest waits until these are fewer.
 PARTS_MAX = 20_000
-#: After these the parts differ from what the last look saw.
+#: Events after which the parts differ from the last refresh.
 _NEWS = frozenset({"new", "merge", "flush", "remove_deleted", "hide", "undrop", "mutate"})
 DISABLED = "disable_compaction is on"
 
@@ -104,7 +104,7 @@ class MergePlanner(Planner[Merge]):
         self._is_fruitful = False
         self.next_refresh_ms = 0
         self._news_ms = 0
-        #: Partitions that were looked at since the last news.
+        #: Partitions that were read since the last news.
         self._seen: set[str] = set()
         #: Due times, by partition, of the first part to be written anew for its expired rows.
         self._rewrites_ms: dict[str, int] = {}
@@ -147,7 +147,7 @@ class MergePlanner(Planner[Merge]):
         if self._watch.settings.merge.is_disabled:
             return NEVER_MS
         if self._is_fruitful and not self._waiting:
-            # While looks lead to merges, the next one follows at once.
+            # While refreshes lead to merges, the next one follows at once.
             return 0
         if snapshot.has_news:
             return snapshot.refreshed_ms + REFRESH_BUSY_MS
@@ -216,7 +216,7 @@ class MergePlanner(Planner[Merge]):
             return OpStats.idle(DISABLED)
         if not self._waiting:
             return OpStats.idle("nothing worth merging")
-        # Waiting merges are counted already; what may be submitted is asked as if the first one were not.
+        # Waiting merges are counted already; the limit is computed as if the first one did not wait.
         bytes_max = self._rewrite_slots.merge_bytes_max()
         self._next = next((each for each in self._waiting if bytes_max is None or each.spec.size <= bytes_max), None)
         if self._next is None:
@@ -277,7 +277,7 @@ class MergePlanner(Planner[Merge]):
     def _read(
         self, partitions: Sequence[str], now_ms: int
     ) -> tuple[list[Part], dict[str, tuple[Delta, ...]], list[MergeRefusal]]:
-        """Read the parts of partitions that do not expire, and their deltas, by one look at the catalog."""
+        """Read the parts of partitions that do not expire, and their deltas, in one read of the catalog."""
         parts: list[Part] = []
         changes: dict[str, tuple[Delta, ...]] = {}
         expired: list[MergeRefusal] = []
@@ -298,7 +298,7 @@ class MergePlanner(Planner[Merge]):
         return parts, changes, expired
 
     def _quiet_refresh_ms(self, now_ms: int, everything: Sequence[str]) -> int:
-        """Return when the next observation is if nothing is heard until then: by then ages have changed noticeably."""
+        """Return when the next observation is if there are no news until then: by then ages have changed noticeably."""
         quiet_ms = now_ms - self._news_ms
         if self._seen.issuperset(everything):
             return now_ms + max(REFRESH_QUIET_MIN_MS, min(quiet_ms // 4, REFRESH_SETTLED_MAX_MS))
@@ -325,8 +325,8 @@ class MergePlanner(Planner[Merge]):
             postpone_time=self._watch.settings.merge_partitions.postpone_time,
         )
         wanted = {spec.partition for spec in selection.specs}
-        known, looked_at = counts.keys(), set(partitions)
-        self.failures.keep(lambda name, _: name in known and (name not in looked_at or name in wanted))
+        known, examined = counts.keys(), set(partitions)
+        self.failures.keep(lambda name, _: name in known and (name not in examined or name in wanted))
         self._refusals = {refusal.partition: refusal for refusal in selection.refusals}
 
 

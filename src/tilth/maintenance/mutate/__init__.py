@@ -1,1 +1,1 @@
-"""MUTATE: parts are brought to what ALTER asked for. See also: docs/policies/mutations.md."""
+"""MUTATE: entries of ALTER are applied to the parts. See also: docs/policies/mutations.md."""

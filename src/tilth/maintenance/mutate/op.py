@@ -45,12 +45,12 @@ from tilth.model.history import ancient_mark
 from tilth.model.mutation import Mutation, needs
 from tilth.model.part import parse_part_name
 
-#: Between two looks at a table whose parts change, also after a task was lost; while nothing does; and while batches
-#: wait for their turn.
+#: Time between two refreshes of a table whose parts change, also after a task was lost; and of one whose parts do not,
+#: or where batches wait for their turn.
 REFRESH_BUSY_MS = 1_000
 REFRESH_QUIET_MS = 10_000
 
-#: After these the parts differ from what the last look saw. A new part never needs an entry.
+#: Events after which the parts differ from the last refresh. A new part never needs an entry.
 _NEWS = frozenset({"merge", "flush", "hide", "undrop", "mutate"})
 
 _log = Log("maintenance")
@@ -189,7 +189,7 @@ class MutatePlanner(Planner[Rewrite]):
             return self._next_refresh_ms
         if self._waiting:
             return snapshot.refreshed_ms + REFRESH_QUIET_MS
-        # While looks lead to work, the next one follows the last task at once.
+        # While refreshes lead to work, the next one follows the last task at once.
         return 0 if self._is_fruitful else snapshot.refreshed_ms + REFRESH_BUSY_MS
 
     def _select(self, snapshot: OpSnapshot, busy: Busy) -> tuple[MutateSelection, bool]:

@@ -32,7 +32,7 @@ GAIN_AGE_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateView:
-    """A table at the moment of choice. The reserved parts were copied first, then parts were read, then entries."""
+    """A table at the time of choice. The reserved parts were copied first, then parts were read, then entries."""
 
     #: All visible parts, by partition and blocks.
     parts: Sequence[Part]
@@ -219,8 +219,8 @@ def _spec(head: Mutation, batch: Sequence[Part]) -> MutateSpec:
 def _under_merge(view: MutateView, head: Mutation, todo: Sequence[Part]) -> Iterator[MutateRefusal]:
     """Yield one line a partition, so that a burst of merges does not fill the decision log."""
     merging = [part for part in todo if str(part.name) in view.reserved and str(part.name) not in view.mutating]
-    for partition, group in groupby(merging, key=lambda part: part.name.partition):
-        first, *others = group
+    for partition, together in groupby(merging, key=lambda part: part.name.partition):
+        first, *others = together
         more = f" and {len(others)} more of the partition" if others else ""
         is_are = "are" if others else "is"
         reason = f"part {first.name}{more} {is_are} under merge"

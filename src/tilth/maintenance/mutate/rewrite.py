@@ -23,7 +23,7 @@ from tilth.storage import layout_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Parts that one task brings to what a mutation asks for."""
+    """Parts to which one task applies a mutation."""
 
     spec: MutateSpec
     #: Parts of the spec that are still visible and still need it; filled in when it is loaded.

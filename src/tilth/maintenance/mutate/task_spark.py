@@ -2,7 +2,7 @@
 
 Covers: the messages, the runner, the rewrite of parts by Spark SQL. Does not cover: choice and commit (op.py), the
 bytes (tilth.storage).
-Always holds: a file is on the disk before anybody hears its name, its row map beside it; what was deleted or changed
+Always holds: a file is on the disk before its name is reported, its row map beside it; what was deleted or changed
 in a part before is so in what becomes of it; no order of rows changes, but that of a segment, which is sorted.
 
 A mutation's job has one Spark partition for each file, so that rows keep their order and each file becomes one file.
@@ -240,13 +240,13 @@ def _rows_of(
         scan = (each.source.schema, each.is_plain, each.is_plain and each.is_filterable)
         by_scan.setdefault(scan, []).append(each.source)
     frames = []
-    for (schema, is_plain, is_filterable), group in by_scan.items():
+    for (schema, is_plain, is_filterable), scanned in by_scan.items():
         columns = [f.expr(text) for text in expressions(schema, task.layout.schema)]
         if is_plain:
             frame = files_frame(
                 session,
                 folder=task.layout.folder,
-                files=[source.file for source in group],
+                files=[source.file for source in scanned],
                 schema=schema,
                 is_filterable=is_filterable,
             )
@@ -256,7 +256,7 @@ def _rows_of(
             frame = ordered_rows(
                 session,
                 layout=task.layout,
-                sources=group,
+                sources=scanned,
                 stored=schema,
                 file_column=names.file,
                 row_column=names.row,

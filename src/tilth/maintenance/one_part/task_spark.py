@@ -2,7 +2,7 @@
 
 Covers: the messages, which both share, and the runners. Does not cover: choice and commit (merge/op.py, flush/op.py),
 the bytes (tilth.storage).
-Always holds: a file is on the disk before anybody hears its name, its row map beside it; what was deleted or changed
+Always holds: a file is on the disk before its name is reported, its row map beside it; what was deleted or changed
 in a part before is so in what becomes of it.
 """
 

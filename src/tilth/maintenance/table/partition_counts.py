@@ -61,7 +61,7 @@ class PartitionStats:
     removed_bytes: int = 0
     #: Seconds since 1970; 0 if none was seen.
     last_insert_time: float = 0.0
-    #: Visible parts at the last look; ranks the strategy `parts`.
+    #: Visible parts at the last refresh; ranks the strategy `parts`.
     visible_parts: int = 0
     hour: SlotBytes = field(default=SlotBytes(seconds=HOUR))
     six_hours: SlotBytes = field(default=SlotBytes(seconds=SIX_HOURS))
@@ -144,8 +144,8 @@ class PartitionSelection:
 
 def with_partitions(selection: PartitionSelection, partitions: Iterable[str], reason: str) -> PartitionSelection:
     """Add these partitions, each with the reason, where the selection does not have them."""
-    taken = set(selection.partitions)
-    extra = [partition for partition in dict.fromkeys(partitions) if partition not in taken]
+    chosen = set(selection.partitions)
+    extra = [partition for partition in dict.fromkeys(partitions) if partition not in chosen]
     return replace(selection, chosen=selection.chosen + tuple(ChosenPartition(name, reason) for name in extra))
 
 
@@ -180,12 +180,12 @@ def rotate(
 ) -> PartitionSelection:
     step = max(1, number)
     cursor = rotation.cursor
-    taken = list(everything)
+    chosen = list(everything)
     if len(everything) > step:
-        taken = [everything[(cursor + index) % len(everything)] for index in range(step)]
+        chosen = [everything[(cursor + index) % len(everything)] for index in range(step)]
         cursor = (cursor + step) % len(everything)
     return PartitionSelection(
-        chosen=tuple(ChosenPartition(partition, cause) for partition in taken),
+        chosen=tuple(ChosenPartition(partition, cause) for partition in chosen),
         rotation=Rotation(last_time=now, cursor=cursor),
         unknown=tuple(partition for partition in everything if partition not in stats),
     )

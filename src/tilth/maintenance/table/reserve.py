@@ -15,7 +15,7 @@ WAIT_SECONDS = 0.5
 
 
 class ReservedParts:
-    """Reserved parts of one table, by name. For any thread; may be asked while the table's lock is held."""
+    """Reserved parts of one table, by name. For any thread; may be called while the table's lock is held."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
@@ -50,7 +50,7 @@ class ReservedParts:
             self._released.notify_all()
 
     def wait(self) -> None:
-        """Wait for a moment, or until something is released; not at all where nothing is reserved."""
+        """Wait until something is released, at most `WAIT_SECONDS`; not at all where nothing is reserved."""
         with self._lock:
             if self._names:
                 self._released.wait(WAIT_SECONDS)

@@ -43,7 +43,7 @@ def parts_now(catalog: Catalog, table: str, partitions: Collection[str] | None =
 def parts_by_partition(
     catalog: Catalog, table: str, partitions: Sequence[str], *, parts_max: int
 ) -> dict[str, PartsNow]:
-    """`parts_now` of each of these partitions by one look, of each so many parts at most."""
+    """Return `parts_now` of each of these partitions in one read, of each so many parts at most."""
     there = parts_now(catalog, table, partitions)
     found: dict[str, list[Part]] = {partition: [] for partition in partitions}
     for part in there.parts:

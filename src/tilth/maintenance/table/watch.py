@@ -63,7 +63,7 @@ class TableWatch:
 
     @property
     def is_woken(self) -> bool:
-        """Set when something has changed; the ops are looked at in the next turn."""
+        """Set when something has changed; the ops are polled in the next turn."""
         return self._is_woken
 
     @is_woken.setter

@@ -1,10 +1,10 @@
 """One piece of work: begin, let a worker write the files, commit; and what follows from each outcome.
 
-Covers: commits that are asked for again, changes that came to the sources meanwhile, failed and cancelled tasks, for
+Covers: commits that are repeated, changes that came to the sources meanwhile, failed and cancelled tasks, for
 every kind of work that writes parts. Does not cover: what the work is (procedure.py), which work is done
 (part_work.py), what an outcome leaves behind (catalog/commit/txn_handle.py), bringing changes over (tilth.storage).
 Always holds: bytes first, truth second; all that one piece of work wrote becomes true at once; while an outcome is
-unknown nothing is deleted, and the same commit is asked for again until it is known.
+unknown nothing is deleted, and the same commit is repeated until it is known.
 
 Rows of the sources may change while the files are written. The catalog refuses the commit then; what is new is
 *rebased*: written once more as changes of the rows of the new part, and committed with it. That takes milliseconds
@@ -45,7 +45,7 @@ from tilth.warehouse import (
     table_warehouses,
 )
 
-#: Errors of tasks that may go on writing for a moment.
+#: Errors of tasks that may still be writing.
 _MAY_WRITE_ON = (TaskCancelledError, TaskLostError, TaskStalledError, SparkRestartingError)
 
 _log = Log("maintenance")
@@ -116,7 +116,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return bool(self._unknown)
 
     def cancel(self, is_meant: Callable[[WorkT], bool]) -> int:
-        """Ask the tasks of such work to end; return how many are asked. One that commits already is not stopped."""
+        """Cancel the tasks of such work; return how many. One that commits already is not stopped."""
         with self._lock:
             meant = [live for live in self._live if not live.is_cancelled and is_meant(live.work)]
             for live in meant:
@@ -127,7 +127,7 @@ class Attempts(Generic[WorkT, FactsT]):
         return len(meant)
 
     def resolve(self) -> list[tuple[WorkT, TilthError | None]]:
-        """Ask again for the commits whose outcome is unknown: the same commit gives the same answer.
+        """Repeat the commits whose outcome is unknown: the same commit gives the same answer.
 
         Returns the work whose outcome is known now, with the error of what did not land.
         """

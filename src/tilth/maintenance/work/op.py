@@ -1,7 +1,7 @@
 """An op: one kind of maintenance of one table, as the manager sees it.
 
 Covers: what all ops have in common: the switch, the last poll, the state. Does not cover: ops that write parts
-(part_work.py), ops that come due by time or news (routine.py), when an op is asked and run (maintenance/manager).
+(part_work.py), ops that come due by time or news (routine.py), when an op is polled and run (maintenance/manager).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Op(ABC):
 
     @property
     def has_unknown(self) -> bool:
-        """True if the outcome of a commit is unknown: it is asked for while the service is stopped too."""
+        """True if the outcome of a commit is unknown: it is resolved while the service is stopped, too."""
         return False
 
     @property
@@ -92,15 +92,15 @@ class Op(ABC):
         return failed_status(poll_failure, now_ms)
 
     def cancel(self) -> None:
-        """Begin nothing new and ask running work to end: the table is gone or the server stops."""
+        """Begin nothing new and cancel running work: the table is gone or the server stops."""
         self.watch.is_cancelled.set()
 
     def cancel_partition(self, partition: str | None) -> int:
-        """Ask work in the partition to end; none means everywhere. Return the number of runs."""
+        """Cancel work in the partition; none means everywhere. Return the number of runs."""
         return 0
 
-    def resolve(self) -> None:  # noqa: B027  # most have nothing to ask
-        """Ask for the commits whose outcome is unknown."""
+    def resolve(self) -> None:  # noqa: B027  # most have nothing to resolve
+        """Repeat the commits whose outcome is unknown."""
 
     def stopped(self) -> None:  # noqa: B027  # most have nothing that waits
         """Let nothing wait for its turn: the op is switched off."""
@@ -111,7 +111,7 @@ class Op(ABC):
 
     @abstractmethod
     def notice_all(self) -> None:
-        """Look at everything again: news were lost, or definition, settings or mutations have changed."""
+        """Refresh everything: news were lost, or definition, settings or mutations have changed."""
 
     @abstractmethod
     def next_due_ms(self) -> int:

@@ -4,8 +4,8 @@ Covers: outcomes that nobody knows, refreshes, reserving parts, running, what fo
 cover: what is worth doing (the planner), what the work is (the procedure), one piece of work from files to commit
 (attempt.py), the slot it runs in (the manager).
 Always holds: a part is reserved by one work at a time and released when the outcome is known; the set of reserved parts
-is copied before parts are read (docs/policies/size-tiered.md#inputs). What nobody knows is asked for first of all, also
-while the service is stopped. Who hears of an end finds the parts released and the run counted no more.
+is copied before parts are read (docs/policies/size-tiered.md#inputs). Unknown outcomes are resolved first of all, also
+while the service is stopped. At the event of an end the parts are released and the run is counted no more.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
         self._planner = planner
         self._procedure = procedure
         self._attempts = Attempts(context, procedure)
-        #: Held while the planner is asked. Before the table's lock, never after it.
+        #: Held while the planner is called. Before the table's lock, never after it.
         self._lock = threading.RLock()
         #: Work that waits with its parts reserved, and the parts of work that runs or whose outcome is unknown.
         self._held: list[WorkT] = []
@@ -107,18 +107,18 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
     def prepare(self) -> Prepared | Refused:
         with self._lock:
             reason = ""
-            # Each turn has less to take.
+            # Each turn dequeues more.
             while True:
                 snapshot = self.snapshot()
-                taken = self._planner.dequeue(snapshot, self.busy(snapshot.now_ms))
-                if isinstance(taken, Refused):
+                dequeued = self._planner.dequeue(snapshot, self.busy(snapshot.now_ms))
+                if isinstance(dequeued, Refused):
                     self._hold()
-                    return Refused(reason or taken.reason)
-                works = self.begin(taken)
+                    return Refused(reason or dequeued.reason)
+                works = self.begin(dequeued)
                 self._hold()
                 if works:
                     return Prepared(about=self._procedure.about(works), work=works)
-                reason = f"{taken[0].subject}: its parts are not free any more"
+                reason = f"{dequeued[0].subject}: its parts are not free any more"
 
     def abandon(self, prepared: Prepared) -> None:
         for work in cast("list[WorkT]", prepared.work):
@@ -149,7 +149,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
         )
 
     def busy(self, now_ms: int) -> Busy:
-        """Return what cannot be chosen now. Ask before parts are read."""
+        """Return what cannot be chosen now. To be called before parts are read."""
         with self._lock:
             return Busy(
                 reserved=self.watch.reserved.now().difference(_names(self._held)),
@@ -158,7 +158,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
             )
 
     def locked(self) -> AbstractContextManager[object]:
-        """While it is held, nothing is heard or chosen: for questions to the planner that belong together."""
+        """Lock under which no event is handled and nothing is chosen: for calls of the planner that belong together."""
         return self._lock
 
     def begin(self, works: Iterable[WorkT]) -> list[WorkT]:
@@ -184,13 +184,13 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
                 return list(pool.map(carry(self._run), works))
 
     def resolve(self) -> None:
-        """Ask for the commits whose outcome is unknown."""
+        """Repeat the commits whose outcome is unknown."""
         for work, error in self._attempts.resolve():
             self._judge(work, error)
             self._release(work)
             self._notify(WorkEnded(work, error))
 
-    # --- looking ---
+    # --- refreshes ---
 
     def _refresh(self, now_ms: int) -> None:
         self.wakeups += 1

@@ -1,11 +1,11 @@
 """The op's questions to each kind of work: a planner says what is worth doing.
 
-Covers: the protocol of planners and works, the events that planners hear, their answers. Does not cover: the op
+Covers: the protocol of planners and works, the events that planners get, their answers. Does not cover: the op
 (part_work.py), how work is done (attempt.py).
 Always holds: a planner has no thread, no lock and no clock, and reserves nothing: the op calls it on one thread at a
 time, with the time and with what is reserved; what it wants of the catalog it reads.
 
-                 look                 take, load               Ended
+                 refresh              dequeue, load            Ended
     nothing  ----------->  waiting  ---------------> running  --------> nothing
 """
 
@@ -59,7 +59,7 @@ class PartLogged:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """Event: news were lost, or definition, settings or mutations have changed; everything is looked at again."""
+    """Event: news were lost, or definition, settings or mutations have changed; everything is refreshed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Denied(Generic[WorkT]):
 
 @dataclass(frozen=True, slots=True)
 class WorkEnded(Generic[WorkT]):
-    """A run ended. With UnknownOutcomeError it is heard of once more when its outcome is known."""
+    """A run ended. With UnknownOutcomeError it ends once more when its outcome is known."""
 
     work: WorkT
     error: Exception | None
@@ -156,7 +156,7 @@ class Planner(Protocol[WorkT]):
         """Return when the next observation is worth it; NEVER_MS: something has to happen first."""
 
     def due_ms(self, snapshot: OpSnapshot) -> int:
-        """Return when `choose` may say something new, if nothing is heard before."""
+        """Return when `choose` may say something new, if there are no events before."""
 
     def refresh(self, snapshot: OpSnapshot, busy: Busy) -> None:
         """Read the state of the table."""
@@ -173,7 +173,7 @@ class Planner(Protocol[WorkT]):
         return work
 
     def is_outdated(self, work: WorkT) -> bool:
-        """True if running work is asked to end, because nobody wants it any more."""
+        """True if running work is to be cancelled, because nobody wants it any more."""
         return False
 
     def status(self, snapshot: OpSnapshot) -> ServiceWork: ...

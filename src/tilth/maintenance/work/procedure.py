@@ -101,7 +101,7 @@ class Procedure(Protocol[WorkT_contra, FactsT]):
         """Return the updates of the commit; `seen` are the changes of all sources that are in it, or are rebased."""
 
     def report(self, work: WorkT_contra, facts: FactsT, duration_ms: int) -> str:
-        """Say what was done; asked once, when it has landed."""
+        """Say what was done; called once, when it has landed."""
 
     def summary(self, works: Sequence[WorkT_contra], reports: Sequence[str]) -> str:
         """Say what one run of these has done."""

@@ -29,13 +29,13 @@ class Routine(Protocol):
         """Return when the next round is due; NEVER_MS: something has to happen first."""
 
     def observe(self, event: PartEvent, partition: str) -> bool:
-        """A line of the part log about the table; whether it changes what is due."""
+        """Note a line of the part log about the table; return true if it changes what is due."""
 
     def schedule(self, at_ms: int) -> None:
-        """Something may have happened that was not reported: the catalog is asked then, if not before."""
+        """Query the catalog at that time, if not before: something may have happened that was not reported."""
 
     def poll(self, now_ms: int) -> None:
-        """Ask, if it is time to: a cheap read that leaves nothing pending where there is nothing."""
+        """Query the catalog if it is time to: a cheap read that leaves nothing pending where there is nothing."""
 
     def about(self) -> str:
         """Describe what the next round is about."""
@@ -57,7 +57,7 @@ class RoutineOp(Op):
         self.last_reason = ""
 
     def begin(self, now_ms: int) -> None:  # most have nothing to do
-        """Do what comes before the first look."""
+        """Do what comes before the first poll."""
 
     def held_back(self) -> str:
         """Return why no background round may run now, even if one is due; empty: it may run."""

@@ -123,7 +123,7 @@ def _sort(rows: Rows, outputs: Rows) -> tuple[Rows, Rows]:
 
 
 def _by_source(batch: pa.RecordBatch, first: int) -> dict[int, tuple[Rows, Rows]]:
-    """Group the rows by source, with the index of each in the part."""
+    """Return the rows by their source, with the index of each in the part."""
     numbers, rows = batch.column(0).to_numpy(), batch.column(1).to_numpy()
     # Sixteen bits are sorted by counting.
     order = np.argsort(numbers, kind="stable")

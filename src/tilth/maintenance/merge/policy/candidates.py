@@ -104,7 +104,7 @@ class CandidateState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCandidate:
-    """Parts that a selection looked at, with its verdict."""
+    """Parts that a selection has considered, with its verdict."""
 
     partition: str
     #: Part names in name order.
@@ -126,10 +126,10 @@ class MergeSelection:
 
 
 def by_partition(parts: Sequence[CandidatePart]) -> dict[str, list[CandidatePart]]:
-    grouped: dict[str, list[CandidatePart]] = {}
+    found: dict[str, list[CandidatePart]] = {}
     for part in parts:
-        grouped.setdefault(part.partition, []).append(part)
-    return grouped
+        found.setdefault(part.partition, []).append(part)
+    return found
 
 
 def split_runs(parts: Sequence[CandidatePart], *, being_merged: Collection[str]) -> tuple[Run, ...]:

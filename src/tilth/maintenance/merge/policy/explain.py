@@ -1,4 +1,4 @@
-"""Every range that the size_tiered policy looks at, with its verdict.
+"""Every range that the size_tiered policy considers, with its verdict.
 
 Covers: the ranges chosen, the best of each run that others outdid, those that would be best or nearest if they were
 allowed, lone parts. Does not cover: parts under merge, the key_range policy, which explains itself.

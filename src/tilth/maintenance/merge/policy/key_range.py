@@ -42,7 +42,7 @@ TRIES_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The offer of one group of parts that may merge with each other."""
+    """The best merge of parts of one shape, or why there is none."""
 
     spec: MergeSpec | None
     height: float
@@ -63,7 +63,7 @@ class KeyRangePolicy:
         settings: MergeSettings,
         effort: Effort = Effort.NORMAL,
     ) -> MergeSelection:
-        """One merge for each group of parts that may merge with each other, the one that gains most first.
+        """Choose one merge for the parts of each shape, the one that gains most first.
 
         A score is the gain with its sign turned. An OPTIMIZE takes whatever gains anything.
         """
@@ -71,18 +71,18 @@ class KeyRangePolicy:
         lone: list[MergeSpec] = []
         refusals: list[MergeRefusal] = []
         for partition, members in by_partition(parts).items():
-            groups = mergeable_groups(members, being_merged=being_merged)
-            found = [self._choose(group, settings, effort) for group in groups if len(group) > 1]
+            by_shape = mergeable_by_shape(members, being_merged=being_merged)
+            found = [self._choose(mergeable, settings, effort) for mergeable in by_shape if len(mergeable) > 1]
             folds = [
                 spec
-                for group in groups
-                if len(group) == 1 and (spec := fold_alone(group, settings, effort)) is not None
+                for mergeable in by_shape
+                if len(mergeable) == 1 and (spec := fold_alone(mergeable, settings, effort)) is not None
             ]
             given = [one.spec for one in found if one.spec is not None]
             specs += given
             lone += folds
             if not given and not folds:
-                reason = "; ".join(one.reason for one in found) or _why_no_group(members, groups, being_merged)
+                reason = "; ".join(one.reason for one in found) or _why_no_merge(members, by_shape, being_merged)
                 refusals.append(MergeRefusal(partition=partition, reason=reason, should_postpone=True))
         specs.sort(key=lambda spec: spec.score)
         return MergeSelection(specs=tuple(specs + lone), refusals=tuple(refusals))
@@ -90,24 +90,24 @@ class KeyRangePolicy:
     def explain(
         self, parts: Sequence[CandidatePart], *, being_merged: Collection[str], settings: MergeSettings
     ) -> tuple[MergeCandidate, ...]:
-        """Return every group of every partition with its set, or why it has none."""
+        """Return the parts of every shape of every partition with their set, or why they have none."""
         rows: list[MergeCandidate] = []
         for members in by_partition(parts).values():
-            for group in mergeable_groups(members, being_merged=being_merged):
-                rows += self._explained(group, settings)
+            for mergeable in mergeable_by_shape(members, being_merged=being_merged):
+                rows += self._explained(mergeable, settings)
         return tuple(rows)
 
-    def _explained(self, group: Sequence[CandidatePart], settings: MergeSettings) -> list[MergeCandidate]:
-        if len(group) == 1:
-            return [candidate_of(group, CandidateState.LONE, "no other part that it may merge with")]
-        found = self._choose(group, settings, Effort.NORMAL)
+    def _explained(self, mergeable: Sequence[CandidatePart], settings: MergeSettings) -> list[MergeCandidate]:
+        if len(mergeable) == 1:
+            return [candidate_of(mergeable, CandidateState.LONE, "no other part that it may merge with")]
+        found = self._choose(mergeable, settings, Effort.NORMAL)
         if found.spec is None:
-            return [candidate_of(group, CandidateState.REFUSED, found.reason)]
+            return [candidate_of(mergeable, CandidateState.REFUSED, found.reason)]
         chosen = set(found.spec.parts)
-        rest = [part for part in group if part.name not in chosen]
+        rest = [part for part in mergeable if part.name not in chosen]
         rows = [
             candidate_of(
-                [part for part in group if part.name in chosen],
+                [part for part in mergeable if part.name in chosen],
                 CandidateState.WOULD_RUN,
                 found.spec.reason,
                 found.spec.score,
@@ -118,11 +118,11 @@ class KeyRangePolicy:
             rows.append(candidate_of(rest, CandidateState.LOST, text))
         return rows
 
-    def _choose(self, group: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> _Found:
-        key = (effort, settings, *(part.name for part in group))
+    def _choose(self, mergeable: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> _Found:
+        key = (effort, settings, *(part.name for part in mergeable))
         found = self._remembered.pop(key, None)
         if found is None:
-            found = _choice(group, settings, effort)
+            found = _choice(mergeable, settings, effort)
         # The youngest is last.
         self._remembered[key] = found
         while len(self._remembered) > REMEMBERED_MAX:
@@ -130,26 +130,29 @@ class KeyRangePolicy:
         return found
 
 
-def mergeable_groups(
+def mergeable_by_shape(
     members: Sequence[CandidatePart], *, being_merged: Collection[str]
 ) -> tuple[tuple[CandidatePart, ...], ...]:
-    """The parts of one partition that may merge with each other, neighbours or not; those under merge are in none."""
-    groups: dict[object, list[CandidatePart]] = {}
+    """Divide the parts of one partition by shape: those of one may merge with each other, neighbours or not. Parts
+    under merge are left out."""
+    by_shape: dict[object, list[CandidatePart]] = {}
     for part in members:
         if part.name in being_merged:
             continue
         shape: object = (part.columns_commit_time, part.mutation_effective_time, part.first_needed_mutation)
-        groups.setdefault(shape if part.columns_commit_time else part.name, []).append(part)
-    return tuple(tuple(group) for group in groups.values())
+        by_shape.setdefault(shape if part.columns_commit_time else part.name, []).append(part)
+    return tuple(tuple(mergeable) for mergeable in by_shape.values())
 
 
-def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> _Found:
+def _choice(mergeable: Sequence[CandidatePart], settings: MergeSettings, effort: Effort) -> _Found:
     wanted = settings.key_range
     if effort is not Effort.NORMAL:
         wanted = replace(wanted, gain_min=0.0)
     budget = min(wanted.budget, settings.bytes_max // MIB) if settings.bytes_max else wanted.budget
-    shares = key_shares([part.low for part in group], [part.high for part in group], [part.size for part in group])
-    sizes = np.array([part.size for part in group], dtype=np.int64)
+    shares = key_shares(
+        [part.low for part in mergeable], [part.high for part in mergeable], [part.size for part in mergeable]
+    )
+    sizes = np.array([part.size for part in mergeable], dtype=np.int64)
     weights = np.maximum(1, sizes // MIB)
     small = np.maximum(0.0, 1.0 - sizes / wanted.target_size)
     values = shares.high - shares.low + wanted.small_part_gain * small
@@ -157,25 +160,25 @@ def _choice(group: Sequence[CandidatePart], settings: MergeSettings, effort: Eff
     text = f"on average {shares.average_height:.2f} parts hold a key"
     reason = f"no set within {budget} MiB gains more than {wanted.gain_min:g}, {text}"
     if len(within) < 2:
-        reason = f"all but {len(within)} of {len(group)} parts are above the budget of {budget} MiB, {text}"
+        reason = f"all but {len(within)} of {len(mergeable)} parts are above the budget of {budget} MiB, {text}"
     for _ in range(TRIES_MAX):
         items = Items(low=shares.low[within], high=shares.high[within], values=values[within], weights=weights[within])
         chosen = choose(items, budget=budget, gain_min=wanted.gain_min, ratio=wanted.approximation_ratio)
         picked = [within[index] for index in chosen.items]
-        picked = _within_limits(group, picked, values / weights, settings)
+        picked = _within_limits(mergeable, picked, values / weights, settings)
         gain = _gain_of(picked, shares.low, shares.high, values)
         if len(picked) < 2 or gain <= wanted.gain_min:
             return _Found(None, shares.average_height, reason)
-        enclosing = _enclosing([group[index].name for index in picked])
+        enclosing = _enclosing([mergeable[index].name for index in picked])
         if enclosing is None:
-            return _Found(_spec([group[index] for index in picked], gain, text), shares.average_height, "")
-        reason = f"the merge would have the blocks of {group[picked[enclosing]].name}, {text}"
+            return _Found(_spec([mergeable[index] for index in picked], gain, text), shares.average_height, "")
+        reason = f"the merge would have the blocks of {mergeable[picked[enclosing]].name}, {text}"
         within.remove(picked[enclosing])
     return _Found(None, shares.average_height, reason)
 
 
 def _within_limits(
-    group: Sequence[CandidatePart], picked: list[int], density: Floats, settings: MergeSettings
+    mergeable: Sequence[CandidatePart], picked: list[int], density: Floats, settings: MergeSettings
 ) -> list[int]:
     """Return the parts without the least dense ones that are too many for the limits of rows and parts."""
     rows_max = settings.rows_max or inf
@@ -183,9 +186,9 @@ def _within_limits(
     rows = 0
     kept: list[int] = []
     for index in sorted(picked, key=lambda index: -float(density[index])):
-        if len(kept) < parts_max and rows + group[index].rows <= rows_max:
+        if len(kept) < parts_max and rows + mergeable[index].rows <= rows_max:
             kept.append(index)
-            rows += group[index].rows
+            rows += mergeable[index].rows
     return sorted(kept)
 
 
@@ -220,14 +223,14 @@ def _spec(parts: Sequence[CandidatePart], gain: float, text: str) -> MergeSpec:
     )
 
 
-def _why_no_group(
+def _why_no_merge(
     members: Sequence[CandidatePart],
-    groups: Sequence[Sequence[CandidatePart]],
+    by_shape: Sequence[Sequence[CandidatePart]],
     being_merged: Collection[str],
 ) -> str:
     if len(members) == 1:
         return "only one part"
-    if len(groups) < 2:
-        return f"all but {len(groups)} of {len(members)} parts are under merge"
-    apart = why_apart(groups[0][0], groups[1][0]) or "they have different shapes"
+    if len(by_shape) < 2:
+        return f"all but {len(by_shape)} of {len(members)} parts are under merge"
+    apart = why_apart(by_shape[0][0], by_shape[1][0]) or "they have different shapes"
     return f"no two of {len(members)} parts may merge: {apart}"

@@ -51,7 +51,7 @@ def key_shares(lows: Sequence[bytes], highs: Sequence[bytes], sizes: Sequence[in
     for prefix, members in by_prefix.items():
         begin, end = min(first[part] for part in members), max(last[part] for part in members)
         digits = np.array([_digits(key, prefix) for key in keys[begin : end + 1]], dtype=np.uint64)
-        # Exact while still integers; where keys of other prefixes lie between, the differences are not asked for.
+        # Exact while still integers; where keys of other prefixes lie between, the differences are not used.
         steps = (digits[1:] - digits[:-1]).astype(np.float64)
         for part in members:
             low, high = first[part], last[part]

@@ -2,10 +2,10 @@
 
 Covers: the sweep over all stretches of keys with lower and upper bounds, the exact filling where the bounds
 differ much, the set behind the best. Does not cover: what parts are worth (key_range.py).
-Always holds: the set found is within the budget and gains more than is asked for, and no less than what the sweep alone
-has found. Up to EXACT_ITEMS_MAX items no other set gains more than `ratio` times as much (where none is found: as is
-asked for), unless the work is cut short: the sweep has found half of the gain that is asked for at most, then no set is
-chosen at all; the exact fillings have looked at FILLING_ITEMS_MAX items; one would have more than FILLING_CELLS_MAX
+Always holds: the set found is within the budget and gains more than `gain_min`, and no less than what the sweep alone
+has found. Up to EXACT_ITEMS_MAX items no other set gains more than `ratio` times as much (where none is found: as
+`gain_min`), unless the work is cut short: the sweep has found half of `gain_min` at most, then no set is
+chosen at all; the exact fillings have read FILLING_ITEMS_MAX items; one would have more than FILLING_CELLS_MAX
 cells. Of more items BORDER_TOLERANCE of the gain may be lost besides.
 
 How: of all items whose stretch lies between a left and a right border the densest are taken, as many as the budget
@@ -31,7 +31,7 @@ EXACT_ITEMS_MAX = 1024
 BORDER_TOLERANCE = 0.02
 #: Share of the width of all keys; a step of 0 would keep every border.
 BORDER_STEP_MIN = 1e-6
-#: Stretches that a first guess of the gain is made from, and items looked at in exact fillings.
+#: Stretches from which a first guess of the gain is made, and items read in exact fillings.
 PROBES = 24
 FILLING_ITEMS_MAX = 40_000
 #: Cells of one exact filling; a larger one is left to the bounds.
@@ -107,17 +107,17 @@ def fill_knapsack(values: Floats, weights: Integers, capacity: int) -> tuple[flo
     """Find the most valuable set that fits, exactly: its value, and its items, the last one first."""
     capacity = min(capacity, int(weights.sum()))
     worth = np.zeros(capacity + 1)
-    taken = np.zeros((len(values), capacity + 1), dtype=np.bool_)
+    is_chosen = np.zeros((len(values), capacity + 1), dtype=np.bool_)
     for index, (value, weight) in enumerate(zip(values.tolist(), weights.tolist(), strict=True)):
         if weight <= capacity:
             with_it = worth[: capacity + 1 - weight] + value
             is_better = with_it > worth[weight:]
-            taken[index, weight:] = is_better
+            is_chosen[index, weight:] = is_better
             worth[weight:] = np.where(is_better, with_it, worth[weight:])
     chosen: list[int] = []
     left = capacity
     for index in range(len(values) - 1, -1, -1):
-        if taken[index, left]:
+        if is_chosen[index, left]:
             chosen.append(index)
             left -= int(weights[index])
     return float(worth[capacity]), tuple(chosen)
@@ -206,10 +206,10 @@ def _sweep(ranked: _Ranked, borders: Floats, best: _Best, *, gain_min: float) ->
     upper = np.zeros(len(borders))
     value = np.zeros(len(borders))
     weight = np.zeros(len(borders))
-    # The rank of the least dense item taken; an item above the limit is not taken.
+    # The rank of the least dense item that is included; an item above the limit is not included.
     least = np.zeros(len(borders), dtype=np.int64)
     limit = np.full(len(borders), count, dtype=np.int64)
-    taken = _RankSets(count, len(borders))
+    included = _RankSets(count, len(borders))
     most = ranked.most()
     stops = np.searchsorted(borders, ranked.low, side="right").tolist()
     begin = 0
@@ -220,31 +220,31 @@ def _sweep(ranked: _Ranked, borders: Floats, best: _Best, *, gain_min: float) ->
         begin = max(begin, int(borders.searchsorted(right - reach)))
         if begin >= stop:
             continue
-        taken.add(rank, begin, stop)
-        taking = (limit[begin:stop] > rank).nonzero()[0] + begin
-        if not len(taking):
+        included.add(rank, begin, stop)
+        active = (limit[begin:stop] > rank).nonzero()[0] + begin
+        if not len(active):
             continue
-        now_value = value[taking] + ranked.values[rank]
-        now_weight = weight[taking] + ranked.weights[rank]
-        now_least = np.maximum(least[taking], rank)
+        now_value = value[active] + ranked.values[rank]
+        now_weight = weight[active] + ranked.weights[rank]
+        now_least = np.maximum(least[active], rank)
         over = (now_weight - ranked.weights[now_least] > budget).nonzero()[0]
         while len(over):
             dropped = now_least[over]
             now_value[over] -= ranked.values[dropped]
             now_weight[over] -= ranked.weights[dropped]
-            now_least[over] = taken.below(taking[over], dropped)
+            now_least[over] = included.below(active[over], dropped)
             over = over[now_weight[over] - ranked.weights[now_least[over]] > budget]
-        value[taking], weight[taking], least[taking] = now_value, now_weight, now_least
-        limit[taking] = np.where(now_weight >= budget, now_least, count)
+        value[active], weight[active], least[active] = now_value, now_weight, now_least
+        limit[active] = np.where(now_weight >= budget, now_least, count)
         excess = now_weight - budget
         last = ranked.values[now_least]
         lower_value = np.where(excess <= 0, now_value, np.maximum(now_value - last, last))
         upper_value = now_value - np.maximum(excess, 0.0) * ranked.density[now_least]
-        width = right - borders[taking]
-        upper[taking] = np.maximum(upper[taking], _gains(upper_value, width))
+        width = right - borders[active]
+        upper[active] = np.maximum(upper[active], _gains(upper_value, width))
         lower = _gains(lower_value, width)
         top = int(lower.argmax())
-        best.offer(float(lower[top]), left=float(borders[taking[top]]), seen=seen, is_filled=False)
+        best.offer(float(lower[top]), left=float(borders[active[top]]), seen=seen, is_filled=False)
     return upper
 
 
@@ -273,14 +273,14 @@ class _RankSets:
         return (words << 5) + _highest(found)
 
     def _word_below(self, columns: Integers, words: Integers) -> Integers:
-        groups = words >> 5
-        found = _lower_bits(self._words[groups, columns], words)
+        rows = words >> 5
+        found = _lower_bits(self._words[rows, columns], words)
         empty = (found == 0).nonzero()[0]
         while len(empty):
-            groups[empty] -= 1
-            found[empty] = self._words[groups[empty], columns[empty]]
+            rows[empty] -= 1
+            found[empty] = self._words[rows[empty], columns[empty]]
             empty = empty[found[empty] == 0]
-        return (groups << 5) + _highest(found)
+        return (rows << 5) + _highest(found)
 
 
 def _lower_bits(found: NDArray[np.uint32], positions: Integers) -> NDArray[np.uint32]:

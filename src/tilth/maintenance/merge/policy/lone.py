@@ -35,8 +35,8 @@ def with_expired_rows(
     selection: MergeSelection, parts: Sequence[CandidatePart], *, being_merged: Collection[str]
 ) -> MergeSelection:
     """Add the parts whose expired rows are due to go and that no other merge of the selection takes along."""
-    taken = {name for spec in selection.specs for name in spec.parts}
-    rewrites = [_alone(part, _why_rewritten(part)) for part in _due(parts, taken, being_merged)]
+    chosen = {name for spec in selection.specs for name in spec.parts}
+    rewrites = [_alone(part, _why_rewritten(part)) for part in _due(parts, chosen, being_merged)]
     served = {spec.partition for spec in rewrites}
     return MergeSelection(
         specs=(*selection.specs, *rewrites),
@@ -48,16 +48,16 @@ def explained_with_expired_rows(
     rows: Sequence[MergeCandidate], parts: Sequence[CandidatePart], *, being_merged: Collection[str]
 ) -> tuple[MergeCandidate, ...]:
     """Add the same parts to an explanation, instead of the rows that refuse each of them alone."""
-    taken = {name for row in rows if row.state is CandidateState.WOULD_RUN for name in row.parts}
-    due = _due(parts, taken, being_merged)
+    chosen = {name for row in rows if row.state is CandidateState.WOULD_RUN for name in row.parts}
+    due = _due(parts, chosen, being_merged)
     names = {part.name for part in due}
     kept = [row for row in rows if len(row.parts) != 1 or row.parts[0] not in names]
     return (*kept, *(candidate_of([part], CandidateState.WOULD_RUN, _why_rewritten(part), inf) for part in due))
 
 
-def _due(parts: Sequence[CandidatePart], taken: Collection[str], being_merged: Collection[str]) -> list[CandidatePart]:
+def _due(parts: Sequence[CandidatePart], chosen: Collection[str], being_merged: Collection[str]) -> list[CandidatePart]:
     return [
-        part for part in parts if part.has_expired_rows and part.name not in taken and part.name not in being_merged
+        part for part in parts if part.has_expired_rows and part.name not in chosen and part.name not in being_merged
     ]
 
 

@@ -1,4 +1,4 @@
-"""Choice of the partitions in which merges are looked for. Pure.
+"""Choice of the partitions that are searched for merges. Pure.
 
 Covers: the choice of a round, partitions where nothing was worth merging, the fill rule. Does not cover: counts and
 rotation (table/partition_counts.py), which parts of a partition (size_tiered.py, key_range.py).
@@ -33,7 +33,7 @@ CROWDED_PARTS = 12
 
 @dataclass(frozen=True, slots=True)
 class BackOff:
-    """A partition in which nothing was worth merging: others are looked at first for a while."""
+    """A partition in which nothing was worth merging: others come first for a while."""
 
     #: Seconds since 1970.
     since: float
@@ -61,7 +61,7 @@ def select_for_merge(
     now: float,
     rng: Rng,
 ) -> PartitionSelection:
-    """The partitions to look for merges in.
+    """Choose the partitions to search for merges.
 
     `all_partitions` is in stable catalog order, or the cursor skips some; `expired` ones are not merged any more.
     `postponed` holds when a partition was last found to give nothing, see `postpone`; `counts`: visible parts by

@@ -28,7 +28,7 @@ COSTLY_PARTS = 1_000
 ROUNDS_MAX = 8
 #: Merges that are listed one by one.
 MERGES_MAX = 200
-#: While nothing happens the policy is asked again after so many seconds: parts become worth merging by age too.
+#: Seconds without events after which the policy is called again: parts become worth merging by age, too.
 QUIET_SECONDS = (10, 60, 600, 3_600)
 
 #: All visible parts, statistics by partition, and the time in seconds.
@@ -77,19 +77,19 @@ def replay(events: Sequence[PartEvent], *, select: SelectMerges, keys_of: KeysOf
     """Replay the newest events of one table, given in the order of time."""
     newest = list(events[-EVENTS_MAX:])
     history = _History(select)
-    seconds = [(second, list(group)) for second, group in groupby(newest, key=lambda event: event.at_ms // 1000)]
+    seconds = [(second, list(together)) for second, together in groupby(newest, key=lambda event: event.at_ms // 1000)]
     stride = 1 + len(seconds) // QUESTIONS_MAX
     ends = [next_second for (_, _), (next_second, _) in pairwise(seconds)] + [None]
     applied = 0
-    for number, ((second, group), end) in enumerate(zip(seconds, ends, strict=True)):
-        for event in group:
+    for number, ((second, together), end) in enumerate(zip(seconds, ends, strict=True)):
+        for event in together:
             history.apply(event, keys_of)
-        applied += len(group)
-        moments = [second] if number % stride == 0 or end is None else []
-        moments += [second + quiet for quiet in QUIET_SECONDS if end is not None and second + quiet < end]
-        for moment in moments:
+        applied += len(together)
+        times = [second] if number % stride == 0 or end is None else []
+        times += [second + quiet for quiet in QUIET_SECONDS if end is not None and second + quiet < end]
+        for time in times:
             if end is None or history.cost * len(newest) <= COST_MAX * applied:
-                history.merge(moment)
+                history.merge(time)
     return Replay(
         merges=tuple(history.merges[-MERGES_MAX:]), replayed=history.sums(), real=real_sums(newest), events=len(newest)
     )
@@ -163,7 +163,7 @@ class _History:
                 del members[str(each.name)]
 
     def merge(self, second: int) -> None:
-        """Ask the policy, and do at once what it chooses, until it chooses nothing."""
+        """Call the policy, and do at once what it chooses, until it chooses nothing."""
         for _ in range(ROUNDS_MAX):
             there = [
                 replace(kept.part, age=max(0.0, second - kept.since))

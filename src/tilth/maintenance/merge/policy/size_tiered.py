@@ -116,7 +116,7 @@ def select_merges(
 
 
 def submittable(*, workers: int, pending: int, running: int, settings: MergeSettings) -> int:
-    """Return how many merges may be submitted now. Zero is no error: the next round asks again."""
+    """Return how many merges may be submitted now. Zero is no error: the next round tries again."""
     if running >= settings.running_max:
         return 0
     room = max(OPEN_MERGES_PER_WORKER * workers, OPEN_MERGES_MIN) - pending - running
@@ -184,27 +184,27 @@ def _several(scored: Sequence[_ScoredRun], found: Pace) -> tuple[MergeSpec, ...]
     #: Score, index of the run, begin; then the range and the stretch it was found in.
     heap: list[tuple[float, int, int, RangeScore, int, int]] = []
 
-    def look(index: int, begin: int, end: int) -> None:
+    def push_best(index: int, begin: int, end: int) -> None:
         parts_max = None if remaining == inf else int(remaining) + 1
         best = scored[index].scores.best(begin, end, parts_max=parts_max)
         if best is not None:
             heapq.heappush(heap, (best.score, index, best.begin, best, begin, end))
 
     for index, one in enumerate(scored):
-        look(index, 0, len(one.scores))
+        push_best(index, 0, len(one.scores))
     specs: list[MergeSpec] = []
     while heap and len(specs) < RANGES_MAX:
         _, index, _, best, begin, end = heapq.heappop(heap)
         if quota[index] == 0:
             continue
         if best.length - 1 > remaining:
-            look(index, begin, end)
+            push_best(index, begin, end)
             continue
         specs.append(scored[index].spec(best))
         quota[index] -= 1
         remaining -= best.length - 1
-        look(index, begin, best.begin)
-        look(index, best.end, end)
+        push_best(index, begin, best.begin)
+        push_best(index, best.end, end)
     return tuple(specs)
 
 
