@@ -20,7 +20,7 @@ from tools.jepsen.history import Op, Outcome, Window
 SHOWN_MAX = 5
 
 _Item = TypeVar("_Item")
-_Group = TypeVar("_Group")
+_ItemKey = TypeVar("_ItemKey")
 
 
 @dataclass(slots=True)
@@ -329,7 +329,7 @@ class Stretch:
 def check_offsets(stretches: Iterable[Stretch]) -> Faults:
     """Check that the stretches of each topic partition follow on one another without holes and overlaps."""
     faults = Faults()
-    for partition, found in _grouped(stretches, lambda each: (each.topic_id, each.partition)).items():
+    for partition, found in _items_by(stretches, lambda each: (each.topic_id, each.partition)).items():
         found.sort(key=lambda each: (each.start, each.end))
         for before, after in pairwise(found):
             if after.start < before.end:
@@ -398,7 +398,7 @@ class Hosting:
 def check_hosts(hostings: Iterable[Hosting]) -> Faults:
     """Check that each epoch of a thing belongs to one process."""
     faults = Faults()
-    for (thing, epoch), found in _grouped(hostings, lambda each: (each.thing, each.epoch)).items():
+    for (thing, epoch), found in _items_by(hostings, lambda each: (each.thing, each.epoch)).items():
         names = {each.holder for each in found}
         if len(names) > 1:
             faults.found(f"two hosts: {thing} epoch {epoch}: {sorted(names)}")
@@ -419,7 +419,7 @@ class Sighting:
 def check_growing(sightings: Iterable[Sighting], windows: Sequence[Window] = ()) -> Faults:
     """Check that no read finds a smaller number than one that ended before it began, but for failovers in `windows`."""
     faults = Faults()
-    for thing, found in _grouped(sightings, lambda each: each.thing).items():
+    for thing, found in _items_by(sightings, lambda each: each.thing).items():
         by_end = sorted(found, key=lambda each: each.ended)
         greatest: Sighting | None = None
         ended = 0
@@ -462,11 +462,11 @@ def check_past(reads: Iterable[PastRead]) -> Faults:
     return faults
 
 
-def _grouped(items: Iterable[_Item], key: Callable[[_Item], _Group]) -> dict[_Group, list[_Item]]:
-    groups: dict[_Group, list[_Item]] = defaultdict(list)
+def _items_by(items: Iterable[_Item], key: Callable[[_Item], _ItemKey]) -> dict[_ItemKey, list[_Item]]:
+    found: dict[_ItemKey, list[_Item]] = defaultdict(list)
     for each in items:
-        groups[key(each)].append(each)
-    return groups
+        found[key(each)].append(each)
+    return found
 
 
 def _of(op: Op) -> str:

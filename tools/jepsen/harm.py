@@ -94,7 +94,7 @@ def pauses(name: str, process: HasPid) -> list[Blow]:
     ]
 
 
-def pause_of_group(name: str, processes: Sequence[HasPid], target: str) -> Blow:
+def pause_of_several(name: str, processes: Sequence[HasPid], target: str) -> Blow:
     return _pause(name, processes, target=target)
 
 

@@ -32,7 +32,7 @@ from tools.jepsen.harm import (
     flipping,
     jvm_killed,
     link_blows,
-    pause_of_group,
+    pause_of_several,
     pauses,
     vanishing,
 )
@@ -261,7 +261,7 @@ class Servers(HaStage):
             found.append(jvm_killed(target, worker, self._rng))
         for name, link in self._links.items():
             found += [_scaled(blow, 0.4) for blow in link_blows(name, link, self._rng)]
-        found += [*self._group_blows(), *self._service_blows(), *self._replica_blows(), *self._database.blows()]
+        found += [*self._blows_on_several(), *self._service_blows(), *self._replica_blows(), *self._database.blows()]
         return found
 
     def _killed(self, target: str, name: str, kill: Callable[[], None], start: Callable[[], None]) -> Blow:
@@ -300,15 +300,15 @@ class Servers(HaStage):
         target = f"server {name}"
         return Blow(name=f"{target} upgraded", target=target, strike=strike, mend=mend, seconds=SHORT, weight=0.6)
 
-    def _group_blows(self) -> list[Blow]:
+    def _blows_on_several(self) -> list[Blow]:
         """Return blows on several servers at once, and on one while another is being ended."""
         nodes = list(self.nodes.values())
-        groups: list[Blow] = []
+        blows: list[Blow] = []
         for name in self.nodes:
             others = [node for other, node in self.nodes.items() if other != name]
-            groups.append(pause_of_group(f"servers other than {name}", others, target="servers"))
+            blows.append(pause_of_several(f"servers other than {name}", others, target="servers"))
             # One server is silent for so long that the others end it, while another one restarts.
-            groups.append(self._restarted_while_another_ends(name))
+            blows.append(self._restarted_while_another_ends(name))
 
         def kill_all() -> None:
             for name, node in self.nodes.items():
@@ -321,13 +321,13 @@ class Servers(HaStage):
                 with suppress(AssertionError):
                     node.start()
 
-        groups.append(
+        blows.append(
             Blow(
                 name="all servers killed", target="servers", strike=kill_all, mend=start_all, seconds=SHORT, weight=0.5
             )
         )
-        groups.append(pause_of_group("all servers", nodes, target="servers"))
-        return [_scaled(each, 0.5) for each in groups]
+        blows.append(pause_of_several("all servers", nodes, target="servers"))
+        return [_scaled(each, 0.5) for each in blows]
 
     def _restarted_while_another_ends(self, name: str) -> Blow:
         names, target = list(self.nodes), f"server {name}"

@@ -122,7 +122,7 @@ def by_file(deltas: Iterable[Delta]) -> dict[str, tuple[Delta, ...]]:
     for delta in applied_order(deltas):
         for target in delta.targets:
             found.setdefault(target.file, []).append(delta)
-    return {file: tuple(group) for file, group in found.items()}
+    return {file: tuple(changes) for file, changes in found.items()}
 
 
 def source_of(part: Part, schema: Schema, deltas: Sequence[Delta] = ()) -> PartSource:

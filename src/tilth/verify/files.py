@@ -101,7 +101,7 @@ def _check_keys(
         scope = source.name.partition if storage_settings(table).partition_level_unique_keys else ""
         scopes.setdefault(scope, []).append(source)
     try:
-        repeated = sum(repeated_keys(layout_of(table, root), group) for group in scopes.values())
+        repeated = sum(repeated_keys(layout_of(table, root), parts) for parts in scopes.values())
     except TilthError as error:
         if catalog.parts.version(table.uuid).counter != snapshot.version:
             # A file went while it was read: what it held is in others now.

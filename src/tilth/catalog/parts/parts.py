@@ -105,12 +105,16 @@ class Parts:
             past = at if at is not None and at < version.last_commit_ts else None
             shown: list[Part] = []
             pruned = 0
-            groups: Iterable[Sequence[Part]]
+            by_partition: Iterable[Sequence[Part]]
             if past is None:
-                groups = self._shown_groups(view, table_uuid, partitions, stored=found.version if found else 0)
+                by_partition = self._shown_by_partition(
+                    view, table_uuid, partitions, stored=found.version if found else 0
+                )
             else:
-                groups = (visibility.visible(each, past) for each in _groups(view, table_uuid, partitions))
-            for parts in groups:
+                by_partition = (
+                    visibility.visible(each, past) for each in _entries_by_partition(view, table_uuid, partitions)
+                )
+            for parts in by_partition:
                 wanted = list(parts) if keep is None else [part for part in parts if keep(part)]
                 shown.extend(wanted)
                 pruned += len(parts) - len(wanted)
@@ -178,7 +182,7 @@ class Parts:
 
         return change(self._kv, self._clock, plan)
 
-    def _shown_groups(
+    def _shown_by_partition(
         self, view: ReadView, table: str, partitions: Collection[str] | None, *, stored: int
     ) -> Iterator[Sequence[Part]]:
         if partitions is not None:
@@ -191,7 +195,7 @@ class Parts:
             yield from (each for each in known if each is not None)
             return
         # One scan of all entries costs less than one of each partition.
-        found = {group[0].name.partition: group for group in _groups(view, table, None)}
+        found = {entries[0].name.partition: entries for entries in _entries_by_partition(view, table, None)}
         for partition in names:
             parts = tuple(visibility.visible(found.get(partition, ())))
             self._shown.keep(table, partition, parts, stored=stored)
@@ -276,14 +280,14 @@ def _stored_deltas(
                 yield from read_all(view, codec.DELTAS, space, table, partition)
 
 
-def _groups(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:
+def _entries_by_partition(view: ReadView, table: str, partitions: Collection[str] | None) -> Iterator[list[Entry]]:
     if partitions is not None:
         for partition in sorted(set(partitions)):
             yield list(read_all(view, codec.ENTRIES, Space.ENTRY, table, partition))
         return
     entries = read_all(view, codec.ENTRIES, Space.ENTRY, table)
-    for _, group in groupby(entries, key=lambda entry: entry.name.partition):
-        yield list(group)
+    for _, in_partition in groupby(entries, key=lambda entry: entry.name.partition):
+        yield list(in_partition)
 
 
 class _Drops:

@@ -71,8 +71,8 @@ class OpenDeltas:
     def _by_file(self, partition: str) -> dict[str, list[Delta]]:
         files = self._now.get(partition)
         if files is None:
-            grouped = by_file(self._of(partition).values())
-            self._now[partition] = files = {file: list(deltas) for file, deltas in grouped.items()}
+            changes = by_file(self._of(partition).values())
+            self._now[partition] = files = {file: list(deltas) for file, deltas in changes.items()}
         return files
 
 

@@ -46,7 +46,7 @@ def _check_table(uuid: str, before: TableState, change: TableChange, commit_ts: 
             _require(is_new, "a new part lies behind all that was there", uuid)
         if isinstance(entry, DropRange):
             _require(entry.name.max_block < commit_ts, "a drop range hides the past only", uuid)
-    everything = [entry for group in before.entries.values() for entry in group]
+    everything = [entry for entries in before.entries.values() for entry in entries]
     check_entries(uuid, everything)
     for partition, shown in before.shown.items():
         _require(list(shown) == visible(before.entries[partition]), "what is kept is what is visible", uuid)
@@ -60,7 +60,7 @@ def _check_table(uuid: str, before: TableState, change: TableChange, commit_ts: 
 
 def _check_rows(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
     """Visible rows, without those that deltas delete, change by what was inserted and removed."""
-    deltas = [delta for group in before.deltas.values() for delta in group]
+    deltas = [delta for deltas in before.deltas.values() for delta in deltas]
     shown = visible(everything)
     shown_after = visible(change.entries_after(everything))
     more = _live_rows(uuid, shown_after, change.deltas_after(deltas)) - _live_rows(uuid, shown, deltas)
@@ -85,14 +85,14 @@ def _check_deltas(uuid: str, before: TableState, everything: list[Entry], change
     _require(all(each.commit_ts == commit_ts and not each.end_ts for each in added), "deltas are new", uuid)
     _require(all(each.change_ts <= commit_ts for each in added), "deltas change the past", uuid)
     _require(all(each.end_ts == commit_ts for each in ended), "deltas end with the commit", uuid)
-    deltas = [delta for group in before.deltas.values() for delta in group]
+    deltas = [delta for deltas in before.deltas.values() for delta in deltas]
     known = {each.file.name for each in deltas}
     _require(all(each.file.name in known for each in ended), "what ends was there", uuid)
     _require(len({each.file.name for each in (*deltas, *added)}) == len(deltas) + len(added), "one delta a file", uuid)
     # A part may have been replaced after it was changed, by the same commit.
     parts = [*visible(everything), *visible(change.entries_after(everything))]
     shown = {(part.name.partition, part.file.name) for part in parts}
-    parts += [*lasting(everything), *(item.part for group in before.trash.values() for item in group)]
+    parts += [*lasting(everything), *(item.part for items in before.trash.values() for item in items)]
     kept = {(part.name.partition, part.file.name) for part in parts}
     for delta in added:
         files = [(delta.partition, target.file) for target in delta.targets]

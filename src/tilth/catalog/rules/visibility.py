@@ -91,10 +91,10 @@ def _ended_of_chain(chain: Chain, ranges: Sequence[DropRange]) -> Iterator[tuple
 def _by_partition(entries: list[Entry]) -> Iterator[tuple[list[DropRange], list[Part | Mark]]]:
     """Drop ranges and the rest of each partition, each in the order of (min, max, level, commit)."""
     entries.sort(key=_order)
-    for _, group in groupby(entries, key=lambda entry: entry.name.partition):
+    for _, in_partition in groupby(entries, key=lambda entry: entry.name.partition):
         ranges: list[DropRange] = []
         rest: list[Part | Mark] = []
-        for entry in group:
+        for entry in in_partition:
             if isinstance(entry, DropRange):
                 ranges.append(entry)
             else:

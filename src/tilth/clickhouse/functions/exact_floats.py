@@ -38,7 +38,7 @@ def _shortest(wrong: str) -> str:
     # The number is 0.DIGITS times 10 to the power of `p`.
     point = f"instr({mantissa}, '.') - 1 + {exponent} - ({zeros})"
     found = bound("d", f"named_struct('d', rtrim('0', {stripped}), 'p', {point})", _fewest(wrong))
-    return bound("r", found, _placed())
+    return bound("r", found, _with_point())
 
 
 def _fewest(wrong: str) -> str:
@@ -106,7 +106,7 @@ def _nearest() -> str:
     )
 
 
-def _placed() -> str:
+def _with_point() -> str:
     """The digits `r.d` with the point at `r.p`."""
     count = "length(r.d)"
     rest = f"CASE WHEN {count} > 1 THEN '.' || substring(r.d, 2) ELSE '' END"

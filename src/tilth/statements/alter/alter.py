@@ -15,8 +15,8 @@ from tilth.base.errors import TilthError
 from tilth.base.settings import read_settings
 from tilth.control.context.audit import audited
 from tilth.control.context.names import relation_of, table_of, wrong_kind
-from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services
+from tilth.control.context.warehouse_choice import check_named
 from tilth.control.kinds import StatementKind
 from tilth.grammar import statements as st
 from tilth.grammar.alter import parse_alter

@@ -174,8 +174,8 @@ def expired_at_once(services: Services, table: TableDef, text: str) -> str:
     now_ms, settings = services.clock.now_ms(), gc_settings(table.settings)
     partitions = rows = 0
     shown = sorted(services.catalog.parts.snapshot(table.uuid).parts, key=lambda part: part.name.partition)
-    for _, group in groupby(shown, key=lambda part: part.name.partition):
-        parts = list(group)
+    for _, in_partition in groupby(shown, key=lambda part: part.name.partition):
+        parts = list(in_partition)
         if is_expired(ttl, parts, now_ms=now_ms, settings=settings):
             partitions += 1
             rows += sum(part.rows for part in parts)

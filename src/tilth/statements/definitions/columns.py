@@ -261,7 +261,7 @@ def _dropped(table: TableDef, now: NewColumns, operation: DropColumn) -> NewColu
             "other columns are computed from this one", table=full_name(table), column=column.name, by=names, hint=hint
         )
     columns, aliases = (
-        tuple(each for each in group if each is not column) for group in (now.schema.columns, now.schema.aliases)
+        tuple(each for each in columns if each is not column) for columns in (now.schema.columns, now.schema.aliases)
     )
     return replace(now, schema=Schema(columns=columns, aliases=aliases))
 
@@ -409,7 +409,7 @@ def _renamed(table: TableDef, now: NewColumns, operation: RenameColumn) -> NewCo
 
 def replaced(now: NewColumns, old: Column, new: Column) -> NewColumns:
     columns, aliases = (
-        tuple(new if each is old else each for each in group) for group in (now.schema.columns, now.schema.aliases)
+        tuple(new if each is old else each for each in columns) for columns in (now.schema.columns, now.schema.aliases)
     )
     return replace(now, schema=Schema(columns=columns, aliases=aliases))
 

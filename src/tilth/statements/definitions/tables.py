@@ -15,8 +15,8 @@ from tilth.base.settings import read_settings
 from tilth.clickhouse.dialect_sessions import check_zones
 from tilth.clickhouse.dialect_words import CLICKHOUSE
 from tilth.control.context.names import database_and_name, table_of, wrong_kind
-from tilth.control.context.placing import check_named
 from tilth.control.context.services import Call, Services, run_on_worker
+from tilth.control.context.warehouse_choice import check_named
 from tilth.control.kinds import StatementKind
 from tilth.grammar.create import parse_create_table, parse_create_view
 from tilth.grammar.parse import Form

@@ -141,7 +141,7 @@ def _given_shape(column: Column) -> tuple[object, ...]:
 
 def _each(schema: Schema, found: Mapping[int, Column]) -> Schema:
     """Return the columns, those that were found in their positions."""
-    columns, aliases = (tuple(found.get(each.id, each) for each in group) for group in (schema.columns, schema.aliases))
+    columns, aliases = (tuple(found.get(each.id, each) for each in kind) for kind in (schema.columns, schema.aliases))
     return Schema(columns=columns, aliases=aliases)
 
 

@@ -22,8 +22,8 @@ from tilth.base.logs import Log
 from tilth.base.settings import read_settings
 from tilth.catalog import InsertDelay, LabelTakenError, SchemaChangedError, StorageChangedError, TxnHandle
 from tilth.control.context.names import table_of
-from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services
+from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.insert_batches import BatchLimits, OfferedInsert, PreparedInsert
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue

@@ -12,8 +12,8 @@ import msgspec
 
 from tilth.control.context.audit import audited
 from tilth.control.context.names import kafka_of
-from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services, run_on_worker
+from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.kinds import StatementKind
 from tilth.grammar.parse import Form
 from tilth.grammar.phrases import parse_name, parse_where

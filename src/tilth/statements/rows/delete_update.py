@@ -38,8 +38,8 @@ from tilth.catalog import (
 )
 from tilth.control.context.audit import audited
 from tilth.control.context.names import table_of
-from tilth.control.context.placing import warehouse_of_write
 from tilth.control.context.services import Call, Services, run_on_worker
+from tilth.control.context.warehouse_choice import warehouse_of_write
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.literals import read_settings_clause

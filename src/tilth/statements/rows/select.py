@@ -19,8 +19,8 @@ from tilth.base.cancel import working_under
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.logs import Log
 from tilth.catalog import SchemaChangedError
-from tilth.control.context.placing import warehouse_of_query
 from tilth.control.context.services import Call, Services
+from tilth.control.context.warehouse_choice import warehouse_of_query
 from tilth.control.kinds import StatementKind
 from tilth.control.slots import Queue
 from tilth.grammar.parse import Form

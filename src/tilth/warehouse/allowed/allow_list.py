@@ -80,8 +80,8 @@ def allow_list() -> AllowList:
     )
 
 
-def _names(groups: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(name for group in groups.values() for name in group.split())
+def _names(texts: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(name for text in texts.values() for name in text.split())
 
 
 # Any: what the file's tables hold.
