@@ -24,7 +24,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-parts",
         breaks="written parts and their names are not waited for",
-        path="src/tilth/storage/parts/parts.py",
+        path="src/tilth/storage/parts/part_files.py",
         old="    with FileFinisher(layout.folder, fsync=layout.fsync) as endings:\n",
         new="    with FileFinisher(layout.folder, fsync=False) as endings:\n",
         tests=(
@@ -34,7 +34,7 @@ STORAGE: tuple[Mutant, ...] = (
     Mutant(
         name="names-of-merged-parts",
         breaks="the name of a part that is written by a merge or a flush is not waited for",
-        path="src/tilth/storage/parts/parts.py",
+        path="src/tilth/storage/parts/part_files.py",
         old="else end_file(layout.folder, self._file, fsync=layout.fsync)\n",
         new="else self._file.finish(fsync=layout.fsync)\n",
         tests=("tests/integration/test_durable_commits.py::test_each_commit_comes_after_its_files_and_their_names",),

@@ -24,12 +24,12 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
 from tilth.catalog.records.keys import Space
 from tilth.catalog.records.small_commit import read_all
-from tilth.catalog.services.audit import AuditLog
 from tilth.catalog.services.copy_notes import CopyNotes
 from tilth.catalog.services.leases import Leases
 from tilth.catalog.services.placements import Placements
 from tilth.catalog.services.readers import Readers
 from tilth.catalog.services.servers import Servers
+from tilth.catalog.services.service_audit import AuditLog
 from tilth.catalog.services.storages import Storages
 from tilth.catalog.services.switches import SavedState, ServiceSwitches
 from tilth.catalog.services.throttle import Throttle

@@ -2,6 +2,6 @@
 
 Covers: SELECTs and expressions in ClickHouse's dialect, written for Spark (dialect.py and its parts); functions of
 ClickHouse as expressions of Spark (functions/). Does not cover: names of types and engines in definitions
-(tilth.grammar), registering functions in a JVM (warehouse/allowed/registry.py).
+(tilth.grammar), registering functions in a JVM (warehouse/allowed/function_registry.py).
 Always holds: a function or a construct that is not listed is refused by name. See also: docs/reference/dialect.md.
 """

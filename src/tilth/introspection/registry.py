@@ -12,7 +12,7 @@ import pyarrow as pa
 from tilth.catalog import TableNotFoundError
 from tilth.control.context.services import Services
 from tilth.introspection import tables
-from tilth.introspection.table import SystemTable
+from tilth.introspection.system_table import SystemTable
 
 #: Tables of ClickHouse and ByConity, with what shows the same here.
 _INSTEAD = {

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tilth.maintenance.copies.op import ScrubRow
     from tilth.maintenance.damage.book import CURE, DamageBook, DamagedFile, unreadable
     from tilth.maintenance.flush.commands import FlushReport
-    from tilth.maintenance.gc.explain import GcRow
+    from tilth.maintenance.gc.explain_gc import GcRow
     from tilth.maintenance.gc.round import GcReport
     from tilth.maintenance.kinds import OpKind
     from tilth.maintenance.manager.manager import MaintenanceManager
     from tilth.maintenance.manager.optimize import OptimizeReport
-    from tilth.maintenance.merge.explain import MergeCandidateRow
+    from tilth.maintenance.merge.explain_merge import MergeCandidateRow
     from tilth.maintenance.mutate.commands import MutationProgress
     from tilth.maintenance.runners import maintenance_runners
     from tilth.maintenance.settings import NODE_SETTINGS, ManagerSettings

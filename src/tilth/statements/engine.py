@@ -33,13 +33,13 @@ from tilth.control.running import RUNNING_TEXT_MAX, Origin, Running, RunningStat
 from tilth.control.slots import Queue
 from tilth.formats import BadValueError, answer_format
 from tilth.grammar.statements import InsertData, Name, Query, WithSettings
-from tilth.grammar.text.units import with_unit_diff
+from tilth.grammar.text.date_diff import with_unit_diff
 from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
 from tilth.model.service import ServiceKind
 from tilth.query.errors import BadQueryError
-from tilth.query.language.clauses import check_select
+from tilth.query.language.foreign_clauses import check_select
 from tilth.query.language.masking import log_statement
 from tilth.query.language.redact import Redacted, redacted, shortened
 from tilth.query.language.spark_errors import nested_too_deep

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from tilth.storage.merge.rewrite import RewriteTarget, ordered_source, rewrite_part, rewrite_target
     from tilth.storage.parts.key_filter import write_filter
     from tilth.storage.parts.notes import PartNote, read_note
-    from tilth.storage.parts.parts import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
+    from tilth.storage.parts.part_files import NewPart, PartWriter, check_file, footer_rows, read_part, write_parts
     from tilth.storage.parts.rowmap import remove_row_map
     from tilth.storage.parts.segments import (
         read_segment,
@@ -97,7 +97,7 @@ if TYPE_CHECKING:
         defined_root,
         quorum_trouble,
     )
-    from tilth.storage.store.memory import release_unused
+    from tilth.storage.store.memory_release import release_unused
     from tilth.storage.store.paths import (
         EXTENSIONS,
         FILTER_EXTENSION,

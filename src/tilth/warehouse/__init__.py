@@ -9,7 +9,7 @@ See also: docs/operate for tuning, tilth.model.task for the nouns.
 
 from tilth.model.warehouse import QUERY_WAREHOUSE, WRITE_WAREHOUSE
 from tilth.warehouse.allowed.allow_list import AllowList, allow_list, check_plan, own_functions
-from tilth.warehouse.allowed.plans import (
+from tilth.warehouse.allowed.logical_plans import (
     LogicalPlan,
     PlanNode,
     make_active,

@@ -31,7 +31,7 @@ from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct, quoted, spark_name
 from tilth.node import Node, open_node
 from tilth.statements.errors import ColumnBusyError
-from tilth.storage.parts import parts as part_files
+from tilth.storage.parts import part_files
 from tools.class_data import CLASS_DATA
 
 pytestmark = pytest.mark.integration

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.long import cases
-from tilth.grammar.text.units import with_unit_diff
+from tilth.grammar.text.date_diff import with_unit_diff
 from tilth.warehouse import WorkerSession
 from tools.clickhouse import ClickHouse
 from tools.dialect_cases import COLUMNS, OVER_COLUMNS, QUERIES, ROWS, lines

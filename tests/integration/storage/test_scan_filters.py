@@ -39,7 +39,7 @@ from tilth.storage import (
     local_root,
     write_parts,
 )
-from tilth.storage.parts import parts as part_files
+from tilth.storage.parts import part_files
 from tilth.storage.read.spark import located_snapshot, read_snapshot
 from tilth.storage.values.unfilterable import DAYS_MIN, MICROSECONDS_MIN
 

@@ -7,7 +7,7 @@ import pytest
 from tests.catalog_world import SCHEMA, WIDER, Racing, World
 from tilth.base.errors import ErrorKind
 from tilth.catalog import HidePartition, InsertLabel, InsertPart, LabelTakenError, StartMutation, Unknown
-from tilth.catalog.rules import columns
+from tilth.catalog.rules.earlier_columns import columns_as_of, without_unused
 from tilth.model.mutation import MutationKind
 from tilth.model.table import Column, Schema
 from tilth.model.types import Kind, Simple
@@ -78,18 +78,18 @@ def test_what_reads_of_the_past_need_is_not_forgotten(world: World) -> None:
     definition = world.definition()
 
     def versions(keep_ts: int | None) -> list[int]:
-        kept = columns.without_unused(definition, (), (), keep_ts=keep_ts)
+        kept = without_unused(definition, (), (), keep_ts=keep_ts)
         return [each.version for each in kept.older_schemas]
 
     assert versions(None) == []
     assert versions(first.commit_ts) == [1, 2]
     assert versions(first.commit_ts + 1) == versions(second.commit_ts) == [2]
     assert versions(second.commit_ts + 1) == []
-    assert columns.columns_as_of(definition, first.commit_ts - 1).schema == SCHEMA
+    assert columns_as_of(definition, first.commit_ts - 1).schema == SCHEMA
     # As near as it gets.
-    forgotten = columns.without_unused(definition, (), (), keep_ts=second.commit_ts)
-    assert columns.columns_as_of(forgotten, first.commit_ts - 1).schema == WIDER
-    assert columns.columns_as_of(columns.without_unused(definition, (), ()), first.commit_ts).schema == WIDEST
+    forgotten = without_unused(definition, (), (), keep_ts=second.commit_ts)
+    assert columns_as_of(forgotten, first.commit_ts - 1).schema == WIDER
+    assert columns_as_of(without_unused(definition, (), ()), first.commit_ts).schema == WIDEST
 
 
 @pytest.mark.parametrize("is_kept", [False, True])

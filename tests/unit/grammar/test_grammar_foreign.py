@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-import tilth.grammar.text.units as units
+import tilth.grammar.text.date_diff as units
 from tests.statement_texts import render
 from tilth.grammar.errors import UnsupportedSqlError
 from tilth.grammar.statements import AlterTable, CreateTable, CreateView, DeleteRows, ModifyColumn, Name
-from tilth.grammar.text.units import with_unit_diff
+from tilth.grammar.text.date_diff import with_unit_diff
 from tilth.introspection.statements.show import Describe, ExistsTable, ShowFunctions, ShowPartitions, ShowTables
 from tilth.statements.operate.kill import KillMutation
 from tilth.statements.operate.session import NothingToDo, SetSettings

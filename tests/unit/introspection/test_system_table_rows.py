@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tilth.introspection.table import INTEGER, TEXT, TIME, ColumnDoc, Row
+from tilth.introspection.system_table import INTEGER, TEXT, TIME, ColumnDoc, Row
 
 COLUMNS = (
     ColumnDoc("name", TEXT, "A."),

@@ -9,7 +9,7 @@ import pytest
 from tests.maintenance_world import MaintenanceWorld
 from tilth.base.errors import NotFoundError
 from tilth.catalog import HideEverything, HidePartition, NothingToUndropError, RestorePartition
-from tilth.maintenance.gc import explain as gc_explain
+from tilth.maintenance.gc import explain_gc
 from tilth.maintenance.gc import move as gc_move
 from tilth.maintenance.gc import trash as gc_trash
 from tilth.maintenance.gc.policy import Cutoff, GcEntry, GcHold, Verdict, plan_moves
@@ -301,7 +301,7 @@ def test_explain_shows_what_keeps_each_entry(world: MaintenanceWorld) -> None:
 
 
 def test_explain_says_that_there_are_more(world: MaintenanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_explain, "ROWS_MAX", 15)
+    monkeypatch.setattr(explain_gc, "ROWS_MAX", 15)
     rows = world.manager.explain_gc(world.t)
     assert len(rows) == 16
     assert rows[-1].reason.startswith("6 more are not shown")

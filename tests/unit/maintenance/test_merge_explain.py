@@ -12,7 +12,6 @@ from tilth.base.errors import InvalidInputError
 from tilth.base.units import GIB, MIB
 from tilth.maintenance import MergeCandidateRow
 from tilth.maintenance.merge.policy.candidates import CandidatePart, CandidateState, MergeSelection
-from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import HIGHEST
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.replay import (
@@ -25,6 +24,7 @@ from tilth.maintenance.merge.policy.replay import (
     replay,
 )
 from tilth.maintenance.merge.policy.size_tiered import select_merges
+from tilth.maintenance.merge.policy.size_tiered_candidates import explain_merges
 from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.maintenance.table.settings import MergeSettings
 from tilth.model.part import PartEvent

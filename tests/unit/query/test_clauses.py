@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilth.grammar.errors import UnsupportedSqlError
-from tilth.query.language.clauses import check_select, clause_of
+from tilth.query.language.foreign_clauses import check_select, clause_of
 from tilth.statements.registry import parse
 
 

@@ -24,7 +24,7 @@ from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import visibility
-from tilth.catalog.rules.columns import columns_as_of
+from tilth.catalog.rules.earlier_columns import columns_as_of
 from tilth.catalog.rules.state import check_fence
 from tilth.model.delta import Delta, applied_order
 from tilth.model.lease import Fence

@@ -22,7 +22,7 @@ from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
-from tilth.catalog.rules.columns import without_unused
+from tilth.catalog.rules.earlier_columns import without_unused
 from tilth.catalog.rules.visibility import visible
 from tilth.catalog.tables.names import relation_of
 from tilth.model.mutation import Mutation, MutationKind, MutationState, needs

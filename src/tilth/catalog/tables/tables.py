@@ -26,7 +26,7 @@ from tilth.catalog.records import codec
 from tilth.catalog.records.keys import Space, pack, span
 from tilth.catalog.records.nouns import DatabaseRecord, DroppedTable
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
-from tilth.catalog.rules.columns import without_unused
+from tilth.catalog.rules.earlier_columns import without_unused
 from tilth.catalog.rules.requirements import check_planned
 from tilth.catalog.tables import dropped
 from tilth.catalog.tables.mutations import pending_in

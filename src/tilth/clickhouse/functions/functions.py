@@ -1,8 +1,8 @@
 """ClickHouse's functions as Spark SQL expressions.
 
 Covers: which functions there are, the expression that each one stands for. Does not cover: registering them in the JVM
-(warehouse/allowed/registry.py), functions that Spark has under the same name, what queries in ClickHouse's dialect are
-written with (exact.py), functions of times (times.py).
+(warehouse/allowed/function_registry.py), functions that Spark has under the same name, what queries in ClickHouse's
+dialect are written with (exact.py), functions of times (times.py).
 Always holds: an expression consists of allowed functions only; a name that Spark has too is extended, never changed; a
 name that only ClickHouse has answers as it does there, is an error, or differs by a rule of tools/function_cases.py.
 """

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
-from tilth.formats.cells import is_text_in_json, json_cells, texts
 from tilth.formats.errors import BadValueError
 from tilth.formats.format import (
     Format,
@@ -30,6 +29,7 @@ from tilth.formats.format import (
     drain,
     wrong_width,
 )
+from tilth.formats.json_cells import is_text_in_json, json_cells, texts
 from tilth.model.table import Column
 from tilth.model.wire import ColumnInfo, Summary
 

@@ -1,7 +1,7 @@
 """JSON: an object for each row, and one object for a whole answer.
 
-Covers: objects one behind the other, answers. Does not cover: the form of values in answers (cells.py), messages as
-msgspec reads them (ingest/messages/objects.py).
+Covers: objects one behind the other, answers. Does not cover: the form of values in answers (json_cells.py), messages
+as msgspec reads them (ingest/messages/objects.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tilth.formats.cells import json_cells, unique_names
 from tilth.formats.errors import BadValueError
 from tilth.formats.format import ABSENT, Format, RowColumns, RowOptions, TextRows, Values, as_text
+from tilth.formats.json_cells import json_cells, unique_names
 from tilth.model.wire import ColumnInfo, Summary
 
 _encoder = msgspec.json.Encoder()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tilth.control.context.services import Services
 from tilth.ingest import ConsumerStats, Doing, TopicPartitionStats, partition_skew
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     INTEGER,
     NUMBER,
     TEXT,

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tilth.control.context.services import Services
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     NUMBER,

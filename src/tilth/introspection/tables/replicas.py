@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tilth.control.context.services import Services
-from tilth.introspection.table import FLAG, INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
+from tilth.introspection.system_table import FLAG, INTEGER, NUMBER, TEXT, TIME, ColumnDoc, Row, SystemTable, time_of_ms
 from tilth.model.copy_note import CopyNote
 from tilth.model.table import TableDef
 from tilth.storage import StoreRoot, health_of, storage_settings

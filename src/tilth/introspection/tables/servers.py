@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from tilth.base.pressure import describe_pressure
 from tilth.base.settings import read_settings
 from tilth.control.context.services import Services
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     NUMBER,

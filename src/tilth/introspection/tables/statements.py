@@ -11,7 +11,7 @@ from tilth.base.settings import SettingScope
 from tilth.base.sources import SettingSource
 from tilth.control.context.services import Services
 from tilth.control.running import Running
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     NUMBER,

@@ -13,7 +13,7 @@ from tilth.control.context.lifetimes import dropped_keep_ms, files_of
 from tilth.control.context.services import Services
 from tilth.grammar.render import name_text
 from tilth.grammar.statements import Name
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     TEXT,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tilth.control.context.lifetimes import trash_lifetime_ms
 from tilth.control.context.services import Services
-from tilth.introspection.table import (
+from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     TEXT,

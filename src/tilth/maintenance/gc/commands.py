@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tilth.base.errors import NotFoundError
 from tilth.maintenance.gc.deleted_part_gc import DeletedPartGc
-from tilth.maintenance.gc.explain import GcRow, explain_table
+from tilth.maintenance.gc.explain_gc import GcRow, explain_table
 from tilth.maintenance.gc.history_gc import HistoryGc
 from tilth.maintenance.gc.log_gc import LogGc
 from tilth.maintenance.gc.op import GcOp

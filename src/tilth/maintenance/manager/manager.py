@@ -26,7 +26,7 @@ from tilth.maintenance.copies.op import ScrubRow
 from tilth.maintenance.counters import MaintenanceCounters
 from tilth.maintenance.damage.book import DamageBook
 from tilth.maintenance.flush.commands import FlushReport
-from tilth.maintenance.gc.explain import GcRow
+from tilth.maintenance.gc.explain_gc import GcRow
 from tilth.maintenance.gc.round import GcReport
 from tilth.maintenance.kinds import Choice, ChoiceRule, OpKind, OpView, Prepared, Refused
 from tilth.maintenance.manager.decisions import DecisionLog
@@ -40,7 +40,7 @@ from tilth.maintenance.manager.status import op_row, service_stats
 from tilth.maintenance.manager.table_ops import TableOps, ops_of
 from tilth.maintenance.memory.meter import MemoryMeter, ProcessMemory, limit_of
 from tilth.maintenance.memory.relief import MemoryRelief
-from tilth.maintenance.merge.explain import MergeCandidateRow
+from tilth.maintenance.merge.explain_merge import MergeCandidateRow
 from tilth.maintenance.mutate.commands import MutationProgress
 from tilth.maintenance.settings import ManagerSettings
 from tilth.maintenance.stats import ChoiceRow, MaintenanceNumbers, ManagerStatus, OpRow, OpRun

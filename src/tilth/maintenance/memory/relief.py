@@ -1,7 +1,7 @@
 """Memory given back under pressure: what this process and its JVM hold and do not use (docs/policies/scheduling.md).
 
 Covers: when it is tried, the line in the decision log. Does not cover: what gives memory back
-(storage/store/memory.py, the session), ops that free memory (manager/scheduler.py).
+(storage/store/memory_release.py, the session), ops that free memory (manager/scheduler.py).
 Always holds: one try at a time, on a thread of its own; after a try that gave little back the next one comes later.
 """
 

@@ -15,12 +15,12 @@ from tilth.base.hybrid import milliseconds
 from tilth.base.settings import setting_of
 from tilth.maintenance.merge.policy.candidates import CandidatePart, Effort, MergeCandidate, MergeSelection, MergeSpec
 from tilth.maintenance.merge.policy.expired_rows import has_expired_rows, judge_rows, rewrite_due_ms
-from tilth.maintenance.merge.policy.explain import explain_merges
 from tilth.maintenance.merge.policy.key_bytes import key_bounds
 from tilth.maintenance.merge.policy.key_range import KeyRangePolicy
 from tilth.maintenance.merge.policy.lone import explained_with_expired_rows, with_expired_rows
 from tilth.maintenance.merge.policy.replay import SelectMerges
 from tilth.maintenance.merge.policy.size_tiered import read_gain, select_merges
+from tilth.maintenance.merge.policy.size_tiered_candidates import explain_merges
 from tilth.maintenance.table.partition_counts import PartitionStats
 from tilth.maintenance.table.settings import MergePolicy, MergeSettings
 from tilth.maintenance.table.sources import ChangesOf, delta_bytes

@@ -1,7 +1,7 @@
 """Commands about the merges of one table: OPTIMIZE of a partition, EXPLAIN MERGE.
 
 Covers: merging until nothing is left to merge, the lines of EXPLAIN gathered. Does not cover: what the lines say
-(explain.py), OPTIMIZE of a whole table with its flush (the manager).
+(explain_merge.py), OPTIMIZE of a whole table with its flush (the manager).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tilth.base.cancel import raise_if_cancelled
 from tilth.catalog import PartsGoneError
 from tilth.maintenance.kinds import Prepared
 from tilth.maintenance.merge.choice import MergeChoice
-from tilth.maintenance.merge.explain import (
+from tilth.maintenance.merge.explain_merge import (
     MergeCandidateRow,
     MergeSnapshot,
     explain_damaged,

@@ -15,7 +15,7 @@ from tilth.clickhouse.dialect_words import refused
 from tilth.grammar.errors import SqlSyntaxError, UnsupportedSqlError, line_and_column
 from tilth.model.text.quotes import double_quoted
 from tilth.query.errors import BadQueryError, QueryFailedError, UnknownColumnError
-from tilth.query.language.clauses import HOW_TO_READ, clause_of
+from tilth.query.language.foreign_clauses import HOW_TO_READ, clause_of
 from tilth.warehouse import UnknownFunctionError, memory_loss_in
 
 _MESSAGE_LENGTH_MAX = 600

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilth.grammar.text.units import without_unit_diff
+from tilth.grammar.text.date_diff import without_unit_diff
 from tilth.warehouse import PlanNode, own_functions
 
 #: Nodes whose columns are those of their child.

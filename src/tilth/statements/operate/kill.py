@@ -28,7 +28,7 @@ from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind
 from tilth.introspection.registry import find_system_table
 from tilth.introspection.system_queries import NotASystemQueryError, answer_from_system
-from tilth.introspection.table import TableNames
+from tilth.introspection.system_table import TableNames
 from tilth.membership.peers import note_unanswered
 from tilth.model.mutation import Mutation, MutationKind, MutationState
 from tilth.query.errors import BadQueryError

@@ -30,7 +30,7 @@ from tilth.storage.deltas.deltas import (
     read_updates,
     value_name,
 )
-from tilth.storage.parts.parts import damaged_error
+from tilth.storage.parts.part_files import damaged_error
 from tilth.storage.store.files.files import corrupt_error
 from tilth.storage.store.root import Folder
 from tilth.storage.values.arrow import one_chunk

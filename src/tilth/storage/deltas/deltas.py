@@ -31,7 +31,7 @@ from tilth.model.part import DataFile
 from tilth.model.table import Column, Schema
 from tilth.storage.deltas.deletes import BadVectorError, RowIndexes, decode_deletes, encode_deletes
 from tilth.storage.errors import BadColumnError
-from tilth.storage.parts.parts import damaged_error
+from tilth.storage.parts.part_files import damaged_error
 from tilth.storage.parts.segments import write_ipc
 from tilth.storage.store.files.files import FileFinisher, corrupt_error, end_file, make_folder, new_file, read_verified
 from tilth.storage.store.files.whole import open_whole, read_whole

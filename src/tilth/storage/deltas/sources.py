@@ -16,7 +16,7 @@ from tilth.model.part import Part
 from tilth.model.table import OP_COLUMN, TableDef
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.deltas.deletes import RowIndexes
-from tilth.storage.parts.parts import damaged_error, open_part, read_part
+from tilth.storage.parts.part_files import damaged_error, open_part, read_part
 from tilth.storage.parts.segments import as_wanted, read_segment, wanted_schema
 from tilth.storage.store.files.files import corrupt_error
 from tilth.storage.store.root import Folder

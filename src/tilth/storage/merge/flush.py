@@ -18,7 +18,7 @@ from tilth.model.delta import PartSource
 from tilth.model.part import WrittenPart
 from tilth.storage.deltas.sources import read_source
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import NewPart, PartWriter, exact
+from tilth.storage.parts.part_files import NewPart, PartWriter, exact
 from tilth.storage.parts.rowmap import SOURCES_MAX, RowMapWriter, Rows
 from tilth.storage.store.paths import file_name
 from tilth.storage.values.arrow import shape

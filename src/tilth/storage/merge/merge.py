@@ -38,7 +38,7 @@ from tilth.model.types import Kind, Simple
 from tilth.storage.deltas.changes import load_changes
 from tilth.storage.errors import BadColumnError, PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import NewPart, PartWriter, damaged_error, open_part
+from tilth.storage.parts.part_files import NewPart, PartWriter, damaged_error, open_part
 from tilth.storage.parts.rowmap import RowMapWriter, Rows, SourceNumbers
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import FIELD_ID, arrow_schema, arrow_type, shape

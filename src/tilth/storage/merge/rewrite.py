@@ -21,7 +21,7 @@ from tilth.storage.deltas.deletes import RowIndexes
 from tilth.storage.deltas.sources import iter_source, read_source
 from tilth.storage.errors import PartFileCorruptError
 from tilth.storage.parts.key_filter import write_filter
-from tilth.storage.parts.parts import PartWriter, footer_of
+from tilth.storage.parts.part_files import PartWriter, footer_of
 from tilth.storage.parts.rowmap import RowMapWriter
 from tilth.storage.store.paths import TableLayout, file_name
 from tilth.storage.values.arrow import conform

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tilth.base.errors import TilthError
 from tilth.base.logs import Log
 from tilth.model.part import DataFile
-from tilth.storage.parts.parts import damaged_error, open_part
+from tilth.storage.parts.part_files import damaged_error, open_part
 from tilth.storage.store.files.files import put, read_file
 from tilth.storage.store.paths import FILTER_EXTENSION, TableLayout, sidecar_name
 from tilth.storage.values.arrow import arrow_type

@@ -19,7 +19,7 @@ from tilth.model.part import Bound, DataFile, WrittenPart
 from tilth.model.table import OP_COLUMN, OP_UPSERT, Column, Schema
 from tilth.storage.errors import BadColumnError, UniqueKeyNullError
 from tilth.storage.parts.notes import new_note
-from tilth.storage.parts.parts import damaged_error, exact, ranged_columns
+from tilth.storage.parts.part_files import damaged_error, exact, ranged_columns
 from tilth.storage.store.files.files import FileFinisher, make_folder, new_file, read_verified
 from tilth.storage.store.paths import SEGMENT_EXTENSION, TableLayout, file_name
 from tilth.storage.store.protocol import NewFile

@@ -1,6 +1,6 @@
 """Names of everything on the store, and how one table's files are laid out. Pure.
 
-Covers: folders, file names, the layout that goes to executors. Does not cover: reading and writing (parts/parts.py).
+Covers: folders, file names, the layout that goes to executors. Does not cover: reads and writes (parts/part_files.py).
 Always holds: a file name is unique for ever and follows from (txn, task, attempt, n) alone, so an aborted transaction
 is cleaned by name, without listing a folder. What lies beside a part's file is found by that file's name.
 """

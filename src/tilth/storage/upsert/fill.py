@@ -18,7 +18,7 @@ from tilth.base.errors import RetryError
 from tilth.model.delta import PartSource
 from tilth.model.table import Column
 from tilth.storage.deltas.sources import iter_source
-from tilth.storage.parts.parts import ranged_columns
+from tilth.storage.parts.part_files import ranged_columns
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.store.root import Folder
 from tilth.storage.upsert.rows import Existing, Fresh, Judged, RowChanges, RowsByKey

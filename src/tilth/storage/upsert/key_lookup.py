@@ -26,7 +26,7 @@ from tilth.model.delta import PartSource
 from tilth.storage.deltas.sources import iter_source
 from tilth.storage.errors import PartShapeUnknownError
 from tilth.storage.parts.key_filter import key_names, key_types, read_filter
-from tilth.storage.parts.parts import damaged_error, open_part
+from tilth.storage.parts.part_files import damaged_error, open_part
 from tilth.storage.parts.segments import read_segment
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.cache import HELD

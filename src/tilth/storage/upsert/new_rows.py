@@ -1,7 +1,7 @@
 """Rows that a round or an INSERT brings, written as their table wants them to land.
 
 Covers: how many are held, segments or parts, and the order of rows with one key that go to several partitions. Does not
-cover: the files (parts/segments.py, parts/parts.py), which older rows they replace (upsert.py).
+cover: the files (parts/segments.py, parts/part_files.py), which older rows they replace (upsert.py).
 Always holds: of the segments, in their order, a later row of a key stands behind the earlier one.
 """
 
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tilth.model.part import WrittenPart
 from tilth.model.table import OP_COLUMN, OP_DELETE
 from tilth.storage.parts.key_filter import key_names, key_types
-from tilth.storage.parts.parts import write_parts
+from tilth.storage.parts.part_files import write_parts
 from tilth.storage.parts.segments import shape_rows, write_segments
 from tilth.storage.store.paths import TableLayout
 from tilth.storage.upsert.upsert import key_codes, newest_rows

@@ -1,6 +1,6 @@
 """Column types in Arrow's words, and bringing rows into a table's shape.
 
-Covers: types, schemas, casts. Does not cover: Parquet (parts/parts.py), decoding of messages.
+Covers: types, schemas, casts. Does not cover: Parquet (parts/part_files.py), decoding of messages.
 Always holds: `conform` either returns exactly the table's schema or names the column that does not fit.
 """
 

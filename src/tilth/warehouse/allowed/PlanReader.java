@@ -21,7 +21,7 @@ import scala.Product;
 
 /**
  * Writes all that a plan or an expression of Spark is made of as JSON, so that Python reads it at once instead of node
- * by node. Compiled by the compiler that Spark uses for generated code, which knows no generics; see plans.py.
+ * by node. Compiled by the compiler that Spark uses for generated code, which knows no generics; see logical_plans.py.
  *
  * Always holds: the kind of everything that is found is named, also of what is not known. Each node of a tree stands
  * behind the one that holds it; other values belong to the node that holds them.

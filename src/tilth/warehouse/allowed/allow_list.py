@@ -1,7 +1,7 @@
 """The allow list for texts of users, applied to what Spark's parser found in them.
 
 Covers: kinds of nodes, functions, hints, options of tables. Does not cover: the lists (allowed.toml), parsing
-(plans.py).
+(logical_plans.py).
 Always holds: anything that no list names is refused; queries, views, conditions and defaults pass the same check.
 """
 
@@ -20,8 +20,8 @@ from tilth.base.errors import InvalidInputError, TilthError
 from tilth.clickhouse.functions.functions import INSTEAD, TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.clickhouse.functions.variants import Variant
+from tilth.warehouse.allowed.logical_plans import LogicalPlan, PlanNode
 from tilth.warehouse.allowed.nesting import check_depth
-from tilth.warehouse.allowed.plans import LogicalPlan, PlanNode
 from tilth.warehouse.errors import NotAllowedError, UnknownFunctionError
 
 _FILE = "allowed.toml"

@@ -1,7 +1,7 @@
 """Files of a table in their folder: begun, read, removed, and what it means that one is missing or differs.
 
 Covers: the way of all rooms to the store of a root. Does not cover: how a store does it (backends/local.py,
-backends/objects.py, backends/hdfs.py), what the bytes mean (parts/parts.py, parts/segments.py, deltas/deltas.py).
+backends/objects.py, backends/hdfs.py), what the bytes mean (parts/part_files.py, parts/segments.py, deltas/deltas.py).
 Always holds: an error names the file by its URI.
 """
 
