@@ -87,7 +87,6 @@ TEXTS_ALLOWED = (
 NAMES_ALLOWED = {
     "storage/store/backends/local.py": {"tell"},
     "storage/store/replicas/new_copies.py": {"tell"},
-    "storage/store/replicas/failover.py": {"tell"},
     "storage/store/protocol.py": {"tell"},
     "storage/store/backends/streams.py": {"tell"},
 }

@@ -57,6 +57,11 @@ class ColumnDoc:
     doc: str
 
 
+#: Columns of rows that are about one table.
+TABLE_NAME_COLUMNS = (
+    ColumnDoc("database", TEXT, "The table's database."),
+    ColumnDoc("table", TEXT, "The table."),
+)
 #: The last column of tables of which each server has rows.
 SERVER = ColumnDoc("server", TEXT, "The server that says so.")
 

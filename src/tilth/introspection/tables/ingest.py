@@ -23,6 +23,11 @@ from tilth.introspection.system_table import (
     time_of_ms,
 )
 
+_KAFKA_TABLE_NAME_COLUMNS = (
+    ColumnDoc("database", TEXT, "The Kafka table's database."),
+    ColumnDoc("table", TEXT, "The Kafka table."),
+)
+
 
 def _rows_of_kafka_tables(services: Services) -> Iterator[Row]:
     consumers = services.consume.kafka_tables()
@@ -77,8 +82,7 @@ KAFKA_TABLES = SystemTable(
     doc="One row for each consumer of each Kafka table.",
     is_of_servers=True,
     columns=(
-        ColumnDoc("database", TEXT, "The Kafka table's database."),
-        ColumnDoc("table", TEXT, "The Kafka table."),
+        *_KAFKA_TABLE_NAME_COLUMNS,
         ColumnDoc("consumer", INTEGER, "The consumer's index."),
         ColumnDoc("state", TEXT, "What it does now."),
         ColumnDoc("reason", TEXT, "What it waits for and since when, or how fast it reads and how much is left."),
@@ -172,8 +176,7 @@ KAFKA_LOG = SystemTable(
     is_of_servers=True,
     columns=(
         ColumnDoc("at", TIME, "When."),
-        ColumnDoc("database", TEXT, "The Kafka table's database."),
-        ColumnDoc("table", TEXT, "The Kafka table."),
+        *_KAFKA_TABLE_NAME_COLUMNS,
         ColumnDoc("consumer", INTEGER, "The consumer's index; NULL: the service itself."),
         ColumnDoc(
             "event",
@@ -214,8 +217,7 @@ INGEST_LEDGER = SystemTable(
     doc="One row for each stretch of a topic's partition that one round has consumed: the proof of what is in. Those "
     "of dropped Kafka tables stay as long as a table is there that they brought rows to.",
     columns=(
-        ColumnDoc("database", TEXT, "The Kafka table's database."),
-        ColumnDoc("table", TEXT, "The Kafka table."),
+        *_KAFKA_TABLE_NAME_COLUMNS,
         ColumnDoc("txn", INTEGER, "The transaction that stored offsets and rows together."),
         ColumnDoc(
             "consumer",
@@ -253,8 +255,7 @@ INGEST_GAPS = SystemTable(
     doc="One row for each stretch of offsets that could not be read. An open one stops its consumer until SYSTEM RESET "
     "CONSUME OFFSET decides, or until the broker proves that the messages are there.",
     columns=(
-        ColumnDoc("database", TEXT, "The Kafka table's database."),
-        ColumnDoc("table", TEXT, "The Kafka table."),
+        *_KAFKA_TABLE_NAME_COLUMNS,
         ColumnDoc("topic", TEXT, "The topic."),
         ColumnDoc("partition", INTEGER, "Its partition."),
         ColumnDoc("start", INTEGER, "The first offset that is missing."),

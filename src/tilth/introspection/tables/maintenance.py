@@ -15,6 +15,7 @@ from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
     NUMBER,
+    TABLE_NAME_COLUMNS,
     TEXT,
     TIME,
     ColumnDoc,
@@ -64,8 +65,7 @@ BG_THREADS = SystemTable(
     doc="One row for each background service of each table: its switch, what it does, what went wrong last.",
     is_of_servers=True,
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("service", TEXT, f"One of {', '.join(f'`{kind}`' for kind in ServiceKind)}."),
         ColumnDoc("switch", TEXT, "What the user wants: `running` or `stopped`; SYSTEM START and STOP set it."),
         ColumnDoc("because", TEXT, "Why it was switched, in the user's words."),
@@ -104,8 +104,7 @@ MAINTENANCE_OPS = SystemTable(
     columns=(
         ColumnDoc("name", TEXT, "As in `MERGE(db.t)`."),
         ColumnDoc("kind", TEXT, "What it does."),
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("is_runnable", FLAG, "Whether it could run now."),
         ColumnDoc("running", INTEGER, "Runs under way."),
         ColumnDoc("score", NUMBER, "What is compared with other ops: the gain with workload and priority."),
@@ -174,8 +173,7 @@ MERGES = SystemTable(
     "has it. All tasks are in `system.tasks`, merges that ended in `system.part_log`.",
     is_of_servers=True,
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("task", TEXT, "The task's id, as in `system.tasks`."),
         ColumnDoc("state", TEXT, "`pending` or `running`."),
         ColumnDoc("elapsed", NUMBER, "Seconds since a worker took it; 0: none has."),
@@ -238,8 +236,7 @@ MUTATIONS = SystemTable(
     "that have ended.",
     columns=(
         ColumnDoc("mutation_id", TEXT, "What KILL MUTATION takes; the transaction of the ALTER."),
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("command", TEXT, "The command."),
         ColumnDoc("kind", TEXT, "`columns`, `update` or `delete`."),
         ColumnDoc("create_time", TIME, "When it was sent."),

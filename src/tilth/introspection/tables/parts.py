@@ -14,6 +14,7 @@ from tilth.control.context.services import Services
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
+    TABLE_NAME_COLUMNS,
     TEXT,
     TEXTS,
     TIME,
@@ -91,8 +92,7 @@ PARTS = SystemTable(
     doc="One row for each part that the catalog holds: those that readers see, and those that wait to be collected. "
     "Rows that are not sorted into parts yet are in `system.segments`.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("partition", TEXT, "The partition's id."),
         ColumnDoc("name", TEXT, "`partition_min_max_level_transaction`."),
         ColumnDoc("level", INTEGER, "0 for an insert; one more than its sources' for a merge."),
@@ -167,8 +167,7 @@ SEGMENTS = SystemTable(
     name="segments",
     doc="One row for each row segment that readers see: rows that are committed and not sorted into a part yet.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("partition", TEXT, "The partition's id."),
         ColumnDoc("name", TEXT, "`partition_min_max_level_transaction`, as of a part."),
         ColumnDoc("rows", INTEGER, "Rows of it that readers see."),
@@ -222,8 +221,7 @@ PARTITIONS = SystemTable(
     name="partitions",
     doc="One row for each partition of a table.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("partition", TEXT, "The partition's id; ALTER TABLE .. DROP PARTITION ID takes it."),
         ColumnDoc("partition_values", TEXT, "The values of PARTITION BY, as JSON; NULL where nothing is visible."),
         ColumnDoc("parts", INTEGER, "Visible parts."),
@@ -269,8 +267,7 @@ DELTAS = SystemTable(
     name="deltas",
     doc="One row for each delta that the catalog holds: a file that changes rows of parts without rewriting them.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("partition", TEXT, "The id of the partition whose parts it changes."),
         ColumnDoc(
             "kind",
@@ -321,8 +318,7 @@ MARKS = SystemTable(
     name="marks",
     doc="One row for each record that hides parts: a mark hides one, a drop range all up to its block.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("partition", TEXT, "The partition's id."),
         ColumnDoc("name", TEXT, "Like a part's; a mark covers the blocks of the part that it hides."),
         ColumnDoc("kind", TEXT, "`mark` or `drop_range`."),
@@ -352,8 +348,7 @@ PART_LOG = SystemTable(
             "`new`, `merge`, `flush` (segments became a part), `remove_deleted`, `mutate`, `delete` (rows were deleted "
             "or updated), `flush_deltas`, `minor_delta`, `major_delta`, `hide`, `undrop`, `trash` or `remove`.",
         ),
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("part", TEXT, "The part's name; of a change the first part's."),
         ColumnDoc("rows", INTEGER, "Rows in it; of a change: rows that were deleted."),
         ColumnDoc("bytes", INTEGER, "Size of its file."),

@@ -16,6 +16,7 @@ from tilth.grammar.statements import Name
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
+    TABLE_NAME_COLUMNS,
     TEXT,
     TEXTS,
     TIME,
@@ -154,8 +155,7 @@ COLUMNS = SystemTable(
     name="columns",
     doc="One row for each column of a table or Kafka table.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("name", TEXT, "The column."),
         ColumnDoc("position", INTEGER, "Its position, from 1."),
         ColumnDoc("type", TEXT, "The type that is stored, in Spark SQL's words."),
@@ -250,8 +250,7 @@ TABLE_VERSIONS = SystemTable(
     name="table_versions",
     doc="One row for each commit of a table that is still known, the newest first: what VERSION AS OF takes.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("version", INTEGER, "Counts the table's commits; equal numbers mean equal content."),
         ColumnDoc("committed", TIME, "When it was committed; TIMESTAMP AS OF this time shows it."),
         ColumnDoc("ended", TIME, "When the next one was committed; NULL: it is the present one."),

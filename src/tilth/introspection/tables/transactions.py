@@ -12,6 +12,7 @@ from tilth.control.context.services import Services
 from tilth.introspection.system_table import (
     FLAG,
     INTEGER,
+    TABLE_NAME_COLUMNS,
     TEXT,
     TEXTS,
     TIME,
@@ -136,8 +137,7 @@ READERS = SystemTable(
     "collection waits for it.",
     columns=(
         ColumnDoc("id", TEXT, "The reader lease."),
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("snapshot_ts", INTEGER, "The snapshot's hybrid time."),
         ColumnDoc("snapshot", TIME, "The same as a time."),
         ColumnDoc("holder", TEXT, "The server that opened it."),
@@ -197,8 +197,7 @@ TRASH = SystemTable(
     name="trash",
     doc="One row for each part that has left its table while its file is still there.",
     columns=(
-        ColumnDoc("database", TEXT, "The table's database."),
-        ColumnDoc("table", TEXT, "The table."),
+        *TABLE_NAME_COLUMNS,
         ColumnDoc("part", TEXT, "The part's name."),
         ColumnDoc("file", TEXT, "Its file."),
         ColumnDoc("rows", INTEGER, "Rows in it."),

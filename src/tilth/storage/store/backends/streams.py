@@ -124,17 +124,14 @@ class HeldFile(ABC):
         return held
 
 
-class Pieces(io.RawIOBase):
-    """A file that is read in pieces; the last ones are kept."""
+class SeekableReader(io.RawIOBase):
+    """The position in a file that is read, with the interface that Arrow reads from."""
 
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: int, end: bytes) -> None:
-        """`fetch`: brings the bytes from one offset to another; `end`: those from `start` on, known already."""
+    def __init__(self) -> None:
         super().__init__()
-        self._fetch = fetch
-        self._size = size
         self._offset = 0
-        self._end = start, end
-        self._pieces: list[tuple[int, bytes]] = []
+        #: Size of the file, which the subclass sets.
+        self._size = 0
 
     def readable(self) -> bool:
         return True
@@ -149,6 +146,18 @@ class Pieces(io.RawIOBase):
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
         self._offset = max(0, base + offset)
         return self._offset
+
+
+class Pieces(SeekableReader):
+    """A file that is read in pieces; the last ones are kept."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int, start: int, end: bytes) -> None:
+        """`fetch`: brings the bytes from one offset to another; `end`: those from `start` on, known already."""
+        super().__init__()
+        self._fetch = fetch
+        self._size = size
+        self._end = start, end
+        self._pieces: list[tuple[int, bytes]] = []
 
     def read(self, size: int = -1) -> bytes:
         start = self._offset

@@ -8,7 +8,6 @@ has failed.
 
 from __future__ import annotations
 
-import io
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from tilth.base.errors import TilthError, as_exception
+from tilth.storage.store.backends.streams import SeekableReader
 from tilth.storage.store.protocol import FileSizeError
 from tilth.storage.store.replicas.replica import HUNG_SECONDS, Replica, wait_for_replica
 
@@ -24,8 +24,8 @@ T = TypeVar("T")
 _Failures = (TilthError, OSError, FileSizeError)
 
 
-class FailoverReader(io.RawIOBase):
-    """A file in several replicas, with the interface that Arrow reads from."""
+class FailoverReader(SeekableReader):
+    """A file in several replicas."""
 
     def __init__(self, replicas: Sequence[Replica], path: str, *, size: int | None) -> None:
         """`replicas`: in the order in which they are tried. Raises FileNotFoundError only if all of them lack the file;
@@ -34,30 +34,14 @@ class FailoverReader(io.RawIOBase):
         super().__init__()
         self._left = list(replicas)
         self._path = path
-        self._size = size
-        self._offset = 0
+        #: Size that the file must have; None: not known yet.
+        self._expected = size
         self._errors: list[Exception] = []
         self._reader: _Reader | None = None
-        self._size = self._answer(lambda reader: reader.size)
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._offset
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        assert self._size is not None
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._offset, io.SEEK_END: self._size}[whence]
-        self._offset = max(0, base + offset)
-        return self._offset
+        self._size = self._expected = self._answer(lambda reader: reader.size)
 
     # Arrow accepts any buffer instead of bytes, and nothing is copied then.
     def read(self, size: int = -1) -> bytes:
-        assert self._size is not None
         start = min(self._offset, self._size)
         count = self._size - start if size < 0 else min(size, self._size - start)
         data: bytes = self._answer(lambda reader: reader.read(start, count)) if count else b""
@@ -76,7 +60,7 @@ class FailoverReader(io.RawIOBase):
             if self._reader is None:
                 if not self._left:
                     raise min(self._errors, key=error_rank)
-                self._reader = _Reader(self._left.pop(0), self._path, self._size)
+                self._reader = _Reader(self._left.pop(0), self._path, self._expected)
             try:
                 return call(self._reader)
             except _Failures as error:
