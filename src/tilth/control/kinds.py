@@ -32,6 +32,8 @@ class StatementKind(Generic[S]):
     #: Queue in which it waits for a slot, or a function of the statement and the session's database. Statements that
     #: show or end others are in WATCH: they must not wait for them.
     queue: Queue | Callable[[S, str], Queue] = Queue.CONTROL
+    #: `True` if it changes nothing, neither rows nor definitions nor what runs: `readonly` allows it.
+    only_reads: bool = False
 
     def queue_of(self, statement: S, database: str) -> Queue:
         return self.queue if isinstance(self.queue, Queue) else self.queue(statement, database)

@@ -237,6 +237,20 @@ class SessionSettings:
         "written for Spark; a notice shows the result, and what has no counterpart is refused by name. ClickHouse's "
         "functions exist in both.",
     )
+    read_only: bool = session_setting(
+        "readonly",
+        False,
+        SettingCheck(parse_bool, "0, 1"),
+        "1: a statement that changes rows, definitions or what runs is refused with READ_ONLY, also if its SETTINGS "
+        "say 0. For clients that show and never change.",
+    )
+    log_queries: bool = session_setting(
+        "log_queries",
+        True,
+        SettingCheck(parse_bool, "0, 1"),
+        "0: the statement has no line in `system.query_log`, as those that a page repeats each second. Statements that "
+        "change something are in `system.audit_log` nevertheless.",
+    )
     #: Spark properties of the query's session.
     spark: Mapping[str, str] = field(default_factory=dict)
 
@@ -268,7 +282,6 @@ _SESSION_WITHOUT_EFFECT = (
     "optimize_move_to_prewhere",
     "use_uncompressed_cache",
     "send_logs_level",
-    "log_queries",
     "load_balancing",
     "prefer_localhost_replica",
     "dialect_type",

@@ -34,6 +34,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
 from tilth.base.units import KIB
+from tilth.console import console_files, console_page
 from tilth.control.running import Origin
 from tilth.formats import Format, accepted_format, answer_format, body_format, body_types
 from tilth.maintenance import ManagerStatus
@@ -54,6 +55,7 @@ from tilth.server.origin import Guard, admission
 from tilth.server.settings import ServerSettings
 from tilth.server.stats import HttpCounters
 from tilth.server.streaming import RowsResponse
+from tilth.server.watch import Watches, read_watch
 from tilth.statements.inserts.arrow_streams import read_rows
 from tilth.warehouse.remote.errors import BadBodyError, RouteNotFoundError
 
@@ -81,12 +83,14 @@ _log = Log("server")
 _FRONT_PAGE = f"""Tilth {version("tilth")}, self-maintaining real-time tables for Spark
 
 POST /v1/sql                      a statement as the body's text; the form of the answer by Accept
+POST /v1/watch                    answers of statements that are repeated, as server-sent events
 POST /v1/insert/{{db}}/{{table}}      rows as NDJSON, CSV or an Arrow stream
 POST /v1/snapshot/{{db}}/{{table}}    a pinned snapshot for a reader with its own Spark session
 POST /v1/readers/{{id}}             renews that reader's lease; DELETE ends it
 POST /v1/worker/{{call}}            calls of workers in other processes, with the service token
 GET  /v1/health                   the components and their states, the services that fail
 GET  /v1/ready                    whether statements work
+GET  /                            the console, in a browser
 GET  /metrics                     Prometheus
 GET  /maintenance-manager         a page about maintenance: what runs, ran and is weighed; `?raw` as text
 
@@ -174,11 +178,13 @@ def build_app(context: AppContext) -> Starlette:
         api.route("/v1/insert/{database}/{table}", api.insert, "POST"),
         api.route("/v1/snapshot/{database}/{table}", api.snapshot, "POST"),
         api.route("/v1/readers/{id}", api.reader, "POST", "DELETE"),
+        api.route("/v1/watch", api.watch, "POST"),
         api.route("/v1/health", api.health, "GET", "HEAD"),
         api.route("/v1/ready", api.ready, "GET", "HEAD"),
         api.route("/metrics", api.metrics, "GET", "HEAD"),
         api.route("/maintenance-manager", api.maintenance, "GET", "HEAD"),
         api.route("/", api.front_page, "GET", "HEAD"),
+        console_files(),
         calls_route(context.calls),
     ]
     settings = context.settings
@@ -221,6 +227,7 @@ class _Api:
         )
         self._short_calls = CapacityLimiter(SHORT_CALLS_MAX)
         self._status_calls = CapacityLimiter(STATUS_CALLS_MAX)
+        self._watches = Watches(context.clock, context.ids, self._watched)
 
     def route(self, path: str, handler: Callable[[Request], Awaitable[Response]], *methods: str) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -276,6 +283,18 @@ class _Api:
                 return _answer(answer, form, origin)
 
             return await self._run_statement(request, origin, run)
+
+    async def watch(self, request: Request) -> Response:
+        """Repeat statements, and send their answers as server-sent events until the client leaves.
+
+        The body is `{"statements": {"name": "SELECT .."}, "every": 2, "database": "default"}`: up to 32 statements that
+        only read, repeated after so many seconds, less often where they take long. Event `rows` has `name`, `columns`
+        and `rows` of an answer that is new or has changed, `error` has `name` and `error`, `time` has `now_ms`, the
+        time of the server. Watched statements are not in `system.query_log`.
+        """
+        with self._bodies.share() as share:
+            wanted = read_watch(await self._body(request, share))
+        return self._watches.open(wanted, _origin(request))
 
     async def insert(self, request: Request) -> Response:
         """Add the rows in the body to a table; they are readable once the answer is there. Small inserts that come at
@@ -364,8 +383,13 @@ class _Api:
         return HTMLResponse(maintenance_html(status, now_ms))
 
     async def front_page(self, request: Request) -> Response:
-        """Return an overview of the routes, as text."""
-        return PlainTextResponse(_FRONT_PAGE)
+        """The console for browsers, an overview of the routes as text for everybody else."""
+        if "text/html" in request.headers.get("accept", ""):
+            return console_page()
+        return PlainTextResponse(_FRONT_PAGE, headers={"Vary": "Accept"})
+
+    def _watched(self, text: str, database: str, settings: Mapping[str, str], origin: Origin) -> Answer:
+        return self._context.statements.run(text, database=database, settings=settings, origin=origin)
 
     async def _run_statement(self, request: Request, origin: Origin, act: Callable[[], T]) -> T:
         """Run it in a thread; when the client closes its connection meanwhile, the statement is cancelled."""

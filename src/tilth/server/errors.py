@@ -90,29 +90,45 @@ def status_of(error: TilthError | type[TilthError]) -> int:
     return _STATUS_OF_CODE.get(error.code, STATUS[error.kind])
 
 
+def _status_of(body: ErrorBody) -> int:
+    return _STATUS_OF_CODE.get(body.code, STATUS[ErrorKind(body.kind)])
+
+
 def error_response(error: Exception, ids: IdSource) -> Response:
     """Answer a call that failed; log the error under the id that the body carries."""
-    cause_id = ids()[:12]
-    error = full_error(error, folder=os.sep) or error
-    known = error if isinstance(error, TilthError) else _defect(error, cause_id)
-    status = status_of(known)
-    body = ErrorBody(
-        code=known.code,
-        kind=known.kind.value,
-        message=known.message,
-        hint=known.hint,
-        id=cause_id,
-        number=number_of(known),
+    body = logged_error(error, ids)
+    status = _status_of(body)
+    headers = {NUMBER_HEADER: str(body.number)}
+    if status == STATUS[ErrorKind.RETRY]:
+        headers["Retry-After"] = _RETRY_AFTER_OF_CODE.get(body.code, RETRY_AFTER_SECONDS)
+    return Response(
+        msgspec.json.encode(ErrorAnswer(body)), status_code=status, media_type="application/json", headers=headers
     )
-    if status == STATUS[ErrorKind.INTERNAL]:
+
+
+def logged_error(error: Exception, ids: IdSource) -> ErrorBody:
+    """Return the error as clients see it, after logging it under the id that it carries."""
+    cause_id = ids()[:12]
+    body = error_body(error, cause_id)
+    if _status_of(body) == STATUS[ErrorKind.INTERNAL]:
         _log.error("request_failed", cause_id=cause_id, error=error, code=body.code)
     else:
         _log.warning("request_refused", cause_id=cause_id, code=body.code, message=body.message)
-    retry_after = _RETRY_AFTER_OF_CODE.get(body.code, RETRY_AFTER_SECONDS)
-    headers = {NUMBER_HEADER: str(body.number)}
-    if status == STATUS[ErrorKind.RETRY]:
-        headers["Retry-After"] = retry_after
-    return Response(_encoded(body), status_code=status, media_type="application/json", headers=headers)
+    return body
+
+
+def error_body(error: Exception, cause_id: str) -> ErrorBody:
+    """Return the error as clients see it; what is no text in it, for instance a file's name, becomes question marks."""
+    error = full_error(error, folder=os.sep) or error
+    known = error if isinstance(error, TilthError) else _defect(error, cause_id)
+    return ErrorBody(
+        code=known.code,
+        kind=known.kind.value,
+        message=_as_text(known.message),
+        hint=_as_text(known.hint),
+        id=cause_id,
+        number=number_of(known),
+    )
 
 
 def _defect(error: Exception, cause_id: str) -> TilthError:
@@ -120,11 +136,5 @@ def _defect(error: Exception, cause_id: str) -> TilthError:
     return TilthError(f"a defect of Tilth: {type(error).__name__}: {error}", hint=hint)
 
 
-def _encoded(body: ErrorBody) -> bytes:
-    """Encode a message; what is no text in it, for instance a file's name, is replaced by question marks."""
-    texts = {
-        name: text.encode("utf-8", "replace").decode()
-        for name, text in msgspec.structs.asdict(body).items()
-        if isinstance(text, str)
-    }
-    return msgspec.json.encode(ErrorAnswer(msgspec.structs.replace(body, **texts)))
+def _as_text(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tilth.base.cancel import working_under
-from tilth.base.errors import TilthError
+from tilth.base.errors import ConflictError, TilthError
 from tilth.base.full import full_error
 from tilth.base.logs import Log, hide_in_lines
 from tilth.base.settings import Setting, read_settings
@@ -141,6 +141,7 @@ class SqlEngine:
             _check_unicode(text)
             statement, notices = FORMS.parse_noticed(with_unit_diff(text))
             given = dict(settings or {})
+            is_read_only = session_settings(given).read_only
             if isinstance(statement, WithSettings):
                 given |= dict(statement.settings)
             running.entry.kind = type(statement).__name__
@@ -150,6 +151,8 @@ class SqlEngine:
             if call.settings.dialect != CLICKHOUSE:
                 check_select(statement)
             kind = KINDS[type(statement)]
+            if not kind.only_reads:
+                _check_may_change(running, is_read_only or call.settings.read_only)
             self._services.running.enter(running.entry, kind.queue_of(statement, database))
             with (
                 dialect.reading(statement, call.settings.dialect, call.settings.spark) as (statement, read_as),
@@ -189,6 +192,7 @@ class SqlEngine:
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertData"
             call = _call(running, database, settings or {})
+            _check_may_change(running, call.settings.read_only)
             self._services.running.enter(running.entry, Queue.INSERT)
             statement = InsertData(name=Name(database, table), format=input_format, data=_decoded(data))
             return insert.insert_data(self._services, call, statement)
@@ -209,6 +213,7 @@ class SqlEngine:
         def act(running: _Running) -> Outcome:
             running.entry.kind = "InsertArrow"
             call = _call(running, database, settings or {})
+            _check_may_change(running, call.settings.read_only)
             self._services.running.enter(running.entry, Queue.INSERT)
             target = table_of(self._services, call, Name(database, table), what="INSERT")
             return insert.store_named(self._services, call, target, data)
@@ -305,7 +310,8 @@ class SqlEngine:
             error=str(error) if error is not None and not self._services.audit.is_masking else "",
             sent_again=entry.sent_again,
         )
-        self._services.query_log.add(event)
+        if running.is_logged:
+            self._services.query_log.add(event)
         _log.debug(
             "statement_done", cause_id=entry.query_id, kind=entry.kind, ms=event.elapsed_ms, error=event.error_code
         )
@@ -321,10 +327,20 @@ class _Running:
     entry: Running
     shown: Redacted
     output_format: str | None = None
+    is_logged: bool = True
+
+
+def _check_may_change(running: _Running, is_read_only: bool) -> None:
+    if is_read_only:
+        hint = "send it without the setting readonly"
+        raise ConflictError.coded(
+            "READ_ONLY", "this statement changes something", statement=running.entry.kind, hint=hint
+        )
 
 
 def _call(running: _Running, database: str, given: Mapping[str, str], *, streams: bool = False) -> Call:
     settings = session_settings(given)
+    running.is_logged = settings.log_queries
     running.entry.seconds_max = settings.max_execution_time
     return Call(
         query_id=running.entry.query_id,

@@ -146,11 +146,13 @@ KINDS = (
         # EXPLAIN MERGE INTO is Spark's.
         forms=(Form(words="EXPLAIN MERGE", parse=_parse_merge, fits=lambda cursor: not cursor.is_word("INTO", 1)),),
         perform=explain_merge,
+        only_reads=True,
     ),
     StatementKind(
         value=ExplainGc,
         forms=(Form(words="EXPLAIN GC", parse=_parse_gc),),
         perform=explain_gc,
         queue=Queue.WATCH,
+        only_reads=True,
     ),
 )

@@ -399,6 +399,7 @@ KINDS = (
         forms=(Form(words="SHOW STORAGES", parse=_parse_show_storages),),
         perform=_show,
         queue=Queue.WATCH,
+        only_reads=True,
     ),
     StatementKind(
         value=ShowCreateStorage,
@@ -412,5 +413,6 @@ KINDS = (
         ),
         perform=_show_create,
         queue=Queue.WATCH,
+        only_reads=True,
     ),
 )

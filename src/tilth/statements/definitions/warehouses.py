@@ -363,6 +363,7 @@ KINDS = (
         ),
         perform=_show,
         queue=Queue.WATCH,
+        only_reads=True,
     ),
     StatementKind(
         value=ShowCreateWarehouse,
@@ -376,6 +377,7 @@ KINDS = (
         ),
         perform=_show_create,
         queue=Queue.WATCH,
+        only_reads=True,
     ),
     StatementKind(
         value=AlterWorker,

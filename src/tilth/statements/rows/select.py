@@ -247,5 +247,11 @@ def _queue(statement: Query, database: str) -> Queue:
 
 
 KINDS = (
-    StatementKind(value=Query, forms=(Form(words="EXPLAIN", parse=parse_explain),), perform=run_query, queue=_queue),
+    StatementKind(
+        value=Query,
+        forms=(Form(words="EXPLAIN", parse=parse_explain),),
+        perform=run_query,
+        queue=_queue,
+        only_reads=True,
+    ),
 )
