@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars hdfs-jars lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup java broker-jars s3-jars hdfs-jars browser lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs lock clean clean-all
 
 help: ## list the targets
@@ -31,6 +31,9 @@ s3-jars: java ## fetch the S3 server that tests start, and what Spark needs to r
 hdfs-jars: setup java ## fetch the HDFS that tests start
 	@tools/setup_hdfs_jars.sh
 
+browser: ## find Chromium and its driver, or install them (root on Debian or Ubuntu)
+	@tools/setup_browser.sh
+
 lint: setup ## formatting, lint, types, import rules
 	@.venv/bin/python -m tools.lanes lint
 
@@ -41,10 +44,10 @@ format: setup ## rewrite the files as ruff likes them
 test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
 	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars s3-jars hdfs-jars ## all but long tests: style, lane 1, then real files, brokers and nodes
+test: setup broker-jars s3-jars hdfs-jars browser ## all but long tests: style, lane 1, then real files, brokers and nodes
 	@$(PY) -m tools.lanes --jobs $(JOBS)
 
-test-long: setup broker-jars s3-jars hdfs-jars ## hours: all cases, all examples, kills at every place, chaos
+test-long: setup broker-jars s3-jars hdfs-jars browser ## hours: all cases, all examples, kills at every place, chaos
 	@TILTH_ALL_EXAMPLES=1 TILTH_CRASH_KILLS=60 TILTH_CRASH_POSTGRES_KILLS=8 TILTH_SEQUENCES=5000 TILTH_POSTGRES_SEQUENCES=300 \
 		TILTH_STRESS_SECONDS=1800 TILTH_JEPSEN_ROUNDS=5 TILTH_HOSTILE_CASES=20 $(PY) -m tools.lanes --jobs $(JOBS) long
 

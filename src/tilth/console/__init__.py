@@ -1,47 +1,6 @@
-"""The console: pages for people, served as files to their browsers.
+"""The console: pages for people, which their browsers load as files and which read the server by SQL.
 
-Covers: the files in `static/`, and the headers that they are sent with. Does not cover: what the pages show, which they
-read by SQL as every user may (static/core/api.js), watched statements (server/watch.py).
-Always holds: pages load nothing from elsewhere, and no script that is written in a page runs (Content-Security-Policy);
-vendor/README.md says where the files of others are from.
+Covers: the files (`static/`), how they are served (files.py). Does not cover: watched statements (server/watch.py).
+Always holds: pages show nothing that a user cannot read by SQL; static/core/api.js is their only way to the server.
+See also: docs/operate/console.md.
 """
-
-from __future__ import annotations
-
-from pathlib import Path
-
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
-
-FOLDER = Path(__file__).parent / "static"
-#: Path below which the files are.
-PATH = "/console"
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    # Browsers ask each time whether a file has changed: after an upgrade nobody sees pages of before.
-    "Cache-Control": "no-cache",
-}
-
-
-class _Files(StaticFiles):
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        return _protected(await super().get_response(path, scope))
-
-
-def console_files() -> Mount:
-    """Return the route of the files."""
-    return Mount(PATH, _Files(directory=FOLDER))
-
-
-def console_page() -> Response:
-    """Return the page that loads all others."""
-    return _protected(FileResponse(FOLDER / "index.html", headers={"Vary": "Accept"}))
-
-
-def _protected(response: Response) -> Response:
-    response.headers.update(_HEADERS)
-    return response

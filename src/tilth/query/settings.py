@@ -241,8 +241,8 @@ class SessionSettings:
         "readonly",
         False,
         SettingCheck(parse_bool, "0, 1"),
-        "1: a statement that changes rows, definitions or what runs is refused with READ_ONLY, also if its SETTINGS "
-        "say 0. For clients that show and never change.",
+        "1: a statement that changes rows, definitions or what runs is refused with READONLY_SETTING, also if its "
+        "SETTINGS say 0. For clients that show and never change.",
     )
     log_queries: bool = session_setting(
         "log_queries",

@@ -34,7 +34,7 @@ from tilth.base.ids import IdSource
 from tilth.base.logs import Log
 from tilth.base.pressure import MemoryBudget, MemoryShare
 from tilth.base.units import KIB
-from tilth.console import console_files, console_page
+from tilth.console.files import console_files, console_page
 from tilth.control.running import Origin
 from tilth.formats import Format, accepted_format, answer_format, body_format, body_types
 from tilth.maintenance import ManagerStatus

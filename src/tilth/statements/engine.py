@@ -334,7 +334,7 @@ def _check_may_change(running: _Running, is_read_only: bool) -> None:
     if is_read_only:
         hint = "send it without the setting readonly"
         raise ConflictError.coded(
-            "READ_ONLY", "this statement changes something", statement=running.entry.kind, hint=hint
+            "READONLY_SETTING", "this statement changes something", statement=running.entry.kind, hint=hint
         )
 
 

@@ -43,7 +43,7 @@ def test_statements_that_only_read_are_those_that_show_and_explain() -> None:
 )
 def test_a_reader_changes_nothing(world: SqlWorld, text: str) -> None:
     error = refused(world, text, READ_ONLY)
-    assert (error.code, error.hint) == ("READ_ONLY", "send it without the setting readonly")
+    assert (error.code, error.hint) == ("READONLY_SETTING", "send it without the setting readonly")
     assert world.rows("SELECT name, rows, parts FROM system.tables") == [("t", 0, 0)]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.app_transport import client_of
 from tests.unit.fake_rooms import FakeRooms, context_of
-from tilth.console import FOLDER
+from tilth.console.files import FOLDER
 from tilth.server import build_app
 
 OWN = sorted(path for path in FOLDER.rglob("*") if path.is_file() and "vendor" not in path.parts)
