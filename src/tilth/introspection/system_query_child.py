@@ -56,7 +56,19 @@ class SystemTables(SchemaProvider):
             except Exception as error:
                 self.error = error
                 return None
-        return Table(dataset.dataset(self.made[name]))
+        return Table(_dataset(self.made[name]))
+
+
+def _dataset(rows: pa.Table) -> dataset.Dataset:
+    """Return the rows as DataFusion reads them."""
+    if rows.num_rows:
+        return dataset.dataset(rows)
+    # Without a row it would have no fragment, over which DataFusion sorts nothing: a file has one.
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(pa.RecordBatch.from_pylist([], schema=rows.schema))
+    form = dataset.IpcFileFormat()
+    return dataset.FileSystemDataset([form.make_fragment(pa.py_buffer(sink.getvalue()))], rows.schema, form)
 
 
 def planned(text: str, tables: SystemTables, *, memory_bytes_max: int = 0) -> DataFrame:

@@ -148,6 +148,16 @@ def test_settings_show_what_the_node_was_given(world: SqlWorld) -> None:
     assert world.rows("SELECT value, is_set FROM system.settings WHERE name = 'warehouse.query-slots'") == [("3", True)]
 
 
+@pytest.mark.parametrize("table", SYSTEM_TABLES)
+def test_a_table_is_sorted_and_cut_also_without_rows(tmp_path: Path, table: str) -> None:
+    empty = SqlWorld(tmp_path)
+    column = f"`{SYSTEM_TABLES[table].all_columns[0].name}`"
+    for condition in ("", f" WHERE CAST({column} AS STRING) = 'nothing'"):
+        rows = empty.rows(f"SELECT {column} FROM system.{table}{condition} ORDER BY {column} DESC LIMIT 2")
+        assert len(rows) <= 2
+    assert empty.rows(f"SELECT count(*) FROM system.{table} WHERE {column} IS NULL AND {column} IS NOT NULL") == [(0,)]
+
+
 def test_the_query_log_tells_of_errors_too(world: SqlWorld) -> None:
     with pytest.raises(TilthError):
         world.run("SELECT nope FROM system.parts")

@@ -19,7 +19,8 @@ const STATEMENTS = {
     sum(op.running) AS running, max(op.perf_improvement) AS gain FROM system.maintenance_ops AS op GROUP BY op.kind ORDER BY runnable DESC`,
   tasks: `SELECT kind, state, "table", worker, started, created, estimated_seconds, reason FROM system.tasks
     WHERE ended IS NULL ORDER BY created LIMIT 50`,
-  statements: `SELECT query_id, kind, query, elapsed, state, read_rows FROM system.processes ORDER BY elapsed DESC LIMIT 20`,
+  statements: `SELECT query_id, kind, query, elapsed, state, read_rows FROM system.processes
+    WHERE lower(query) NOT LIKE '%from system.%' AND lower(query) NOT LIKE 'explain%' ORDER BY elapsed DESC LIMIT 20`,
   metrics: `SELECT name, sum(value) AS value FROM system.metrics
     WHERE name LIKE '%disk%' OR name LIKE 'tilth_ingest_rows%' OR name LIKE 'tilth_ingest_bytes%' GROUP BY name`,
 }
@@ -98,7 +99,7 @@ export default function Overview() {
       <${Figure} label="tables" href="#/tables" value=${count(totals.tables)} below=${`${count(totals.rows)} rows, ${bytes(totals.bytes)}, ${count(totals.parts)} parts`} />
       <${Figure} label="background work" href="#/tasks" value=${count(runnable)} below="operations that would gain something" />
       <${Figure} label="servers and workers" href="#/cluster" value=${`${servers.length} + ${workers.length}`}
-        below=${`${servers.filter((row) => row.state !== "running" && row.state !== "ok").length + workers.filter((row) => row.state !== "running" && row.state !== "ok").length} with troubles`} />
+        below=${`${servers.filter((row) => row.state !== "alive").length + workers.filter((row) => row.state !== "alive").length || "none"} with troubles`} />
     </div>
     <${Card} title="Needs a person" wide tone=${critical ? "bad" : alarms.length ? "warn" : ""}
       about=${alarms.length ? "" : "Nothing does."}>
@@ -159,7 +160,7 @@ export default function Overview() {
           href=${() => "#/cluster"}
           columns=${[
             { key: "name", title: "server" },
-            { key: "state", title: "state", show: (row) => html`<${Badge} tone=${row.state === "running" || row.state === "ok" ? "good" : "bad"} title=${row.reason}>${row.state}<//>` },
+            { key: "state", title: "state", show: (row) => html`<${Badge} tone=${row.state === "alive" ? "good" : "bad"} title=${row.reason}>${row.state}<//>` },
             { key: "memory", title: "memory of writers", value: (row) => row.memory_bytes, align: "right",
               show: (row) => html`${bytes(row.memory_bytes)} <${Bar} part=${row.memory_bytes / row.memory_limit_bytes} title=${percent(row.memory_bytes / row.memory_limit_bytes)} />` },
           ]} />
@@ -167,7 +168,7 @@ export default function Overview() {
           href=${() => "#/cluster"}
           columns=${[
             { key: "name", title: "worker" },
-            { key: "state", title: "state", show: (row) => html`<${Badge} tone=${row.state === "running" || row.state === "ok" || row.state === "alive" ? "good" : "bad"} title=${row.reason}>${row.state}<//>` },
+            { key: "state", title: "state", show: (row) => html`<${Badge} tone=${row.state === "alive" ? "good" : "bad"} title=${row.reason}>${row.state}<//>` },
             { key: "running", title: "tasks", align: "right" },
             { key: "free_disk_bytes", title: "free disk", align: "right", show: (row) => bytes(row.free_disk_bytes) },
           ]} />

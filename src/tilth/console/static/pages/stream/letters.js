@@ -1,0 +1,173 @@
+// Dead letters of one Kafka table: what is wrong with them, the messages themselves, and their replay.
+
+import { html, useMemo, useState } from "../../vendor/preact-htm.js"
+import { literal, named, useRead } from "../../core/api.js"
+import { bytes, count, exactly, isNone } from "../../core/format.js"
+import { Card, Code, Copy, Empty, Failure, Search, StatementDialog, Table, Time, Waiting, useParameters } from "../../core/ui.js"
+
+const LETTERS_MAX = 200
+/** Bytes of a message that are shown. */
+const RAW_MAX = 8192
+const HEX_MAX = 1024
+
+const hexOf = (data) =>
+  Array.from({ length: Math.ceil(Math.min(data.length, HEX_MAX) / 16) }, (_, line) => {
+    const some = [...data.slice(line * 16, line * 16 + 16)]
+    const hex = some.map((byte) => byte.toString(16).padStart(2, "0")).join(" ")
+    const letters = some.map((byte) => (byte > 31 && byte < 127 ? String.fromCharCode(byte) : ".")).join("")
+    return `${(line * 16).toString(16).padStart(4, "0")}  ${hex.padEnd(47)}  ${letters}`
+  }).join("\n")
+
+/** Bytes, in base64, as a text where they are one, else in hexadecimal; the last character may be cut. */
+function decoded(base64) {
+  if (isNone(base64)) return { text: "", isText: true }
+  const data = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))
+  try {
+    return { text: new TextDecoder("utf-8", { fatal: true }).decode(data, { stream: true }), isText: true }
+  } catch {
+    return { text: hexOf(data), isText: false }
+  }
+}
+
+/** Stands in the address for letters that could not be decoded, so that no view has refused them. */
+const NO_VIEW = "-"
+
+const conditionOf = (name, value) => (value === NO_VIEW ? `${named(name)} IS NULL` : `${named(name)} = ${literal(value)}`)
+const whereOf = (parameters) =>
+  ["view", "reason"]
+    .filter((name) => parameters.has(name))
+    .map((name) => conditionOf(name, parameters.get(name)))
+    .join(" AND ")
+/** The condition for one letter. */
+const whereIs = (row) =>
+  [
+    conditionOf("topic", row.topic),
+    `${named("partition")} = ${row.partition}`,
+    `${named("offset")} = ${row.offset}`,
+    conditionOf("view", row.view ?? NO_VIEW),
+  ].join(" AND ")
+
+const letterColumns = (onReplay) => [
+  {
+    key: "place",
+    title: "message",
+    value: (row) => Number(row.offset),
+    show: (row) => `${row.topic}/${row.partition} at ${row.offset}`,
+  },
+  { key: "timestamp", title: "sent", show: (row) => row.timestamp && html`<${Time} at=${row.timestamp} />` },
+  { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" },
+  { key: "reason", title: "error", kind: "text" },
+  { key: "size", title: "size", align: "right", show: (row) => bytes(row.size) },
+  {
+    key: "text",
+    title: "raw message",
+    kind: "code-cell",
+    show: (row) => (row.isText ? row.text.slice(0, 80) : html`<small>binary</small>`),
+  },
+  {
+    key: "replay",
+    title: "",
+    value: () => 0,
+    show: (row) =>
+      html`<button type="button" onClick=${() => onReplay(row)} aria-label=${`Replay the letter at ${row.offset}`}>
+        Replay …
+      </button>`,
+  },
+]
+
+const titleOf = (letter) => {
+  const part = letter.size > RAW_MAX ? `, the first ${bytes(RAW_MAX)} of ${bytes(letter.size)}` : ""
+  return `raw message${part}${letter.isText ? "" : ", in hexadecimal"}`
+}
+
+const Letter = ({ letter }) =>
+  html`<p class="failure">${letter.reason}</p>
+    ${letter.keyText && html`<h3>key</h3><${Code}>${letter.keyText}<//>`}
+    <h3>${titleOf(letter)}</h3>
+    <${Code}>${letter.text}<//>
+    ${letter.isText && html`<${Copy} text=${letter.text} label="Copy the message" />`}`
+
+const errorColumns = (onChoose) => [
+  { key: "letters", title: "letters", align: "right", show: (row) => count(row.letters) },
+  { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" },
+  {
+    key: "reason",
+    title: "error",
+    kind: "text",
+    show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row)}>${row.reason}</button>`,
+  },
+  { key: "last", title: "last one sent", show: (row) => row.last && html`<${Time} at=${row.last} relative />` },
+]
+
+/** Dead letters and their errors. Spark reads them, so they are read once and not watched. */
+function useLetters(table, where, isThere) {
+  const columns = ["topic", "partition", "offset", "timestamp", "view", "reason", "key"].map((name) => named(name)).join(", ")
+  const condition = where && ` WHERE ${where}`
+  const raw = named("raw")
+  const letters = useRead(
+    isThere &&
+      `SELECT ${columns}, octet_length(${raw}) AS size, substring(${raw}, 1, ${RAW_MAX}) AS raw FROM ${table}${condition}
+       ORDER BY ${named("timestamp")} DESC, ${named("offset")} DESC LIMIT ${LETTERS_MAX}`,
+  )
+  const groups = useRead(
+    isThere &&
+      `SELECT ${named("view")}, ${named("reason")}, count(*) AS letters, max(${named("timestamp")}) AS last FROM ${table}
+       GROUP BY ${named("view")}, ${named("reason")} ORDER BY letters DESC LIMIT 100`,
+  )
+  const rows = useMemo(
+    () => letters.rows.map((row) => ({ ...row, ...decoded(row.raw), keyText: isNone(row.key) ? "" : decoded(row.key).text })),
+    [letters.rows],
+  )
+  return [letters, groups, rows]
+}
+
+const NoTable = () =>
+  html`<${Card} title="Dead letters">
+    <${Empty}>There is no table for dead letters. The setting kafka_handle_error_mode decides what becomes of a broken message.<//>
+  <//>`
+
+export function Letters({ database, table, info, route }) {
+  const [parameters, change] = useParameters(route)
+  const [asked, setAsked] = useState(null)
+  const where = whereOf(parameters)
+  const text = parameters.get("text") ?? ""
+  const isThere = Boolean(info) && Number(info.rows) > 0
+  const [letters, groups, rows] = useLetters(info && named(info.database, info.name), where, isThere)
+  const choose = (row) => change({ view: row.view ?? NO_VIEW, reason: row.reason })
+  const columns = useMemo(() => letterColumns((row) => setAsked(whereIs(row))), [])
+  const groupColumns = useMemo(() => errorColumns(choose), [parameters.toString()])
+  if (!info) return html`<${NoTable} />`
+  const words = (row) => `${row.topic}/${row.partition} ${row.offset} ${row.view} ${row.reason} ${row.text}`.toLowerCase()
+  const fits = (row) => words(row).includes(text.toLowerCase())
+  const shown = rows.filter(fits)
+  const again = () => (letters.again(), groups.again())
+  return html`
+    <${Card} title="By error" about=${`${exactly(info.rows)} letters in ${info.database}.${info.name}; choose an error to see its letters`}
+      actions=${html`<button type="button" onClick=${again}>Read again</button>
+        <button type="button" class="main" disabled=${!isThere} onClick=${() => setAsked("")}>Replay all …</button>`}>
+      <${Failure} error=${groups.error} />
+      ${groups.isLoading && !groups.rows.length
+        ? html`<${Waiting} />`
+        : html`<${Table} label="errors" rows=${groups.rows} columns=${groupColumns} empty="There is no dead letter."
+            keyOf=${(row) => `${row.view}/${row.reason}`} />`}
+    <//>
+    ${isThere &&
+    html`<${Card} title="Letters" about=${`the newest ${LETTERS_MAX}${where ? " that fit" : ""}; a line opens with the raw message`}
+      actions=${html`<${Search} label="Filter what is shown" value=${text} onChange=${(value) => change({ text: value })} />
+        ${where &&
+        html`<button type="button" onClick=${() => setAsked(where)}>Replay these …</button>
+          <button type="button" class="quiet" onClick=${() => change({ view: null, reason: null })}>Show all</button>`}`}>
+      <${Failure} error=${letters.error} />
+      ${letters.isLoading && !rows.length
+        ? html`<${Waiting} />`
+        : html`<${Table} label="dead letters" rows=${shown} columns=${columns}
+            keyOf=${(row) => `${row.topic}/${row.partition}/${row.offset}/${row.view}`}
+            expand=${(row) => html`<${Letter} letter=${row} />`} empty="No letter fits." />`}
+    <//>`}
+    ${asked !== null &&
+    html`<${StatementDialog} title="Replay dead letters" action="Replay" onClose=${() => setAsked(null)} onDone=${again}
+      about="The letters go through their views again. What fails again is a dead letter again, with the new error."
+      fields=${[{ name: "where", label: "Which letters; empty: all", value: asked, hint: "view = 'shop.orders_view'" }]}
+      statement=${(values) =>
+        [`SYSTEM REPLAY DEAD LETTERS ${named(database, table)}`, values.where.trim()].filter(Boolean).join(" WHERE ")} />`}`
+}

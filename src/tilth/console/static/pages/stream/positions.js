@@ -1,0 +1,88 @@
+// Where consumers stand in topic partitions, and for how long messages have waited there.
+
+import { html, useRef } from "../../vendor/preact-htm.js"
+import { serverNow } from "../../core/api.js"
+import { isNone, seconds } from "../../core/format.js"
+
+/** Consumers whose unread messages are followed; the others have no age. */
+export const POSITIONS_MAX = 300
+const SAMPLES_MAX = 200
+
+export const tableOf = (row) => `${row.database}.${row.table}`
+
+/** ["topic/0=12"] as {"topic/0": 12}. */
+export const numbersByName = (texts) =>
+  Object.fromEntries(
+    (texts ?? []).map((text) => {
+      const cut = text.lastIndexOf("=")
+      return [text.slice(0, cut), Number(text.slice(cut + 1))]
+    }),
+  )
+
+const known = (value) => (isNone(value) || value < 0 ? null : value)
+
+/** Topic partitions of one consumer, a row of system.kafka_tables; what is not known is null. */
+export function partitionsOf(row) {
+  const [offsets, stable, ends] = [row.offsets, row.stable_offsets, row.high_watermarks].map(numbersByName)
+  return Object.keys(offsets).map((name) => {
+    const [offset, end] = [known(offsets[name]), known(ends[name])]
+    const cut = name.lastIndexOf("/")
+    return {
+      name,
+      topic: name.slice(0, cut),
+      partition: Number(name.slice(cut + 1)),
+      consumer: row.consumer,
+      offset,
+      stable: known(stable[name]),
+      end,
+      lag: offset === null || end === null ? null : Math.max(0, end - offset),
+    }
+  })
+}
+
+const thinned = (samples) => (samples.length > SAMPLES_MAX ? samples.filter((_, index) => index % 2 === 0) : samples)
+
+/** Ends that were seen of each topic partition with unread messages, those before the next unread message left out. */
+function followed(before, answer, isFirst) {
+  const now = new Map()
+  for (const row of answer.rows)
+    for (const { name, offset, end, lag } of partitionsOf(row)) {
+      if (!lag) continue
+      const key = `${tableOf(row)}/${name}`
+      const old = before.get(key) ?? { samples: [], isOlder: isFirst }
+      const kept = old.samples.filter((sample) => sample.end > offset)
+      const isOlder = old.isOlder && kept.length === old.samples.length
+      const samples = kept.at(-1)?.end === end ? kept : thinned([...kept, { at: answer.at, end }])
+      now.set(key, { table: tableOf(row), samples, isOlder })
+    }
+  return now
+}
+
+/**
+ * Since when the oldest unread message of each table has been in its topic, as this page has seen the ends grow:
+ * Map of "database.table" to {since, isOlder}; `isOlder`: it was there before the page was opened.
+ */
+export function useOldest(answer) {
+  const seen = useRef({ at: 0, partitions: new Map() })
+  const state = seen.current
+  if (answer && !answer.error && answer.at !== state.at) {
+    const isFirst = state.at === 0 || answer.rows.length === POSITIONS_MAX
+    seen.current = { at: answer.at, partitions: followed(state.partitions, answer, isFirst) }
+  }
+  const oldest = new Map()
+  for (const { table, samples, isOlder } of seen.current.partitions.values()) {
+    const other = oldest.get(table)
+    const since = Math.min(other?.since ?? Infinity, samples[0].at)
+    oldest.set(table, { since, isOlder: isOlder || Boolean(other?.isOlder) })
+  }
+  return oldest
+}
+
+export const ageOf = (oldest) => (oldest ? Math.max(0, (serverNow() - oldest.since) / 1000) : null)
+
+export const Age = ({ oldest }) =>
+  oldest
+    ? html`<span title=${oldest.isOlder ? "It was in the topic before this page was opened" : "Measured while this page is open"}>
+        ${oldest.isOlder ? "≥ " : ""}${seconds(ageOf(oldest))}
+      </span>`
+    : "–"
