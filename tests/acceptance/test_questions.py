@@ -1,4 +1,5 @@
-"""The questions of docs/operate/questions.md, each asked with its statement in a node where much is wrong at once.
+"""The questions of docs/operate/questions.md, each asked with its statement in a node where much is wrong at once; and
+the console, which shows the same mess to people.
 
 One node serves all tests of this file, in their order: the last ones kill it. What takes a moment to show is asked
 again for a while.
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.console_browser import NARROW, WIDE, Browser
 from tests.acceptance.mess import Mess
 from tilth.base.errors import TilthError
 from tools.broker import JARS, Broker
@@ -250,6 +252,108 @@ def test_one_statement_answers(mess: Mess, number: int) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.5)
+
+
+# --- the console -----------------------------------------------------------------------------------------------------
+
+#: Addresses of the console, and what each says of the mess.
+CONSOLE = {
+    "#/overview": ("Needs a person", "shop.unreached_topic", "rows in", "Freshness"),
+    "#/tables": ("shop.damaged", "shop.crowded", "INSERTs", "Dropped", "shop.dropped"),
+    "#/tables?search=crowd&order=parts-desc": ("1 of ", "shop.crowded"),
+    "#/table/shop/crowded": ("What would be merged", "parts_to_throw_insert"),
+    "#/table/shop/large": ("too large to be merged",),
+    "#/table/shop/stopped?tab=services": ("a copy is being made, ask Ann", "Start …"),
+    "#/table/shop/crowded?tab=settings": ("parts_to_throw_insert", "Change …"),
+    "#/table/shop/crowded?tab=history": ("Read as it was …",),
+    "#/table/shop/crowded?tab=columns": ("bigint",),
+    "#/table/shop/mutated?tab=mutations": ("no such price",),
+    "#/table/shop/pinned?tab=gc": ("reader", "report-builder"),
+    "#/table/shop/crowded?tab=ddl": ("CREATE TABLE shop.crowded",),
+    "#/streams": ("shop.lagging_topic", "kafka_max_block_size", "shop.unreached_topic"),
+    "#/stream/shop/lagging_topic": ("kafka_max_block_size",),
+    "#/stream/shop/poisoned_topic?tab=letters": ("{broken",),
+    "#/tasks": ("Tasks on workers",),
+    "#/tasks?tab=choices": ("shop.",),
+    "#/cluster": ("alive", "Hosts of tables"),
+    "#/cluster?tab=leases": ("report-builder",),
+    "#/decisions?search=damaged": ("damaged",),
+    "#/audit": ("a copy is being made, ask Ann",),
+    "#/settings?search=memory_limit_hard_bytes": ("memory_limit_hard_bytes",),
+    "#/sql?q=SELECT%201%20AS%20one": ("Questions", "Why does nothing happen with this table?"),
+}
+KEYS = "return arguments[0].dispatchEvent(new KeyboardEvent('keydown', {bubbles: true, ...arguments[1]}))"
+
+
+@pytest.fixture(scope="module")
+def browser(mess: Mess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    made = Browser(mess.node.url, tmp_path_factory.mktemp("browser"))
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("address", CONSOLE)
+def test_a_page_of_the_console_shows_the_mess(mess: Mess, browser: Browser, address: str) -> None:
+    browser.open(address)
+    browser.wait_for(lambda text: all(word in text for word in CONSOLE[address]))
+    assert browser.complaints() == []
+    assert browser.barriers() == []
+    # `data:` and `about:` load nothing.
+    foreign = [url for url in browser.requested() if not url.startswith((mess.node.url, "data:", "about:"))]
+    assert foreign == []
+    browser.resize(*NARROW)
+    try:
+        overhang = browser.run("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert overhang <= 0, "a narrow page scrolls in one direction"
+    finally:
+        browser.resize(*WIDE)
+
+
+def test_a_service_is_stopped_and_started_in_the_console(mess: Mess, browser: Browser) -> None:
+    browser.open("#/table/shop/idle?tab=services")
+    browser.wait_for(lambda text: "merge" in text)
+    browser.press("button[aria-label='Stop merge']")
+    browser.run(
+        "const field = document.querySelectorAll('dialog input')[1];"
+        "field.value = 'tried in a browser'; field.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    assert "SYSTEM STOP MERGES `shop`.`idle` FOR 30 minutes BECAUSE" in browser.run(
+        "return document.querySelector('dialog').innerText"
+    )
+    browser.press("dialog button[type=submit]")
+    browser.wait_for(lambda text: "tried in a browser" in text)
+    switches = "SELECT switch, because FROM system.bg_threads WHERE table = 'idle' AND service = 'merge'"
+    assert asked(mess, switches) == [{"switch": "stopped", "because": "tried in a browser"}]
+    browser.press("button[aria-label='Start merge']")
+    browser.press("dialog button[type=submit]")
+    browser.wait_for(lambda text: "tried in a browser" not in text)
+    assert [row["switch"] for row in asked(mess, switches)] == ["running"]
+
+
+def test_names_lead_to_tables(browser: Browser) -> None:
+    browser.open("#/settings")
+    browser.wait_for(lambda text: "Settings" in text)
+    browser.run(KEYS, browser.run("return document.body"), {"key": "k", "ctrlKey": True})
+    browser.run(
+        "const field = document.querySelector('.palette input');"
+        "field.value = 'crowd'; field.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    browser.press(".palette a[href='#/table/shop/crowded']")
+    browser.wait_for(lambda text: "What would be merged" in text)
+
+
+def test_statements_run_in_the_console(mess: Mess, browser: Browser) -> None:
+    browser.open("#/sql?q=SELECT%20id%2C%20s%20FROM%20shop.quick%20ORDER%20BY%20id%20LIMIT%203")
+    browser.wait_for(lambda text: "Run" in text)
+    browser.press(".main")
+    assert "id" in browser.wait_for(lambda text: "1" in text and "rows" in text)
+    browser.open("#/sql?q=SELECT%20nothing%20FROM%20shop.quick")
+    browser.wait_for(lambda text: "Run" in text)
+    browser.press(".main")
+    browser.wait_for(lambda text: "nothing" in text and "UNKNOWN" in text.upper())
+    assert browser.complaints() == []
 
 
 def test_leases_of_queries_end_with_their_process_and_memory_pressure_has_a_reason(mess: Mess) -> None:
