@@ -123,9 +123,10 @@ def test_what_a_front_door_offers_is_documented() -> None:
 
 
 def test_test_modules_have_names_of_their_own() -> None:
+    """But for those of tests/unit, which have the names of the modules that they test (test_tidy_test_names.py)."""
     by_name = defaultdict(list)
     for path in python_files(ROOT / "tests"):
-        if path.name not in NOT_TESTS:
+        if path.name not in NOT_TESTS and ROOT / "tests" / "unit" not in path.parents:
             by_name[path.name].append(place(path))
     assert {name: places for name, places in by_name.items() if len(places) > 1} == {}
 

@@ -211,7 +211,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/model/answer.py",
         old="for each in letters}",
         new="for each in {each.key: each for each in letters}.values()}",
-        tests=("tests/unit/model/test_answers.py::test_an_error_of_any_attempt_is_not_forgotten",),
+        tests=("tests/unit/model/test_answer.py::test_an_error_of_any_attempt_is_not_forgotten",),
     ),
     Mutant(
         name="answer-of-another-type",
@@ -219,7 +219,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/model/answer.py",
         old="_Value[answer] | _Error",
         new="_Value[Any] | _Error",
-        tests=("tests/unit/model/test_answers.py::test_hostile_bytes_are_an_error_of_their_task",),
+        tests=("tests/unit/model/test_answer.py::test_hostile_bytes_are_an_error_of_their_task",),
     ),
     Mutant(
         name="letter-behind-a-link",

@@ -29,7 +29,7 @@ from tilth.statements.definitions.dropped import DropTable, TruncateTable
 from tilth.statements.registry import FORMS, parse
 from tools.foreign import read_collection
 
-COLLECTIONS = sorted((Path(__file__).parents[2] / "acceptance").glob("foreign*.sql"))
+COLLECTIONS = sorted((Path(__file__).parents[3] / "acceptance").glob("foreign*.sql"))
 
 
 @pytest.mark.parametrize("path", COLLECTIONS, ids=lambda path: path.stem)

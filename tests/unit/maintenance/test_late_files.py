@@ -1,6 +1,6 @@
 """Files that tasks write after their transaction has ended: they are removed too, and no file that a commit has named.
 
-The world is that of test_leftover_files.py: a real folder, a catalog in memory, a clock that the tests move.
+The world is that of test_left_files.py: a real folder, a catalog in memory, a clock that the tests move.
 """
 
 from __future__ import annotations
