@@ -11,7 +11,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/parts/trash.py",
         old="                    preconditions.append(unchanged(each.key, found))\n                    puts[each.key]",
         new="                    puts[each.key]",
-        tests=("tests/unit/catalog/test_catalog_undrop.py::test_the_removal_of_files_loses_against_an_undrop",),
+        tests=("tests/unit/catalog/parts/test_trash.py::test_the_removal_of_files_loses_against_an_undrop",),
     ),
     Mutant(
         name="mark-of-another-drop",
@@ -20,7 +20,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="                if item.end_ts != each.item.end_ts:\n                    continue\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_catalog_undrop.py::test_a_claim_is_for_the_drop_that_was_judged",
+            "tests/unit/catalog/parts/test_trash.py::test_a_claim_is_for_the_drop_that_was_judged",
             "tests/unit/maintenance/test_gc_promises.py::test_what_comes_back_before_its_file_is_claimed_keeps_it",
         ),
     ),
@@ -38,7 +38,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/services/leases.py",
         old="preconditions=[unchanged(key, found), *pin_life(view, holder)],",
         new="preconditions=[*pin_life(view, holder)],",
-        tests=("tests/unit/catalog/test_catalog_leases.py::test_two_who_take_it_at_once_get_two_epochs",),
+        tests=("tests/unit/catalog/services/test_leases.py::test_two_who_take_it_at_once_get_two_epochs",),
     ),
     Mutant(
         name="begin-under-a-lost-lease",
@@ -47,7 +47,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
+            "tests/unit/catalog/services/test_leases.py::test_no_transaction_begins_under_a_lease_that_is_lost_meanwhile",
         ),
     ),
     Mutant(
@@ -57,7 +57,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        batch.preconditions.append(unchanged(key, found))\n        leases[fence.name]",
         new="        leases[fence.name]",
         tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
+            "tests/unit/catalog/services/test_leases.py::test_nothing_is_committed_under_a_lease_that_is_lost_meanwhile",
         ),
     ),
     Mutant(
@@ -67,7 +67,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="    return [unchanged(lease_key, view.get(lease_key))]\n",
         new="    return []\n",
         tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+            "tests/unit/catalog/services/test_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
         ),
     ),
     Mutant(
@@ -77,7 +77,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="                preconditions.append(unchanged(lease_key, view.get(lease_key)))\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_catalog_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
+            "tests/unit/catalog/services/test_leases.py::test_nothing_is_collected_under_a_lease_that_is_lost_meanwhile",
         ),
     ),
     Mutant(
@@ -86,7 +86,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/commit.py",
         old="        self.locks.await_others(sorted(tables), txn)\n",
         new="",
-        tests=("tests/unit/catalog/test_commit_locks.py::test_a_slow_commit_lands_beside_one_that_never_rests",),
+        tests=("tests/unit/catalog/commit/test_commit_locks.py::test_a_slow_commit_lands_beside_one_that_never_rests",),
     ),
     Mutant(
         name="unknown-aborted",
@@ -95,7 +95,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="            if not self._is_kept:\n                self._end()\n        elif not",
         new="            pass\n        if not",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",
+            "tests/unit/catalog/commit/test_txn_handle.py::test_an_unknown_outcome_stays_unknown_whatever_is_raised_behind_it",
         ),
     ),
     Mutant(
@@ -104,7 +104,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/txn_handle.py",
         old="        elif is_aborted and is_settled:",
         new="        elif is_settled:",
-        tests=("tests/unit/catalog/test_txn_handle.py::test_settling_finds_out_what_became_of_it",),
+        tests=("tests/unit/catalog/commit/test_txn_handle.py::test_settling_finds_out_what_became_of_it",),
     ),
     Mutant(
         name="answer-waits-for-removal",
@@ -113,7 +113,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        if not self._later(sweep):",
         new="        sweep()\n        if not self._later(sweep):",
         tests=(
-            "tests/unit/catalog/test_txn_handle_removal.py::test_a_commit_is_answered_before_its_leftover_files_are_removed",
+            "tests/unit/catalog/commit/test_txn_handle_removal.py::test_a_commit_is_answered_before_its_leftover_files_are_removed",
         ),
     ),
     Mutant(
@@ -123,7 +123,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="(self._may_write_on or self._may_leave_files or is_retried)",
         new="(self._may_write_on or is_retried)",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",
+            "tests/unit/catalog/commit/test_txn_handle.py::test_files_of_tries_that_were_refused_go_with_the_commit_that_lands",
         ),
     ),
     Mutant(
@@ -133,7 +133,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="(self._may_write_on or self._may_leave_files or is_retried)",
         new="(self._may_write_on or self._may_leave_files)",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::test_a_later_attempt_says_that_an_earlier_one_may_have_left_files",
+            "tests/unit/catalog/commit/test_txn_handle.py::test_a_later_attempt_says_that_an_earlier_one_may_have_left_files",
         ),
     ),
     Mutant(
@@ -143,7 +143,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        self._may_leave_files |= number > 0\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_txn_handle_removal.py::test_a_later_try_may_have_left_files_of_the_former_one",
+            "tests/unit/catalog/commit/test_txn_handle_removal.py::test_a_later_try_may_have_left_files_of_the_former_one",
         ),
     ),
     Mutant(
@@ -153,7 +153,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="            return not self._may_have_landed\n",
         new="            return False\n",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::test_files_go_where_another_server_has_aborted_the_transaction_and_forgotten_it",
+            "tests/unit/catalog/commit/test_txn_handle.py::test_files_go_where_another_server_has_aborted_the_transaction_and_forgotten_it",
         ),
     ),
     Mutant(
@@ -163,7 +163,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="            return not self._may_have_landed\n",
         new="            return True\n",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::"
+            "tests/unit/catalog/commit/test_txn_handle.py::"
             "test_nothing_goes_where_a_lost_commit_may_have_landed_so_long_ago_that_its_record_was_trimmed",
         ),
     ),
@@ -200,7 +200,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/commit.py",
         old="                in_doubt = in_doubt if is_lost else None\n",
         new="                in_doubt = None\n",
-        tests=("tests/unit/catalog/test_transactions.py::test_after_a_lost_answer_an_outage_is_no_refusal",),
+        tests=("tests/unit/catalog/commit/test_transactions.py::test_after_a_lost_answer_an_outage_is_no_refusal",),
     ),
     Mutant(
         name="aborted-while-it-commits",
@@ -209,7 +209,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="Batch(preconditions=[unchanged(key, found), ",
         new="Batch(preconditions=[",
         tests=(
-            "tests/unit/catalog/test_transactions.py::test_a_transaction_that_is_aborted_while_it_commits_lands_nothing",
+            "tests/unit/catalog/commit/test_transactions.py::test_a_transaction_that_is_aborted_while_it_commits_lands_nothing",
         ),
     ),
     Mutant(
@@ -228,7 +228,9 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/commit_locks.py",
         old="or not is_others or live_server(view, lock.server) is None:",
         new="or not is_others:",
-        tests=("tests/unit/catalog/test_commit_locks.py::test_the_lock_of_a_server_that_is_gone_holds_up_nobody",),
+        tests=(
+            "tests/unit/catalog/commit/test_commit_locks.py::test_the_lock_of_a_server_that_is_gone_holds_up_nobody",
+        ),
     ),
     Mutant(
         name="commit-lock-beside-commits",
@@ -236,7 +238,9 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/commit.py",
         old="        with self._following((table,)):\n            pass\n",
         new="        return\n",
-        tests=("tests/unit/catalog/test_commit_locks.py::test_who_acquires_the_lock_waits_for_the_commits_under_way",),
+        tests=(
+            "tests/unit/catalog/commit/test_commit_locks.py::test_who_acquires_the_lock_waits_for_the_commits_under_way",
+        ),
     ),
     Mutant(
         name="commits-beside-commits",
@@ -245,7 +249,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="                stack.enter_context(self._stripes[stripe])\n",
         new="                pass\n",
         tests=(
-            "tests/unit/catalog/test_commit_locks.py::test_commits_to_one_table_follow_one_another_and_none_is_folded_in_vain",
+            "tests/unit/catalog/commit/test_commit_locks.py::test_commits_to_one_table_follow_one_another_and_none_is_folded_in_vain",
         ),
     ),
     Mutant(
@@ -255,7 +259,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="result=None, preconditions=[unchanged(key, view.get(key))], puts",
         new="result=None, preconditions=[], puts",
         tests=(
-            "tests/unit/catalog/test_commit_locks.py::test_two_servers_that_acquire_a_lock_at_once_hold_it_one_after_the_other",
+            "tests/unit/catalog/commit/test_commit_locks.py::test_two_servers_that_acquire_a_lock_at_once_hold_it_one_after_the_other",
         ),
     ),
     Mutant(
@@ -265,7 +269,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="if found is None or codec.COMMIT_LOCKS.decode(key, found.value).txn != txn:",
         new="if found is None:",
         tests=(
-            "tests/unit/catalog/test_commit_locks.py::test_who_releases_an_expired_lock_leaves_the_one_of_its_successor",
+            "tests/unit/catalog/commit/test_commit_locks.py::test_who_releases_an_expired_lock_leaves_the_one_of_its_successor",
         ),
     ),
     Mutant(
@@ -275,7 +279,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="preconditions=[unchanged(key, found)], deletes=[key])",
         new="preconditions=[], deletes=[key])",
         tests=(
-            "tests/unit/catalog/test_commit_locks.py::test_who_releases_an_expired_lock_leaves_the_one_of_its_successor",
+            "tests/unit/catalog/commit/test_commit_locks.py::test_who_releases_an_expired_lock_leaves_the_one_of_its_successor",
         ),
     ),
     Mutant(
@@ -285,7 +289,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        case InsertPart(written=WrittenPart(file=file)) | AddDelta(written=WrittenDelta(file=file)):\n",
         new="        case InsertPart(written=WrittenPart(file=file)):\n",
         tests=(
-            "tests/unit/catalog/test_catalog_deltas.py::"
+            "tests/unit/catalog/rules/test_fold_deltas.py::"
             "test_copies_that_a_file_of_changes_lacks_are_noted_in_its_commit",
         ),
     ),
@@ -296,7 +300,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="    if found < copies.quorum:\n",
         new="    if not copies.replicas:\n",
         tests=(
-            "tests/unit/catalog/test_commits_and_replicas.py::test_what_was_written_to_replicas_of_before_is_refused",
+            "tests/unit/catalog/commit/test_pinned_storages.py::test_what_was_written_to_replicas_of_before_is_refused",
         ),
     ),
     Mutant(
@@ -306,7 +310,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        batch.preconditions.append(Pinned(key, found.version))\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_commits_and_replicas.py::test_a_storage_that_changes_while_a_commit_is_on_its_way",
+            "tests/unit/catalog/commit/test_pinned_storages.py::test_a_storage_that_changes_while_a_commit_is_on_its_way",
         ),
     ),
     Mutant(
@@ -315,7 +319,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/commit/pinned_storages.py",
         old="        batch.puts[lacking_key(each.table, each.replica)] = codec.INTEGERS.encode(commit_ts)\n",
         new="",
-        tests=("tests/unit/catalog/test_commits_and_replicas.py::test_a_commit_that_comes_while_a_storage_changes",),
+        tests=("tests/unit/catalog/commit/test_pinned_storages.py::test_a_commit_that_comes_while_a_storage_changes",),
     ),
     Mutant(
         name="note-settled-for-another-replica",
@@ -324,7 +328,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="                        continue\n",
         new="                        pass\n",
         tests=(
-            "tests/unit/catalog/test_commits_and_replicas.py::"
+            "tests/unit/catalog/commit/test_pinned_storages.py::"
             "test_a_note_stays_where_its_copy_was_made_in_a_replica_of_before",
         ),
     ),
@@ -334,7 +338,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/rules/invariants.py",
         old='    _require(more == inserted - removed, "rows are counted", uuid)\n',
         new="    assert more is not None\n",
-        tests=("tests/unit/catalog/test_invariants.py::test_a_defect_is_named",),
+        tests=("tests/unit/catalog/rules/test_invariants.py::test_a_defect_is_named",),
     ),
     Mutant(
         name="blocks-visible-twice",
@@ -342,7 +346,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/rules/invariants.py",
         old='    _require(len(set(blocks)) == len(blocks), "no blocks are visible twice", table)\n',
         new="",
-        tests=("tests/unit/catalog/test_invariants.py::test_a_defect_is_named",),
+        tests=("tests/unit/catalog/rules/test_invariants.py::test_a_defect_is_named",),
     ),
     Mutant(
         name="renewed-as-it-was-before",
@@ -351,7 +355,7 @@ CATALOG: tuple[Mutant, ...] = (
         old=" or old.run != record.run or old.epoch != record.epoch:",
         new=" or old.run != record.run:",
         tests=(
-            "tests/unit/catalog/test_catalog_servers.py::"
+            "tests/unit/catalog/services/test_servers.py::"
             "test_a_process_that_has_joined_anew_does_not_renew_what_it_was_before",
         ),
     ),
@@ -362,7 +366,7 @@ CATALOG: tuple[Mutant, ...] = (
         old=" or old.run != record.run or old.epoch != record.epoch:",
         new=" or old.epoch != record.epoch:",
         tests=(
-            "tests/unit/catalog/test_catalog_servers.py::"
+            "tests/unit/catalog/services/test_servers.py::"
             "test_an_epoch_that_was_given_again_by_a_standby_without_the_tail_is_of_one_process",
         ),
     ),
@@ -384,7 +388,7 @@ CATALOG: tuple[Mutant, ...] = (
         old=" or any(each.uuid not in others for each in tables_in_storage(view, storage.name))",
         new="",
         tests=(
-            "tests/unit/catalog/test_tables_and_storages.py"
+            "tests/unit/catalog/services/test_storages.py"
             "::test_a_replica_is_not_replaced_with_a_table_that_nobody_has_looked_at",
         ),
     ),
@@ -425,7 +429,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/services/servers.py",
         old="deletes=[] if new.lives else [life_key(new.id)],",
         new="deletes=[],",
-        tests=("tests/unit/catalog/test_catalog_servers.py::test_who_was_ended_takes_no_lease",),
+        tests=("tests/unit/catalog/services/test_servers.py::test_who_was_ended_takes_no_lease",),
     ),
     Mutant(
         name="begin-ahead-of-the-database",
@@ -478,7 +482,7 @@ CATALOG: tuple[Mutant, ...] = (
         old='return Conflicted(refusal) if in_doubt is None else Unknown(f"{in_doubt}: {refusal}")',
         new="return Conflicted(refusal)",
         tests=(
-            "tests/unit/catalog/test_transactions.py::"
+            "tests/unit/catalog/commit/test_transactions.py::"
             "test_after_a_lost_answer_a_refusal_of_this_server_is_none_of_the_commit",
         ),
     ),
@@ -499,7 +503,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/incarnation.py",
         old="        return HistoryVerdict.REFUSE\n",
         new="        return HistoryVerdict.FOLLOW\n",
-        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+        tests=("tests/unit/catalog/kv/test_incarnation.py::test_which_history_is_followed",),
     ),
     Mutant(
         name="diverged-history-followed",
@@ -507,7 +511,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/incarnation.py",
         old="is_same = stored.token == known.token and found.version",
         new="is_same = found.version",
-        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+        tests=("tests/unit/catalog/kv/test_incarnation.py::test_which_history_is_followed",),
     ),
     Mutant(
         name="history-set-back",
@@ -515,7 +519,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/incarnation.py",
         old="stored.token == known.token and found.version >= memory.version",
         new="stored.token == known.token",
-        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+        tests=("tests/unit/catalog/kv/test_incarnation.py::test_which_history_is_followed",),
     ),
     Mutant(
         name="promoted-standby-followed",
@@ -523,7 +527,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/incarnation.py",
         old="    if stored is None or (stored.system, stored.timeline) != (found.system, found.timeline):",
         new="    if stored is None:",
-        tests=("tests/unit/catalog/test_incarnations.py::test_which_history_is_followed",),
+        tests=("tests/unit/catalog/kv/test_incarnation.py::test_which_history_is_followed",),
     ),
     Mutant(
         name="number-of-a-known-incarnation",
@@ -532,7 +536,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="for each in (memory.incarnation, found.stored))",
         new="for each in (found.stored,))",
         tests=(
-            "tests/unit/catalog/test_incarnations.py::"
+            "tests/unit/catalog/kv/test_incarnation.py::"
             "test_the_number_of_a_new_one_is_above_all_that_the_process_and_the_database_know",
         ),
     ),
@@ -543,7 +547,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="return (self.number - 1) * EPOCHS_MAX",
         new="return 0",
         tests=(
-            "tests/unit/catalog/test_incarnations.py::test_versions_and_epochs_of_one_lie_above_all_of_the_one_before",
+            "tests/unit/catalog/kv/test_incarnation.py::test_versions_and_epochs_of_one_lie_above_all_of_the_one_before",
         ),
     ),
     Mutant(
@@ -553,7 +557,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="            if before is not None and incarnation.number <= before.number:\n                return None\n",
         new="",
         tests=(
-            "tests/unit/catalog/test_incarnations.py::"
+            "tests/unit/catalog/kv/test_incarnation.py::"
             "test_a_process_never_goes_back_and_forgets_the_versions_of_the_history_before",
         ),
     ),
@@ -563,7 +567,7 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/postgres_introduction.py",
         old="            if incarnation != known.incarnation:\n                return False\n",
         new="",
-        tests=("tests/unit/catalog/test_incarnations.py::test_a_commit_of_the_history_before_has_not_landed",),
+        tests=("tests/unit/catalog/kv/test_incarnation.py::test_a_commit_of_the_history_before_has_not_landed",),
     ),
     Mutant(
         name="cache-of-a-lost-history",
@@ -572,7 +576,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        if now != self._known_history:\n",
         new="        if now is None:\n",
         tests=(
-            "tests/unit/catalog/test_visible_parts.py::test_nothing_of_a_lost_history_is_found_or_keeps_others_out",
+            "tests/unit/catalog/commit/test_visible_parts.py::test_nothing_of_a_lost_history_is_found_or_keeps_others_out",
         ),
     ),
     Mutant(
@@ -581,7 +585,9 @@ CATALOG: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/postgres_connect.py",
         old='            self._answered = each["host"], each["hostaddr"]\n',
         new="",
-        tests=("tests/unit/catalog/test_database_watch.py::test_the_host_that_answered_is_tried_first_the_next_time",),
+        tests=(
+            "tests/unit/catalog/kv/test_postgres_watch.py::test_the_host_that_answered_is_tried_first_the_next_time",
+        ),
     ),
     Mutant(
         name="commit-after-a-move",

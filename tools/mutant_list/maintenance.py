@@ -225,7 +225,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="        if leftovers is not None and not leftovers.may_write_on:",
         new="        if leftovers is not None:",
         tests=(
-            "tests/unit/catalog/test_txn_handle.py::"
+            "tests/unit/catalog/commit/test_txn_handle.py::"
             "test_files_of_tasks_that_may_write_on_are_left_to_the_cleaner_also_where_it_lands",
         ),
     ),

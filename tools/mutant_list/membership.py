@@ -59,7 +59,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/postgres_news.py",
         old="            self._pending |= pending\n",
         new="            pass\n",
-        tests=("tests/unit/catalog/test_postgres_news.py::test_news_that_could_not_be_sent_go_with_the_next_ones",),
+        tests=("tests/unit/catalog/kv/test_postgres_news.py::test_news_that_could_not_be_sent_go_with_the_next_ones",),
     ),
     Mutant(
         name="view-without-end",
@@ -67,7 +67,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/postgres_view.py",
         old="if self._store.monotonic() - self._began > self._seconds_max:",
         new="if self._store.monotonic() < 0:",
-        tests=("tests/unit/catalog/test_postgres_view.py::test_a_view_lasts_as_long_as_its_use_allows",),
+        tests=("tests/unit/catalog/kv/test_postgres_view.py::test_a_view_lasts_as_long_as_its_use_allows",),
     ),
     Mutant(
         name="backup-within-its-view",
@@ -75,7 +75,7 @@ MEMBERSHIP: tuple[Mutant, ...] = (
         path="src/tilth/catalog/kv/dump.py",
         old="write_view(view, header, copied, is_kept",
         new="write_view(view, header, sink, is_kept",
-        tests=("tests/unit/catalog/test_dump.py::test_no_view_is_open_while_the_backup_is_stored",),
+        tests=("tests/unit/catalog/kv/test_dump.py::test_no_view_is_open_while_the_backup_is_stored",),
     ),
     Mutant(
         name="ended-by-a-hint",
