@@ -318,7 +318,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old=" and read_file_name(name_of(path)) is not None]",
         new="]",
         tests=(
-            "tests/unit/storage/test_listed_removals.py::test_any_attempt_of_any_task_goes_and_what_others_wrote_stays",
+            "tests/unit/storage/store/files/test_removal_listed.py::test_any_attempt_of_any_task_goes_and_what_others_wrote_stays",
         ),
     ),
 )

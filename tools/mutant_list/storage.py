@@ -104,7 +104,9 @@ STORAGE: tuple[Mutant, ...] = (
         path="src/tilth/storage/store/replicas/replicated.py",
         old="        raise min(errors, key=error_rank)\n",
         new="        raise max(errors, key=error_rank)\n",
-        tests=("tests/unit/storage/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",),
+        tests=(
+            "tests/unit/storage/store/replicas/test_replicated.py::test_a_file_that_is_missing_here_and_away_there_is_away",
+        ),
     ),
     Mutant(
         name="copy-of-a-changed-source",
@@ -112,7 +114,9 @@ STORAGE: tuple[Mutant, ...] = (
         path="src/tilth/storage/store/files/copying.py",
         old="    if (written.size, written.checksum) != (file.size, file.checksum):",
         new="    if False:",
-        tests=("tests/unit/storage/test_copying.py::test_a_copy_whose_source_changed_while_it_was_read_is_not_left",),
+        tests=(
+            "tests/unit/storage/store/files/test_copying.py::test_a_copy_whose_source_changed_while_it_was_read_is_not_left",
+        ),
     ),
     Mutant(
         name="replica-that-came-back",
@@ -132,7 +136,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="            if each.queued > room:\n",
         new="            if each.queued < 0:\n",
         tests=(
-            "tests/unit/storage/test_hanging_replicas.py::test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept",
+            "tests/unit/storage/store/replicas/test_failover.py::test_of_what_a_replica_has_not_taken_a_bounded_part_is_kept",
         ),
     ),
     Mutant(
@@ -142,7 +146,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="        if replica.health.trouble:\n",
         new="        if not replica:\n",
         tests=(
-            "tests/unit/storage/test_hanging_replicas.py::"
+            "tests/unit/storage/store/replicas/test_failover.py::"
             "test_a_reader_in_the_middle_of_a_file_goes_on_with_another_replica",
         ),
     ),
@@ -153,7 +157,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="        is_new = _clock.monotonic() - self._reported_since < REPORTED_SECONDS\n",
         new="        is_new = True\n",
         tests=(
-            "tests/unit/storage/test_hanging_replicas.py::test_a_report_of_a_server_about_a_replica_counts_for_some_seconds",
+            "tests/unit/storage/store/replicas/test_failover.py::test_a_report_of_a_server_about_a_replica_counts_for_some_seconds",
         ),
     ),
     Mutant(
@@ -163,7 +167,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="self._file.abandon()",
         new="self._file.give_up()",
         tests=(
-            "tests/unit/storage/test_late_copies.py"
+            "tests/unit/storage/store/files/test_copying_late.py"
             "::test_a_copy_that_its_writer_has_left_out_is_given_up_without_its_name",
         ),
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.unit.storage.test_replicated import NAMES, Locations
+from tests.unit.storage.store.replicas.test_replicated import NAMES, Locations
 from tilth.model.table import Column, Schema, TableDef
 from tilth.model.types import Kind, Simple
 from tilth.storage import ScratchWriter, TableLayout, layout_of, read_note, read_scratch, whole_checksum, write_parts

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.unit.storage.test_replicated import Locations, failing, locations
+from tests.unit.storage.store.replicas.test_replicated import Locations, failing, locations
 from tilth.base.errors import CorruptError
 from tilth.storage import make_copy
 

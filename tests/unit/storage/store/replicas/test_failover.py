@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.unit.storage.test_replicated import Locations, lacking
+from tests.unit.storage.store.replicas.test_replicated import Locations, lacking
 from tilth.base.clock import SystemClock
 from tilth.storage import check_copies, check_file, local_root, make_copy, replicas_with_marker, reserve_replica
 from tilth.storage.errors import QuorumError, StoreAwayError
