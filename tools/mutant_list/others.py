@@ -236,7 +236,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="return AUTHENTICATED | {",
         new="return {",
         tests=(
-            "tests/unit/warehouse/test_cluster_auth.py"
+            "tests/unit/warehouse/session/test_cluster_auth.py"
             "::test_a_session_on_a_cluster_hears_only_who_has_its_secret_and_encrypts",
         ),
     ),
@@ -247,7 +247,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="    if not settings.cluster_secret:\n",
         new="    if not settings.cluster_secret:\n        return {}\n    if False:\n",
         tests=(
-            "tests/unit/warehouse/test_cluster_auth.py"
+            "tests/unit/warehouse/session/test_cluster_auth.py"
             "::test_without_authentication_a_session_starts_only_where_somebody_has_said_so",
         ),
     ),
@@ -258,7 +258,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="if is_secret_property(name)}",
         new="if name == SECRET_PROPERTY}",
         tests=(
-            "tests/unit/warehouse/test_cluster_auth.py"
+            "tests/unit/warehouse/session/test_cluster_auth.py"
             "::test_no_property_that_looks_like_a_secret_is_on_the_command_line_of_the_jvm",
         ),
     ),
@@ -268,7 +268,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/warehouse/session/spark.py",
         old="            if is_waiting:\n",
         new="            if False:\n",
-        tests=("tests/unit/warehouse/test_run_tasks.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
+        tests=("tests/unit/warehouse/session/test_spark.py::test_what_fails_before_the_function_is_for_spark_to_tell",),
     ),
     Mutant(
         name="round-of-nobody",
@@ -294,7 +294,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/server/calls.py",
         old='return calls.answers.once(f"{name} {caller} {call_id}", lambda: act(caller, body))',
         new="return act(caller, body)",
-        tests=("tests/unit/warehouse/test_remote_wire.py::test_a_call_is_sent_again_under_its_id_and_acts_once",),
+        tests=("tests/unit/warehouse/remote/test_channel.py::test_a_call_is_sent_again_under_its_id_and_acts_once",),
     ),
     Mutant(
         name="calls-of-the-gone",
@@ -303,7 +303,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            self._of(caller)\n            return act(caller, body)",
         new="            return act(caller, body)",
         tests=(
-            "tests/unit/warehouse/test_remote_workers.py::"
+            "tests/unit/warehouse/remote/test_workers.py::"
             "test_who_is_silent_is_gone_and_nothing_of_what_it_says_counts",
         ),
     ),
@@ -314,7 +314,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            self._check(registration)\n            if registration.instance",
         new="            if registration.instance",
         tests=(
-            "tests/unit/warehouse/test_remote_workers.py::"
+            "tests/unit/warehouse/remote/test_workers.py::"
             "test_of_two_workers_of_one_name_that_register_at_once_one_is_taken",
         ),
     ),
@@ -325,7 +325,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="                if not is_replaced:\n",
         new="                if True:\n",
         tests=(
-            "tests/unit/warehouse/test_remote_workers.py::"
+            "tests/unit/warehouse/remote/test_workers.py::"
             "test_the_loss_of_a_worker_that_was_replaced_meanwhile_leaves_its_successor",
         ),
     ),
@@ -336,7 +336,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="return set(known) | self._unsettled",
         new="return set(known)",
         tests=(
-            "tests/unit/warehouse/test_remote_workers.py::"
+            "tests/unit/warehouse/remote/test_workers.py::"
             "test_a_task_whose_arrival_is_unknown_counts_as_being_there_until_it_is_known",
         ),
     ),
@@ -400,7 +400,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="in_from, allowed.refused_table_functions)",
         new="in_from, {})",
         tests=(
-            "tests/unit/warehouse/test_allowed.py::"
+            "tests/unit/warehouse/allowed/test_logical_plans.py::"
             "test_a_table_function_is_refused_with_what_to_do_instead_and_an_unknown_one_too",
         ),
     ),
@@ -411,7 +411,7 @@ OTHERS: tuple[Mutant, ...] = (
         old='return _checked_function(node.text("name"), in_from, allowed.refused_table_functions)',
         new="return None",
         tests=(
-            "tests/unit/warehouse/test_allowed.py::"
+            "tests/unit/warehouse/allowed/test_logical_plans.py::"
             "test_a_table_function_is_refused_with_what_to_do_instead_and_an_unknown_one_too",
         ),
     ),
@@ -421,7 +421,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/warehouse/allowed/allow_list.py",
         old='if kind == "UnresolvedHint" and node.text("name")[0].lower() not in allowed.hints:',
         new='if kind == "UnresolvedHint" and not node.text("name"):',
-        tests=("tests/unit/warehouse/test_allowed.py::test_a_hint_that_no_list_names_is_refused",),
+        tests=("tests/unit/warehouse/allowed/test_logical_plans.py::test_a_hint_that_no_list_names_is_refused",),
     ),
     Mutant(
         name="first-offsets-unconditional",
@@ -470,7 +470,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            task.waited += seconds\n",
         new="",
         tests=(
-            "tests/unit/warehouse/test_task_loss.py::"
+            "tests/unit/warehouse/worker/test_embedded.py::"
             "test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minute",
         ),
     ),
@@ -481,7 +481,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="                # It was given up, and has ended since.\n                return\n",
         new="                pass\n",
         tests=(
-            "tests/unit/warehouse/test_task_loss.py::"
+            "tests/unit/warehouse/worker/test_embedded.py::"
             "test_a_task_that_waits_for_something_besides_spark_is_given_up_after_a_minute",
         ),
     ),
@@ -492,7 +492,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        is_starved = reading.cpu_seconds < STARVED_SHARE",
         new="        is_starved = 0 < reading.cpu_seconds < STARVED_SHARE",
         tests=(
-            "tests/unit/warehouse/test_pulse.py::"
+            "tests/unit/warehouse/worker/test_pulse.py::"
             "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm",
         ),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from tests.unit.warehouse.test_remote_workers import World, settled, spec
+from tests.unit.warehouse.remote.test_workers import World, settled, spec
 from tilth.model.task import Cost
 from tilth.warehouse import TaskResult, WorkerBusyError
 from tilth.warehouse.remote.wire import NameTasks
