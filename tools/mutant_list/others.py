@@ -142,7 +142,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old="        current = self._current(call.consumer, call.fence)",
         new="        current = self._of(call.consumer)",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",),
+        tests=(
+            "tests/unit/ingest/service/test_consumers.py::test_a_late_begin_leaves_the_round_of_its_successor_alone",
+        ),
     ),
     Mutant(
         name="late-commit",
@@ -150,7 +152,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old="        known = self._current(call.consumer, call.fence)\n        txn",
         new="        known = self._of(call.consumer)\n        txn",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",),
+        tests=(
+            "tests/unit/ingest/service/test_consumers.py::test_a_late_commit_is_refused_before_anybody_hears_of_it",
+        ),
     ),
     Mutant(
         name="late-look",
@@ -158,7 +162,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old="        known = self._current(call.consumer, call.fence)\n        if known.txn is",
         new="        known = self._of(call.consumer)\n        if known.txn is",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+        tests=("tests/unit/ingest/service/test_consumers.py::test_late_questions_and_news_are_refused_too",),
     ),
     Mutant(
         name="late-news",
@@ -166,7 +170,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old="        known = self._current(call.consumer, call.fence)\n        with self._lock:\n            ends",
         new="        known = self._of(call.consumer)\n        with self._lock:\n            ends",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_late_questions_and_news_are_refused_too",),
+        tests=("tests/unit/ingest/service/test_consumers.py::test_late_questions_and_news_are_refused_too",),
     ),
     Mutant(
         name="rounds-without-a-fence",
@@ -175,8 +179,8 @@ OTHERS: tuple[Mutant, ...] = (
         old="            fences=[call.fence],\n",
         new="",
         tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_no_round_begins_under_an_epoch_that_is_over",
-            "tests/unit/ingest/test_late_consumers.py::test_no_round_commits_under_an_epoch_that_is_over",
+            "tests/unit/ingest/service/test_consumers.py::test_no_round_begins_under_an_epoch_that_is_over",
+            "tests/unit/ingest/service/test_consumers.py::test_no_round_commits_under_an_epoch_that_is_over",
         ),
     ),
     Mutant(
@@ -185,7 +189,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old='        self.settle(index, "its consumer was replaced")\n',
         new="",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",),
+        tests=(
+            "tests/unit/ingest/service/test_consumers.py::test_the_round_of_a_replaced_consumer_is_settled_at_once",
+        ),
     ),
     Mutant(
         name="round-begun-again",
@@ -193,7 +199,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/ingest/service/consumers.py",
         old='        self.settle(call.consumer, "its round is done again in another way")\n',
         new="",
-        tests=("tests/unit/ingest/test_late_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
+        tests=("tests/unit/ingest/service/test_consumers.py::test_a_round_that_is_begun_again_settles_the_one_before",),
     ),
     Mutant(
         name="round-begun-while-replaced",
@@ -202,7 +208,7 @@ OTHERS: tuple[Mutant, ...] = (
         old='            txn.settle("its consumer was replaced")\n',
         new="",
         tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+            "tests/unit/ingest/service/test_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
         ),
     ),
     Mutant(
@@ -277,7 +283,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            is_current = known.fence == call.fence\n",
         new="            is_current = True\n",
         tests=(
-            "tests/unit/ingest/test_late_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
+            "tests/unit/ingest/service/test_consumers.py::test_a_round_whose_consumer_is_replaced_while_it_begins_is_settled",
         ),
     ),
     Mutant(
