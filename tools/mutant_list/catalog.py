@@ -174,7 +174,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="if trace.is_running or (trace.finished is not None and trace.note is None):",
         new="if trace.is_running:",
         tests=(
-            "tests/unit/maintenance/test_late_files.py::"
+            "tests/unit/maintenance/cleaner/test_ended.py::"
             "test_nothing_of_a_transaction_that_runs_or_has_landed_is_removed",
         ),
     ),
@@ -377,7 +377,7 @@ CATALOG: tuple[Mutant, ...] = (
         old="        self._is_kept = True\n",
         new="        pass\n",
         tests=(
-            "tests/unit/maintenance/test_work_shell.py::"
+            "tests/unit/maintenance/work/test_part_work.py::"
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
         ),
     ),

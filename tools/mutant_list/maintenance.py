@@ -20,7 +20,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="self._remove(done, self._marked(over))",
         new="self._remove(done, over)",
         tests=(
-            "tests/unit/maintenance/test_maintenance_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
+            "tests/unit/maintenance/gc/test_part_gc.py::test_what_undrop_may_bring_back_is_claimed_before_its_file_goes",
         ),
     ),
     Mutant(
@@ -147,8 +147,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="            fences=(self.server.table_leases.fence(self.watch.uuid),),\n",
         new="",
         tests=(
-            "tests/unit/maintenance/test_maintenance_expiry.py::"
-            "test_a_server_that_has_lost_the_table_drops_no_partition",
+            "tests/unit/maintenance/gc/test_expiry.py::test_a_server_that_has_lost_the_table_drops_no_partition",
             "tests/unit/maintenance/test_gc_promises.py::test_parts_without_rows_stay_when_the_table_is_lost",
         ),
     ),
@@ -166,7 +165,9 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/merge/policy/key_shares.py",
         old="by_prefix.setdefault(_common(lows[part], highs[part]), [])",
         new="by_prefix.setdefault(0, [])",
-        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+        tests=(
+            "tests/unit/maintenance/merge/policy/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",
+        ),
     ),
     Mutant(
         name="digits-by-their-beginning",
@@ -174,7 +175,9 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/merge/policy/key_shares.py",
         old="key[prefix : prefix + DIGITS]",
         new="key[:DIGITS]",
-        tests=("tests/unit/maintenance/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",),
+        tests=(
+            "tests/unit/maintenance/merge/policy/test_key_range.py::test_keys_with_a_long_common_beginning_are_told_apart",
+        ),
     ),
     Mutant(
         name="lost-answers-after-the-switch",
@@ -188,7 +191,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
             self.resolve()
 """,
         tests=(
-            "tests/unit/maintenance/test_work_shell.py::"
+            "tests/unit/maintenance/work/test_part_work.py::"
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
         ),
     ),
@@ -199,7 +202,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="            self._let_go(work)\n            self._notify(WorkEnded(work, error))\n",
         new="            self._notify(WorkEnded(work, error))\n            self._let_go(work)\n",
         tests=(
-            "tests/unit/maintenance/test_work_shell.py::test_who_hears_of_an_end_finds_the_parts_free_and_the_run_gone",
+            "tests/unit/maintenance/work/test_part_work.py::test_who_hears_of_an_end_finds_the_parts_free_and_the_run_gone",
         ),
     ),
     Mutant(
@@ -208,7 +211,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/cleaner/ended.py",
         old="            if txn.outputs and (found is None or runs != found.runs):",
         new="            if found is not None and runs != found.runs:",
-        tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
+        tests=("tests/unit/maintenance/cleaner/test_ended.py::test_what_comes_after_a_start_goes",),
     ),
     Mutant(
         name="late-files-behind-a-hole",
@@ -216,7 +219,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/cleaner/ended.py",
         old="                now = replace(tombstone, runs=runs)\n                tombstones.put([now])\n",
         new="                pass\n",
-        tests=("tests/unit/maintenance/test_late_files.py::test_files_behind_those_that_are_gone_are_found",),
+        tests=("tests/unit/maintenance/cleaner/test_ended.py::test_files_behind_those_that_are_gone_are_found",),
     ),
     Mutant(
         name="late-files-of-what-landed",
@@ -236,7 +239,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="        for work, error in self._attempts.resolve():\n            self._judge(work, error)\n",
         new="        for work, error in self._attempts.resolve():\n",
         tests=(
-            "tests/unit/maintenance/test_work_shell.py::"
+            "tests/unit/maintenance/work/test_part_work.py::"
             "test_a_failure_is_over_when_it_is_known_late_that_the_next_try_landed",
         ),
     ),
@@ -246,7 +249,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/merge/op.py",
         old="            case Stopped():\n                self._waiting = []\n",
         new="            case Stopped():\n                pass\n",
-        tests=("tests/unit/maintenance/test_planners.py::test_what_waits_is_forgotten_by_events",),
+        tests=("tests/unit/maintenance/work/test_planner.py::test_what_waits_is_forgotten_by_events",),
     ),
     Mutant(
         name="lost-answers-never-due",
@@ -255,7 +258,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="if op.has_unknown or watch.is_on(op.kind.traits.service, now_ms):",
         new="if watch.is_on(op.kind.traits.service, now_ms):",
         tests=(
-            "tests/unit/maintenance/test_work_shell.py::"
+            "tests/unit/maintenance/work/test_part_work.py::"
             "test_what_nobody_knows_is_found_out_also_while_the_service_is_stopped",
         ),
     ),
@@ -265,7 +268,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         path="src/tilth/maintenance/cleaner/ended.py",
         old="            if txn.outputs and (found is None or runs != found.runs):",
         new="            if txn.outputs and found is not None:",
-        tests=("tests/unit/maintenance/test_late_files.py::test_what_comes_after_a_start_goes",),
+        tests=("tests/unit/maintenance/cleaner/test_ended.py::test_what_comes_after_a_start_goes",),
     ),
     Mutant(
         name="late-files-counted-after-they-go",
@@ -274,7 +277,7 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="                tombstones.put([now])\n",
         new="",
         tests=(
-            "tests/unit/maintenance/test_late_files.py::"
+            "tests/unit/maintenance/cleaner/test_ended.py::"
             "test_late_files_behind_those_that_are_gone_are_found_after_a_death_in_between",
         ),
     ),
@@ -307,8 +310,8 @@ MAINTENANCE: tuple[Mutant, ...] = (
         old="return any(may_list_late(self._root.of(table)) for table in stored)",
         new="return False",
         tests=(
-            "tests/unit/maintenance/test_late_listings.py::test_what_was_given_up",
-            "tests/unit/maintenance/test_late_listings.py::test_a_failed_attempt_of_what_landed",
+            "tests/unit/maintenance/cleaner/test_left_files_late.py::test_what_was_given_up",
+            "tests/unit/maintenance/cleaner/test_left_files_late.py::test_a_failed_attempt_of_what_landed",
         ),
     ),
     Mutant(

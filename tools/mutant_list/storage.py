@@ -125,7 +125,7 @@ STORAGE: tuple[Mutant, ...] = (
         old="            self.returns += bool(before and not trouble)\n",
         new="",
         tests=(
-            "tests/unit/maintenance/test_copies.py::"
+            "tests/unit/maintenance/copies/test_replicate.py::"
             "test_a_replica_that_was_away_for_a_moment_is_asked_again_what_it_has",
         ),
     ),

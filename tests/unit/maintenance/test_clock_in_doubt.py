@@ -5,8 +5,8 @@ correct the clock.
 from __future__ import annotations
 
 from tests.maintenance_world import MaintenanceWorld
-from tests.unit.maintenance.test_maintenance_gc import entries, trash, world
-from tests.unit.maintenance.test_maintenance_merges import merged_tasks
+from tests.unit.maintenance.gc.test_part_gc import entries, trash, world
+from tests.unit.maintenance.merge.test_op import merged_tasks
 from tilth.model.service import ServiceKind
 
 __all__ = ["world"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from tests.unit.maintenance.test_leftover_files import NoStorage, Server
+from tests.unit.maintenance.cleaner.test_left_files import NoStorage, Server
 from tilth.base.errors import UnavailableError
 from tilth.base.rand import new_rng
 from tilth.catalog import Catalog, InsertPart, TxnAbortedError, TxnHandle, TxnNotFoundError
