@@ -58,7 +58,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="                if owner < 0 and self._may_go(each.row.txn, name):\n",
         new="                if self._may_go(each.row.txn, name):\n",
         tests=(
-            "tests/unit/statements/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",
+            "tests/unit/statements/operate/test_check_files.py::test_what_the_catalog_names_when_it_comes_to_removing_stays",
         ),
     ),
     Mutant(
@@ -68,7 +68,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="    if finished is not None and finished.commit_ts > settled_ts:",
         new="    if finished is not None and finished.commit_ts > began_ts + (1 << 62):",
         tests=(
-            "tests/unit/statements/test_check_files.py::test_a_file_that_lands_while_the_store_is_listed_is_no_orphan",
+            "tests/unit/statements/operate/test_check_files.py::test_a_file_that_lands_while_the_store_is_listed_is_no_orphan",
         ),
     ),
     Mutant(
@@ -78,7 +78,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        newest_ms = max(row.modified_ms, milliseconds(row.txn))\n",
         new="        newest_ms = row.modified_ms\n",
         tests=(
-            "tests/unit/statements/test_check_files.py::"
+            "tests/unit/statements/operate/test_check_files.py::"
             "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
         ),
     ),
@@ -89,7 +89,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="                if statement.sent_again:\n                    raise error\n",
         new="",
         tests=(
-            "tests/unit/control/test_sent_again.py::test_a_query_that_was_sent_again_is_not_sent_a_third_time_as_a_stream",
+            "tests/unit/control/test_resends.py::test_a_query_that_was_sent_again_is_not_sent_a_third_time_as_a_stream",
         ),
     ),
     Mutant(
@@ -98,7 +98,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/control/resends.py",
         old="            statement.origin.cancellation.raise_if_cancelled()\n",
         new="            pass\n",
-        tests=("tests/unit/control/test_sent_again.py::test_a_query_that_was_cancelled_is_not_sent_again",),
+        tests=("tests/unit/control/test_resends.py::test_a_query_that_was_cancelled_is_not_sent_again",),
     ),
     Mutant(
         name="rows-of-two-sendings",
@@ -106,7 +106,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/query/results/stream.py",
         old="            is_refused = is_other or self._is_closed\n",
         new="            is_refused = self._is_closed\n",
-        tests=("tests/unit/control/test_sent_again.py::test_a_stream_with_other_columns_does_not_take_its_place",),
+        tests=("tests/unit/control/test_resends.py::test_a_stream_with_other_columns_does_not_take_its_place",),
     ),
     Mutant(
         name="slot-released-twice",
@@ -114,7 +114,7 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/statements/rows/select.py",
         old="            if not self._is_released:\n",
         new="            if True:\n",
-        tests=("tests/unit/control/test_sent_again.py::test_the_late_end_of_the_lost_task_leaves_the_new_slot",),
+        tests=("tests/unit/control/test_resends.py::test_the_late_end_of_the_lost_task_leaves_the_new_slot",),
     ),
     Mutant(
         name="answers-unpacked-unmeasured",
@@ -123,7 +123,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        if size > max(bytes_max, len(stream)):\n",
         new="        if False:\n",
         tests=(
-            "tests/unit/query/test_large_answers.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
+            "tests/unit/query/results/test_spark.py::test_a_result_that_is_larger_than_allowed_is_not_unpacked",
             "tests/unit/membership/test_peers.py"
             "::test_rows_of_another_server_are_unpacked_up_to_the_limit_of_the_statement",
         ),
@@ -395,7 +395,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            check_same_columns(found.table, snapshots[key].table)\n",
         new="            pass\n",
         tests=(
-            "tests/unit/query/test_snapshot_service.py::"
+            "tests/unit/query/snapshots/test_snapshots.py::"
             "test_a_query_whose_columns_were_altered_before_its_files_were_found_is_refused",
         ),
     ),
@@ -455,7 +455,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        return self._clock.now_ms() - newest_ms >= self._age_ms\n",
         new="        return newest_ms > 0\n",
         tests=(
-            "tests/unit/statements/test_check_files.py::"
+            "tests/unit/statements/operate/test_check_files.py::"
             "test_repair_removes_old_orphans_of_transactions_that_can_never_commit_and_nothing_else",
         ),
     ),
@@ -466,7 +466,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="        return kept is not None and (part_of_sidecar(name) or name) not in kept\n",
         new="        return kept is not None\n",
         tests=(
-            "tests/unit/statements/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
+            "tests/unit/statements/operate/test_check_files.py::test_a_loss_that_is_recorded_while_the_store_is_listed_keeps_the_files",
         ),
     ),
     Mutant(

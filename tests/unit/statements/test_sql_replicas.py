@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.sql_world import SqlWorld, table_of
-from tests.unit.statements.test_sql_changes import Worker, rows_now
+from tests.unit.statements.rows.test_delete_update import Worker, rows_now
 from tilth.base.errors import TilthError
 from tilth.model.storage import Storage
 from tilth.model.task import TaskSpec
