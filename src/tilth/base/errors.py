@@ -3,6 +3,8 @@
 Covers: the error type of every room, its kinds, its wire form. Does not cover: mapping to HTTP (server/errors.py).
 Always holds: the kind determines what to do; the code is stable and may be matched by programs; the message names the
 thing.
+
+Tests: tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations

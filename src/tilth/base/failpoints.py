@@ -3,6 +3,8 @@
 A failpoint is armed by the environment variable TILTH_FAILPOINTS, as in `round.before_commit:3,merge.after_files:1`:
 the process kills itself with SIGKILL when it reaches that failpoint for the n-th time. Without the variable `hit` does
 nothing.
+
+Tests: tests/simulation/test_crash.py.
 """
 
 from __future__ import annotations

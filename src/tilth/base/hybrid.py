@@ -1,6 +1,8 @@
 """Hybrid time: milliseconds << 18 | counter, in one integer that orders all transactions, blocks and commits.
 
 Pure. The clock that draws such times is `tilth.catalog.records.hybrid_clock`.
+
+Tests: tests/unit/model/test_history.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Covers: how a metric is declared, and the metrics of a dataclass. Does not cover
     commits: int = counter("tilth_transactions_committed_total", "Transactions that landed.")
 
 The metric, its line in docs/reference/metrics.md and the row of `system.metrics` follow from the field.
+
+Tests: tests/unit/server/test_metrics.py.
 """
 
 from __future__ import annotations

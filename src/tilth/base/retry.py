@@ -1,4 +1,7 @@
-"""Retries of background work: the rule for each kind of error, and the waits between attempts. Pure."""
+"""Retries of background work: the rule for each kind of error, and the waits between attempts. Pure.
+
+Tests: tests/unit/maintenance/test_state.py.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Covers: the placeholder, and replacing known secrets in a text. Does not cover: 
 secrets (each room's `settings.py`), where they are stored (tilth.catalog).
 Always holds: a quote of the beginning of a secret is replaced as far as it matches, so that a message that cuts a
 secret off shows no part of it.
+
+Tests: tests/unit/base/test_logs.py.
 """
 
 from __future__ import annotations

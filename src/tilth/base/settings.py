@@ -7,6 +7,8 @@ A setting is declared once, as a field of a frozen dataclass:
 Its value (`read_settings`), flag, environment variable, position in the config file, page of the reference and row of
 `system.settings` follow from that. Node settings are read once when the node starts; settings of tables are stored with
 the table and changed by `ALTER TABLE .. MODIFY SETTING`. Where a node's settings come from: sources.py.
+
+Tests: tests/unit/base/test_sources.py, tests/unit/ingest/test_library.py.
 """
 
 from __future__ import annotations

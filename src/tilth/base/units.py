@@ -1,4 +1,7 @@
-"""Bytes, counts, durations and times: from text and to text. Pure."""
+"""Bytes, counts, durations and times: from text and to text. Pure.
+
+Tests: tests/unit/base/test_sources.py.
+"""
 
 from __future__ import annotations
 

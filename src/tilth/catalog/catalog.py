@@ -1,4 +1,7 @@
-"""The catalog: its repositories over one store, wired."""
+"""The catalog: its repositories over one store, wired.
+
+Tests: tests/unit/membership/test_lost_histories.py, tests/unit/maintenance/cleaner/test_left_files.py.
+"""
 
 from __future__ import annotations
 

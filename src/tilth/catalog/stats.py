@@ -1,4 +1,7 @@
-"""Counters of the catalog since it was opened, as one frozen snapshot."""
+"""Counters of the catalog since it was opened, as one frozen snapshot.
+
+Tests: tests/unit/catalog/commit/test_transactions.py.
+"""
 
 from __future__ import annotations
 

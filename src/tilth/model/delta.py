@@ -5,6 +5,8 @@ the files (tilth.storage), which of them a reader sees (catalog/rules/visibility
 Always holds: a delta names the parts that it changes by the names of their data files, which are never used again; it
 changes only parts of its own partition; changes of one row apply in the order of `change_ts`; a row that is deleted
 stays deleted and gets no new values.
+
+Tests: tests/unit/catalog/rules/test_fold_deltas.py, tests/unit/maintenance/work/test_attempt.py.
 """
 
 from __future__ import annotations

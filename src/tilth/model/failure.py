@@ -3,6 +3,8 @@
 Covers: the value, conversions of errors. Does not cover: sending it (warehouse/remote, model/answer.py).
 Always holds: an error is restored as the class that it had, or as one of the same kind and code; the value names no
 class and no function to call.
+
+Tests: tests/unit/model/test_answer.py.
 """
 
 from __future__ import annotations

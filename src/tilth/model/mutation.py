@@ -3,6 +3,8 @@
 Covers: the persisted entry and which parts need it. Does not cover: doing it (maintenance), its syntax (sql).
 Always holds: entries of one table are done one after the other, in the order of their commits; what an entry writes has
 the columns that the table had when the entry was committed.
+
+Tests: tests/unit/catalog/tables/test_mutations.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: ranges, the ledger, gaps, subscriptions. Does not cover: talking to a broker (ingest/kafka/broker.py).
 Always holds: `start` is included, `end` is not; a stored offset is the next one to read. An offset means something only
 within one topic, and a topic that is deleted and made again has another topic id.
+
+Tests: tests/unit/catalog/test_catalog_subscriptions.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: names (docs/policies/visibility.md#names) and records. Does not cover: what a reader sees of them
 (catalog/rules/visibility.py).
 Always holds: a part never changes; a mark hides exactly one part; names parse and format without loss.
+
+Tests: tests/unit/catalog/test_catalog_counts.py.
 """
 
 from __future__ import annotations

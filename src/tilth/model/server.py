@@ -1,4 +1,7 @@
-"""Servers of a catalog: who serves, where, and the id by which the work of a process is known."""
+"""Servers of a catalog: who serves, where, and the id by which the work of a process is known.
+
+Tests: tests/unit/membership/test_member.py, tests/unit/membership/test_placement.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Background services of a table: their persisted switches, their lines in `system.bg_threads`, the audit log of the
 verbs that users give them.
+
+Tests: tests/unit/maintenance/test_switches.py, tests/unit/ingest/service/test_service.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: definitions, the secrets of a relation, the words for what a row does to
 cover: rows and files (part.py), offsets (offset.py), the form of these words in files (storage/parts/segments.py).
 Always holds: a column's id is never used again, so that a rename keeps its data and a new column never finds old data;
 `repr` of secrets shows names only, so that no message, log line or traceback shows a value.
+
+Tests: tests/unit/statements/alter/test_alter_columns.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Tasks: pieces of work that a server sends to a worker of a warehouse."""
+"""Tasks: pieces of work that a server sends to a worker of a warehouse.
+
+Tests: tests/unit/warehouse/tasks/test_state.py.
+"""
 
 from __future__ import annotations
 

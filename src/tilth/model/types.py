@@ -3,6 +3,8 @@
 Covers: the tree and its text in Spark SQL's words. Does not cover: reading type names (grammar/types.py), Arrow
 (storage/values/arrow.py). Always holds: elements of arrays, values of maps and fields of structs may be null; keys may
 not.
+
+Tests: tests/unit/model/text/test_literals.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ which has no other clock to compare with. Does not cover: comparing (tilth.membe
 (records/hybrid_clock.py).
 Always holds: a jump of the wall clock is detected at the next check, by the monotonic clock, without waiting for the
 next comparison with the database.
+
+Tests: tests/unit/membership/test_ended_servers.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Covers: the optimistic loop. Does not cover: what updates mean (rules/fold.py), 
 Always holds: the transaction's own record changes from running to finished in the same batch as all it did. So a commit
 whose answer was lost is recognised by reading that record, and one that is still on its way can never land a second
 time.
+
+Tests: tests/unit/catalog/commit/test_transactions.py.
 """
 
 from __future__ import annotations

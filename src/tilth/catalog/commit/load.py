@@ -3,6 +3,8 @@
 Covers: the state that updates are folded over. Does not cover: folding (rules/fold.py), writing (commit.py).
 Always holds: what a fold may read is either unchanged when the batch lands, or the batch does not land. The table's
 version pins all that only its commits change: entries, offsets, gaps.
+
+Tests: tests/unit/catalog/commit/test_transactions.py.
 """
 
 from __future__ import annotations

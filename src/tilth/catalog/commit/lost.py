@@ -6,6 +6,8 @@ no transactions.
 Always holds: the files of a committed transaction that was lost stay, and its record names them; a running transaction
 whose record was lost gets a record again, aborted, so that its files are removed by name. The memory is bounded and
 ends with the process.
+
+Tests: tests/unit/membership/test_lost_histories.py.
 """
 
 from __future__ import annotations

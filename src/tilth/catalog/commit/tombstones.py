@@ -5,6 +5,8 @@ Covers: the records, and which files of a transaction may be removed. Does not c
 Always holds: a tombstone is of a transaction that can never commit any more, or names the files of its commit. No file
 of a transaction that runs, or is committed without a note, may be removed, and none of a lost transaction (lost.py)
 that its commit named.
+
+Tests: tests/unit/maintenance/cleaner/test_ended.py.
 """
 
 from __future__ import annotations

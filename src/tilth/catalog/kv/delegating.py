@@ -1,4 +1,7 @@
-"""A store that passes every call on to another one: the base of stores that change some of the calls."""
+"""A store that passes every call on to another one: the base of stores that change some of the calls.
+
+Tests: tests/unit/catalog/kv/test_memory.py.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Covers: collecting the changes of commits, in order. Does not cover: what the fo
 which keys are followed (records/keys.py).
 Always holds: a view from `begin` and all changes that `drain` returns after it are together the state of the store;
 after a commit with an unknown outcome, or more changes than are held, `drain` returns None.
+
+Tests: tests/unit/catalog/kv/test_memory.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Always holds: READ COMMITTED with row locks (SERIALIZABLE fails commits of neigh
 that only reads; a commit whose answer was lost is unknown only until the backend that had it is gone: then the
 connection's row in `writers` shows. Several servers may have it open; one that knows an older form of the schema
 commits nothing any more once a newer one has upgraded it.
+
+Tests: tests/integration/catalog/test_postgres_kv.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 Covers: parsing it, what is shown of it. Does not cover: connecting (postgres.py).
 Always holds: it holds a reference to the password, never the password; no error repeats a part in which somebody may
 have put one.
+
+Tests: tests/unit/catalog/kv/test_postgres_watch.py.
 """
 
 from __future__ import annotations

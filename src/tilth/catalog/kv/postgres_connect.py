@@ -4,6 +4,8 @@ Covers: which of several hosts is tried first and for how long, the settings of 
 not cover: queries (postgres.py), keeping connections (psycopg's pool, postgres_reserved.py).
 Always holds: the host that answered last is tried first; each try has a time limit of its own, so that a host that is
 off delays a process once by that limit; the database ends the backend of a vanished client within seconds, not hours.
+
+Tests: tests/unit/catalog/kv/test_postgres_watch.py, tests/integration/catalog/test_postgres_connections.py.
 """
 
 from __future__ import annotations

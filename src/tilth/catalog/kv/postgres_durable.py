@@ -7,6 +7,8 @@ are durable, because standbys receive the log in order.
 Covers: detecting the warning, making the later commit within a time limit, the error where no standby is named. Does
 not cover: when one is needed (postgres.py).
 Always holds: neither the process nor a backend of it waits longer than the time limit.
+
+Tests: tests/integration/catalog/test_postgres_failover.py.
 """
 
 from __future__ import annotations

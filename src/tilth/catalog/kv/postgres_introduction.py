@@ -4,6 +4,8 @@ Covers: reading the incarnation within the first query of a connection, opening 
 restore. Does not cover: the rules (incarnation.py), the effects of a change in the process (tilth.membership).
 Always holds: a connection that was introduced belongs to one incarnation until it is closed, because no backend
 outlives its timeline; introductions and new incarnations wait for no standby, so that reads go on while commits wait.
+
+Tests: tests/unit/catalog/kv/test_incarnation.py, tests/integration/catalog/test_postgres_failover.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ servers count as gone (tilth.membership). Always holds: heartbeats share a conne
 else; records of others are read by the connection that receives their news, so that a server that can read also
 receives news. A lock is a hint: shortly after a new connection, as after a restart of the database, a lock that is free
 proves nothing, because its server may not be back yet. After each new connection, everything may have changed.
+
+Tests: tests/integration/catalog/test_postgres_kv.py, tests/integration/membership/test_servers.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: beginning, ending and giving up a move, whether a server is alive there. Does not cover: copying
 (tilth.recovery). Always holds: reads after the beginning of a move see all commits that were applied before it, and no
 later commit is applied, whichever process sends it; a move that was not finished can be begun again.
+
+Tests: tests/integration/catalog/test_catalog_copy.py.
 """
 
 from __future__ import annotations

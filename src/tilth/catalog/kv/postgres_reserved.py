@@ -3,6 +3,8 @@
 Covers: one user at a time, connecting on demand. Does not cover: hosts and time limits (postgres_connect.py), queries.
 Always holds: its user never waits behind other work of the server; it has the methods of a connection pool that a store
 calls.
+
+Tests: tests/integration/catalog/test_postgres_connections.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Covers: a thread with a connection of its own that only reads, the facts that it
 servers (postgres.py), the heartbeat (tilth.membership).
 Always holds: no commit and no other connection can delay it; its facts are a few seconds old at most, or `trouble`
 reports that the database does not answer.
+
+Tests: tests/integration/catalog/test_postgres_watch.py.
 """
 
 from __future__ import annotations

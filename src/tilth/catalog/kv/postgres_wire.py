@@ -4,6 +4,8 @@ Covers: preparing a statement once for a connection, the binary form of paramete
 (postgres_schema.py), the callers (postgres.py), long answers: there psycopg's cursors are as fast.
 Always holds: one question is one round trip; an error is psycopg's own class. A cursor spends as long on the lists of a
 commit as the database on the commit (docs/design/0006-measured.md).
+
+Tests: tests/integration/catalog/test_postgres_kv.py.
 """
 
 from __future__ import annotations

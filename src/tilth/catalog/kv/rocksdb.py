@@ -7,6 +7,8 @@ given; the newest sequence number is written in each batch, so it survives a res
 After a failed write the database is opened anew, as soon as its folder can be written: until then it stays open for
 reading, so that everything else can be read while the disk is full. Views that are open when it is opened anew end
 with an error that may be tried again: RocksDB is not opened a second time while one of them holds it.
+
+Tests: tests/integration/catalog/test_rocksdb_kv.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Labels of inserts: the same insert sent twice is stored once.
 
 Always holds: a label is recorded in the batch of its insert's commit (InsertLabel), so either both are true or neither.
+
+Tests: tests/unit/catalog/parts/test_history.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Kafka positions, subscriptions, the ledger and gaps, as they were committed. They change by transactions only
 (rules/updates.py), but for old entries of the ledger, many of which are folded into one (ledger.py), and for
 the subscriptions of a Kafka table that is dropped (tables/dropped.py).
+
+Tests: tests/unit/ingest/offsets/test_reset.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Always holds: a value of a newer version is refused by name, never misread. Fields may be added with a default without
 a new version: programs that do not know them skip them. A field whose meaning changes needs a new version.
+
+Tests: tests/unit/catalog/records/test_keys.py, tests/unit/catalog/records/test_small_commit.py.
 """
 
 from __future__ import annotations

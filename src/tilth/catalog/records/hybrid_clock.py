@@ -3,6 +3,8 @@
 Always holds: no two answers are equal, each is greater than the ones before, none lies before an observed time; ids
 are distinct among all processes that join one catalog, also from those of a process that others have ended without its
 knowledge: each process that joins has a number of its own, which is assigned again only after NUMBERS others.
+
+Tests: tests/unit/membership/test_ended_servers.py.
 """
 
 from __future__ import annotations

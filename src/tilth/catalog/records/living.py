@@ -2,6 +2,8 @@
 
 Always holds: each process has a life key of its own, written when it joins and removed when its end is recorded. Every
 commit of the process pins that key.
+
+Tests: tests/unit/membership/test_ended_servers.py, tests/unit/catalog/services/test_servers.py.
 """
 
 from __future__ import annotations

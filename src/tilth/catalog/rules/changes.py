@@ -3,6 +3,8 @@
 Does not cover: reading the state (commit/load.py), folding updates (fold.py), committing (commit/commit.py).
 Always holds: counts of parts are known in a state (commit/load.py counts where a record does not), and a change
 carries each record, entry and definition as it is after the commit.
+
+Tests: tests/unit/catalog/rules/test_invariants.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Always holds: the columns of every part are known, and the default that a column came with is known for as long as
 there are parts without the column.
+
+Tests: tests/unit/catalog/parts/test_history.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the meaning of each update of a Kafka table and of its subscriptions, and the way to the others (fold_table.py).
 Does not cover: loading the state and writing the changes (commit/commit.py). Always holds: the same updates over the
 same state give the same changes, so a commit that met a conflict is folded again.
+
+Tests: tests/unit/catalog/commit/test_transactions.py, tests/property/test_catalog_lives.py.
 """
 
 from __future__ import annotations

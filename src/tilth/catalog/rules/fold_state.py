@@ -2,6 +2,8 @@
 
 Covers: reading the state with the changes already folded, and noting parts, counts and events. Does not cover: what
 updates mean (fold_table.py). Always holds: the caller counts what it adds.
+
+Tests: tests/unit/catalog/rules/test_fold_deltas.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: inserts, merges, changes of rows, drops and their undoing, mutations. Do
 (requirements.py), finding deltas (fold_deltas.py).
 Always holds: a part is replaced only while it is visible; what is not visible any more is counted out of its partition;
 rows that a mutation found in the table get it once, in the order of the mutations.
+
+Tests: tests/unit/catalog/rules/test_fold_deltas.py, tests/unit/catalog/tables/test_mutations.py.
 """
 
 from __future__ import annotations

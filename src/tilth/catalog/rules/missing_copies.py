@@ -4,6 +4,8 @@ Covers: counting copies, listing the replicas that lack one. Does not cover: mak
 missing copies (services/copy_notes.py).
 Always holds: a copy counts only in a replica that still has the id that it was written to; a file with fewer copies
 than its quorum is not committed.
+
+Tests: tests/unit/catalog/rules/test_fold_deltas.py.
 """
 
 from __future__ import annotations

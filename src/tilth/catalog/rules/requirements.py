@@ -1,6 +1,8 @@
 """Requirements of a commit beside what its updates imply. Pure.
 
 Always holds: a requirement is checked against the same state that the batch's preconditions pin.
+
+Tests: tests/unit/catalog/commit/test_transactions.py.
 """
 
 from __future__ import annotations

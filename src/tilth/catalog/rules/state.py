@@ -8,6 +8,8 @@ A lease's record stays after release, so that the epoch never goes back:
 
     (none) -> held(epoch 1) -> released(holder "") -> held(epoch 2)
                             \\-> acquired by another: held(epoch 2)
+
+Tests: tests/unit/catalog/commit/test_transactions.py.
 """
 
 from __future__ import annotations

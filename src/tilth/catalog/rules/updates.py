@@ -1,6 +1,8 @@
 """Updates that a commit may make: one small class for each. Pure.
 
 Covers: the nouns and what each needs to be loaded. Does not cover: their meaning over a state (fold.py).
+
+Tests: tests/unit/catalog/commit/test_transactions.py, tests/unit/catalog/rules/test_fold_deltas.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the notes. Does not cover: who makes the copies (tilth.maintenance), wha
 Always holds: a note is removed only while it is as it was when its copy was made, and while the replica has the id of
 that time, so that a newer note stays; a note of a file that nobody needs any more stays until the file is removed from
 the replica. Each new note writes one key of its table and replica; commits that need a complete replica compare it.
+
+Tests: tests/unit/maintenance/copies/test_replicate.py.
 """
 
 from __future__ import annotations

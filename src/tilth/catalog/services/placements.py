@@ -1,4 +1,7 @@
-"""Placements by order: a table that another server hosts than the one that follows from the names, for a while."""
+"""Placements by order: a table that another server hosts than the one that follows from the names, for a while.
+
+Tests: tests/unit/membership/test_member.py.
+"""
 
 from __future__ import annotations
 

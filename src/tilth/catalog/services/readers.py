@@ -1,4 +1,7 @@
-"""Reader leases: running queries' holds on snapshots. GC waits for the oldest; a dead reader's lease ends by itself."""
+"""Reader leases: running queries' holds on snapshots. GC waits for the oldest; a dead reader's lease ends by itself.
+
+Tests: tests/unit/catalog/services/test_leases.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Covers: the two repositories. Does not cover: who obeys a switch (the services themselves), what the values mean.
 Always holds: a switch is what the user wants, whatever runs; no switch means running.
+
+Tests: tests/unit/catalog/services/test_leases.py, tests/unit/maintenance/test_switches.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the leases of one server's process, for maintenance of tables and for th
 Does not cover: which server hosts a table (tilth.membership).
 Always holds: each of these commits and every move to the trash is fenced by the lease's epoch, so that a second
 server that considers itself the host can compute, but not commit.
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the wait of one write, the requirement of its commit. Does not cover: the formula (rules/pressure.py), the
 waiting.
+
+Tests: tests/unit/catalog/rules/test_pressure.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: their definitions by users. Does not cover: which workers are connected (tilth.warehouse), what settings mean.
 Always holds: `default` and `write` exist, defined or not.
+
+Tests: tests/unit/statements/definitions/test_warehouses.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 there -> dropped (nobody can read or write it, all its keys and files stay) -> there again
                  \\-> going (its files are removed, then its keys) -> forgotten
+
+Tests: tests/unit/catalog/tables/test_tables.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ Covers: the pieces that dropped.py plans its batches from. Does not cover: who b
 Always holds: as long as a table of rows can be read or brought back, the ledgers of all Kafka tables that wrote to it
 are stored; so a Kafka table that is made anew goes on where its group stood, and VERIFY can prove that no offset went
 in twice.
+
+Tests: tests/unit/catalog/tables/test_tables.py.
 """
 
 from __future__ import annotations

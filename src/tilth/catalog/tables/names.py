@@ -3,6 +3,8 @@
 Covers: the pieces from which tables.py and dropped.py plan their batches. Always holds: a commit that adds a name, a
 view or a table also rewrites the record that it depends on, of a database, a relation or a storage, so that it
 conflicts with a concurrent change or drop of that record.
+
+Tests: tests/unit/catalog/tables/test_tables.py.
 """
 
 from __future__ import annotations

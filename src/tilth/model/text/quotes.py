@@ -2,6 +2,8 @@
 
 Covers: distinguishing them from those in strings, names in backticks and comments. Does not cover: the meaning of a
 statement (grammar). Always holds: double quotes name things in all SQL that Tilth reads.
+
+Tests: tests/unit/model/text/test_literals.py.
 """
 
 from __future__ import annotations
