@@ -4,6 +4,8 @@ Covers: the declaration, rows between a format and its callers. Does not cover: 
 there are (registry.py).
 Always holds: a format that reads rows does so for INSERT and for messages alike; bodies of answers come piece by piece,
 and a piece holds at most `ROWS_PER_PIECE` rows.
+
+Tests: tests/unit/formats/test_json_cells.py, tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""All formats by name: each `Format` that a module of `kinds/` holds."""
+"""All formats by name: each `Format` that a module of `kinds/` holds.
+
+Tests: tests/unit/formats/test_json_cells.py.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Does not cover: how rows are split into cells (kinds/), values that Arrow does not read (values.py).
 Always holds: what Arrow reads is what `to_stored` reads; errors name the row.
+
+Tests: tests/unit/formats/kinds/test_csv.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ files (tilth.storage), listing (found.py), catalogs of a journal (rebuild.py).
 Always holds: where the files record it, a part and the part that replaced it are never both in a table; no file is
 removed or changed, new ones record which rows are deleted; each file that is not in a table, and each kind of thing
 that no file records, is a line of the report.
+
+Tests: tests/unit/recovery/test_files_alone.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the thread, pauses, what follows from a failure. Does not cover: what is written (journal.py, txn_notes.py).
 Always holds: no commit waits for it; what fails is logged once and tried again, after longer pauses; a store that does
 not answer keeps no server from its end.
+
+Tests: tests/unit/recovery/test_rebuild.py, tests/acceptance/test_lost_catalog.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: copying all records of one snapshot, comparing both, the mark in the old
 tables, which stay where they are. Always holds: the copy becomes a catalog at once or not at all; a catalog that a
 server uses is not copied; the old catalog is marked before the copy is reported, so that no two servers use different
 catalogs.
+
+Tests: tests/integration/catalog/test_catalog_copy.py.
 """
 
 from __future__ import annotations

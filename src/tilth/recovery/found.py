@@ -2,6 +2,8 @@
 
 Covers: listing, which table a file belongs to, the facts in its name. Does not cover: what is in it. Always holds:
 while a node works, only SYSTEM CHECK FILES (tilth.verify) lists.
+
+Tests: tests/unit/recovery/test_rebuild.py.
 """
 
 from __future__ import annotations

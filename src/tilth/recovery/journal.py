@@ -7,6 +7,8 @@ Covers: writing it while a node works, its names. Does not cover: the format of 
 catalog of them (rebuild.py).
 Always holds: no commit waits for it; a generation is removed when a newer one is whole; what could not be written
 begins a new generation; nothing in it is a secret. Only a rebuild lists the files.
+
+Tests: tests/unit/recovery/test_rebuild.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: finding the newest generation that is whole, reading it into a store. Does not cover: comparing it with the
 files of tables (rebuild.py). Always holds: what comes behind a hole or a damaged file of a journal is not read.
+
+Tests: tests/unit/recovery/test_files_alone.py.
 """
 
 from __future__ import annotations

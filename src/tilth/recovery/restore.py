@@ -2,6 +2,8 @@
 
 Covers: the store of a new catalog, reading a backup from a disk or another store. Does not cover: the format of
 backups (tilth.catalog). Always holds: see the room.
+
+Tests: tests/unit/statements/operate/test_backup.py, tests/acceptance/test_backup.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Covers: writing them while a node works, finding and reading them, the states of
 which files make a table (attach.py).
 Always holds: no commit waits for a note; nothing is written while no transaction begins or ends; a note that is damaged
 says nothing.
+
+Tests: tests/unit/recovery/test_files_alone.py.
 """
 
 from __future__ import annotations

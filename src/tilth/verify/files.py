@@ -3,6 +3,8 @@
 Covers: parts, segments and deltas of one snapshot. Does not cover: mending, damage that queries meet
 (tilth.maintenance).
 Always holds: reads only; a file that merges or garbage collection removed meanwhile is no fault.
+
+Tests: tests/integration/sql/test_damaged_on_spark.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 Covers: the ledger of one Kafka table, the ledgers of all that have fed a table. Does not cover: where ledgers of
 different tables overlap (twice.py).
 Always holds: reads only. See also: docs/policies/consumers.md#ledger.
+
+Tests: tests/unit/ingest/test_ingest_values.py, tests/unit/catalog/offsets/test_ledger.py,
+tests/integration/ingest/test_groups_and_logs.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ no record. Memory holds some twenty bytes for each file that the catalog names, 
 
 The catalog is read before the store is listed: a listed file that the catalog did not name belongs to a transaction
 that runs or has committed since, as its record shows, or it is an orphan.
+
+Tests: tests/unit/statements/operate/test_check_files.py.
 """
 
 from __future__ import annotations

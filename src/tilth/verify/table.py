@@ -2,6 +2,8 @@
 
 Covers: which checks a table of rows or a Kafka table gets, the counts of its rows. Does not cover: its files
 (files.py), its ledgers (ledgers.py). Always holds: reads only.
+
+Tests: tests/unit/recovery/test_files_alone.py.
 """
 
 from __future__ import annotations

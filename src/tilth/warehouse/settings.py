@@ -1,4 +1,7 @@
-"""Settings of the warehouse room: where Spark comes from, how big it is, how much runs at once."""
+"""Settings of the warehouse room: where Spark comes from, how big it is, how much runs at once.
+
+Tests: tests/unit/warehouse/session/test_conf.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Arrow streams."""
+"""Arrow streams.
+
+Tests: tests/unit/formats/test_json_cells.py.
+"""
 
 from __future__ import annotations
 

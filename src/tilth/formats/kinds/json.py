@@ -2,6 +2,8 @@
 
 Covers: objects one behind the other, answers. Does not cover: the form of values in answers (json_cells.py), messages
 as msgspec reads them (ingest/messages/objects.py).
+
+Tests: tests/unit/formats/test_json_cells.py, tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

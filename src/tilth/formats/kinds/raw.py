@@ -1,6 +1,8 @@
 r"""Formats without a syntax: a message or file is one value, or each of its lines is.
 
 Always holds: only `\n`, `\r` and `\r\n` end a line.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ A change segment has the columns of CHANGE_SCHEMA_BASE, and for each column with
 value, and `p{id}`, whether there is one: NULL is a value. It has one record batch for each file that it changes, rows
 in their order, so that who reads one part's changes decodes no others'. `file` is a dictionary; the order of the
 batches stands in the schema's metadata.
+
+Tests: tests/property/test_delta_files.py, tests/integration/storage/test_segment_files.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: deletes and new values of the sources' rows, as one change segment for t
 are new, the commit (maintenance).
 Always holds: a row of the result is deleted once; what the result does not have, because it was deleted or had expired,
 is passed over; of several new values of one row the newest counts.
+
+Tests: tests/property/test_merge_changed.py.
 """
 
 from __future__ import annotations

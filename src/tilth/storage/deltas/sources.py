@@ -3,6 +3,8 @@
 Covers: reading a part or a segment with its deltas, at once and in blocks; parts of a snapshot as sources. Does not
 cover: Spark's way to the same rows (read/spark.py).
 Always holds: rows come in the order of the file, each with its index there; what is damaged or missing names the file.
+
+Tests: tests/integration/storage/test_segment_files.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: segments of one partition with all that changed them in, one Parquet fil
 (maintenance), writing segments (parts/segments.py), merging sorted parts (merge.py).
 Always holds: the result is the stable sort of the segments' present rows laid end to end in the given order. All of
 them are in memory, so whoever chooses segments bounds their bytes.
+
+Tests: tests/integration/storage/test_flush_files.py.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ what is below it.
 Columns with few distinct values stay dictionaries from file to file: their values are never spelled out, and columns
 without a dictionary need no lookup in one. That, and numbers instead of keys (values/order.py), is where the speed
 is from. A part without changes costs nothing for them: its rows are numbered as they come, for the map of the result.
+
+Tests: tests/property/test_merge_content.py.
 """
 
 from __future__ import annotations

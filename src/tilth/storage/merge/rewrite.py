@@ -4,6 +4,8 @@ Covers: rows of one file in, one new file with its row map out; the rows of a ch
 the sort key. Does not cover: what a mutation changes (maintenance/mutate/task_spark.py).
 Always holds: the new file has the rows in the order in which they came, and that is the order of the sort key; memory
 is bounded by one batch and one row group, and by the segment where the source is one.
+
+Tests: tests/integration/storage/test_filterable_files.py, tests/integration/storage/test_mutate_runner.py.
 """
 
 from __future__ import annotations

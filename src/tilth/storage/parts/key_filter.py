@@ -7,6 +7,8 @@ as good as none, so no commit waits for one and none is in a record. It goes wit
 
 The file, little endian: magic, shape of the key (CRC-32 of its types), keys, words, CRC-32 of all that follows and of
 the numbers before it; then the words, of 64 bits, each a Bloom filter of its own.
+
+Tests: tests/integration/storage/test_key_filters.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ with changes of rows, which have none. Always holds: nobody who reads rows needs
 
 A note cannot contain that its file was committed, nor which blocks it got: both are known only after it was written.
 What replaces other parts names their files instead.
+
+Tests: tests/integration/storage/test_storage_files.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: writing rows as parts, reading a part, checking a file. Does not cover: 
 (read/spark.py).
 Always holds: a file is complete and on the disk before its WrittenPart exists; rows are in the order of the sort key,
 nulls first; the footer declares that order, the columns carry field ids, the pages carry checksums.
+
+Tests: tests/property/test_storage_parts.py, tests/integration/storage/test_storage_files.py.
 """
 
 from __future__ import annotations

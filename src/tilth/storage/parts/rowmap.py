@@ -6,6 +6,8 @@ the part's commit landed, so nobody waits for the disk.
 
 An Arrow IPC file: `source` is the source's number among those that were read, `row` the row's index in the source's
 file.
+
+Tests: tests/property/test_merge_changed.py, tests/integration/storage/test_flush_files.py.
 """
 
 from __future__ import annotations

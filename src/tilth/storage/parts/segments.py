@@ -4,6 +4,8 @@ Covers: writing rows as segments, reading a segment. Does not cover: sorting the
 changed in them since (deltas/changes.py).
 Always holds: a file is complete and on the disk before its WrittenPart exists; it has rows of one partition; size and
 checksum of the whole file are verified before any of it is read.
+
+Tests: tests/integration/storage/test_segment_files.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ which reach stores by themselves (storage/store).
 Always holds: a secret is in the configuration of the JVM only, never among Spark's properties, which SET, pages and
 logs show; a root that is new is reached without a new start. Two roots in one bucket share its settings, and changed
 ones reach a JVM only with its next start: Hadoop keeps its client of a bucket.
+
+Tests: tests/integration/storage/test_storage_spark_hdfs.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ for each other; a block is there once.
 
 A block has the bits of 1,024 rows of one file. Neighbouring rows find the same block again, which is why this is faster
 than a join by the rows themselves: the table of blocks stays small and in the processor's caches.
+
+Tests: tests/unit/storage/read/test_scan_paths.py.
 """
 
 from __future__ import annotations

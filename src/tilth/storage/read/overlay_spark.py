@@ -5,6 +5,8 @@ read so (scan_paths.py), the native scan (spark.py).
 Always holds: a task gets only what it reads, as bytes, and hands on one block of rows at a time; several small files
 share a task; an error of a file goes to the mailbox, from which the driver has its type and facts. See also:
 deltas/sources.py, masks.py.
+
+Tests: tests/integration/storage/test_read_scan_paths.py.
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ The index is made of Spark's internals, reached through the JVM: checked on Spar
 files are read through `spark.read.parquet`, which reads the status of each from the file system, and the reason is
 logged. The statuses of all files cross to the JVM in one call, as the bytes of a Hadoop `ArrayWritable`: a thousand
 cost what one costs.
+
+Tests: tests/integration/storage/test_read_scan_paths.py, tests/integration/storage/test_storage_spark.py.
 """
 
 from __future__ import annotations

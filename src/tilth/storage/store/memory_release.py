@@ -1,6 +1,8 @@
 """Memory that this process holds and does not use, given back to the system.
 
 Covers: Arrow's pool, the allocator of C. Does not cover: when (maintenance/memory/relief.py), the memory of a JVM.
+
+Tests: tests/unit/maintenance/memory/test_relief.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ catalog from the files alone, and to compare a table's files with the catalog. O
 are listed, too.
 A file that is missing is a FileNotFoundError, a name that is taken a FileExistsError, a file that is not as long as it
 was a FileSizeError; a store that does not answer is a TilthError of that meaning.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

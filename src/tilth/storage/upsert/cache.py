@@ -4,6 +4,8 @@ Covers: a cache of bounded size. Does not cover: which files are cached (upsert.
 Always holds: files never change and their names are never used again, so an entry is never stale; the entry that was
 used longest ago goes first. A round that searches keys needs the segments of all rounds since the last flush;
 only the newest of them are not cached yet.
+
+Tests: tests/unit/storage/upsert/test_upsert.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: which row each value comes from, the updates of fresh rows that record i
 Always holds: NULL in the winner is filled from the newest fresh row of its key that has a value, else from the row that
 is there, unless a delete stands between. Columns of the partition, the sort key, the unique key, the version and the
 TTL are never filled, because the file's ranges and order depend on them: there NULL is a value.
+
+Tests: tests/property/test_upsert_resolve.py.
 """
 
 from __future__ import annotations

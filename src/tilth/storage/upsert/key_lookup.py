@@ -5,6 +5,8 @@ still there, and what becomes of them (upsert.py).
 Always holds: every row of a source whose key is wanted is found, deleted ones too; a row that is found has exactly the
 key. Only columns of the key are read, and the version where a key was found. See also: parts/key_filter.py,
 values/unique_keys.py.
+
+Tests: tests/integration/storage/test_key_filters.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: how many are held, segments or parts, and the order of rows with one key that go to several partitions. Does not
 cover: the files (parts/segments.py, parts/part_files.py), which older rows they replace (upsert.py).
 Always holds: of the segments, in their order, a later row of a key stands behind the earlier one.
+
+Tests: tests/integration/storage/test_segment_files.py, tests/integration/sql/test_upsert_threads.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: fresh rows by their keys, rows that are there, changes as tables. Does not cover: who wins (upsert.py).
 Always holds: a change table has each row of a file once at most.
+
+Tests: tests/property/test_upsert_resolve.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the scope of a table's keys, the requests for a snapshot, their files' n
 (upsert.py), when it is repeated (whoever commits).
 Always holds: one request for each partition that got rows, or one for a table whose keys are unique in all of it; the
 change segments of one task are numbered through.
+
+Tests: tests/unit/statements/inserts/test_upserts.py.
 """
 
 from __future__ import annotations

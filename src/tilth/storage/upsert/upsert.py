@@ -8,6 +8,8 @@ one row among all sources, if it had at most one before. Of fresh rows with one 
 wins, and of those the last one; the winner also replaces the row that is there, unless that one's version is greater.
 NULL is the smallest version; but a row that deletes its key and has no version deletes it whatever the version of what
 is there.
+
+Tests: tests/property/test_upsert_resolve.py.
 """
 
 from __future__ import annotations

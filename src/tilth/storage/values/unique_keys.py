@@ -4,6 +4,8 @@ Covers: keys of many rows at once, their 64-bit hashes, equality. Does not cover
 (upsert/upsert.py), key filters (parts/key_filter.py).
 Always holds: equal keys have equal hashes, in every process and for ever, because filters keep hashes in files; unequal
 keys may share a hash, unless `is_exact` is true. -0.0 equals 0.0 and NaN equals NaN, as in Spark.
+
+Tests: tests/integration/storage/test_key_filters.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: kinds of nodes, functions, hints, options of tables. Does not cover: the lists (allowed.toml), parsing
 (logical_plans.py).
 Always holds: anything that no list names is refused; queries, views, conditions and defaults pass the same check.
+
+Tests: tests/unit/warehouse/allowed/test_logical_plans.py, tests/integration/warehouse/test_allowed_functions.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ pass the allow list: the removal, the name of the user. Does not cover: which fu
 (clickhouse/functions/functions.py), what may be called (allow_list.py), properties (session/conf.py).
 Always holds: the functions are those of every session, for each session copies the JVM's when it is created; a
 definition that is older than the allow list cannot call a refused function.
+
+Tests: tests/integration/warehouse/test_allowed_functions.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the settings of warehouses, those of tables that name one, the names that users of ByConity know. Does not
 cover: where definitions are kept (catalog), which workers there are (tasks/state.py).
+
+Tests: tests/unit/warehouse/tasks/test_residents.py, tests/unit/statements/definitions/test_warehouses.py.
 """
 
 from __future__ import annotations

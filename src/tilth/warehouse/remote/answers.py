@@ -3,6 +3,8 @@
 Covers: one call at a time under each id, its answer for repeated calls. Does not cover: ids (channel.py).
 Always holds: of calls with one id one acts, and all get what it gave, result or error; answers are bounded in number
 and in bytes, and the oldest go first.
+
+Tests: tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations

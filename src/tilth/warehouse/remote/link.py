@@ -9,6 +9,8 @@ cover: running tasks (worker/embedded.py), routes (tilth.server), calls of runne
 Always holds: tasks of a former registration are cancelled before the next one; a task is started once, however often
 it is assigned; it is a member of one server at a time; a server that is away, if there is no other, ends nothing by
 itself, and a refusal of a registration by all servers ends the process.
+
+Tests: tests/unit/warehouse/remote/test_workers.py, tests/integration/warehouse/test_worker_processes.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: where it comes from, its form, comparing. Does not cover: routes that require it (tilth.server).
 Always holds: no error and no log line shows it; comparing lasts as long for a wrong one as for the right one.
+
+Tests: tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations

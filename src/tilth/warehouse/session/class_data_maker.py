@@ -3,6 +3,8 @@
 Covers: what is run, which decides what the archive holds. Does not cover: when it is made, by whom (class_data.py).
 Always holds: the archive gets its name when it is whole. The process ends when the one that started it does, and takes
 its JVM with it.
+
+Tests: tests/integration/warehouse/test_class_data_of_spark.py.
 """
 
 from __future__ import annotations

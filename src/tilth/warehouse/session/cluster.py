@@ -6,6 +6,8 @@ finds it. Libraries are those of the executors' own Python (`warehouse.python`).
 
 Covers: the zip, the properties of clusters, the checks before and after a start. Does not cover: those of all masters
 (conf.py), authentication (cluster_auth.py), the session (session.py).
+
+Tests: tests/integration/warehouse/test_spark_cluster.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Finds the Java that Spark runs on, and describes what is wrong with the one found."""
+"""Finds the Java that Spark runs on, and describes what is wrong with the one found.
+
+Tests: tests/integration/warehouse/test_spark_session.py.
+"""
 
 from __future__ import annotations
 

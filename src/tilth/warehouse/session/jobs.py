@@ -2,6 +2,8 @@
 
 Covers: progress of those that run, bytes shuffled and spilled. Does not cover: what follows from it (worker/stalls.py,
 worker/embedded.py). Always holds: nothing waits for Spark's scheduler; a JVM that is silent is waited for.
+
+Tests: tests/integration/warehouse/test_spark_session.py.
 """
 
 from __future__ import annotations

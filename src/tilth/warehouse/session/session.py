@@ -5,6 +5,8 @@ Covers: the session's life, sessions, job tags, pools, its temporary files and l
 Always holds: the JVM ends when this process ends, however it ends: it reads end-of-file on its standard input, and the
 Python workers end with the JVM in the same way. Temporary files of Spark are in one folder for each run, which is
 removed when the run ends, or at the next start. A process has one WorkerSession at a time.
+
+Tests: tests/integration/warehouse/test_spark_session.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Covers: functions over the rows of a frame, or over none; mailboxes for tasks in
 what the functions do, the form of their answers (model/answer.py).
 Always holds: Spark pickles the functions that it sends, and nothing that comes back is unpickled; each task gives one
 answer, that of the attempt whose rows Spark takes; an error of a task comes back with its type, kind, code and facts.
+
+Tests: tests/integration/warehouse/test_tasks_on_spark.py.
 """
 
 from __future__ import annotations

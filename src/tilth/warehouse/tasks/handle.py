@@ -2,6 +2,8 @@
 
 Covers: waiting, the end, cancelling. Does not cover: where the task runs (dispatch.py, state.py).
 Always holds: whoever waits gets one result or one error, the first that came.
+
+Tests: tests/unit/control/test_resends.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: sampling. Does not cover: decisions based on it. Always holds: callers get the last sample at once, also
 when Spark hangs; a task's numbers never go back.
+
+Tests: tests/integration/warehouse/test_hung_jvm.py.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ compute is noticed when they are done, or at once if it was stopped by a signal.
 
 Covers: the rule (reports of Spark and the system about tasks go in, stalled tasks come out), calls on a thread of their
 own. Does not cover: how Spark reports (session/session.py), cancelling (embedded.py), JVMs that hang (pulse.py).
+
+Tests: tests/unit/warehouse/worker/test_pulse.py.
 """
 
 from __future__ import annotations

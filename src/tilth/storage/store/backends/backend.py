@@ -2,6 +2,8 @@
 
 Covers: the choice by the kind of the root, clients that are kept. Does not cover: roots with replicas (stores.py).
 Always holds: a client of an object store that was used before a fork is not used after it: it would hang for ever.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

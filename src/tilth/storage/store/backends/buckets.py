@@ -2,6 +2,8 @@
 
 Covers: S3 and stores that speak like it, GCS, Azure. Does not cover: what is done with them (objects.py).
 Always holds: a secret is read where the root refers to, and held by the client alone.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ NameNode; after a loss of power a DataNode may have to take its newest blocks up
 Clients run in one thread with a loop, where an answer that is no longer waited for is given up for good; each is
 sent one request at a time (`_Client`). The user is that of the process, or HADOOP_USER_NAME; HADOOP_CONF_DIR holds
 the rest of Hadoop's configuration.
+
+Tests: tests/integration/storage/test_hdfs_faults.py.
 """
 
 from __future__ import annotations

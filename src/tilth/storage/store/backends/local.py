@@ -3,6 +3,8 @@
 Covers: the store of a folder, waiting for the disk. Does not cover: what the bytes mean, what it means that a file is
 missing or differs (files/files.py).
 Always holds: an existing file is never written to again, but for what `put` wrote.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: writing and checking it in a store. Does not cover: which locations there are (locations/location.py).
 Always holds: a location is written to before anybody relies on it; one without the marker is never taken for one that
 was chosen before: it is another bucket, or a disk that is not mounted.
+
+Tests: tests/unit/storage/store/locations/test_watch.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ again with the same bytes, or given up. No error carries a secret, nor the store
 
 A large object goes up in pieces while it is written (uploads.py). What a killed process has sent of one is no object:
 it stays in the bucket until a lifecycle rule for incomplete uploads removes it.
+
+Tests: tests/integration/storage/test_store_behaviour.py, tests/integration/storage/test_store_faults.py.
 """
 
 from __future__ import annotations

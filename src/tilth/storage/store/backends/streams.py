@@ -1,6 +1,8 @@
 """Files of stores that are reached over a network, in the shape that Arrow writes to and reads from.
 
 Covers: what every such store does alike. Does not cover: requests (objects.py, hdfs.py).
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the way of all rooms to the store of a root. Does not cover: how a store does it (backends/local.py,
 backends/objects.py, backends/hdfs.py), what the bytes mean (parts/part_files.py, parts/segments.py, deltas/deltas.py).
 Always holds: an error names the file by its URI.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: writing, reading and removing them. Does not cover: what is in them.
 Always holds: no commit names them. They are named like the other files of their transaction, so what a crash leaves is
 removed by name; and they need not be on the disk, for nothing reads them after a crash.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: opening such a file, its size and checksum. Does not cover: files that a record names, whose size and checksum
 are known (files.py), what the bytes mean (parts, deltas).
 Always holds: a copy of which a writer wrote a beginning only, or nothing, is passed over for one that is whole.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the location of a node, reserving a new one, why one cannot be used. Does not cover: names of storages
 (storages.py), the marker file (backends/marker.py). Always holds: a location that is empty where tables should be is
 never taken for a new one.
+
+Tests: tests/unit/storage/store/locations/test_watch.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: what a name stands for, which table lies where, what an address from SQL
 Does not cover: proving a location (location.py), where definitions are kept (tilth.catalog), statements.
 Always holds: a table stays where it was made; `default` is there always and is the node's own location; an address from
 SQL reads no file and no variable but those that the node has set aside for that.
+
+Tests: tests/unit/statements/definitions/test_storages.py, tests/integration/storage/test_storages.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: a failure that shows that a location is away, probing it until it is back, a watch that never ends.
 Does not cover: which files a replica lacks (tilth.catalog).
 Always holds: a replica that hangs costs one thread of this process, and its time limit once, not once for each file.
+
+Tests: tests/unit/storage/store/replicas/test_failover.py, tests/integration/storage/test_replicas.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ cover: which replicas there are (replicated.py), which files one of them lacks (
 Always holds: a file is written when a quorum of copies is durable, names included; the writer waits for a quorum, and
 for the other replicas STRAGGLER_SECONDS at most; the bytes queued for a replica are bounded. The thread of a dropped
 copy does nothing more under the file's name, however late it continues: the copy may have been made again meanwhile.
+
+Tests: tests/unit/storage/store/replicas/test_failover.py, tests/unit/storage/store/replicas/test_replicated.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the marker of a table, calling several replicas at once, waiting for the
 known state of a replica (health.py), files (replicated.py, new_copies.py).
 Always holds: each call of a replica runs on a thread of its own, so that a replica that hangs, as a disk of a network
 may for ever, blocks no caller for ever.
+
+Tests: tests/unit/storage/store/replicas/test_replicated.py.
 """
 
 from __future__ import annotations

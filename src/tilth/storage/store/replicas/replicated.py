@@ -6,6 +6,8 @@ one fails (failover.py).
 Always holds: a file counts as written when a quorum of copies is durable, names included, and names their replicas;
 a file counts as missing only when every replica has confirmed it; a replica without the marker of a table has lost what
 it had, and takes no new files of that table until it is known what it lacks.
+
+Tests: tests/integration/storage/test_store_behaviour.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ A folder has the name of a file as soon as the file is begun, a bucket only when
 only after a quorum of replicas has begun the previous one. So if fewer replicas than that quorum are buckets or folders
 newer than the transaction, each file of an attempt, except perhaps the last one, has its name in one of the other
 folders.
+
+Tests: tests/unit/storage/store/replicas/test_replicated.py.
 """
 
 from __future__ import annotations
