@@ -2,6 +2,8 @@
 
 Covers: declarations, and the typed value that the rest of the room uses. Does not cover: how settings are stored.
 Always holds: a KafkaConfig is complete and checked. See also: docs/policies/consumers.md#settings.
+
+Tests: tests/unit/ingest/test_ingest_values.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: counting. Does not cover: single runs, which the manager remembers, and what is true of a table (catalog).
 Always holds: the numbers only grow, but for those under way; a table that goes takes none of them with it.
+
+Tests: tests/unit/maintenance/gc/test_log_gc.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The gain of flushing segments, of rows and of changes. Pure. docs/policies/flush.md.
 
 Always holds: age is that of the oldest change that is not flushed, whenever the last flush was.
+
+Tests: tests/unit/maintenance/deltas/test_policy.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: what is declared of each kind, statistics, choices. Does not cover: ops that run (work/op.py), how one is chosen
 (manager/scheduler.py).
 Always holds: statistics are a value of one poll; a choice and a refusal to choose both carry their reason.
+
+Tests: tests/unit/maintenance/manager/test_manager.py.
 """
 
 from __future__ import annotations

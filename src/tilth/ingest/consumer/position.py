@@ -3,6 +3,8 @@
 Covers: a consumer's offsets between its rounds, and the check that a round has read the messages that its offsets stand
 for. Does not cover: sharing a round among tasks (policy/ranges.py). Always holds: offsets move only by a round that was
 committed, and a round is committed only if the topic and its leaders are the same before and after it was read.
+
+Tests: tests/unit/ingest/kafka/test_gaps.py.
 """
 
 from __future__ import annotations

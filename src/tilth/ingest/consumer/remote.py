@@ -3,6 +3,8 @@
 Covers: `ConsumerCalls` over a channel, and the handlers of a server. Does not cover: sending (tilth.warehouse), what
 the calls mean (calls.py). Always holds: a call that is sent again acts once, for it carries the id of its first
 sending; a round whose commit was not answered is settled by the server before its consumer's next one.
+
+Tests: tests/integration/warehouse/test_worker_processes.py.
 """
 
 from __future__ import annotations

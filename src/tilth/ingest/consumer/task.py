@@ -4,6 +4,8 @@ Covers: the worker's side of CONSUME. Does not cover: dispatch and commits (serv
 (rounds/spark.py).
 Always holds: its offsets are those of its last committed round; every error ends it, but for a failing view and for
 replaced replicas, and a new one starts from the offsets in the catalog. See also: docs/policies/consumers.md#rounds.
+
+Tests: tests/integration/ingest/test_ingest_rounds.py.
 """
 
 from __future__ import annotations

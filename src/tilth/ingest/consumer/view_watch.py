@@ -2,6 +2,8 @@
 
 Covers: when a report is due. Does not cover: sending it (task.py), what is shown (service/activity.py).
 Always holds: a round whose views are fast reports nothing; a report that fails does not affect the round.
+
+Tests: tests/unit/ingest/service/test_activity.py.
 """
 
 from __future__ import annotations

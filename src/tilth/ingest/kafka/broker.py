@@ -6,6 +6,8 @@ Always holds: partitions are assigned by hand, no consumer group is joined, noth
 `commit` (group_offsets.py); a range ends by position, so holes of compacted topics and of transactions are passed; an
 answer without an offset is an error, never an offset (metadata.py). See also:
 docs/design/0006-measured.md#fetching-from-kafka.
+
+Tests: tests/integration/ingest/test_faulty_broker.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the values, and the only code that turns a number of the client library into an offset. Does not cover:
 requests (broker.py), gaps (gaps.py). Always holds: an Offset is a number from 0 up. The client library answers
 requests that nobody answered with the offset -1001 and no error; such a number never gets further than here.
+
+Tests: tests/unit/ingest/kafka/test_gaps.py.
 """
 
 from __future__ import annotations

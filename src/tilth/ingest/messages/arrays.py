@@ -4,6 +4,8 @@ Covers: decimals with exponents for which Arrow reads beyond its tables, the zon
 without one, what the declared type promises. Does not cover: reading messages (objects.py), columns of stored tables
 (tilth.storage).
 Always holds: what `array_of` returns reads back equal to what it was given, to the nearest float for FLOAT.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: messages to values by their format's functions, values to columns. Does not cover: what a value is
 (tilth.formats).
 Always holds: a message means the same whether it is read alone or with others.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Columns of a Kafka table that messages fill: by their exact names, or in their order.
 
 Covers: the check of a format against the columns, names, values of columns that a message lacks, reasons.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: reading one event, with its schema around it or without. Does not cover: columns out of rows (decode.py).
 Always holds: a row is the state after the change; of a delete, which has none, the state before it, or the message's
 key where the source keeps no older states. The values of a delete in columns outside the key may be missing.
+
+Tests: tests/unit/ingest/views/test_ops.py.
 """
 
 from __future__ import annotations

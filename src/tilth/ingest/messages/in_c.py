@@ -4,6 +4,8 @@ Covers: the types that values are decoded as, texts that msgspec may read otherw
 (tilth.formats), records (objects.py), cells (cells.py).
 Always holds: what msgspec reads in a text without doubts is what `to_stored` reads; what it refuses is for `to_stored`,
 whose verdict and reason count.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the record types of a Kafka table, objects to records. Does not cover: v
 (tilth.formats), blocks of messages and columns (decode.py), events of Debezium (envelope.py).
 Always holds: a message is read by itself. A strict decoder of msgspec reads it first, then a lax one that takes numbers
 in quotes and numbers as times; what both refuse or may read otherwise is read by `to_stored`, value by value.
+
+Tests: tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

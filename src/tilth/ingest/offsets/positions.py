@@ -5,6 +5,8 @@ for a user. Does not cover: rounds (service/service.py), what is a gap (kafka/ga
 broker are committed before anybody acts on them, so that each is looked up only once; each commit requires the stored
 offsets and gaps that it was computed from, and the lease of the Kafka table, which is acquired before they are read.
 See also: docs/policies/consumers.md#gaps.
+
+Tests: tests/unit/ingest/test_rival_hosts.py, tests/unit/ingest/offsets/test_reset.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: subscribing, taking over the offsets of a dropped Kafka table, releasing
 not cover: what is known without a broker (policy/groups.py), the table's own offsets (positions.py).
 Always holds: one Kafka table at a time reads a topic for a group; its offsets and its subscription change in one
 commit, which requires the subscriptions and offsets that it was computed from.
+
+Tests: tests/unit/ingest/offsets/test_reset.py.
 """
 
 from __future__ import annotations

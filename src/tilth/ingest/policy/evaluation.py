@@ -11,6 +11,8 @@ fails on are searched for.
 
 Covers: these states, and the size of rounds. Does not cover: finding messages (rounds/failing_view.py, views/probe.py).
 Always holds: a round that was given up is done again in another way, until there is one message and no other way.
+
+Tests: tests/unit/ingest/rounds/test_failing_view.py.
 """
 
 from __future__ import annotations

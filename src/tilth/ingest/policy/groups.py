@@ -3,6 +3,8 @@
 Covers: what can be known without a broker. Does not cover: subscriptions, by which brokers prove it
 (offsets/subscriptions.py).
 Always holds: tables of other brokers, topics or groups are never reported.
+
+Tests: tests/unit/statements/definitions/test_kafka.py.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@
 Covers: these jobs, the facts on their way back. Does not cover: which view comes when, commits
 (service/letter_replay.py).
 Always holds: letters are replayed in the order of topics, partitions and offsets; what is deleted is what was read.
+
+Tests: tests/integration/ingest/test_replayed_letters.py.
 """
 
 from __future__ import annotations

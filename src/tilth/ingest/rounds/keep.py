@@ -7,6 +7,8 @@ Always holds: a row knows the number of its message; what is read for a view fol
 Files of Arrow (storage/store/files/scratch.py), not Spark's cache: measured with one view over rounds of 130 MiB, the
 cache made rounds 1.5 times as long as streaming, the files 1.1 times; and a task that is tried again finds them as they
 were.
+
+Tests: tests/unit/ingest/rounds/test_failing_view.py, tests/integration/ingest/test_source_tasks.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: writing the files in tasks that read the dead-letter table, reading them
 table. Does not cover: choosing letters (replay/spark.py), the commit (service/letter_replay.py).
 Always holds: a file has one letter at most of each offset, in the order of offsets; the rows that are deleted are those
 that the files name, whatever becomes of the table meanwhile.
+
+Tests: tests/integration/ingest/test_replayed_letters.py.
 """
 
 from __future__ import annotations

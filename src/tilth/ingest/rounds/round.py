@@ -2,6 +2,8 @@
 
 Covers: the job of a round, the numbers of its messages and tasks, its facts. Does not cover: doing it (spark.py),
 deciding on it (consumer/task.py).
+
+Tests: tests/unit/ingest/rounds/test_failing_view.py, tests/integration/ingest/test_ingest_rounds.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ is kept for the round, the counts of the ledger. Does not cover: decoding (messa
 the Spark jobs (spark.py).
 Always holds: which rows a task writes follows from its ranges alone; a message that a view refuses is refused with all
 of its rows, and the other views get it as usual.
+
+Tests: tests/integration/ingest/test_source_tasks.py.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Covers: these jobs, the facts on their way back. Does not cover: choosing ranges
 Always holds: the topic is read and decoded once, whatever the views are; a job that writes and fails spoils the round,
 so that nothing is committed while a task of its transaction may still be writing. See also:
 docs/policies/consumers.md#rounds.
+
+Tests: tests/integration/ingest/test_ingest_rounds.py, tests/integration/ingest/test_round_matrix.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: errors of Spark's jobs. Does not cover: errors of our own tasks, which come back as they were (spark.py).
 Always holds: only an error of evaluating expressions is attributed to the messages; an error that may come from
 the machine, the disk or Spark itself is not, because no message may be refused for that.
+
+Tests: tests/integration/ingest/test_views_that_fail.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the partitions in which a round's keys are looked up, the lookups. Does 
 (storage/upsert/upsert.py), committing and trying again (consumer/task.py).
 Always holds: what is committed was found against all rows of the keys' scope; the files of a try are numbered through
 within a table.
+
+Tests: tests/integration/ingest/test_upserts_from_kafka.py.
 """
 
 from __future__ import annotations

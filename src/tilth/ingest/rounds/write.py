@@ -2,6 +2,8 @@
 
 Covers: names of parts within a task, rows that a view has computed. Does not cover: reading the topic (source.py), the
 Spark jobs (spark.py). Always holds: rows are held up to a bound; what a task writes follows from its rows alone.
+
+Tests: tests/integration/ingest/test_ingest_rounds.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: reading them from the catalog, saying what is missing, making the dead-letter table. Does not cover: brokers.
 Always holds: two equal fingerprints stand for equal orders.
+
+Tests: tests/unit/ingest/test_library.py.
 """
 
 from __future__ import annotations

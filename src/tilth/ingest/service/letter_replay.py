@@ -8,6 +8,8 @@ Covers: which letters come when, these transactions, their ledger entries, count
 Always holds: the rows of a letter and its end become true in one commit, which is refused where the letter was changed,
 deleted or moved since it was read; a letter that fails again is a new row with the new reason, and no statement replays
 it twice. See also: docs/policies/consumers.md#replays.
+
+Tests: tests/integration/ingest/test_replayed_letters.py.
 """
 
 from __future__ import annotations

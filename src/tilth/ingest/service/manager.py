@@ -3,6 +3,8 @@
 Covers: finding Kafka tables, starting and ending their services, the user's statements, what system tables show, and
 the server's side of the consumers' calls. Does not cover: one table's consumers (service.py). Always holds: switches
 are persisted before they act. See also: docs/policies/consumers.md.
+
+Tests: tests/unit/ingest/service/test_service.py.
 """
 
 from __future__ import annotations

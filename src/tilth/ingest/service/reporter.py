@@ -1,4 +1,7 @@
-"""Reports of a CONSUME service: failures counted, events retained, lines logged without repeating themselves."""
+"""Reports of a CONSUME service: failures counted, events retained, lines logged without repeating themselves.
+
+Tests: tests/unit/ingest/service/test_service.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Statistics of the room: consumers, and the log of what they did. Frozen snapshots and a ring."""
+"""Statistics of the room: consumers, and the log of what they did. Frozen snapshots and a ring.
+
+Tests: tests/unit/introspection/test_registry.py.
+"""
 
 from __future__ import annotations
 

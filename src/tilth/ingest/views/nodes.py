@@ -1,6 +1,8 @@
 """Ways through the plans that Spark makes of a query, reached through the JVM.
 
 Covers: nodes, expressions and their classes. Does not cover: what follows from them (views.py, probe.py).
+
+Tests: tests/integration/ingest/test_ingest_views.py.
 """
 
 from __future__ import annotations

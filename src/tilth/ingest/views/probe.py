@@ -13,6 +13,8 @@ which it does a row with the message and the step.
 
 Made of Spark's own expressions, reached through the JVM: checked on Spark 4.3. `TryEval` is NULL where its child
 throws; a struct is never NULL itself, so around one it distinguishes failing from NULL.
+
+Tests: tests/integration/ingest/test_ingest_views.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: checking a view against its Kafka table and its target, and choosing the plan by which rounds run it. Does not
 cover: the content of a plan (plans.py), running it (rounds/spark.py). Always holds: nothing is guessed from the view's
 text. See also: docs/design/0006-measured.md#what-a-query-uses.
+
+Tests: tests/integration/ingest/test_ingest_views.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: tables past UNDROP, old records of finished transactions, part events, l
 transactions and their files (ended.py), parts that were replaced (gc/part_gc.py).
 Always holds: a dropped table's record is removed before its folder, and a note makes sure that the folder follows;
 while the clock is in doubt nothing is removed because of its age.
+
+Tests: tests/unit/maintenance/test_several_servers.py, tests/unit/maintenance/cleaner/test_left_files.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: wiring, the gain of a round, the command. Does not cover: what rounds do (replicate.py, scrub.py), the
 switch, failures, status (work/routine.py, work/op.py).
 Always holds: a command and the background take turns.
+
+Tests: tests/unit/maintenance/copies/test_replicate.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Rule: docs/policies/replicas.md#scrubs.
 Covers: what is read when, the bounds of a round, what becomes of a wrong copy. Does not cover: making copies
 (replicate.py), what queries say of a damaged part (damage/book.py).
 Always holds: what is read is bounded by a number of bytes a second; a restart goes on where the last round ended.
+
+Tests: tests/unit/maintenance/copies/test_replicate.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The share of both routines about copies: the table, its files and locations, a task and its answer."""
+"""The share of both routines about copies: the table, its files and locations, a task and its answer.
+
+Tests: tests/unit/maintenance/copies/test_replicate.py.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ Covers: which part an error is about, how long it is left out. Does not cover: w
 this run of the server (book.py), rewrites of mutations, which remember failures by part anyway (mutate/failures.py).
 Always holds: a part is left out while its file stands in the book of damaged files, or for a wait that grows after
 work on it met a file that the error names; it is forgotten when work on it succeeds or when the part is gone.
+
+Tests: tests/unit/maintenance/damage/test_book.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: reading, and reading again only what has changed. Does not cover: what is made of it (policy.py).
 Always holds: a table without deltas costs one read of nothing after each change of it.
+
+Tests: tests/unit/maintenance/deltas/test_op.py.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ Always holds:
 - MINOR_DELTA makes one of all deltas of a kind, none is left between; base data is not read.
 - MAJOR_DELTA takes all updates of the part, with the columns' earlier versions that they are laid over; so no update is
   older than a column, and no column has two versions. Deletes stay.
+
+Tests: tests/unit/maintenance/deltas/test_op.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the messages and their runner. Does not cover: choice and commit (op.py), the bytes (tilth.storage).
 Always holds: a file is on the disk before its name is reported.
+
+Tests: tests/integration/maintenance/test_deltas_spark.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""SYSTEM FLUSH: the segments of one table become parts at a user's word, waited for."""
+"""SYSTEM FLUSH: the segments of one table become parts at a user's word, waited for.
+
+Tests: tests/unit/maintenance/flush/test_op.py.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Covers: runs of neighbours that a flush may sort into one part, cut to bounded s
 worth it (gains.py), doing it (flush/op.py).
 Always holds: a run has segments of one partition with the same columns that need the same mutations, none of them taken
 by other work, and no part stands between them; a segment that is too large for a run is one of its own.
+
+Tests: tests/unit/maintenance/flush/test_op.py.
 """
 
 from __future__ import annotations

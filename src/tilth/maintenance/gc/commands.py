@@ -2,6 +2,8 @@
 
 Covers: wiring, SYSTEM GC, EXPLAIN GC. Does not cover: rounds (op.py), what they do (part_gc.py, log_gc.py,
 history_gc.py, deleted_part_gc.py).
+
+Tests: tests/unit/maintenance/gc/test_history_gc.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Rule: docs/policies/history.md#deleted_part_gc.
 Covers: which parts, and the transaction that hides them by marks, all at once. Does not cover: their files, which go as
 those of merged parts do (part_gc.py); parts of which a few rows are left, which are left to merges.
 Always holds: a part that gets a change meanwhile, or that is merged, stays; nothing works on a part that is hidden.
+
+Tests: tests/unit/maintenance/gc/test_history_gc.py.
 """
 
 from __future__ import annotations

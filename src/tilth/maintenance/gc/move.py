@@ -4,6 +4,8 @@ Covers: which partitions are read when, what moves, partitions that are empty. D
 (policy.py), end times (catalog).
 Always holds: a partition without reports costs nothing but a rare read; data moves before the mark that hides
 it, because the catalog ends a mark only when nothing is left under it.
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: what a round of collecting is worth, its report, commands. Does not cover: the switch, failures, status
 (work/routine.py), what a round does (part_gc.py, log_gc.py, history_gc.py, deleted_part_gc.py).
 Always holds: one round at a time, of the background or of a command; what failed waits and is reported.
+
+Tests: tests/unit/maintenance/gc/test_log_gc.py.
 """
 
 from __future__ import annotations

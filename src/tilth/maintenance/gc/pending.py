@@ -1,4 +1,7 @@
-"""Partitions of a table that a collector checks again: when, and for how many bytes. For any thread."""
+"""Partitions of a table that a collector checks again: when, and for how many bytes. For any thread.
+
+Tests: tests/unit/maintenance/gc/test_log_gc.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""State that the phases of collecting share: the table, and the results of the present round."""
+"""State that the phases of collecting share: the table, and the results of the present round.
+
+Tests: tests/unit/maintenance/gc/test_history_gc.py.
+"""
 
 from __future__ import annotations
 

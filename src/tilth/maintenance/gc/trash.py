@@ -3,6 +3,8 @@
 Covers: when the trash is read, which files go, the position at which the next round goes on. Does not cover: the
 verdicts (policy.py).
 Always holds: the table's storage is never listed; a file that cannot be removed stays in the trash and stops no other.
+
+Tests: tests/unit/maintenance/gc/test_log_gc.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The decision log: what was chosen, what was refused, and why; the newest lines of `system.maintenance_choices`."""
+"""The decision log: what was chosen, what was refused, and why; the newest lines of `system.maintenance_choices`.
+
+Tests: tests/unit/maintenance/manager/test_manager.py.
+"""
 
 from __future__ import annotations
 

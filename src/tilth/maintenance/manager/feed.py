@@ -3,6 +3,8 @@
 Always holds: an event is reported once at most. Events carry the time at which their commit was made ready and may land
 a little later than younger ones, so each read overlaps the one before; one that lands later still is never reported,
 so the ops also check tables periodically. After the clock has gone back, a read counts as incomplete.
+
+Tests: tests/unit/maintenance/manager/test_manager.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""OPTIMIZE: the flush and the merges of a table at a user's word, waited for."""
+"""OPTIMIZE: the flush and the merges of a table at a user's word, waited for.
+
+Tests: tests/unit/maintenance/flush/test_op.py.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ Covers: tables that come, change and go; their switches, settings and pending mu
 they are polled (manager.py).
 Always holds: to register never waits for a table; a table that goes is cancelled first and forgotten when nothing of it
 runs any more, and until then it is not registered again, so that no two ops believe that its parts are theirs.
+
+Tests: tests/unit/maintenance/manager/test_manager.py, tests/unit/maintenance/test_several_servers.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: slots, the threads that ops run on, the last runs that ended, waiting for the end of all. Does not cover: what
 is chosen (scheduler.py), what a run does (the folders of their kinds).
 Always holds: a slot that was reserved is released however the run goes; no run of a cancelled op begins.
+
+Tests: tests/unit/maintenance/manager/test_manager.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Status of ops: the row of one among the ops, and the row of a service. Values in, rows out."""
+"""Status of ops: the row of one among the ops, and the row of a service. Values in, rows out.
+
+Tests: tests/unit/maintenance/gc/test_log_gc.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """The ops of one table: each kind is registered here, with its commands.
 
 Covers: wiring. Does not cover: what each op does (the folders of their kinds), which tables there are (registry.py).
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

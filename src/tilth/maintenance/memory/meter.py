@@ -4,6 +4,8 @@ Covers: sampling, the limit. Does not cover: what follows from it (relief.py, ma
 Always holds: counted are the resident bytes of this process and of all below it: in local mode Spark's JVM and its
 Python workers are its children, and where Spark is elsewhere they are none of its. Pages that children share count
 for each of them, so the number is rather too high than too low.
+
+Tests: tests/unit/maintenance/table/test_workload.py.
 """
 
 from __future__ import annotations

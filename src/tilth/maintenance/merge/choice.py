@@ -3,6 +3,8 @@
 Covers: parts as candidates, the policy in force, expired partitions, what a merge is worth to readers. Does not cover:
 the policies (policy), which parts are read and when (op.py).
 Always holds: the answer follows from the parts, the table's definition, its pending mutations and statistics.
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: merging until nothing is left to merge, the lines of EXPLAIN gathered. Does not cover: what the lines say
 (explain_merge.py), OPTIMIZE of a whole table with its flush (the manager).
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

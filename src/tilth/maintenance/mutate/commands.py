@@ -1,4 +1,7 @@
-"""Progress of the mutations of one table."""
+"""Progress of the mutations of one table.
+
+Tests: tests/unit/maintenance/mutate/test_op.py.
+"""
 
 from __future__ import annotations
 

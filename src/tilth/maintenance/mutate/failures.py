@@ -3,6 +3,8 @@
 Covers: whose fault the end of a task is, the waits. Does not cover: how long a part waits (policy.py,
 docs/policies/mutations.md#failures).
 Always holds: what is known of parts is known for one entry; a loss raises the count of no part.
+
+Tests: tests/unit/maintenance/mutate/test_op.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Does not cover: which parts are rewritten (op.py), the way from files to commit (maintenance/work), how a part is
 rewritten in Spark.
+
+Tests: tests/unit/maintenance/mutate/test_op.py.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ in a part before is so in what becomes of it; no order of rows changes, but that
 
 A mutation's job has one Spark partition for each file, so that rows keep their order and each file becomes one file.
 Parts without changes are Spark's own scan; of others storage's kernel reads the rows, in Python.
+
+Tests: tests/integration/storage/test_mutate_runner.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The procedure of work that makes one part of several: its task, its output, the change of its commit.
 
 Does not cover: which parts (merge/op.py, flush/op.py), what runs in Spark (task_spark.py).
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

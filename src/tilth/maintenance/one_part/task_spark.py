@@ -4,6 +4,8 @@ Covers: the messages, which both share, and the runners. Does not cover: choice 
 the bytes (tilth.storage).
 Always holds: a file is on the disk before its name is reported, its row map beside it; what was deleted or changed
 in a part before is so in what becomes of it.
+
+Tests: tests/integration/maintenance/test_maintenance_spark.py.
 """
 
 from __future__ import annotations

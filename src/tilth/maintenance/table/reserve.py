@@ -3,6 +3,8 @@
 Covers: merges, rewrites, flushes, compactions of deltas and the hiding of empty parts, waiting and running ones. Does
 not cover: what the catalog makes sure of anyway, that a part is replaced once.
 Always holds: a part is reserved by one work at a time.
+
+Tests: tests/unit/maintenance/flush/test_op.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: reading them from one view, sources for a task, what was seen for the commit, what is new since. Does not cover:
 which parts (the ops), who rebases what is new (work/attempt.py). The rest is pure.
 Always holds: parts and their changes are of one snapshot, so what was seen is what the task reads.
+
+Tests: tests/unit/maintenance/work/test_attempt.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the memory that the ops of a table share, and the part log as the way by which news come in.
 Does not cover: what is true (catalog). Always holds: all of it can be lost and is found again from the catalog.
+
+Tests: tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

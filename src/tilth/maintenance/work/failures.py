@@ -1,6 +1,8 @@
 """The failures of one op's work that still stand, by partition: what has failed waits, longer each time.
 
 Does not cover: how long (state.py), mutations, whose failures are those of parts (mutate/failures.py).
+
+Tests: tests/unit/maintenance/work/test_part_work.py.
 """
 
 from __future__ import annotations

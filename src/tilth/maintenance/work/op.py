@@ -2,6 +2,8 @@
 
 Covers: what all ops have in common: the switch, the last poll, the state. Does not cover: ops that write parts
 (part_work.py), ops that come due by time or news (routine.py), when an op is polled and run (maintenance/manager).
+
+Tests: tests/unit/maintenance/manager/test_manager.py, tests/unit/maintenance/merge/test_op.py.
 """
 
 from __future__ import annotations

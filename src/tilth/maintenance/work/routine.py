@@ -2,6 +2,8 @@
 
 Covers: one round after the other, failures, status. Does not cover: what a round does (gc/, copies/).
 Always holds: one round at a time; what failed waits and is reported.
+
+Tests: tests/unit/maintenance/copies/test_replicate.py, tests/unit/maintenance/gc/test_log_gc.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: what a policy is given and gives, and the predicate that cuts a partition into runs. Does not cover: scores.
 Always holds: a run has parts of one partition only, in name order, none of them under merge or left out.
+
+Tests: tests/unit/maintenance/merge/policy/test_size_tiered.py.
 """
 
 from __future__ import annotations

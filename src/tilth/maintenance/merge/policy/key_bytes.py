@@ -3,6 +3,8 @@
 Covers: whole numbers, floats, decimals, strings, dates and times, NULL first. Does not cover: shares (key_shares.py).
 Always holds: the low bytes of a part are at or below, its high bytes at or above every key of it. What is not known is
 as wide as can be, so that such a part overlaps with all.
+
+Tests: tests/unit/maintenance/merge/policy/test_key_range.py.
 """
 
 from __future__ import annotations

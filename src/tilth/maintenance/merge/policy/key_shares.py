@@ -5,6 +5,8 @@ Covers: shares, widths, the average number of parts that hold a key. Does not co
 (key_range.py), how keys become bytes (key_bytes.py).
 Always holds: shares lie between 0 and 1 and grow with the key; stretches that no part covers weigh nothing, as do parts
 of one key.
+
+Tests: tests/unit/maintenance/merge/policy/test_key_range.py.
 """
 
 from __future__ import annotations

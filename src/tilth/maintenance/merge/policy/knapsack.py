@@ -12,6 +12,8 @@ How: of all items whose stretch lies between a left and a right border the dense
 holds; the last one, in part, gives the upper bound. The sweep adds items by their right end and keeps, for all left
 borders at once, the sums and the least dense item that is taken. What was dropped never comes back, so a set of bits
 for each left border, by rank of density, is all the memory that is needed.
+
+Tests: tests/property/test_key_range_selection.py, tests/unit/maintenance/merge/policy/test_key_range.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: both for every policy. Does not cover: when rows have expired (maintenance/table/ttl.py).
 Always holds: no part is under merge or in another merge of the same selection.
+
+Tests: tests/unit/maintenance/merge/policy/test_expired_rows.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: the choice of a round, partitions where nothing was worth merging, the fill rule. Does not cover: counts and
 rotation (table/partition_counts.py), which parts of a partition (size_tiered.py, key_range.py).
 Always holds: back-off is a value in and a value out.
+
+Tests: tests/unit/maintenance/table/test_partition_counts.py.
 """
 
 from __future__ import annotations

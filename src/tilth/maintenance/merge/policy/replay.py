@@ -4,6 +4,8 @@ Covers: inserts and drops of the part log in the order of time, the merges that 
 both histories. Does not cover: mutations, which are the same for any policy.
 Always holds: a merge takes no time and loses no byte; parts that were there before the first event are not known; the
 work is bounded by the number of questions to the policy.
+
+Tests: tests/unit/maintenance/merge/test_explain_merge.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: score, allow rule, lowering of the base with age, alignment bonus, penal
 for a whole run, all limits while widening. Does not cover: which ranges are taken together (size_tiered.py).
 Always holds: of equal scores the first begin wins, then the shorter range; time and memory grow with the number of
 parts times the parts of one merge.
+
+Tests: tests/unit/maintenance/merge/policy/test_size_tiered.py, tests/property/test_merge_selection.py.
 """
 
 from __future__ import annotations

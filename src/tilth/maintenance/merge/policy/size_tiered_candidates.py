@@ -3,6 +3,8 @@
 Covers: the ranges chosen, the best of each run that others outdid, those that would be best or nearest if they were
 allowed, lone parts. Does not cover: parts under merge, the key_range policy, which explains itself.
 Always holds: what it calls chosen is what `select_merges` chooses from the same values.
+
+Tests: tests/unit/maintenance/merge/test_explain_merge.py.
 """
 
 from __future__ import annotations
