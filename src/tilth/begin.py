@@ -2,6 +2,8 @@
 
 Covers: the settings of a node, its folder, the beginning of its Spark. Does not cover: the rooms (node.py).
 Always holds: this module imports little; a started Spark is ended by its starter or by the node.
+
+Tests: tests/unit/base/test_sources.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: `tilth.open` and `tilth.read`. Does not cover: how a node is put together (node.py), how a snapshot becomes a
 DataFrame (storage/read/spark.py). Always holds: while a DataFrame of `read` lives, its files are not collected.
+
+Tests: tests/unit/query/snapshots/test_as_of.py, tests/acceptance/test_foreign_words.py.
 """
 
 from __future__ import annotations

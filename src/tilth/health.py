@@ -1,6 +1,8 @@
 """States of a node's components, read within a bounded time even if a component hangs.
 
 Covers: reading the states, free space on the node's disk. Does not cover: which components a node has (node.py).
+
+Tests: tests/unit/base/test_bounded_calls.py, tests/integration/catalog/test_postgres_watch.py.
 """
 
 from __future__ import annotations

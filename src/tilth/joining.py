@@ -4,6 +4,8 @@ Covers: which store the catalog is in, the location of tables' files, which all 
 is wired to the catalog (node.py), who hosts what (tilth.membership).
 Always holds: a server that does not see the files of the catalog's tables is refused before it serves, and so is one
 whose catalog does not know the tables that have files there.
+
+Tests: tests/integration/catalog/test_catalog_copy.py.
 """
 
 from __future__ import annotations

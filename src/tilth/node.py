@@ -6,6 +6,8 @@ that could not be started leaves nothing running. See also: ARCHITECTURE.md "The
 
     DATA/catalog   the store        DATA/tables   the files        DATA/spark, DATA/log   temporary files, logs
     DATA/backups   catalogs      DATA/class-data   Spark's classes
+
+Tests: tests/integration/sql/test_mutations_on_spark.py, tests/acceptance/test_served_node.py.
 """
 
 from __future__ import annotations

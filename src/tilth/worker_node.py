@@ -5,6 +5,8 @@ the rooms does, the server (node.py).
 Always holds: nothing of the catalog is opened here; Spark starts only after a server has accepted this
 worker, and stays when the worker goes on with another server; a worker that could not be started leaves nothing
 running. See also: docs/operate/workers.md.
+
+Tests: tests/integration/warehouse/test_worker_processes.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: what an expression is written as. Does not cover: clauses (dialect_queries.py), which functions there are
 (dialect_words.py), what they compute (functions/exact.py). Always holds: a call that is not listed is refused
 by name. Pure.
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

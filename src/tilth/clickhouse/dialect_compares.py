@@ -4,6 +4,8 @@ Covers: which comparison is written as which function, what is said beside a com
 other expressions (dialect_calls.py), what the functions compute (clickhouse/functions/exact_comparisons.py).
 Always holds: a comparison with a constant keeps its constant where Spark and ClickHouse agree on it, so that it can be
 used for pruning. Pure.
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the path. Does not cover: what the functions compute (functions/exact_json.py). Always holds: a key or
 an index that is not a constant is refused by name. Pure.
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

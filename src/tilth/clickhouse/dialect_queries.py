@@ -2,6 +2,8 @@
 
 Covers: trees in which functions have their names of ClickHouse. Does not cover: expressions (dialect_calls.py), which
 constructs there are (dialect_words.py). Always holds: a clause that has no counterpart is refused by name. Pure.
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

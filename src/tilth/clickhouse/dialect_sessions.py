@@ -3,6 +3,8 @@
 Covers: settings of Spark that change answers, the zones of columns. Does not cover: which settings a statement can set
 (query/language/spark_settings.py). Always holds: with what is let through, a function means the same as in ClickHouse.
 Pure.
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the call of Spark or of Tilth that a function is written as, and how man
 constructs; what is refused although it is well known, with what to do. Does not cover: how a tree is changed
 (dialect_queries.py, dialect_calls.py), what the functions compute (clickhouse/functions/exact.py).
 Always holds: what stands here was compared with ClickHouse itself (tools/dialect_oracle.py).
+
+Tests: tests/unit/clickhouse/test_dialect.py.
 """
 
 from __future__ import annotations

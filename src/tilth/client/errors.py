@@ -1,4 +1,7 @@
-"""Errors between a client and its server."""
+"""Errors between a client and its server.
+
+Tests: tests/unit/client/test_http.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A result for people: a table that fits the screen, and times and counts in words."""
+"""A result for people: a table that fits the screen, and times and counts in words.
+
+Tests: tests/unit/client/cli/test_shell.py.
+"""
 
 from __future__ import annotations
 

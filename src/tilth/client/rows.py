@@ -2,6 +2,8 @@
 
 Covers: cells, cuts, what is below the rows. Does not cover: formats for programs (cli/run.py).
 Always holds: characters that a terminal would obey are shown, not sent.
+
+Tests: tests/unit/client/cli/test_shell.py, tests/unit/client/test_out_of_range_times.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """The last statements of this server, for `system.query_log`.
 
 Always holds: at most `QUERIES_MAX` lines, the newest ones; lines live as long as the process.
+
+Tests: tests/unit/control/test_log_masking.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Errors in a statement's text, with their positions. Pure.
 
 Always holds: every error has line and column, both counted from 1, of the text that was handed to `parse` or `split`.
+
+Tests: tests/unit/grammar/test_queries.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Always holds: a partition is a tuple of transforms that kernels, pruning, TTL and GC all understand; keys are
 columns only.
+
+Tests: tests/unit/grammar/test_create.py.
 """
 
 from __future__ import annotations

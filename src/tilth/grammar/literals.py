@@ -2,6 +2,8 @@
 
 Covers: ClickHouse's spelling, `[1]`, `{'a': 1}`, `(1, 'a')`, and Spark's, `array(1)`, `map('a', 1)`, `X'00'`, CAST.
 Always holds: a literal is exact: `1.5` is a Decimal, `1.5e0` a float, and nothing is computed.
+
+Tests: tests/unit/grammar/test_insert.py, tests/unit/grammar/text/test_elsewhere.py.
 """
 
 from __future__ import annotations

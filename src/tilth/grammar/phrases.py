@@ -1,4 +1,7 @@
-"""Phrases that several statements share. Pure."""
+"""Phrases that several statements share. Pure.
+
+Tests: tests/unit/grammar/text/test_elsewhere.py.
+"""
 
 from __future__ import annotations
 

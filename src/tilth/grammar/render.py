@@ -3,6 +3,8 @@
 Covers: tables, views, operations of ALTER TABLE, and the phrases of any statement. Does not cover: statements that
 nobody writes but users. Always holds: what is written is read as the same value; types in Spark's words, engines by
 Tilth's names; names in quotes where needed.
+
+Tests: tests/property/test_grammar_roundtrip.py, tests/unit/grammar/test_grammar_foreign.py.
 """
 
 from __future__ import annotations

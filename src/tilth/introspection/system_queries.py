@@ -3,6 +3,8 @@
 Covers: recognizing such queries, and answering them. Does not cover: queries that also read tables of rows.
 Always holds: a system table's rows are made when the query names it, and only then; nothing else is read, no file and
 no table of DataFusion's own; nothing is changed.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@
 Covers: DataFusion's session, the program. Does not cover: which queries, and who starts it (system_queries.py,
 system_query_process.py). Always holds: the program imports nothing of Tilth, so that it starts quickly; it ends when
 its standard input does, so that it never outlives the node.
+
+Tests: tests/unit/introspection/test_system_query_process.py.
 """
 
 from __future__ import annotations

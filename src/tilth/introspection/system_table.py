@@ -1,4 +1,7 @@
-"""System table: a name, documented columns, and rows on demand."""
+"""System table: a name, documented columns, and rows on demand.
+
+Tests: tests/unit/introspection/test_registry.py.
+"""
 
 from __future__ import annotations
 

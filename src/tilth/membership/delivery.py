@@ -3,6 +3,8 @@
 Covers: collecting changes, delivering them, retrying where a room has failed. Does not cover: the source of news
 (member.py), what rooms do with them. Always holds: a slow room, as one that calls workers which do not answer, delays
 neither heartbeats nor the watch on the other servers; news that a room has failed to process are kept.
+
+Tests: tests/unit/membership/test_member_threads.py.
 """
 
 from __future__ import annotations

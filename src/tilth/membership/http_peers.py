@@ -5,6 +5,8 @@ Always holds: a statement is passed on once at most, so it never goes in circles
 in time are missing, which a notice of the answer says; calls carry the service token, as those of workers do; one that
 another version answers in a form of its own ends with an error that names the server and both versions. Rows are never
 larger here than allowed, whatever another server sends.
+
+Tests: tests/unit/membership/test_peers.py.
 """
 
 from __future__ import annotations

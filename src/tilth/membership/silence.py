@@ -2,6 +2,8 @@
 
 Always holds: only the watcher's own clock counts, which no setting of a machine's time changes; a record that has
 changed since it was last seen belongs to a live server.
+
+Tests: tests/unit/membership/test_member_threads.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Settings of a statement or a connection, and all settings of all rooms in one list."""
+"""Settings of a statement or a connection, and all settings of all rooms in one list.
+
+Tests: tests/unit/query/snapshots/test_snapshots.py.
+"""
 
 from __future__ import annotations
 

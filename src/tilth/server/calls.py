@@ -3,6 +3,8 @@
 Covers: the token, who calls, answers in MessagePack, calls that are sent twice. Does not cover: what a call does
 (warehouse/remote). Always holds: without the right token nothing is read; a browser is refused whatever it carries; no
 body is logged, for it may hold passwords.
+
+Tests: tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations

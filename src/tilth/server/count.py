@@ -1,4 +1,7 @@
-"""Counts every answer, those of unknown paths and of defects too."""
+"""Counts every answer, those of unknown paths and of defects too.
+
+Tests: tests/unit/server/test_maintenance_page.py.
+"""
 
 from __future__ import annotations
 

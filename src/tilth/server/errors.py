@@ -1,4 +1,7 @@
-"""Errors in requests, and errors as answers: the kind decides the status, the body has the rest."""
+"""Errors in requests, and errors as answers: the kind decides the status, the body has the rest.
+
+Tests: tests/unit/server/test_app.py.
+"""
 
 from __future__ import annotations
 

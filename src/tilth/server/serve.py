@@ -1,4 +1,7 @@
-"""Runs the ASGI application on a socket, in a thread of its own or in the caller's."""
+"""Runs the ASGI application on a socket, in a thread of its own or in the caller's.
+
+Tests: tests/acceptance/test_http_server.py.
+"""
 
 from __future__ import annotations
 

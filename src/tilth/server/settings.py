@@ -1,4 +1,7 @@
-"""Settings of the HTTP server."""
+"""Settings of the HTTP server.
+
+Tests: tests/unit/server/test_origin.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Counters of HTTP requests since the start."""
+"""Counters of HTTP requests since the start.
+
+Tests: tests/unit/server/test_app.py.
+"""
 
 from __future__ import annotations
 

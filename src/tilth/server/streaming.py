@@ -4,6 +4,8 @@ Covers: sending, a client that leaves or does not read, errors on the way. Does 
 (formats/format.py).
 Always holds: rows are requested when the client has received the ones before; the body has its proper end only when all
 rows were sent, so that an error on the way is an error for every client of HTTP; the stream of rows is closed.
+
+Tests: tests/unit/server/test_app.py.
 """
 
 from __future__ import annotations

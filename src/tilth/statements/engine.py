@@ -3,6 +3,8 @@
 Covers: parsing, settings, the choice of the function, the query log. Does not cover: what statements do. Always
 holds: a statement of later work is refused by name, with nothing half made; what a statement raises is a TilthError,
 or a defect.
+
+Tests: tests/unit/control/test_resends.py, tests/integration/sql/test_sql_on_spark.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A bucket that speaks S3 or GCS over HTTP on a loopback port, counts requests, and fails as stores and networks do.
 
 Covers: the requests that Tilth makes; planned faults. Does not cover: signatures, versions, anything else of S3.
+
+Tests: tests/integration/storage/test_store_faults.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Behaviour suite of every key-value store; the fakes pass the same suite as the real thing."""
+"""Behaviour suite of every key-value store; the fakes pass the same suite as the real thing.
+
+Tests: tests/unit/catalog/kv/test_memory.py.
+"""
 
 from __future__ import annotations
 

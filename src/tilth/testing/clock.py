@@ -1,4 +1,7 @@
-"""A clock that stands still until it is moved."""
+"""A clock that stands still until it is moved.
+
+Tests: tests/unit/catalog/commit/test_commit_locks.py.
+"""
 
 from __future__ import annotations
 

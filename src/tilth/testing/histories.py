@@ -1,4 +1,7 @@
-"""A store that loses the end of its history, as a database that fails over to a standby that lags."""
+"""A store that loses the end of its history, as a database that fails over to a standby that lags.
+
+Tests: tests/unit/membership/test_lost_histories.py.
+"""
 
 from __future__ import annotations
 

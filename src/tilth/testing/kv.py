@@ -1,6 +1,8 @@
 """A key-value store that fails as networks and disks do, and one that makes it look sound again.
 
 Covers: FaultyKV, RetryingKV. Does not cover: the suite that both pass (check_kv.py), the catalog above the store.
+
+Tests: tests/unit/catalog/kv/test_memory.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the expression of Spark that each stands for, by the types of its argume
 same, an error. Does not cover: functions of ClickHouse that Spark computes alike (functions.py), which name is written
 as which function (clickhouse/dialect_words.py).
 Always holds: a call answers as ClickHouse does or is an error. See also: tools/dialect_oracle.py.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: aggregates of columns and of computed values, those with a condition, ag
 Does not cover: approximate ones, whose answers differ from run to run.
 Always holds: without a row, a value that can be NULL is NULL, and another is its type's default; where it is not known
 which of both a value is, an error.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: elements, tests, order, sums, parts of arrays. Does not cover: functions with a lambda (functions.py).
 Always holds: NaN equals nothing; NULL equals NULL; where ClickHouse answers with the default of a type that is not
 known here, or refuses arrays with NULL, an error.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

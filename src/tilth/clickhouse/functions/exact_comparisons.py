@@ -4,6 +4,8 @@ Covers: NaN, -0.0, whole numbers beside floats, dates beside times, tuples; what
 Does not cover: which comparison of a query is written as which of these (clickhouse/dialect_compares.py).
 Always holds: a comparison with NaN is false, `<>` is true; whole numbers and floats are compared as numbers, however
 large; what begins at the other end of its type there is an error.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the expression. Does not cover: Float32. Always holds: of all texts with the fewest digits it is the nearest
 one; where that cannot be computed exactly, an error. Java writes some numbers with more digits.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: a value at a path as a text, a number, a truth value, whether it exists,
 the arguments of a call mean (clickhouse/dialect_json.py).
 Always holds: a text that is no JSON has no value in it; where the answer depends on what Spark's parser does not keep,
 an error: which of two equal keys came first, how a number was written.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: toStartOfInterval, addDays and the like, dateDiff, dateName, formatDateTime. Does not cover: parts of times
 (functions.py), times in the dialect, which end in 2106 there (exact.py).
 Always holds: what ClickHouse computes otherwise is an error that says what to write.
+
+Tests: tests/unit/clickhouse/functions/test_functions.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`tilth catalog`: work on the catalog of a folder that no node has open."""
+"""`tilth catalog`: work on the catalog of a folder that no node has open.
+
+Tests: tests/acceptance/test_lost_catalog.py.
+"""
 
 from __future__ import annotations
 

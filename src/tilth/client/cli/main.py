@@ -1,4 +1,7 @@
-"""The command line's entry: one typer application, a file for each command."""
+"""The command line's entry: one typer application, a file for each command.
+
+Tests: tests/unit/client/cli/test_shell.py.
+"""
 
 from __future__ import annotations
 

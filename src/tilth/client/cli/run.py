@@ -3,6 +3,8 @@
 Covers: the forms of output, what is shown during a wait. Does not cover: the form of a row (client/output.py).
 Always holds: a result of any size needs little memory here; progress is shown on a terminal only, and never between
 rows.
+
+Tests: tests/unit/client/cli/test_shell.py.
 """
 
 from __future__ import annotations

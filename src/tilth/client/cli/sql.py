@@ -2,6 +2,8 @@
 
 Rows go to standard output, errors to standard error. Exit codes: 0 all went well; 1 a statement failed, those behind it
 were not sent; 2 the command line was wrong.
+
+Tests: tests/unit/client/cli/test_shell.py, tests/acceptance/test_http_server.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`tilth status`: the state of a server, its components and its services. Exit code 0 if all work, else 1."""
+"""`tilth status`: the state of a server, its components and its services. Exit code 0 if all work, else 1.
+
+Tests: tests/acceptance/test_http_server.py.
+"""
 
 from __future__ import annotations
 

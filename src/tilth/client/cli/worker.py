@@ -1,4 +1,7 @@
-"""`tilth worker`: runs a worker of a server until it is stopped. Knows the worker's composition root."""
+"""`tilth worker`: runs a worker of a server until it is stopped. Knows the worker's composition root.
+
+Tests: tests/integration/warehouse/test_worker_processes.py.
+"""
 
 from __future__ import annotations
 

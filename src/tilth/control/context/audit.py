@@ -1,4 +1,7 @@
-"""The audit log: a line for each statement that changes what the node keeps or does, refused or not."""
+"""The audit log: a line for each statement that changes what the node keeps or does, refused or not.
+
+Tests: tests/unit/control/test_running.py.
+"""
 
 from __future__ import annotations
 

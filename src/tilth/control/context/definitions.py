@@ -1,4 +1,7 @@
-"""A relation as the statement that makes it."""
+"""A relation as the statement that makes it.
+
+Tests: tests/unit/statements/test_sql_secrets.py, tests/unit/statements/alter/test_alter.py.
+"""
 
 from __future__ import annotations
 

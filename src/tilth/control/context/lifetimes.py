@@ -1,4 +1,7 @@
-"""Time for which a drop can be undone: of tables by the node's setting, of partitions by their table's."""
+"""Time for which a drop can be undone: of tables by the node's setting, of partitions by their table's.
+
+Tests: tests/unit/maintenance/gc/test_explain_gc.py.
+"""
 
 from __future__ import annotations
 

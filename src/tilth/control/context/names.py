@@ -2,6 +2,8 @@
 
 Covers: names without a database, what cannot be changed. Does not cover: names in a query, which Spark's parser finds
 (query/worker/relations.py).
+
+Tests: tests/unit/statements/definitions/test_tables.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: the services, what belongs to one call, calls to a worker for what only Spark knows. Does not cover: who makes
 the rooms (node.py), who the services (statements/engine.py).
+
+Tests: tests/unit/control/test_resends.py.
 """
 
 from __future__ import annotations

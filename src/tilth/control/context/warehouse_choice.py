@@ -1,6 +1,8 @@
 """The warehouse that runs a statement's tasks: the statement's own, else one that its tables name, else `default`.
 
 Covers: names in settings. Does not cover: whether it has workers (tilth.warehouse), which worker.
+
+Tests: tests/unit/control/test_resends.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: reading ahead, accepting words, names, strings and raw expressions, errors that name what was expected. Does not
 cover: any statement. Always holds: words are compared without regard to case, and only when they are not quoted.
+
+Tests: tests/unit/grammar/text/test_elsewhere.py.
 """
 
 from __future__ import annotations

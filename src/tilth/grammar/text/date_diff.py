@@ -1,4 +1,7 @@
-"""Reads `dateDiff('day', a, b)`, which Spark's parser takes for its own function of another form. Pure."""
+"""Reads `dateDiff('day', a, b)`, which Spark's parser takes for its own function of another form. Pure.
+
+Tests: tests/unit/grammar/test_grammar_foreign.py.
+"""
 
 from __future__ import annotations
 

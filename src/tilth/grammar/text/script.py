@@ -2,6 +2,8 @@
 
 Always holds: a `;` in a string, a quoted name or a comment ends nothing. Data behind `INSERT .. FORMAT` ends at a
 line that is empty, at a `;` that ends a line, or with the script.
+
+Tests: tests/unit/grammar/test_queries.py.
 """
 
 from __future__ import annotations

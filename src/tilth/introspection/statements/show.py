@@ -1,4 +1,7 @@
-"""SHOW, DESCRIBE, EXISTS."""
+"""SHOW, DESCRIBE, EXISTS.
+
+Tests: tests/unit/grammar/test_queries.py, tests/unit/statements/definitions/test_tables.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Consumers, what they have read and what was lost, as rows.
 
 Covers: `system.kafka_tables`, `system.kafka_log`, `system.ingest_ledger`, `system.ingest_gaps`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: `system.bg_threads`, `system.maintenance_ops`, `system.maintenance_choices`, `system.merges`,
 `system.mutations`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

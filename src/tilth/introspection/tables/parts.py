@@ -2,6 +2,8 @@
 
 Covers: `system.parts`, `system.cnch_parts`, `system.segments`, `system.partitions`, `system.deltas`, `system.marks`,
 `system.part_log`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

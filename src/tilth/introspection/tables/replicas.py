@@ -1,6 +1,8 @@
 """Replicas of storages, as rows.
 
 Covers: `system.replicas`. Does not cover: storages and what lies where (servers.py, tables.py).
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

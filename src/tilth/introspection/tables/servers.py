@@ -1,6 +1,8 @@
 """The servers, who computes for them, their numbers, as rows.
 
 Covers: `system.servers`, `system.storages`, `system.warehouses`, `system.workers`, `system.tasks`, `system.metrics`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

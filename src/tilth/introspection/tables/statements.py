@@ -1,6 +1,8 @@
 """Statements under way and past ones, what they changed, what is set, as rows.
 
 Covers: `system.processes`, `system.query_log`, `system.audit_log`, `system.settings`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Definitions as rows: databases, tables and views, columns, versions, dropped tables.
 
 Covers: `system.databases`, `system.tables`, `system.columns`, `system.dropped_tables`, `system.table_versions`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Leases, readers, transactions under way and records that wait for removal, as rows.
 
 Covers: `system.transactions`, `system.lost_transactions`, `system.leases`, `system.readers`, `system.trash`.
+
+Tests: tests/unit/introspection/test_registry.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Always holds: what is allowed loses nothing, or fails at the value that does not fit; never does a value change
 silently.
+
+Tests: tests/unit/statements/test_sql_answers.py, tests/unit/query/test_sql_pure.py.
 """
 
 from __future__ import annotations

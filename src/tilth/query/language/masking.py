@@ -2,6 +2,8 @@
 
 Covers: literals in the text of a statement, details of an error, which may repeat them. Does not cover: passwords and
 keys (redact.py), lines that expire (control/log_masking.py).
+
+Tests: tests/unit/control/test_log_masking.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: finding secrets in a statement, also in one that cannot be parsed or tha
 and by position, as in the arguments of `s3(..)` and `ENGINE = MySQL(..)`. Does not cover: where the text is shown.
 Always holds: the value behind the name of a secret setting does not remain in the text; the values are returned, so
 that they can be removed from errors too.
+
+Tests: tests/property/test_redacted_statements.py.
 """
 
 from __future__ import annotations

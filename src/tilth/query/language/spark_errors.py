@@ -1,6 +1,8 @@
 """Spark's errors in Tilth's words: what is wrong, where, and what was meant; never a Java stack. Pure.
 
 Always holds: a TilthError goes through unchanged; positions are those of the text that the user wrote.
+
+Tests: tests/unit/query/test_sql_pure.py, tests/unit/statements/test_sql_answers.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: names. Does not cover: values, which Spark checks; the operator's `warehouse.spark-conf`.
 Always holds: an allowed setting changes the speed of a query, or its answer in a way that Spark documents. None loads
 classes or files, starts programs, changes how stored values are read, or weakens a guarantee.
+
+Tests: tests/unit/query/results/test_spark.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ bytes at all. Sizes are therefore read from the heads of the stream's messages b
 and those of decoded columns before they are decoded.
 
 Covers: the sizes, reading. Does not cover: limits and their errors, what becomes of the rows.
+
+Tests: tests/unit/query/results/test_spark.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Answers to statements. See also: tilth.model.wire for the part that goes over HTTP."""
+"""Answers to statements. See also: tilth.model.wire for the part that goes over HTTP.
+
+Tests: tests/unit/control/test_resends.py.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Covers: collecting within a bound, writing large results to files, types that Arrow has not, texts that are no UTF-8,
 Arrow streams. Does not cover: the query (query/worker/spark.py), its form for a client (server).
 Always holds: the rows are never larger than allowed in this process; what comes out can be read by every client.
+
+Tests: tests/integration/sql/test_results_stream.py.
 """
 
 from __future__ import annotations

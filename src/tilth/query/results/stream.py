@@ -4,6 +4,8 @@ Covers: what a door iterates, the end, rows that begin again. Does not cover: wh
 form (server), which losses are mended (control/resends.py).
 Always holds: `close` is called exactly once, however the way ends; what a client has of one stream is never followed by
 rows of another.
+
+Tests: tests/unit/control/test_resends.py.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ backup.
 Covers: SELECT and EXPLAIN, errors of all statements that read. Does not cover: how a file becomes known as damaged
 (maintenance/damage/book.py).
 Always holds: without the setting an answer has the rows of all parts, or there is none.
+
+Tests: tests/integration/sql/test_damaged_on_spark.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Always holds: the lease is there before the snapshot is read, and in the end is 
 part that is shown was committed at or before that time and ends after it, as GC requires of leases. Every
 commit that was answered before is shown. Whether a past time is kept is checked once more when the lease is
 there: from then on it stays so.
+
+Tests: tests/unit/query/snapshots/test_as_of.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Snapshots for readers that bring their own Spark session: pinned until they are closed or not renewed.
 
 Always holds: the lease is there before the snapshot is taken.
+
+Tests: tests/unit/query/snapshots/test_snapshots.py.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ makes them over HTTP.
       | <-- pin: a predicate for each of them -- |   found by Spark's optimizer
       | -- snapshots, pruned ------------------> |
       | <-- result ----------------------------- |
+
+Tests: tests/unit/query/results/test_spark.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Always holds: a part that holds a matching row is never ruled out. A predicate is true, false or null for a row, and
 only rows for which it is true are wanted: so both "may be true" and "may be false" are followed, and NOT changes them
 over.
+
+Tests: tests/property/test_sql_prune.py.
 """
 
 from __future__ import annotations

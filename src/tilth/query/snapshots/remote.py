@@ -2,6 +2,8 @@
 
 Covers: `QueryCalls` over a channel, and the handlers of a server. Does not cover: sending (tilth.warehouse), what the
 calls mean (protocol.py). Always holds: a call that is sent again acts once.
+
+Tests: tests/integration/warehouse/test_worker_processes.py.
 """
 
 from __future__ import annotations

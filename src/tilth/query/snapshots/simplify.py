@@ -3,6 +3,8 @@
 Covers: terms of one column that together are one list, terms that are too many. Does not cover: deciding about parts
 (prune.py). Always holds: `joined` is true, false and null for the same rows; `bounded` is true at least where its
 predicate is.
+
+Tests: tests/property/test_sql_prune.py, tests/integration/storage/test_query_needs.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: one job over a snapshot. Does not cover: checking the expressions (expressions.py), the commit
 (statements/rows/delete_update.py).
 Always holds: the changes of one part are in one segment of a job; a segment is of one partition.
+
+Tests: tests/integration/sql/test_changes_on_spark.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: assignments and predicates of mutations, defaults of new columns, MATERI
 cover: computing them (maintenance, ingest).
 Always holds: what passes gives the same for a row whenever and in whichever order the parts are rewritten: no
 randomness, no access to other rows or tables, and one instant for now().
+
+Tests: tests/integration/sql/test_defaults_on_spark.py, tests/integration/sql/test_computed_columns.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: which columns a relation shows to a query, how they are made of the stor
 hidden ones out. Does not cover: the snapshots behind relations (spark.py), what expressions mean (model/computed.py).
 Always holds: a relation shows hidden columns only to a query whose text has their names, so that any other query is
 answered as if they were not there; where `*` would stand for one of them the query is refused.
+
+Tests: tests/integration/sql/test_computed_columns.py.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ Does not cover: parsing and what may stand in a query (tilth.warehouse), what na
 (snapshots/snapshots.py, snapshots/as_of.py).
 Always holds: nothing here runs a query; positions are offsets in Python's text, not in Java's; everything between the
 replaced texts reaches Spark as it was written.
+
+Tests: tests/unit/query/test_sql_pure.py, tests/integration/sql/test_sql_on_spark.py.
 """
 
 from __future__ import annotations

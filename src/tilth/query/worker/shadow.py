@@ -4,6 +4,8 @@ Covers: names of views, empty views that the optimizer cannot fold away, and rea
 it (snapshots/prune.py).
 Always holds: these are internals of Spark; when they do not answer as expected, nothing is ruled out and the log says
 why.
+
+Tests: tests/integration/storage/test_query_needs.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the runners of QUERY and INSERT tasks: a query's relations become snapsh
 Does not cover: what names mean and which parts are read (snapshots/snapshots.py, by calls). Always holds: every query
 has a session of its own; what the optimizer does not say for certain rules out nothing; results and buffers are
 bounded. See also: snapshots/protocol.py, relations.py, shadow.py.
+
+Tests: tests/integration/sql/test_sql_on_spark.py.
 """
 
 from __future__ import annotations

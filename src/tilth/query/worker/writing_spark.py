@@ -2,6 +2,8 @@
 
 Covers: holding rows up to a bound. Does not cover: the files, how facts come back (warehouse/session/spark.py).
 Always holds: what a task holds in memory is bounded; files are written, nothing is committed here.
+
+Tests: tests/integration/sql/test_sql_on_spark.py.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Covers: names of partitions, by id or by values; the commit of both statements. Does not cover: what goes when from the
 trash (tilth.maintenance).
+
+Tests: tests/unit/statements/alter/test_alter.py.
 """
 
 from __future__ import annotations

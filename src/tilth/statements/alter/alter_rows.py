@@ -4,6 +4,8 @@ Covers: rows that are rewritten in the background. Does not cover: DELETE FROM a
 (statements/rows/delete_update.py), the entry (mutation_entry.py), the rewriting of parts (maintenance).
 Always holds: nothing is made before everything is checked, by this server and by a worker. See also:
 docs/policies/mutations.md, query/worker/expressions.py.
+
+Tests: tests/unit/statements/test_computed_ddl.py.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Covers: the commit, when a wait ends and with what error. Does not cover: the ch
 alter_rows.py), working on it (maintenance). Always holds: whatever a wait raises, the entry is committed and stays in
 the list until it is done or killed; so no error of a wait invites the caller to send the statement again. See also:
 docs/policies/mutations.md.
+
+Tests: tests/unit/statements/alter/test_alter.py.
 """
 
 from __future__ import annotations

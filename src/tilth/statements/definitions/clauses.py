@@ -3,6 +3,8 @@ that are computed from others.
 
 Covers: what they require of the columns, what is refused, what a new TTL means for the rows that are there. Does not
 cover: other clauses (tables.py), columns (columns.py).
+
+Tests: tests/unit/statements/definitions/test_tables.py, tests/unit/statements/test_unique_ddl.py.
 """
 
 from __future__ import annotations

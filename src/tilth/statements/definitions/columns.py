@@ -4,6 +4,8 @@ Covers: the new columns, and why an operation is refused. Does not cover: readin
 the parts that are there (tilth.storage shapes them while they are read, maintenance rewrites them).
 Always holds: all operations or none; a column's id is never used again; no value that is stored is lost; columns that
 files are sorted, partitioned or expired by stay as they are.
+
+Tests: tests/unit/statements/alter/test_alter_columns.py, tests/unit/statements/test_computed_ddl.py.
 """
 
 from __future__ import annotations

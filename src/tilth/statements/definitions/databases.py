@@ -1,4 +1,7 @@
-"""CREATE, DROP and USE DATABASE: a database has nothing but its name."""
+"""CREATE, DROP and USE DATABASE: a database has nothing but its name.
+
+Tests: tests/unit/statements/definitions/test_tables.py, tests/unit/grammar/test_queries.py.
+"""
 
 from __future__ import annotations
 

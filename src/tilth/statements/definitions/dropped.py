@@ -1,6 +1,8 @@
 """DROP, UNDROP, TRUNCATE and RENAME of tables and views.
 
 Always holds: what is written is one catalog change; services that work on a table are notified at once.
+
+Tests: tests/unit/statements/test_sql_answers.py, tests/unit/grammar/test_queries.py.
 """
 
 from __future__ import annotations

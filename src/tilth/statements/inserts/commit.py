@@ -3,6 +3,8 @@
 Covers: beginning, writing, committing. Does not cover: reading rows (rows.py), who shares a transaction
 (control/insert_batches.py), finding the older rows of unique keys (upserts.py).
 Always holds: files, then one commit; the transaction settles what each outcome leaves (catalog/commit/txn_handle.py).
+
+Tests: tests/unit/statements/inserts/test_insert.py, tests/unit/statements/test_open_txns.py.
 """
 
 from __future__ import annotations

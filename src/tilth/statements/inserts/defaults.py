@@ -7,6 +7,8 @@ Always holds: a default that is kept is a literal that says its type, or an expr
 computed once, or one over other columns that gives the same for a row whenever it is computed; times without a zone in
 a literal were read in the session's zone, or in the column's; it keeps the column's checks. All defaults of one INSERT
 are computed at one instant.
+
+Tests: tests/unit/statements/inserts/test_insert.py, tests/integration/sql/test_defaults_on_spark.py.
 """
 
 from __future__ import annotations

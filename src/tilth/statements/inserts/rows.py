@@ -4,6 +4,8 @@ Covers: which columns they may have, what rows get that do not bring a column. D
 rows, what a value is (tilth.formats).
 Always holds: either all rows are read or an error names the row that cannot be; a column that a row does not bring
 gets its default, one that is computed from others is computed last.
+
+Tests: tests/unit/formats/test_values.py.
 """
 
 from __future__ import annotations

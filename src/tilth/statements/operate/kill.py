@@ -4,6 +4,8 @@ Covers: the choice, the answers. Does not cover: how a statement ends (control/r
 for parts (tilth.catalog).
 Always holds: a statement never kills itself; the answer has a row for each one that was chosen, and says of a mutation
 whether it was killed and how many parts it had reached.
+
+Tests: tests/unit/control/test_running.py, tests/unit/statements/alter/test_alter.py.
 """
 
 from __future__ import annotations

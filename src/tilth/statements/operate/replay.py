@@ -2,6 +2,8 @@
 
 Covers: the statement, from the check of its condition to the answer. Does not cover: the replay (tilth.ingest).
 Always holds: nothing is replayed before the condition was checked; the answer counts what is committed.
+
+Tests: tests/integration/ingest/test_replayed_letters.py, tests/unit/statements/operate/test_system.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """SYSTEM RESET CONSUME OFFSET: where a Kafka table goes on reading, in the readable form and in ByConity's JSON.
 
 Covers: both forms, the answer. Does not cover: stored offsets (ingest/offsets/reset.py).
+
+Tests: tests/unit/statements/operate/test_system.py.
 """
 
 from __future__ import annotations

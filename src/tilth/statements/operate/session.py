@@ -1,6 +1,8 @@
 """Statements that change nothing in the node: SET, and what is always done already.
 
 Covers: their answers, the settings that a statement names. Does not cover: keeping what SET says, which clients do.
+
+Tests: tests/unit/grammar/test_grammar_foreign.py, tests/unit/statements/test_sql_words.py.
 """
 
 from __future__ import annotations

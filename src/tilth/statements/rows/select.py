@@ -1,6 +1,8 @@
 """SELECT: over system tables in this process, over anything else by Spark; and other calls to a worker.
 
 A query whose JVM or worker is lost before its first row is run again once, with a new snapshot; see control/resends.py.
+
+Tests: tests/integration/sql/test_sql_on_spark.py.
 """
 
 from __future__ import annotations
