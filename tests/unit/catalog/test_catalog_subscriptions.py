@@ -1,4 +1,7 @@
-"""Subscriptions: one Kafka table reads a topic for a group, and the group's offsets are stored once at a time."""
+"""Subscriptions: one Kafka table reads a topic for a group, and the group's offsets are stored once at a time.
+
+Modules: catalog/offsets/offsets.py, catalog/rules/fold.py.
+"""
 
 from __future__ import annotations
 

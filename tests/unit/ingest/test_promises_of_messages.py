@@ -1,4 +1,7 @@
-"""What the declared types of a Kafka table promise: a message that breaks it is broken, and says why."""
+"""What the declared types of a Kafka table promise: a message that breaks it is broken, and says why.
+
+Modules: ingest/messages/decode.py, storage/values/checks.py.
+"""
 
 from __future__ import annotations
 

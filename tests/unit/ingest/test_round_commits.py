@@ -1,4 +1,7 @@
-"""Commits of rounds: their requirements, changes of older rows, leader epochs; the release of consumers."""
+"""Commits of rounds: their requirements, changes of older rows, leader epochs; the release of consumers.
+
+Modules: ingest/rounds/round.py, ingest/service/consumers.py.
+"""
 
 from __future__ import annotations
 

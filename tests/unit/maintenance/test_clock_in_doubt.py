@@ -1,5 +1,7 @@
 """Maintenance by a clock that has jumped ahead: nothing is removed because of its age until an operator had time to
 correct the clock.
+
+Modules: maintenance/gc/part_gc.py, maintenance/merge/op.py.
 """
 
 from __future__ import annotations

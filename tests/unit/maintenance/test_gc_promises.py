@@ -2,6 +2,8 @@
 readers, and that it does not wait for readers that are gone.
 
 Each promise is tested alone: one op is run, or one thing comes between two of its steps.
+
+Modules: maintenance/gc/op.py, maintenance/gc/history_gc.py, maintenance/gc/log_gc.py.
 """
 
 from __future__ import annotations

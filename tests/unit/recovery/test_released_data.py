@@ -1,6 +1,8 @@
 """Data folders that releases have written: catalog, files and journal are read, rows and definitions are the same.
 
 They are made by tools/data_fixture.py, one for each release with formats of its own, and never changed.
+
+Modules: recovery/rebuild.py, catalog/kv/rocksdb.py.
 """
 
 from __future__ import annotations

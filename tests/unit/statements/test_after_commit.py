@@ -1,6 +1,8 @@
 """Steps after the commit of a statement cannot refuse it.
 
 An error, or a second run on another server, would say that it was not applied.
+
+Modules: statements/engine.py, maintenance/manager/manager.py.
 """
 
 from __future__ import annotations

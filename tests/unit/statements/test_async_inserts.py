@@ -1,4 +1,7 @@
-"""Small inserts through the engine: where their rows land, who shares a commit, and what each is told."""
+"""Small inserts through the engine: where their rows land, who shares a commit, and what each is told.
+
+Modules: control/insert_batches.py, statements/inserts/insert.py.
+"""
 
 from __future__ import annotations
 

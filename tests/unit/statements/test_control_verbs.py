@@ -1,4 +1,7 @@
-"""SYSTEM verbs with FOR and BECAUSE, the audit log, and INSERTs that wait, are refused, or are tried once more."""
+"""SYSTEM verbs with FOR and BECAUSE, the audit log, and INSERTs that wait, are refused, or are tried once more.
+
+Modules: statements/operate/system.py, control/context/audit.py.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Memory pressure on writers: the oracle of docs/policies/throttling.md, and the refusal."""
+"""Memory pressure on writers: the oracle of docs/policies/throttling.md, and the refusal.
+
+Modules: base/pressure.py.
+"""
 
 from __future__ import annotations
 

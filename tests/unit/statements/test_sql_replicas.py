@@ -1,4 +1,7 @@
-"""Statements that write during ALTER STORAGE, also if another server alters it and this one has no news of that."""
+"""Statements that write during ALTER STORAGE, also if another server alters it and this one has no news of that.
+
+Modules: statements/inserts/commit.py, catalog/commit/pinned_storages.py.
+"""
 
 from __future__ import annotations
 

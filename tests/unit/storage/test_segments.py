@@ -1,4 +1,7 @@
-"""Layouts of tables with segments, and names of what lies beside a part's file."""
+"""Layouts of tables with segments, and names of what lies beside a part's file.
+
+Modules: storage/store/paths.py, storage/settings.py.
+"""
 
 from __future__ import annotations
 
