@@ -46,7 +46,7 @@ from tilth.clickhouse.functions.functions import TABLE_FUNCTIONS
 from tilth.clickhouse.functions.functions import functions as clickhouse_functions
 from tilth.client.cli.main import app as command_line
 from tilth.client.settings import SERVE_SETTINGS
-from tilth.formats import FORMATS, json_cells
+from tilth.formats import FORMATS, cell_values
 from tilth.ingest import library
 from tilth.introspection.registry import SYSTEM_TABLES
 from tilth.model.error_numbers import number_of
@@ -421,7 +421,7 @@ def _http_page() -> Iterator[str]:
     yield "The summary holds `query_id`, `elapsed_ms`, `rows`, `message`, `notices` (what has no effect)"
     yield "and `connection_settings` (what a client sends with the statements after SET)."
     yield ""
-    yield _paragraph(json_cells.__doc__, "Always holds: ")
+    yield _paragraph(cell_values.__doc__, "Always holds: ")
     yield "NDJSON tells columns of one name apart by a number: `a`, `a_2`. In CSV, NULL is `\\N` without quotes and an"
     yield 'empty string `""`; nested values are JSON text; NaN and infinities are `nan`, `inf` and `-inf`. The first'
     yield "line holds the names, unless `FORMAT CSV` or `header=absent` is requested."

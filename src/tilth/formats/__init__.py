@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from tilth.base.doors import door
 
 if TYPE_CHECKING:
+    from tilth.formats.cell_values import json_cells
     from tilth.formats.errors import BadValueError
     from tilth.formats.format import ABSENT, ROWS_PER_PIECE, Format, RowOptions, TextRows, Values, wrong_width
-    from tilth.formats.json_cells import json_cells
     from tilth.formats.registry import (
         FORMATS,
         accepted_format,

@@ -5,7 +5,7 @@ there are (registry.py).
 Always holds: a format that reads rows does so for INSERT and for messages alike; bodies of answers come piece by piece,
 and a piece holds at most `ROWS_PER_PIECE` rows.
 
-Tests: tests/unit/formats/test_json_cells.py, tests/unit/ingest/messages/test_decode.py.
+Tests: tests/unit/formats/test_cell_values.py, tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """All formats by name: each `Format` that a module of `kinds/` holds.
 
-Tests: tests/unit/formats/test_json_cells.py.
+Tests: tests/unit/formats/test_cell_values.py.
 """
 
 from __future__ import annotations

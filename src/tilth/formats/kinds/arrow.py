@@ -1,6 +1,6 @@
 """Arrow streams.
 
-Tests: tests/unit/formats/test_json_cells.py.
+Tests: tests/unit/formats/test_cell_values.py.
 """
 
 from __future__ import annotations

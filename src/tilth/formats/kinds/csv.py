@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv as arrow_csv
 
+from tilth.formats.cell_values import is_text_in_json, json_cells, texts
 from tilth.formats.errors import BadValueError
 from tilth.formats.format import (
     Format,
@@ -29,7 +30,6 @@ from tilth.formats.format import (
     drain,
     wrong_width,
 )
-from tilth.formats.json_cells import is_text_in_json, json_cells, texts
 from tilth.model.table import Column
 from tilth.model.wire import ColumnInfo, Summary
 

@@ -1,9 +1,9 @@
 """JSON: an object for each row, and one object for a whole answer.
 
-Covers: objects one behind the other, answers. Does not cover: the form of values in answers (json_cells.py), messages
+Covers: objects one behind the other, answers. Does not cover: the form of values in answers (cell_values.py), messages
 as msgspec reads them (ingest/messages/objects.py).
 
-Tests: tests/unit/formats/test_json_cells.py, tests/unit/ingest/messages/test_decode.py.
+Tests: tests/unit/formats/test_cell_values.py, tests/unit/ingest/messages/test_decode.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from tilth.formats.cell_values import json_cells, unique_names
 from tilth.formats.errors import BadValueError
 from tilth.formats.format import ABSENT, Format, RowColumns, RowOptions, TextRows, Values, as_text
-from tilth.formats.json_cells import json_cells, unique_names
 from tilth.model.wire import ColumnInfo, Summary
 
 _encoder = msgspec.json.Encoder()

@@ -11,7 +11,7 @@ const STATEMENTS = {
   workers: `SELECT name, server, state, reason, running, free_disk_bytes FROM system.workers ORDER BY server, name`,
   totals: `SELECT count(*) AS tables, sum(rows) AS rows, sum(bytes) AS bytes, sum(parts) AS parts FROM system.tables`,
   streams: `SELECT database, table, activity, state, sum(messages) AS messages, sum(rows) AS rows, sum(bytes) AS bytes,
-    sum(lag) AS lag, max(lag_age) AS lag_age, sum(rate) AS rate, max(seconds_left) AS seconds_left, max(last_commit) AS last_commit
+    sum(lag) AS lag, sum(rate) AS rate, max(seconds_left) AS seconds_left, max(last_commit) AS last_commit
     FROM system.kafka_tables GROUP BY database, table, activity, state ORDER BY lag DESC NULLS LAST LIMIT 200`,
   freshness: `SELECT database, name, engine, rows, bytes, parts, last_commit FROM system.tables
     WHERE last_commit IS NOT NULL AND engine = 'MergeTree' ORDER BY last_commit DESC LIMIT 12`,
@@ -73,7 +73,7 @@ export default function Overview() {
   const totals = found.totals.rows[0] ?? {}
   const streams = found.streams?.rows ?? []
   const lag = streams.reduce((sum, row) => sum + Number(row.lag ?? 0), 0)
-  const oldest = Math.max(0, ...streams.map((row) => row.lag_age ?? 0))
+  const left = Math.max(0, ...streams.map((row) => row.seconds_left ?? 0))
   const last = rates.slice(-5)
   const mean = (name) => (last.length ? last.reduce((sum, each) => sum + each[name], 0) / last.length : null)
   const servers = found.servers?.rows ?? []
@@ -94,8 +94,8 @@ export default function Overview() {
       <${Figure} label="bytes in" value=${perSecond(mean("bytes"), "bytes")} below="of messages, last 10 s">
         <${Sparkline} values=${rates.map((each) => each.bytes)} label="bytes per second, last three minutes" />
       <//>
-      <${Figure} label="lag" href="#/streams" value=${count(lag)} below=${lag ? `messages; the oldest waits for ${seconds(oldest)}` : "messages"}
-        tone=${oldest > LONG_LAG_SECONDS ? "warn" : ""} />
+      <${Figure} label="lag" href="#/streams" value=${count(lag)} below=${left ? `messages; read in ${seconds(left)}` : "messages"}
+        tone=${left > LONG_LAG_SECONDS ? "warn" : ""} />
       <${Figure} label="tables" href="#/tables" value=${count(totals.tables)} below=${`${count(totals.rows)} rows, ${bytes(totals.bytes)}, ${count(totals.parts)} parts`} />
       <${Figure} label="background work" href="#/tasks" value=${count(runnable)} below="operations that would gain something" />
       <${Figure} label="servers and workers" href="#/cluster" value=${`${servers.length} + ${workers.length}`}
@@ -111,11 +111,11 @@ export default function Overview() {
         <${Failure} error=${found.streams?.error} />
         <${Table} label="streams" rows=${streams} keyOf=${(row) => `${row.database}.${row.table}.${row.activity}.${row.state}`} empty="No Kafka table." height=${330}
           href=${(row) => `#/stream/${encodeURIComponent(row.database)}/${encodeURIComponent(row.table)}`}
-          toneOf=${(row) => (row.state === "failed" ? "bad" : row.lag_age > LONG_LAG_SECONDS ? "warn" : "")}
+          toneOf=${(row) => (row.state === "failed" ? "bad" : row.seconds_left > LONG_LAG_SECONDS ? "warn" : "")}
           columns=${[
             { key: "table", title: "table", show: (row) => `${row.database}.${row.table}` },
             { key: "lag", title: "lag", align: "right", show: (row) => count(row.lag) },
-            { key: "lag_age", title: "oldest", align: "right", show: (row) => seconds(row.lag_age) },
+            { key: "seconds_left", title: "read in", align: "right", show: (row) => seconds(row.seconds_left) },
             { key: "rate", title: "rate", align: "right", show: (row) => perSecond(row.rate) },
             { key: "activity", title: "does", show: (row) => row.activity ?? row.state },
           ]} />

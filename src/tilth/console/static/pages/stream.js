@@ -14,6 +14,7 @@ import { Facts, LOG_MAX, Rounds, useViewSeconds } from "./stream/rounds.js"
 import { SwitchDialog } from "./stream/switch.js"
 import { ACTIVITY_WORDS, errorIn } from "./streams.js"
 import { Settings } from "./table/settings.js"
+import { systemText } from "./tasks/parts.js"
 
 const LEDGER_MAX = 200
 /** Samples of the plots; at one in two seconds they reach an hour back. */
@@ -24,18 +25,21 @@ const RATE_SECONDS = 15
 const OLD_SECONDS = 60
 
 const sum = (values) => values.reduce((total, value) => total + Number(value ?? 0), 0)
-const most = (values) => values.filter((value) => !isNone(value)).reduce((left, right) => (right > left ? right : left), null)
+const most = (values) => {
+  const known = values.filter((value) => !isNone(value))
+  return known.length ? known.reduce((left, right) => (right > left ? right : left)) : null
+}
 
 // --- what is read ----------------------------------------------------------------------------------------------------
 
 function statementsOf(database, table, letters, tab) {
-  const where = `database = ${literal(database)} AND "table" = ${literal(table)}`
+  const where = `database = ${systemText(database)} AND "table" = ${systemText(table)}`
   const relation = "database, name, engine, rows, bytes, source, target, comment, create_statement"
   const statements = {
     consumers: `SELECT * FROM system.kafka_tables WHERE ${where} ORDER BY consumer`,
     service: `SELECT * FROM system.bg_threads WHERE ${where} AND service = 'consume'`,
-    relations: `SELECT ${relation} FROM system.tables WHERE source = ${literal(`${database}.${table}`)}
-      OR (database = ${literal(database)} AND name IN (${literal(table)}, ${literal(letters)}))`,
+    relations: `SELECT ${relation} FROM system.tables WHERE source = ${systemText(`${database}.${table}`)}
+      OR (database = ${systemText(database)} AND name IN (${systemText(table)}, ${systemText(letters)}))`,
     gaps: `SELECT topic, "partition", "start", "end", reason, "at", resolution FROM system.ingest_gaps WHERE ${where}
       ORDER BY CASE WHEN resolution IS NULL THEN 0 ELSE 1 END, "at" DESC LIMIT 200`,
   }
@@ -134,6 +138,7 @@ const CONSUMERS = [
   {
     key: "activity",
     title: "activity",
+    kind: "tight",
     show: (row) =>
       row.activity &&
       html`${ACTIVITY_WORDS[row.activity] ?? row.activity} <small>since <${Time} at=${row.activity_since} /></small>`,
@@ -156,6 +161,7 @@ const CONSUMERS = [
   {
     key: "bounded_by",
     title: "bounded by",
+    kind: "tight",
     about: "The setting that bounds a round",
     show: (row) => row.bounded_by ?? "",
   },
@@ -178,7 +184,7 @@ const CONSUMERS = [
     align: "right",
     show: (row) => row.last_commit && html`<${Time} at=${row.last_commit} relative />`,
   },
-  { key: "reason", title: "why", kind: "text" },
+  { key: "reason", title: "why", kind: "line", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
 ]
 
 const partitionColumns = (largest) => [
@@ -200,6 +206,7 @@ const partitionColumns = (largest) => [
   {
     key: "lag",
     title: "lag",
+    kind: "tight",
     show: (row) => {
       if (row.lag === null) return "not known"
       const title = `${exactly(row.lag)} messages`
@@ -257,7 +264,7 @@ const GAPS = [
     about: "The first offset that is there again",
     show: (row) => (isNone(row.end) ? "not known" : exactly(row.end)),
   },
-  { key: "at", title: "found", show: (row) => html`<${Time} at=${row.at} relative />` },
+  { key: "at", title: "found", kind: "tight", show: (row) => html`<${Time} at=${row.at} relative />` },
   { key: "reason", title: "why", kind: "text" },
   {
     key: "resolution",
@@ -332,6 +339,7 @@ const VIEWS = [
   {
     key: "share",
     title: "share of the round",
+    kind: "tight",
     show: (row) =>
       row.share === null
         ? html`<small>not measured: it only picks columns, or has not run yet</small>`
@@ -355,7 +363,7 @@ function Views({ found }) {
 const LEDGER_WORDS = { "-1": "offsets moved", "-2": "old rounds, summed", "-3": "dead letters replayed" }
 
 const LEDGER = [
-  { key: "committed", title: "committed", show: (row) => html`<${Time} at=${row.committed} />` },
+  { key: "committed", title: "committed", kind: "tight", show: (row) => html`<${Time} at=${row.committed} />` },
   { key: "consumer", title: "by", show: (row) => LEDGER_WORDS[row.consumer] ?? `consumer ${row.consumer}` },
   {
     key: "partition",

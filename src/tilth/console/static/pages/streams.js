@@ -59,9 +59,11 @@ const COLUMNS = [
   {
     key: "activity",
     title: "activity",
+    kind: "tight",
     value: (row) => row.activity,
     show: (row) => html`<span title=${row.reason}>${row.activity === null ? "" : ACTIVITY_WORDS[row.activity]}</span>`,
   },
+  { key: "reason", title: "why", kind: "line", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
   {
     key: "consumers",
     title: "consumers",
@@ -93,6 +95,7 @@ const COLUMNS = [
   {
     key: "bounded_by",
     title: "bounded by",
+    kind: "tight",
     about: "The setting that bounds a round, and so the rate",
     show: (row) => row.bounded_by ?? "",
   },
@@ -120,6 +123,7 @@ const COLUMNS = [
   {
     key: "slowest",
     title: "slowest view",
+    kind: "tight",
     value: (row) => row.share,
     show: (row) =>
       row.view && html`${row.view} <${Bar} part=${row.share} title=${`${percent(row.share)} of a round`} /> ${percent(row.share)}`,
@@ -133,12 +137,11 @@ const COLUMNS = [
   {
     key: "last_exception_time",
     title: "last exception",
-    kind: "text",
+    kind: "line",
     show: (row) =>
       row.last_exception &&
       html`<span title=${row.last_exception}><${Time} at=${row.last_exception_time} relative />: ${row.last_exception}</span>`,
   },
-  { key: "reason", title: "why", kind: "text", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
 ]
 
 const GAPS = [
@@ -170,7 +173,7 @@ const GAPS = [
     value: (row) => (isNone(row.end) ? null : row.end - row.start),
     show: (row) => (isNone(row.end) ? "–" : `${count(row.end - row.start)} offsets`),
   },
-  { key: "at", title: "found", show: (row) => html`<${Time} at=${row.at} relative />` },
+  { key: "at", title: "found", kind: "tight", show: (row) => html`<${Time} at=${row.at} relative />` },
   { key: "reason", title: "why", kind: "text" },
   {
     key: "resolution",

@@ -48,7 +48,7 @@ const STOPPED = [
     value: (row) => `${row.database}.${row.table}`,
     show: (row) => html`<${TableName} name=${`${row.database}.${row.table}`} more="?tab=services" />`,
   },
-  { key: "service", title: "service" },
+  { key: "service", title: "service", kind: "tight" },
   {
     key: "state",
     title: "state",
@@ -60,6 +60,7 @@ const STOPPED = [
   {
     key: "until",
     title: "until",
+    kind: "tight",
     show: (row) => (row.until ? html`<${Time} at=${row.until} />` : row.switch === "stopped" ? "it is started" : ""),
   },
   {

@@ -51,11 +51,12 @@ const letterColumns = (onReplay) => [
   {
     key: "place",
     title: "message",
+    kind: "tight",
     value: (row) => Number(row.offset),
     show: (row) => `${row.topic}/${row.partition} at ${row.offset}`,
   },
-  { key: "timestamp", title: "sent", show: (row) => row.timestamp && html`<${Time} at=${row.timestamp} />` },
-  { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" },
+  { key: "timestamp", title: "sent", kind: "tight", show: (row) => row.timestamp && html`<${Time} at=${row.timestamp} />` },
+  { key: "view", title: "refused by", kind: "tight", show: (row) => row.view ?? "not decoded" },
   { key: "reason", title: "error", kind: "text" },
   { key: "size", title: "size", align: "right", show: (row) => bytes(row.size) },
   {
@@ -67,6 +68,7 @@ const letterColumns = (onReplay) => [
   {
     key: "replay",
     title: "",
+    kind: "tight",
     value: () => 0,
     show: (row) =>
       html`<button type="button" onClick=${() => onReplay(row)} aria-label=${`Replay the letter at ${row.offset}`}>
@@ -89,14 +91,14 @@ const Letter = ({ letter }) =>
 
 const errorColumns = (onChoose) => [
   { key: "letters", title: "letters", align: "right", show: (row) => count(row.letters) },
-  { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" },
+  { key: "view", title: "refused by", kind: "tight", show: (row) => row.view ?? "not decoded" },
   {
     key: "reason",
     title: "error",
     kind: "text",
     show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row)}>${row.reason}</button>`,
   },
-  { key: "last", title: "last one sent", show: (row) => row.last && html`<${Time} at=${row.last} relative />` },
+  { key: "last", title: "last one sent", kind: "tight", show: (row) => row.last && html`<${Time} at=${row.last} relative />` },
 ]
 
 /** Dead letters and their errors. Spark reads them, so they are read once and not watched. */

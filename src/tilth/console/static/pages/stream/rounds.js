@@ -173,6 +173,7 @@ const roundColumns = (onChoose) => [
   {
     key: "start",
     title: "began",
+    kind: "tight",
     show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row.key)}><${Time} at=${iso(row.start)} /></button>`,
   },
   { key: "consumer", title: "consumer", align: "right" },
@@ -210,13 +211,13 @@ const roundColumns = (onChoose) => [
   {
     key: "detail",
     title: "what happened",
-    kind: "text",
+    kind: "line",
     show: (row) => html`<span title=${row.detail}>${row.detail ?? ""}</span>`,
   },
 ]
 
 const EVENTS = [
-  { key: "at", title: "when", show: (row) => html`<${Time} at=${row.at} />` },
+  { key: "at", title: "when", kind: "tight", show: (row) => html`<${Time} at=${row.at} />` },
   {
     key: "event",
     title: "event",
@@ -274,8 +275,11 @@ export function Rounds({ found, seen, route }) {
         onChoose=${choose} />
       <${Legend} />
       ${chosen && html`<div class="chosen-round"><${Facts} facts=${roundFacts(chosen)} /></div>`}
-      <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
-        toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""} empty="No round since the server was started." />
+      <div class="bounded">
+        <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
+          toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""}
+          empty="There was no round since the server was started." />
+      </div>
     <//>
     <${Card} title="Events" about=${`with a reason, of the newest ${count(LOG_MAX)} lines of the log`}>
       <${Table} label="events" rows=${others} columns=${EVENTS} empty="Nothing unusual." height=${360}

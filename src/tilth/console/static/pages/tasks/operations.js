@@ -1,6 +1,6 @@
 // What the maintenance manager weighs, what it chose and refused, and mutations.
 
-import { html, useState } from "../../vendor/preact-htm.js"
+import { html, useMemo, useState } from "../../vendor/preact-htm.js"
 import { literal } from "../../core/api.js"
 import { bytes, count, isNone } from "../../core/format.js"
 import { Badge, Bar, Card, Failure, Search, StatementDialog, Table, Time, Waiting, tableLink } from "../../core/ui.js"
@@ -105,7 +105,14 @@ const OPS = [
   },
 ]
 
+/** Columns that are left out where no operation has a value. */
+const RARE = ["workload_score", "priority", "data_retained_bytes", "logs_retained_bytes", "ram_anchored_bytes", "damaged"]
+
+const usedColumns = (rows) =>
+  OPS.filter(({ key }) => !RARE.includes(key) || rows.some((row) => row[key] && row[key] !== "0"))
+
 export function Operations({ found, kind, shown, text, change }) {
+  const columns = useMemo(() => usedColumns(found.ops?.rows ?? []), [found.ops])
   if (!found.ops) return html`<${Waiting} />`
   const rows = found.ops.rows
   const number = `${count(rows.length)}${rows.length === OPS_MAX ? " or more" : ""}`
@@ -115,7 +122,7 @@ export function Operations({ found, kind, shown, text, change }) {
       <${Select} label="Which operations" value=${shown} options=${options} onChange=${(value) => change({ show: value })} />
       <${Select} label="Kind" value=${kind} options=${OP_OPTIONS} onChange=${(value) => change({ kind: value })} />`}>
     <${Failure} error=${found.ops.error} />
-    <${Table} label="operations" rows=${rows} columns=${OPS} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
+    <${Table} label="operations" rows=${rows} columns=${columns} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
       toneOf=${(row) => (row.damaged ? "bad" : "")} empty="No operation fits: nothing is to be done." />
   <//>`
 }
@@ -163,7 +170,7 @@ function Weighed({ choice }) {
 }
 
 const CHOICES = [
-  { key: "at", title: "when", show: (row) => html`<${Time} at=${row.at} />` },
+  { key: "at", title: "when", kind: "tight", show: (row) => html`<${Time} at=${row.at} />` },
   {
     key: "rule",
     title: "rule",
@@ -250,7 +257,7 @@ const mutationColumns = (onKill) => [
       return html`<${Badge} tone=${tone} title=${row.state_reason}>${words}<//>`
     },
   },
-  { key: "parts_done", title: "parts", show: (row) => html`<${Progress} row=${row} />` },
+  { key: "parts_done", title: "parts", kind: "tight", show: (row) => html`<${Progress} row=${row} />` },
   {
     key: "create_time",
     title: "sent",
@@ -276,6 +283,7 @@ const mutationColumns = (onKill) => [
   {
     key: "kill",
     title: "",
+    kind: "tight",
     value: () => 0,
     show: (row) =>
       !isOver(row) &&

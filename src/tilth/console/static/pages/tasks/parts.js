@@ -1,7 +1,6 @@
 // What all tabs of the page share: names as links, texts that filter in SQL, estimates beside measures.
 
 import { html, useEffect, useState } from "../../vendor/preact-htm.js"
-import { literal } from "../../core/api.js"
 import { tableLink } from "../../core/ui.js"
 
 /** A value that follows another one once that has not changed for a while, as while somebody types. */
@@ -14,13 +13,16 @@ export function useSettled(value, milliseconds = 400) {
   return settled
 }
 
-/** A condition of SQL: one of the columns holds every word of the text. */
+/** A text in a query over system tables: unlike Spark, DataFusion knows no backslashes in texts. */
+export const systemText = (text) => `'${String(text).replaceAll("'", "''")}'`
+
+/** A condition over system tables: one of the columns holds every word of the text. A backslash parts words, too. */
 export const holds = (columns, text) =>
   text
     .toLowerCase()
-    .split(/\s+/)
+    .split(/[\s\\]+/)
     .filter(Boolean)
-    .map((word) => `(${columns.map((column) => `contains(lower(${column}), ${literal(word)})`).join(" OR ")})`)
+    .map((word) => `(${columns.map((column) => `contains(lower(${column}), ${systemText(word)})`).join(" OR ")})`)
     .join(" AND ")
 
 /** WHERE with those of the conditions that say something. */
@@ -36,8 +38,11 @@ export const TableName = ({ name, more = "" }) => {
 }
 
 /** A measure beside what was estimated; a measure of 0 is none yet. */
-export const Beside = ({ actual, estimate, show }) =>
-  html`${Number(actual) ? show(actual) : "–"}${Number(estimate) ? html` <small>of about ${show(estimate)}</small>` : ""}`
+export function Beside({ actual, estimate, show }) {
+  const [isMeasured, isEstimated] = [Number(actual) > 0, Number(estimate) > 0]
+  if (!isEstimated) return isMeasured ? show(actual) : "–"
+  return isMeasured ? html`${show(actual)} <small>of ~${show(estimate)}</small>` : html`<small>~${show(estimate)}</small>`
+}
 
 export const Select = ({ label, value, options, onChange }) =>
   html`<select aria-label=${label} value=${value} onChange=${(event) => onChange(event.target.value)}>

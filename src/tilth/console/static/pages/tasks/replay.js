@@ -5,6 +5,7 @@ import { literal, named, useRead } from "../../core/api.js"
 import { bytes, count, dateOf } from "../../core/format.js"
 import { Badge, Card, Empty, Failure, StatementDialog, Table, Time, Waiting } from "../../core/ui.js"
 import { Plot } from "../stream/plot.js"
+import { systemText } from "./parts.js"
 
 const POLICIES = {
   size_tiered: "neighbours of like size: least rewriting for the fewest files",
@@ -106,7 +107,7 @@ const SUMS = [
 ]
 
 const CANDIDATES = [
-  { key: "partition", title: "partition" },
+  { key: "partition", title: "partition", kind: "tight" },
   { key: "allowed", title: "merge", show: (row) => html`<${Badge} tone=${row.allowed ? "good" : ""}>${row.state}<//>` },
   { key: "parts", title: "parts", align: "right", show: (row) => count(row.parts) },
   { key: "bytes", title: "size", align: "right", show: (row) => bytes(row.bytes) },
@@ -114,8 +115,8 @@ const CANDIDATES = [
 ]
 
 const MERGES = [
-  { key: "next_attempt", title: "would have been", show: (row) => html`<${Time} at=${row.next_attempt} />` },
-  { key: "partition", title: "partition" },
+  { key: "next_attempt", title: "would have been", kind: "tight", show: (row) => html`<${Time} at=${row.next_attempt} />` },
+  { key: "partition", title: "partition", kind: "tight" },
   { key: "parts", title: "parts", align: "right", show: (row) => count(row.parts) },
   { key: "rows", title: "rows", align: "right", show: (row) => count(row.rows) },
   { key: "bytes", title: "size", align: "right", show: (row) => bytes(row.bytes) },
@@ -134,11 +135,15 @@ function Side({ policy, side, isOwn, onUse }) {
     </header>
     <p>${side.policy?.reason}</p>
     <h3>now</h3>
-    <${Table} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} keyOf=${keyOf} height=${300}
-      empty="There is nothing to merge." />
+    <div class="bounded">
+      <${Table} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} keyOf=${keyOf} height=${300}
+        empty="There is nothing to merge." />
+    </div>
     <h3>in the history of the part log, newest first</h3>
-    <${Table} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} keyOf=${keyOf} height=${300}
-      empty="It would have merged nothing." />
+    <div class="bounded">
+      <${Table} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} keyOf=${keyOf} height=${460}
+        empty="It would have merged nothing." />
+    </div>
   </section>`
 }
 
@@ -150,8 +155,8 @@ function Sides({ database, table, info }) {
     key_range: useRead(`EXPLAIN MERGE ${name} POLICY key_range`),
   }
   const real = useRead(
-    `SELECT "at", bytes FROM system.part_log WHERE event = 'merge' AND database = ${literal(database)}
-     AND "table" = ${literal(table)} ORDER BY "at" DESC LIMIT ${MERGES_MAX}`,
+    `SELECT "at", bytes FROM system.part_log WHERE event = 'merge' AND database = ${systemText(database)}
+     AND "table" = ${systemText(table)} ORDER BY "at" DESC LIMIT ${MERGES_MAX}`,
   )
   const sides = useMemo(
     () => Object.fromEntries(Object.entries(answers).map(([policy, answer]) => [policy, sideOf(answer.rows)])),
@@ -195,7 +200,7 @@ export const replayStatements = (of) => {
   const [database, table] = nameOf(of)
   const names = `SELECT database, name FROM system.tables WHERE engine = 'MergeTree' ORDER BY database, name LIMIT ${NAMES_MAX}`
   const info = `SELECT unique_key, create_statement FROM system.tables
-    WHERE database = ${literal(database)} AND name = ${literal(table)} AND engine = 'MergeTree'`
+    WHERE database = ${systemText(database)} AND name = ${systemText(table)} AND engine = 'MergeTree'`
   return of ? { names, info } : { names }
 }
 

@@ -77,7 +77,7 @@ const showRows = (row) => {
 }
 
 const NOW = [
-  { key: "kind", title: "task", show: (row) => (row.merge?.is_mutation ? "mutate" : row.kind) },
+  { key: "kind", title: "task", kind: "tight", show: (row) => (row.merge?.is_mutation ? "mutate" : row.kind) },
   { key: "table", title: "table", kind: "tight", show: (row) => html`<${TableName} name=${row.table} />` },
   {
     key: "state",
@@ -87,6 +87,7 @@ const NOW = [
   {
     key: "part",
     title: "progress",
+    kind: "tight",
     show: (row) => [
       row.part !== null && html`<${Bar} part=${row.part} tone=${isLate(row) ? "warn" : ""} title=${row.words} /> `,
       html`<small>${row.words}</small>`,
@@ -99,8 +100,14 @@ const NOW = [
     about: "Beside it the estimate",
     show: (row) => [
       row.elapsed === null ? html`waits since <${Time} at=${row.created} />` : seconds(row.elapsed),
-      row.estimated_seconds > 0 && !row.consumer && html` <small>of about ${seconds(row.estimated_seconds)}</small>`,
+      row.estimated_seconds > 0 && !row.consumer && html` <small>of ~${seconds(row.estimated_seconds)}</small>`,
     ],
+  },
+  {
+    key: "why",
+    title: "why there, or why it waits",
+    kind: "text",
+    show: (row) => html`<span title=${row.why}>${row.why}</span>`,
   },
   {
     key: "rows",
@@ -121,21 +128,17 @@ const NOW = [
     key: "output_bytes",
     title: "writes",
     align: "right",
+    about: "The estimate; it is measured at the end",
     show: (row) => html`<${Beside} actual=${row.output_bytes} estimate=${row.estimated_output_bytes} show=${bytes} />`,
   },
   {
     key: "memory_bytes",
     title: "memory",
     align: "right",
+    about: "Beside it the estimate",
     show: (row) => html`<${Beside} actual=${row.memory_bytes} estimate=${row.estimated_memory_bytes} show=${bytes} />`,
   },
-  { key: "worker", title: "worker", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` },
-  {
-    key: "why",
-    title: "why there, or why it waits",
-    kind: "text",
-    show: (row) => html`<span title=${row.why}>${row.why}</span>`,
-  },
+  { key: "worker", title: "worker", kind: "tight", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` },
 ]
 
 export function Now({ found, kind, change }) {
@@ -190,8 +193,8 @@ const KINDS_ENDED = [
 const showError = (error) => (isNone(error) ? "–" : `${error > 0 ? "+" : ""}${Math.round(100 * error)} %`)
 
 const ENDED = [
-  { key: "ended", title: "ended", show: (row) => html`<${Time} at=${row.ended} />` },
-  { key: "kind", title: "task" },
+  { key: "ended", title: "ended", kind: "tight", show: (row) => html`<${Time} at=${row.ended} />` },
+  { key: "kind", title: "task", kind: "tight" },
   { key: "table", title: "table", kind: "tight", show: (row) => html`<${TableName} name=${row.table} />` },
   {
     key: "state",
@@ -212,6 +215,15 @@ const ENDED = [
     show: (row) => showError(row.estimate_error),
   },
   {
+    key: "reason",
+    title: "why there, or why it failed",
+    kind: "text",
+    show: (row) => {
+      const why = row.state === "done" ? (row.placement_reason ?? row.reason) : row.reason
+      return html`<span title=${why}>${why}</span>`
+    },
+  },
+  {
     key: "input_bytes",
     title: "read",
     align: "right",
@@ -227,6 +239,7 @@ const ENDED = [
     key: "memory_bytes",
     title: "memory",
     align: "right",
+    about: "Beside it the estimate",
     show: (row) => html`<${Beside} actual=${row.memory_bytes} estimate=${row.estimated_memory_bytes} show=${bytes} />`,
   },
   {
@@ -236,20 +249,11 @@ const ENDED = [
     show: (row) =>
       html`<${Beside} actual=${row.temporary_bytes} estimate=${row.estimated_temporary_bytes} show=${bytes} />`,
   },
-  { key: "worker", title: "worker", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` },
-  {
-    key: "reason",
-    title: "why there, or why it failed",
-    kind: "text",
-    show: (row) => {
-      const why = row.state === "done" ? (row.placement_reason ?? row.reason) : row.reason
-      return html`<span title=${why}>${why}</span>`
-    },
-  },
+  { key: "worker", title: "worker", kind: "tight", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` },
 ]
 
 const PARTS = [
-  { key: "at", title: "when", show: (row) => html`<${Time} at=${row.at} />` },
+  { key: "at", title: "when", kind: "tight", show: (row) => html`<${Time} at=${row.at} />` },
   { key: "event", title: "event", show: (row) => html`<${Badge}>${row.event}<//>` },
   {
     key: "table",

@@ -23,7 +23,7 @@ from tilth.formats import (
     answer_format,
     body_format,
 )
-from tilth.formats.json_cells import json_cells, unique_names
+from tilth.formats.cell_values import json_cells, unique_names
 from tilth.formats.kinds.arrow import ARROW
 from tilth.formats.kinds.csv import CSV, CSV_WITH_NAMES
 from tilth.formats.kinds.json import JSON, JSON_ROWS
