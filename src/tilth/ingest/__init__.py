@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tilth.ingest.offsets.subscriptions import describe_group_offsets
     from tilth.ingest.policy.groups import check_group, pinned_group, reads_elsewhere
     from tilth.ingest.replay.spark import replay_letters
-    from tilth.ingest.service.activity import Doing
+    from tilth.ingest.service.activity import ActivityKind, Doing
     from tilth.ingest.service.context import ConsumeContext
     from tilth.ingest.service.definitions import DependencyMissingError, check_allowed, check_kafka
     from tilth.ingest.service.letter_replay import ReplayReport, ReplayStats, RunReplay
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         ConsumeEvent,
         ConsumeEventKind,
         ConsumerStats,
+        StreamState,
         TopicPartitionStats,
         partition_skew,
     )

@@ -35,7 +35,7 @@ from tilth.ingest.service.letter_replay import (
     dead_letters_of,
 )
 from tilth.ingest.service.service import KafkaService
-from tilth.ingest.service.stats import ConsumeEvent, ConsumerStats, EventLog
+from tilth.ingest.service.stats import ConsumeEvent, ConsumerStats, EventLog, StreamState
 from tilth.model.offset import TopicPartition
 from tilth.model.service import (
     ALL_TABLES,
@@ -168,6 +168,10 @@ class ConsumeManager:
     def stats(self) -> list[ServiceStats]:
         """Rows of `system.bg_threads`."""
         return [service.stats() for service in self._all()]
+
+    def streams(self) -> list[StreamState]:
+        """States of the services, for alarms: the catalog is not read."""
+        return [service.stream() for service in self._all()]
 
     def kafka_tables(self) -> list[ConsumerStats]:
         """Rows of `system.kafka_tables`, one for each consumer."""

@@ -19,7 +19,6 @@ import msgspec
 
 from tilth.base.errors import RetryError, TilthError, UnavailableError, as_exception
 from tilth.base.logs import Log
-from tilth.base.pressure import MemoryPressureError, reject_chance
 from tilth.base.retry import Retry, retry_rule
 from tilth.catalog import LeaseHeldError, SchemaChangedError
 from tilth.ingest.consumer.calls import (
@@ -42,10 +41,11 @@ from tilth.ingest.errors import (
 from tilth.ingest.kafka.broker import BrokerClient
 from tilth.ingest.offsets.positions import Positions
 from tilth.ingest.offsets.reset import OffsetReset
-from tilth.ingest.service.activity import ActivityKind, Doing, describe
+from tilth.ingest.service.activity import Doing, describe
 from tilth.ingest.service.consumers import ConsumerEnded, Consumers
 from tilth.ingest.service.context import ConsumeContext
 from tilth.ingest.service.definitions import Definitions, broker_config, kafka_definition, read_definitions
+from tilth.ingest.service.memory_wait import MemoryWait
 from tilth.ingest.service.reporter import Reporter, error_text
 from tilth.ingest.service.seen_ends import SeenEnds
 from tilth.ingest.service.state import (
@@ -60,7 +60,7 @@ from tilth.ingest.service.state import (
     TableObservation,
     missing_in,
 )
-from tilth.ingest.service.stats import ConsumerStats, EventLog
+from tilth.ingest.service.stats import ConsumerStats, EventLog, StreamState
 from tilth.ingest.settings import KafkaConfig
 from tilth.model.offset import TopicPartition
 from tilth.model.service import (
@@ -80,11 +80,6 @@ _log = Log("ingest")
 TROUBLE_SECONDS = 1.0
 #: A cancelled consumer has this long to end before a caller gives up waiting for it.
 STOP_SECONDS_MAX = 30.0
-#: Maximum wait of a round when memory is just below its hard limit.
-MEMORY_WAIT_MS_MAX = 1000.0
-#: Maximum wait of a round for memory; then its consumer is dispatched anew, after a back-off.
-MEMORY_WAIT_SECONDS_MAX = 10.0
-_MEMORY_POLL_SECONDS = 0.25
 _WAIT_SECONDS_MIN = 0.01
 #: Later than any time.
 _NEVER_MS = 1 << 62
@@ -101,8 +96,6 @@ class KafkaService:
         self._kafka = kafka
         self._interval_seconds = context.settings.manager_interval
         self._certificates_folder = context.settings.certificates_folder
-        #: Reason why rounds wait for memory; empty: they do not.
-        self._pressed = ""
         self._reporter = Reporter(clock, events, kafka)
         self._positions = Positions(clock, catalog, kafka.uuid, note=self._reporter.note)
         self._consumers = Consumers(context, self._reporter, kafka)
@@ -121,6 +114,7 @@ class KafkaService:
         self._reported_gaps: set[TopicPartition] = set()
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._memory = MemoryWait(clock, context.memory, self._stopping)
         self._is_poll_due = True
         #: Expiry time of a switch, when the next poll is due.
         self._switch_over_ms = _NEVER_MS
@@ -188,16 +182,8 @@ class KafkaService:
         """The row of `system.bg_threads`."""
         switch = effective_switch(self._switches(), ServiceKind.CONSUME, now_ms=self._clock.now_ms())
         failures = self._reporter.failures(list(self._lifecycle.consumers))
+        stream = self.stream()
         with self._lock:
-            dispatched = [i for i, each in self._lifecycle.consumers.items() if each.state is ConsumerState.RUNNING]
-        doings = [self._consumers.doing(index) for index in dispatched]
-        reason = self._reason(doings)
-        running = sum(each.kind is not ActivityKind.WAITING for each in doings)
-        with self._lock:
-            state = self._lifecycle.state
-            if state is ServiceState.RUNNING and dispatched and not running:
-                # All dispatched consumers wait for a worker, or for its Spark.
-                state = ServiceState.WAITING
             return ServiceStats(
                 database=self._kafka.database,
                 table=self._kafka.name,
@@ -208,17 +194,36 @@ class KafkaService:
                 until_ms=switch.until_ms,
                 asked_by=switch.query_id,
                 asked_from=switch.client,
-                state=state.value,
-                reason=reason,
+                state=stream.state.value,
+                reason=stream.reason,
                 wakeups=self._wakeups,
                 last_wakeup_ms=self._last_wakeup_ms,
-                running_tasks=running,
+                running_tasks=stream.running,
                 failures=failures.count,
                 last_exception=failures.last,
                 last_exception_ms=failures.last_ms,
                 server=self._context.server,
                 next_wakeup_ms=self._next_wakeup_ms,
                 next_attempt_ms=self._next_attempt_ms(),
+            )
+
+    def stream(self) -> StreamState:
+        """State and activities, from memory: no read of the catalog."""
+        failures = self._reporter.failures(list(self._lifecycle.consumers))
+        with self._lock:
+            dispatched = [i for i, each in self._lifecycle.consumers.items() if each.state is ConsumerState.RUNNING]
+        doings = tuple(self._consumers.doing(index) for index in dispatched)
+        reason = self._reason(doings)
+        with self._lock:
+            return StreamState(
+                database=self._kafka.database,
+                table=self._kafka.name,
+                uuid=self._kafka.uuid,
+                lifecycle=self._lifecycle.state,
+                reason=reason,
+                missing=self._lifecycle.missing,
+                failures=failures.count,
+                doings=doings,
             )
 
     def consumers(self) -> list[ConsumerStats]:
@@ -258,7 +263,7 @@ class KafkaService:
         doing = self._described(doings) if self._lifecycle.state is ServiceState.RUNNING else ""
         broken = self._consumers.broken()
         going_on = f"{reason}, {doing}" if doing else reason
-        parts = (going_on, self._consumers.slowed(), self._pressed, self._consumers.refusing(), broken)
+        parts = (going_on, self._consumers.slowed(), self._memory.reason, self._consumers.refusing(), broken)
         return "; ".join(filter(None, (*parts, self._reporter.recent_note())))
 
     def _reason_of(self, index: int, state: ConsumerState, gaps: Collection[TopicPartition]) -> str:
@@ -285,9 +290,9 @@ class KafkaService:
 
         Raises MemoryPressureError if that lasts.
         """
-        chance = self._wait_for_memory()
+        wait_ms = self._memory.wait(self._kafka)
         granted = self._consumers.begin(call)
-        return msgspec.structs.replace(granted, wait_ms=max(granted.wait_ms, chance * MEMORY_WAIT_MS_MAX))
+        return msgspec.structs.replace(granted, wait_ms=max(granted.wait_ms, wait_ms))
 
     def snapshot_tables(self, call: SnapshotTables) -> TableSnapshots:
         return self._consumers.snapshot_tables(call)
@@ -304,25 +309,8 @@ class KafkaService:
     def report_ends(self, call: EndsReport) -> None:
         self._consumers.report_ends(call)
         # The consumer is between two rounds and waits for no memory.
-        self._pressed = ""
+        self._memory.reason = ""
         self._ends_seen.record({each.topic_partition: each.end for each in call.ends})
-
-    def _wait_for_memory(self) -> float:
-        """Wait while memory is over its hard limit, and return the chance that other writers are refused now:
-        docs/policies/throttling.md#memory.
-        """
-        until = self._clock.monotonic() + MEMORY_WAIT_SECONDS_MAX
-        while True:
-            reading = self._context.memory()
-            chance = reject_chance(reading)
-            self._pressed = f"slowed: memory is at {reading.percent:.0f} % of its limit" if chance else ""
-            if chance < 1:
-                return chance
-            if self._stopping.is_set() or self._clock.monotonic() >= until:
-                raise MemoryPressureError(
-                    "the round waits for memory", table=full_name(self._kafka), percent=f"{reading.percent:.0f}"
-                )
-            self._clock.wait(self._stopping, _MEMORY_POLL_SECONDS)
 
     # --- the thread --------------------------------------------------------------------------------------------------
 

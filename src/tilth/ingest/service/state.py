@@ -220,6 +220,11 @@ class ServiceLifecycle:
         return min((c.retry_at_ms for c in failed if not observation.gaps.intersection(c.partitions)), default=None)
 
     @property
+    def missing(self) -> str:
+        """Return why consumers could not run at the last poll; empty: they could, or nobody wants them to."""
+        return self._observation.missing
+
+    @property
     def is_without_broker(self) -> bool:
         """True if no broker answered the last poll."""
         return bool(self._observation.trouble)

@@ -1,4 +1,4 @@
-"""Statistics of the room: consumers, and the log of what they did. Frozen snapshots and a ring.
+"""Statistics of the room: streams, consumers, and the log of what they did. Frozen snapshots and a ring.
 
 Tests: tests/unit/introspection/test_registry.py.
 """
@@ -13,8 +13,9 @@ from enum import IntEnum
 
 from tilth.base.metrics import counter
 from tilth.ingest.kafka.metadata import PartitionEnd
-from tilth.ingest.service.activity import Doing
+from tilth.ingest.service.activity import ActivityKind, Doing
 from tilth.model.offset import TopicPartition
+from tilth.model.service import ServiceState
 
 
 class ConsumeEventKind(IntEnum):
@@ -153,6 +154,36 @@ class ConsumerStats:
         ages = [each.end_age for each in self.partitions]
         known = [age for age in ages if age is not None]
         return max(known, default=0.0) if len(known) == len(ages) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamState:
+    """State of the CONSUME service of a Kafka table and the activity of its consumers, from memory alone."""
+
+    database: str
+    table: str
+    uuid: str
+    #: State by the events of its consumers.
+    lifecycle: ServiceState
+    #: Reason for its state.
+    reason: str
+    #: Reason why consumers cannot run at all: no view, a setting, the group of another table; empty: they can.
+    missing: str = ""
+    #: Failures in a row.
+    failures: int = 0
+    #: Activities of the consumers that were dispatched.
+    doings: tuple[Doing, ...] = ()
+
+    @property
+    def running(self) -> int:
+        """Consumers that run: those that wait for a worker, or for its Spark, do not."""
+        return sum(each.kind is not ActivityKind.WAITING for each in self.doings)
+
+    @property
+    def state(self) -> ServiceState:
+        """The state for people: a service whose consumers all wait for a worker waits."""
+        is_waiting = self.lifecycle is ServiceState.RUNNING and self.doings and not self.running
+        return ServiceState.WAITING if is_waiting else self.lifecycle
 
 
 def partition_skew(partitions: Iterable[TopicPartitionStats]) -> float | None:

@@ -95,6 +95,26 @@ def test_what_was_missing_at_the_last_poll_is_not_shown_while_a_change_is_read(m
         row(manager, kafka, lambda stats: "lacks a setting" in stats.reason)
 
 
+def test_states_for_alarms_are_those_of_the_rows_and_read_no_catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    kafka = world.kafka()
+    with managed(world, world.catalog) as manager:
+        shown = row(manager, kafka, is_waiting)
+
+        def read(*_: object) -> object:
+            raise AssertionError("the catalog is read")
+
+        for room, name in ((world.catalog.services, "of_table"), (world.catalog.offsets, "stored")):
+            monkeypatch.setattr(room, name, read)
+        [stream] = manager.streams()
+        monkeypatch.undo()
+        assert (stream.uuid, stream.state.value, stream.reason) == (kafka, shown.state, shown.reason)
+        assert "lacks a setting" in stream.missing
+        manager.stop_table(kafka)
+        row(manager, kafka, is_stopped)
+        assert [each.missing for each in manager.streams()] == [""]
+
+
 def test_a_consumer_that_hangs_holds_up_the_end_and_the_return_of_no_other_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

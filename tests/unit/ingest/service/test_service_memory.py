@@ -12,7 +12,8 @@ from tests.unit.ingest.consume_context import consume_context
 from tilth.base.errors import TilthError
 from tilth.base.memory import MemoryReading
 from tilth.ingest.consumer.calls import BeginGranted, BeginRound
-from tilth.ingest.service.service import MEMORY_WAIT_SECONDS_MAX, KafkaService
+from tilth.ingest.service.memory_wait import MEMORY_WAIT_SECONDS_MAX
+from tilth.ingest.service.service import KafkaService
 from tilth.ingest.service.stats import EventLog
 from tilth.model.lease import Fence
 from tilth.model.table import KafkaDef
