@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from dataclasses import dataclass
 
 from tilth.base.errors import ErrorKind, TilthError, UnavailableError
 from tilth.base.units import show_bytes
@@ -64,6 +65,26 @@ def free_bytes(folder: str) -> int:
     except OSError:
         return 0
     return found.f_bavail * found.f_frsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpace:
+    """Bytes of a disk."""
+
+    #: Number of the device: folders on one disk have the same.
+    device: int
+    size: int
+    #: Bytes that a program may still write.
+    free: int
+
+
+def disk_space(folder: str) -> DiskSpace | None:
+    """Return the size and the free space of the folder's disk; None where it is unknown."""
+    try:
+        device, found = os.stat(folder).st_dev, os.statvfs(folder)
+    except OSError:
+        return None
+    return DiskSpace(device=device, size=found.f_blocks * found.f_frsize, free=found.f_bavail * found.f_frsize)
 
 
 def _is_full(error: BaseException) -> bool:

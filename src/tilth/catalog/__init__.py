@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from tilth.catalog.services.servers import Joining, Servers
     from tilth.catalog.services.switches import MOVED
     from tilth.catalog.services.table_leases import TableLeases
+    from tilth.catalog.services.throttle import InsertPressure
     from tilth.catalog.settings import (
         NODE_SETTINGS,
         PRESSURE_SETTINGS,

@@ -20,7 +20,7 @@ from tilth.catalog.errors import TableNotFoundError, WrongEngineError
 from tilth.catalog.kv import KeyValue, Precondition, ReadView
 from tilth.catalog.records import codec
 from tilth.catalog.records.hybrid_clock import HybridClock
-from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span
+from tilth.catalog.records.keys import Space, delta_key, entry_key, pack, span, unpack
 from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.records.small_commit import Plan, change, read, read_all, unchanged
 from tilth.catalog.rules import visibility
@@ -48,6 +48,11 @@ class Parts:
     def version(self, table: str) -> TableVersion:
         """All zeros before the first commit."""
         return read(self._kv, pack(Space.VERSION, table), codec.VERSIONS) or TableVersion()
+
+    def versions(self) -> dict[str, TableVersion]:
+        """Return the versions of all tables, by uuid: one read, however many there are."""
+        scan = self._kv.scan(*span(Space.VERSION))
+        return {str(unpack(key, "s")[0]): codec.VERSIONS.decode(key, found.value) for key, found in scan}
 
     def partitions(self, table: str) -> list[str]:
         """Return the partitions in a stable order. A partition whose parts are all gone is among them until its record

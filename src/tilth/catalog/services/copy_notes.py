@@ -43,6 +43,16 @@ class CopyNotes:
         fields = () if replica is None else (replica,)
         return list(read_all(self._kv, codec.COPIES, Space.COPY, table, *fields, limit=limit))
 
+    def lacking(self, limit: int) -> list[tuple[str, int]]:
+        """Return the tables, by uuid, with their replicas that lack a file, at most so many: a read for each."""
+        found: list[tuple[str, int]] = []
+        start, end = span(Space.COPY)
+        while len(found) < limit and (first := next(iter(self._kv.scan(start, end, limit=1)), None)):
+            note = codec.COPIES.decode(first[0], first[1].value)
+            found.append((note.table, note.replica))
+            start = pack(Space.COPY, note.table, note.replica + 1)
+        return found
+
     def incomplete(self, table: str) -> tuple[int, ...]:
         """Return the replicas that lack a file of the table, as of a second ago at most."""
         now = self._clock.monotonic()

@@ -8,12 +8,15 @@ Tests: tests/unit/catalog/rules/test_pressure.py.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from tilth.base.clock import Clock
-from tilth.base.settings import setting_of
+from tilth.base.settings import setting_of, settings_of
 from tilth.catalog.errors import TooManyPartsError
 from tilth.catalog.parts.parts import Parts
+from tilth.catalog.records.nouns import TableVersion
 from tilth.catalog.rules.pressure import InsertDelay, check_counts, pressure_settings, round_delay_ms, worst_delay
 from tilth.catalog.rules.requirements import PartsBelow
 from tilth.catalog.services.switches import ServiceSwitches
@@ -22,8 +25,20 @@ from tilth.catalog.stats import Counters
 from tilth.model.service import ALL_TABLES, ServiceKind, Switch, SwitchState, switches_in_force
 from tilth.model.table import TableDef, full_name
 
+_DEFAULTS = PressureSettings()
+_SETTINGS = frozenset(each.name for each in settings_of(PressureSettings))
 #: Facts of a refusal that are settings.
 _LIMITS = frozenset(setting_of(PressureSettings, name).name for name in ("throw", "total"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsertPressure:
+    """Effect of the number of parts on INSERTs into a partition."""
+
+    #: `False`: they wait.
+    is_refused: bool
+    #: The effect, the number of parts and the setting.
+    text: str
 
 
 class Throttle:
@@ -35,34 +50,47 @@ class Throttle:
         self._services = services
         self._counters = counters
 
-    def judge(self, table: TableDef) -> dict[str, str]:
+    def judge(self, table: TableDef) -> dict[str, InsertPressure]:
         """Describe by partition why INSERTs into it wait or are refused; only partitions where they do.
 
         Nothing is counted: this is for queries of users.
         """
         settings, counts = pressure_settings(table.settings), self._parts.counts(table.uuid)
-        found: dict[str, str] = {}
+        found: dict[str, InsertPressure] = {}
         for partition in counts:
             try:
                 check_counts(counts, [partition], settings)
             except TooManyPartsError as error:
                 limit = "; ".join(f"{name} = {value}" for name, value in error.facts.items() if name in _LIMITS)
-                found[partition] = f"refused: {error.facts['parts']} parts, {limit}"
+                text = f"refused: {error.facts['parts']} parts, {limit}"
+                found[partition] = InsertPressure(is_refused=True, text=text)
                 continue
             delay = worst_delay(counts, [partition], settings)
             if delay is not None:
                 wait = f"{delay.milliseconds:.0f} ms: {delay.parts} parts, parts_to_delay_insert = {settings.delay}"
-                found[partition] = f"wait {wait}"
+                found[partition] = InsertPressure(is_refused=False, text=f"wait {wait}")
         why = self._why_unmerged(table) if found else ""
-        return {partition: f"{text}; {why}" if why else text for partition, text in found.items()}
+        return {name: replace(each, text=f"{each.text}; {why}") if why else each for name, each in found.items()}
+
+    def crowded(
+        self, tables: Iterable[TableDef], versions: Mapping[str, TableVersion]
+    ) -> Iterator[tuple[TableDef, dict[str, InsertPressure]]]:
+        """Yield the tables in which INSERTs wait or are refused, judged. Parts are counted of those tables alone that,
+        by their versions, have as many as their first limit.
+        """
+        for table in tables:
+            version = versions.get(table.uuid)
+            if version is None or version.parts < _first_limit(table):
+                continue
+            if judged := self.judge(table):
+                yield table, judged
 
     def is_calm(self, table: TableDef) -> bool:
         """True when no partition of the table slows or refuses anybody."""
         settings = pressure_settings(table.settings)
         first = settings.delay or settings.throw
-        limits = [limit for limit in (first, settings.total) if limit]
         # No partition has more parts than the table: mostly one record is enough.
-        if not limits or self._parts.version(table.uuid).parts < min(limits):
+        if self._parts.version(table.uuid).parts < _least(settings):
             return True
         counts = self._parts.counts(table.uuid)
         is_low = not first or max(counts.values(), default=0) < first
@@ -133,3 +161,15 @@ class Throttle:
         rest = f" for {(switch.until_ms - now_ms) / 1000:.0f} s more" if switch.until_ms else ""
         because = f" ({switch.because})" if switch.because else ""
         return f"merges of the table are stopped{rest}{because}: SYSTEM START MERGES {full_name(table)}"
+
+
+def _first_limit(table: TableDef) -> float:
+    """Return the number of parts of a table from which on a partition may be slowed; infinite: never."""
+    # Few tables have such settings: those of ten thousand need not be read each time.
+    given = pressure_settings(table.settings) if _SETTINGS & table.settings.keys() else _DEFAULTS
+    return _least(given)
+
+
+def _least(settings: PressureSettings) -> float:
+    limits = (settings.delay or settings.throw, settings.total)
+    return min((limit for limit in limits if limit), default=math.inf)

@@ -215,7 +215,7 @@ def _rows_of_partitions(services: Services) -> Iterator[Row]:
                 bytes=sum(part.bytes for part in visible),
                 max_level=max((part.name.level for part in visible), default=None),
                 last_insert=time_of_hybrid(max((part.max_row_ts for part in visible), default=0)),
-                insert_pressure=pressure.get(partition),
+                insert_pressure=pressure[partition].text if partition in pressure else None,
             )
 
 

@@ -81,6 +81,11 @@ class DamageBook:
         """Return when the files in the book are checked next."""
         return self._checked_ms + RECHECK_MS
 
+    def all(self) -> list[DamagedFile]:
+        """The damaged files of all tables."""
+        with self._lock:
+            return list(self._files.values())
+
     def of(self, table: str) -> dict[str, DamagedFile]:
         """The damaged files of the table, by name."""
         if not self._files:

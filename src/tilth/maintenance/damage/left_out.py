@@ -89,6 +89,10 @@ class DamagedParts:
                 self._failures.pop(name, None)
             return {**self._failures, **in_book}
 
+    def has_any(self) -> bool:
+        """Return whether parts are left out. Without a lock where no file is damaged."""
+        return bool(self._failures) or (self._book is not None and bool(self._book.of(self._table)))
+
     def newest(self) -> Failure | None:
         """The one that happened last."""
         return newest(self.all().values())

@@ -68,6 +68,9 @@ class EntryFailures:
             self._suspects &= parts
             self._parts = {name: failure for name, failure in self._parts.items() if name in parts}
 
+    def has_any(self) -> bool:
+        return bool(self._parts) or self._loss is not None
+
     def landed(self, work: Rewrite) -> None:
         with self._watch.lock:
             self._loss = None

@@ -27,6 +27,9 @@ class PartitionFailures:
         self._watch = watch
         self._failures: dict[str, Failure] = {}
 
+    def has_any(self) -> bool:
+        return bool(self._failures)
+
     def landed(self, work: PartWork) -> None:
         with self._watch.lock:
             for partition in work.partitions:

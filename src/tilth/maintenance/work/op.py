@@ -93,6 +93,11 @@ class Op(ABC):
             return status
         return failed_status(poll_failure, now_ms)
 
+    @property
+    def has_failed(self) -> bool:
+        """True if a failure may stand, as `state` says in detail: cheap, to be read of every op."""
+        return self.poll_failure is not None or self.has_failure()
+
     def cancel(self) -> None:
         """Begin nothing new and cancel running work: the table is gone or the server stops."""
         self.watch.is_cancelled.set()
@@ -106,6 +111,10 @@ class Op(ABC):
 
     def stopped(self) -> None:  # noqa: B027  # most have nothing that waits
         """Let nothing wait for its turn: the op is switched off."""
+
+    @abstractmethod
+    def has_failure(self) -> bool:
+        """Return whether work of the op has failed that was not done since."""
 
     @abstractmethod
     def observe(self, event: PartEvent, partition: str) -> None:

@@ -70,6 +70,9 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
     def has_unknown(self) -> bool:
         return self._attempts.has_unknown
 
+    def has_failure(self) -> bool:
+        return self._planner.failures.has_any() or self.watch.damaged.has_any()
+
     def next_due_ms(self) -> int:
         with self._lock:
             return self._planner.due_ms(self.snapshot())

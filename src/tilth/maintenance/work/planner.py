@@ -130,6 +130,9 @@ class WorkFailures(Protocol[WorkT_contra]):
     def landed(self, work: WorkT_contra) -> None:
         """Forget what had failed there."""
 
+    def has_any(self) -> bool:
+        """Return whether a failure stands; takes no lock."""
+
     def missed(self, work: WorkT_contra, error: Exception, now_ms: int) -> str:
         """It failed once more. Returns why it is left alone, where that is a refusal; else it is empty and logged."""
 

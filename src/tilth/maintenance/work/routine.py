@@ -73,6 +73,9 @@ class RoutineOp(Op):
     def round(self) -> str:
         """Do one round of the background; return what was done."""
 
+    def has_failure(self) -> bool:
+        return self._failure is not None
+
     def next_due_ms(self) -> int:
         return max(self.routine.due_ms(), self._rests_until_ms, 0 if self._failure is None else self._failure.until_ms)
 

@@ -354,6 +354,21 @@ def test_no_order_of_writers_and_alters_loses_a_file(
             assert len(writer.acknowledged) == 1
 
 
+def test_replicas_that_lack_files_are_found_with_a_read_each() -> None:
+    world = Replicas(3, 1)
+    copies, other = world.catalog.copies, world.table("v", settings={"storage_policy": "r"})
+    assert copies.lacking(10) == []
+    files = [world.written().file for _ in range(5)]
+    lacking = [(world.u, 0), (world.u, 2), (other, 1)]
+    copies.note(
+        CopyNote(table=table, replica=replica, file=file, since_ms=1, reason="it was away")
+        for table, replica in lacking
+        for file in files
+    )
+    assert sorted(copies.lacking(10)) == sorted(lacking)
+    assert copies.lacking(2) == sorted(lacking)[:2]
+
+
 def test_a_note_that_comes_while_an_equal_one_is_settled_stays() -> None:
     world = Replicas(2, 2)
     copies, ids = world.catalog.copies, world.now.replica_ids

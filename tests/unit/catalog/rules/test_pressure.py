@@ -82,21 +82,49 @@ def insert(world: World, *partitions: str) -> None:
     txn.commit(updates, [world.catalog.throttle.requirement(table)])
 
 
+def judged(world: World) -> dict[str, str]:
+    """By partition why INSERTs wait or are refused."""
+    return {name: each.text for name, each in world.catalog.throttle.judge(world.definition()).items()}
+
+
 def test_people_who_ask_learn_why_inserts_wait_and_nothing_is_counted(world: World) -> None:
-    throttle = world.catalog.throttle
-    assert throttle.judge(world.definition()) == {}
+    assert judged(world) == {}
     insert(world, "a", "a", "a")
-    assert throttle.judge(world.definition()) == {"a": "wait 1000 ms: 3 parts, parts_to_delay_insert = 2"}
+    assert judged(world) == {"a": "wait 1000 ms: 3 parts, parts_to_delay_insert = 2"}
     insert(world, "a", "b")
-    assert throttle.judge(world.definition()) == {"a": "refused: 4 parts, parts_to_throw_insert = 4"}
+    assert judged(world) == {"a": "refused: 4 parts, parts_to_throw_insert = 4"}
     stop = Switch(table=ALL_TABLES, service=ServiceKind.MERGE, state=SwitchState.STOPPED, since_ms=1, because="a copy")
     world.catalog.services.set(stop)
-    assert "merges of the table are stopped (a copy): SYSTEM START MERGES" in throttle.judge(world.definition())["a"]
+    assert "merges of the table are stopped (a copy): SYSTEM START MERGES" in judged(world)["a"]
     insert(world, "b")
-    judged = throttle.judge(world.definition())
-    assert judged["b"].startswith("refused: 6 parts, max_parts_in_total = 6")
+    assert judged(world)["b"].startswith("refused: 6 parts, max_parts_in_total = 6")
     stats = world.catalog.stats()
     assert (stats.delayed, stats.crowded) == (0, 0)
+
+
+def test_tables_are_crowded_by_their_own_limits_and_few_counts_are_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, others = world.catalog, [world.table(f"t{number}") for number in range(20)]
+    insert(world, "a", "a", "a", "b")
+    for other in others:
+        world.insert("a", "a", table=other)
+    read: list[str] = []
+    counts = catalog.parts.counts
+
+    def counted(table: str) -> dict[str, int]:
+        read.append(table)
+        return counts(table)
+
+    monkeypatch.setattr(catalog.parts, "counts", counted)
+    tables = [world.definition(each) for each in (world.t, *others)]
+    [(table, found)] = catalog.throttle.crowded(tables, catalog.parts.versions())
+    assert (table.uuid, read) == (world.t, [world.t])
+    assert {name: each.is_refused for name, each in found.items()} == {"a": False}
+    insert(world, "a")
+    [(_, found)] = catalog.throttle.crowded(tables, catalog.parts.versions())
+    assert {name: each.is_refused for name, each in found.items()} == {"a": True}
+    assert list(catalog.throttle.crowded(tables, {})) == []
 
 
 def test_a_commit_that_leaves_too_many_parts_is_refused_and_counted(world: World) -> None:

@@ -64,6 +64,34 @@ def test_a_damaged_part_is_left_out_and_everything_else_of_its_partition_is_merg
     assert any(f"part {damaged} is left out" in reason for reason in refused)
 
 
+def test_services_that_fail_are_listed_as_among_all(world: MaintenanceWorld) -> None:
+    def failing() -> list[tuple[str, str]]:
+        found = world.manager.failing()
+        assert found == [each for each in world.manager.stats() if each.state == "failed"]
+        return [(each.table, each.service.value) for each in found]
+
+    other = world.table("other")
+    for _ in range(9):
+        world.insert("a")
+        world.insert("a", table=other)
+    assert failing() == []
+    world.worker.errors = [PartFileCorruptError(file="/data/t/another.parquet")]
+    world.work(1.5)
+    [(_, service)] = failing()
+    assert service == "merge"
+    for _ in range(3):
+        world.work(100)
+    assert failing() == []
+    world.worker.on_mutate = _raise
+    world.update("a + 1", "true", table=other)
+    world.work(1.5)
+    assert failing() == [("other", "mutate")]
+
+
+def _raise(_: object) -> None:
+    raise CorruptError("no such price")
+
+
 def test_a_part_that_was_repaired_or_dropped_is_not_left_out_any_more(world: MaintenanceWorld) -> None:
     parts = [world.insert("a")[0] for _ in range(9)]
     damage(world, parts[4])

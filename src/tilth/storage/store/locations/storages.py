@@ -109,6 +109,10 @@ class NamedRoots:
         """Return by name whether each storage can be used now."""
         return self._watch.states()
 
+    def last_states(self) -> dict[str, LocationState]:
+        """Return the same as last known, and wait for no storage; one that was never probed is left out."""
+        return self._watch.last_states()
+
     def _trouble(self, root: StoreRoot) -> str:
         if root == self.default and root.is_local:
             # The node's own folder was not chosen, and has no marker.

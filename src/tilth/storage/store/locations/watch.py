@@ -62,6 +62,14 @@ class LocationWatch:
 
     def states(self) -> dict[str, LocationState]:
         """Return the state of each location, by its name."""
+        return {name: self._state(known) for name, known in self._begun().items()}
+
+    def last_states(self) -> dict[str, LocationState]:
+        """Return the last known state of each location and wait for none; one that was never probed is left out."""
+        return {name: state for name, known in self._begun().items() if (state := self._last_state(known)) is not None}
+
+    def _begun(self) -> dict[str, _Known]:
+        """Begin a probe of each location whose state is not fresh."""
         locations = self._locations()
         with self._lock:
             self._known = {
@@ -71,7 +79,7 @@ class LocationWatch:
             current = dict(self._known)
         for known in current.values():
             self._start_probe(known)
-        return {name: self._state(known) for name, known in current.items()}
+        return current
 
     def _start_probe(self, known: _Known) -> None:
         now = self._clock.monotonic()
@@ -96,11 +104,19 @@ class LocationWatch:
         with known.changed:
             seconds = self._timeout_seconds if known.state is None else min(_WAIT_SECONDS, self._timeout_seconds)
             known.changed.wait_for(lambda: known.began is None, timeout=seconds)
-            is_silent = known.began is not None and self._clock.monotonic() - known.began >= self._timeout_seconds
-            if is_silent or known.state is None:
+            if self._is_silent(known) or known.state is None:
                 self._note(known, f"no answer in {self._timeout_seconds:g} seconds")
             assert known.state is not None
             return known.state
+
+    def _last_state(self, known: _Known) -> LocationState | None:
+        with known.changed:
+            if self._is_silent(known):
+                self._note(known, f"no answer in {self._timeout_seconds:g} seconds")
+            return known.state
+
+    def _is_silent(self, known: _Known) -> bool:
+        return known.began is not None and self._clock.monotonic() - known.began >= self._timeout_seconds
 
     def _note(self, known: _Known, trouble: str) -> None:
         if known.state is None or known.state.trouble != trouble:

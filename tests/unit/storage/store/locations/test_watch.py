@@ -50,6 +50,23 @@ def test_a_location_that_hangs_costs_one_thread_and_no_other_location_anything()
     assert list(watch.states()) == ["well"]
 
 
+def test_last_states_wait_for_no_location() -> None:
+    answers = threading.Event()
+
+    def probe(root: StoreRoot) -> str:
+        answers.wait(30)
+        return "it is gone"
+
+    watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, probe=probe, timeout_seconds=0.1)
+    assert watch.last_states() == {}, "nobody knows it yet"
+    while not (states := watch.last_states()):
+        threading.Event().wait(0.01)
+    assert states["a"].trouble == "no answer in 0.1 seconds"
+    answers.set()
+    while watch.last_states()["a"].trouble != "it is gone":
+        threading.Event().wait(0.01)
+
+
 def test_a_location_that_goes_away_is_reported_with_its_reason() -> None:
     troubles = {"/a": ""}
     watch = LocationWatch(SystemClock(), lambda: {"a": local_root("/a")}, probe=lambda root: troubles[root.uri])
