@@ -33,6 +33,7 @@ from tilth.ingest import (
     PartitionEnd,
     ReplayReport,
     RunReplay,
+    StreamState,
     TopicPartitionStats,
 )
 from tilth.maintenance import (
@@ -50,7 +51,7 @@ from tilth.maintenance import (
 )
 from tilth.maintenance.kinds import OpKind, OpStats
 from tilth.model.offset import TopicPartition
-from tilth.model.service import ServiceKind, ServiceStats, SwitchState
+from tilth.model.service import ServiceKind, ServiceState, ServiceStats, SwitchState
 from tilth.model.table import Expression, TableDef
 from tilth.model.task import Cost, TaskInfo, TaskKind, TaskSpec, TaskState
 from tilth.model.warehouse import Warehouse
@@ -171,6 +172,16 @@ class FakeConsume:
         #: None: as where the Kafka table has never read a message.
         self.dead: TableDef | None = None
         self.adopting_fails: TilthError | None = None
+        self.states = [
+            StreamState(
+                database="default",
+                table="k",
+                uuid="u1",
+                lifecycle=ServiceState.FAILED,
+                reason="the broker does not answer",
+                failures=3,
+            )
+        ]
 
     def wake(self, kafka_uuid: str | None = None) -> None:
         self.calls.append(("wake", kafka_uuid))
@@ -230,6 +241,9 @@ class FakeConsume:
             )
         ]
 
+    def streams(self) -> list[StreamState]:
+        return self.states
+
     def kafka_tables(self) -> list[ConsumerStats]:
         return [
             replace(
@@ -263,6 +277,7 @@ class FakeMaintenance:
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
         self.progress: list[MutationProgress] = []
+        self.failed: list[ServiceStats] = []
 
     def wake(self, table_uuid: str | None = None) -> None:
         self.calls.append(("wake", table_uuid))
@@ -296,6 +311,9 @@ class FakeMaintenance:
 
     def stats(self) -> list[ServiceStats]:
         return []
+
+    def failing(self) -> list[ServiceStats]:
+        return self.failed
 
     def cancel_partition(self, table_uuid: str, partition: str | None) -> int:
         self.calls.append(("cancel", table_uuid, partition))

@@ -494,6 +494,7 @@ class Node:
                 replays=self._consume.replays,
                 tasks=self._dispatcher.tasks,
                 maintenance=self._maintenance.numbers,
+                alarms=self.engine.alarms,
                 inserts=self.engine.insert_stats,
                 statements=self.engine.statement_stats,
             ),

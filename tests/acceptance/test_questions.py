@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.acceptance.console_browser import NARROW, WIDE, Browser
@@ -252,6 +253,51 @@ def test_one_statement_answers(mess: Mess, number: int) -> None:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.5)
+
+
+#: Alarms of the mess, each with its table; other alarms may be there on a slow or a small machine.
+ALARMS = {
+    ("stream_failed", "unreached_topic"),
+    ("stream_blocked", "blocked_topic"),
+    ("dead_letters", "poisoned_topic"),
+    ("part_damaged", "damaged"),
+    ("inserts_refused", "crowded"),
+    ("mutation_stuck", "mutated"),
+}
+#: Tables where all is well, or where somebody has stopped something on purpose.
+WELL = {"stopped", "paused", "killed", "idle_topic", "young", "large", "expiring", "quick", "idle", "dropped"}
+
+
+def test_the_mess_has_its_alarms_and_no_others_where_all_is_well(mess: Mess) -> None:
+    deadline = time.monotonic() + STUCK_SECONDS_MAX
+    while True:
+        rows = asked(mess, "SELECT * FROM system.alarms")
+        if {(row["alarm"], row["table"]) for row in rows} >= ALARMS or time.monotonic() > deadline:
+            break
+        time.sleep(1)
+    found = {(row["alarm"], row["table"]): row for row in rows}
+    assert found.keys() >= ALARMS
+    assert {table for _, table in found} & WELL == set()
+    # One cause is one alarm.
+    assert {alarm for alarm, table in found if table in ("damaged", "mutated", "unreached_topic")} == {
+        "part_damaged",
+        "mutation_stuck",
+        "stream_failed",
+    }
+    for alarm, table in ALARMS:
+        row = found[alarm, table]
+        assert row["database"] == "shop"
+        assert f"shop.{table}" in row["sentence"], row
+        assert row["todo"].endswith(".")
+        assert (PAGE.parents[2] / row["page"].partition("#")[0]).is_file()
+    assert "no such price" in found["mutation_stuck", "mutated"]["sentence"]
+    assert "127.0.0.1:1 " in found["stream_failed", "unreached_topic"]["sentence"]
+    assert found["dead_letters", "poisoned_topic"]["sentence"].startswith("7 dead letters of shop.poisoned_topic")
+    assert not is_recent(found["stream_blocked", "blocked_topic"]["since"], within=60)
+    metrics = httpx.get(f"{mess.node.url}/metrics").text
+    counts = {name: float(count) for name, count in re.findall(r'^tilth_alarms{alarm="(\w+)",.*} (.+)$', metrics, re.M)}
+    assert {alarm for alarm, _ in ALARMS} <= {name for name, count in counts.items() if count}
+    assert counts["transaction_lost"] == counts["table_without_host"] == counts["catalog_away"] == 0
 
 
 # --- the console -----------------------------------------------------------------------------------------------------

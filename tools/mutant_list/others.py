@@ -502,4 +502,23 @@ OTHERS: tuple[Mutant, ...] = (
             "test_cancelled_tasks_that_use_little_processor_time_get_the_allowance_of_a_busy_jvm",
         ),
     ),
+    Mutant(
+        name="stopped-on-purpose-is-an-alarm",
+        breaks="what somebody has stopped on purpose is an alarm",
+        path="src/tilth/introspection/alarms/observation.py",
+        old="        return switch is not None and switch.state is not SwitchState.RUNNING\n",
+        new="        return False\n",
+        tests=("tests/unit/introspection/test_table_alarms.py::test_a_mutation_that_somebody_has_stopped_is_no_alarm",),
+    ),
+    Mutant(
+        name="counts-of-every-table",
+        breaks="alarms count the parts of each table, however few it has",
+        path="src/tilth/catalog/services/throttle.py",
+        old="            if version is None or version.parts < _first_limit(table):\n                continue\n",
+        new="",
+        tests=(
+            "tests/unit/introspection/test_alarms.py::"
+            "test_an_evaluation_reads_no_more_of_ten_thousand_tables_than_of_none",
+        ),
+    ),
 )

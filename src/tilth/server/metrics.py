@@ -33,6 +33,7 @@ from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import ConsumerStats, ReplayStats
+from tilth.introspection.alarms.alarm import Alarm
 from tilth.maintenance import RUN_MILLISECONDS, MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.service import ServiceStats
 from tilth.model.task import TaskInfo
@@ -75,6 +76,14 @@ _SERVICE = (*_TABLE, "service")
 _TOPIC_PARTITION = (*_TABLE, "topic", "partition")
 
 SOURCE_UP = Metric("tilth_metrics_source_up", _GAUGE, ("source",), "1 if the room's numbers could be read, else 0.")
+
+FINDINGS = Metric(
+    "tilth_alarms",
+    _GAUGE,
+    ("alarm", "severity"),
+    "Things that need a person, as in system.alarms, of this server; 0: all is well. An alarm is left out while the "
+    "catalog that it needs is away.",
+)
 
 SERVICE_STATE = Metric(
     "tilth_service_state", _GAUGE, (*_SERVICE, "state"), "1 for the state that the background service is in, else 0."
@@ -155,6 +164,7 @@ def _declared(*kinds: Any) -> tuple[Metric, ...]:
 #: Beside those that are declared here, the fields of the rooms' stats.
 METRICS = (
     SOURCE_UP,
+    FINDINGS,
     *(SERVICE_STATE, SERVICE_WAKEUPS, SERVICE_FAILURES, SERVICE_TASKS),
     *(INGEST_LAG, INGEST_LAG_AGE, INGEST_OFFSET),
     *_declared(ConsumerStats, ReplayStats, CatalogStats, InsertStats, StatementStats),
@@ -182,6 +192,8 @@ class MetricSources:
     replays: Callable[[], Sequence[ReplayStats]] | None = None
     tasks: Callable[[], Sequence[TaskInfo]] | None = None
     maintenance: Callable[[], MaintenanceNumbers] | None = None
+    #: Findings by alarm.
+    alarms: Callable[[], Mapping[Alarm, int]] | None = None
     inserts: Callable[[], InsertStats] | None = None
     statements: Callable[[], StatementStats] | None = None
 
@@ -219,6 +231,7 @@ class Metrics(Collector):
             **_call("replays", sources.replays, _replays),
             **_call("tasks", sources.tasks, _tasks),
             **_call("maintenance", sources.maintenance, _maintenance),
+            **_call("alarms", sources.alarms, _alarms),
             **_call("inserts", sources.inserts, _fields),
             **_call("statements", sources.statements, _fields),
             **_call("http", self.http.stats, _http),
@@ -268,6 +281,10 @@ def _warehouse(stats: WarehouseStats) -> Iterator[Sample]:
         yield WAREHOUSE_TASKS, (warehouse.name, "running"), warehouse.running
         yield WAREHOUSE_TASKS, (warehouse.name, "waiting"), warehouse.waiting
         yield WAREHOUSE_TASKS, (warehouse.name, "resident"), warehouse.resident
+
+
+def _alarms(counts: Mapping[Alarm, int]) -> Iterator[Sample]:
+    yield from ((FINDINGS, (alarm.name, alarm.severity.value), count) for alarm, count in counts.items())
 
 
 def _services(services: Sequence[ServiceStats]) -> Iterator[Sample]:

@@ -36,6 +36,8 @@ from tilth.control.slots import Queue
 from tilth.formats import BadValueError, answer_format
 from tilth.grammar.statements import InsertData, Name, Query, WithSettings
 from tilth.grammar.text.date_diff import with_unit_diff
+from tilth.introspection.alarms.alarm import Alarm
+from tilth.introspection.alarms.alarms import count_findings
 from tilth.introspection.registry import build_system_table, find_system_table
 from tilth.membership.peers import noting_unanswered
 from tilth.model.error_numbers import number_of
@@ -125,6 +127,10 @@ class SqlEngine:
 
     def statement_stats(self) -> StatementStats:
         return self._services.resends.stats()
+
+    def alarms(self) -> dict[Alarm, int]:
+        """Return the number of things that need a person, by alarm, as far as this server reports them."""
+        return count_findings(self._services)
 
     def run(
         self,

@@ -15,6 +15,7 @@ from tilth.catalog import CatalogStats
 from tilth.control.insert_batches import InsertStats
 from tilth.control.resends import StatementStats
 from tilth.ingest import Offset, PartitionEnd, ReplayStats, TopicPartitionStats
+from tilth.introspection.alarms.alarms import ALARMS
 from tilth.maintenance import MaintenanceNumbers, OpKind, OpNumbers
 from tilth.model.offset import TopicPartition
 from tilth.model.service import ServiceKind, ServiceStats, SwitchState
@@ -130,6 +131,7 @@ def metrics() -> Metrics:
         replays=lambda: [ReplayStats(database="db", table="k", letters=21)],
         tasks=lambda: [TASK, TASK],
         maintenance=maintenance,
+        alarms=lambda: {alarm: int(alarm.name == "disk_full") for alarm in ALARMS},
         inserts=lambda: InsertStats(batched=18, batches=19, memory_rejections=20),
         statements=lambda: StatementStats(sent_again=22),
     )
@@ -151,6 +153,12 @@ def test_services(metrics: Metrics) -> None:
     assert states == {"running": 0, "idle": 0, "waiting": 1, "stopped": 0, "failed": 0}
     assert value(metrics, "tilth_service_wakeups_total", **labels) == 7
     assert value(metrics, "tilth_service_failures", **labels) == 3
+
+
+def test_every_alarm_has_the_number_of_its_findings(metrics: Metrics) -> None:
+    found = {dict(labels)["alarm"]: one for (name, labels), one in samples(metrics).items() if name == "tilth_alarms"}
+    assert found == {alarm.name: float(alarm.name == "disk_full") for alarm in ALARMS}
+    assert value(metrics, "tilth_alarms", alarm="disk_full", severity="critical") == 1
 
 
 def test_consumers(metrics: Metrics) -> None:

@@ -13,7 +13,7 @@ from tilth.base.clock import Clock
 from tilth.base.ids import IdSource
 from tilth.base.pressure import MemoryGate
 from tilth.catalog import Catalog
-from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, ReplayReport, RunReplay
+from tilth.ingest import ConsumeEvent, ConsumerStats, OffsetReset, ReplayReport, RunReplay, StreamState
 from tilth.maintenance import (
     ChoiceRow,
     DamageBook,
@@ -100,6 +100,8 @@ class Consume(Protocol):
 
     def stats(self) -> list[ServiceStats]: ...
 
+    def streams(self) -> list[StreamState]: ...
+
     def kafka_tables(self) -> list[ConsumerStats]: ...
 
     def log(self) -> list[ConsumeEvent]: ...
@@ -131,6 +133,8 @@ class Maintenance(Protocol):
     def explain_merge(self, table_uuid: str, policy: str | None = None) -> list[MergeCandidateRow]: ...
 
     def stats(self) -> list[ServiceStats]: ...
+
+    def failing(self) -> list[ServiceStats]: ...
 
     def numbers(self) -> MaintenanceNumbers: ...
 
