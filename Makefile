@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars hdfs-jars browser lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup java broker-jars s3-jars hdfs-jars browser promtool lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs lock clean clean-all
 
 help: ## list the targets
@@ -34,6 +34,9 @@ hdfs-jars: setup java ## fetch the HDFS that tests start
 browser: ## find Chromium and its driver, or install them (root on Debian or Ubuntu)
 	@tools/setup_browser.sh
 
+promtool: ## fetch the tool with which Prometheus checks and tests rules
+	@tools/setup_promtool.sh
+
 lint: setup ## formatting, lint, types, import rules
 	@.venv/bin/python -m tools.lanes lint
 
@@ -44,10 +47,10 @@ format: setup ## rewrite the files as ruff likes them
 test-fast: setup java ## style, and lane 1: tidy, unit, property and docs tests, with types beside them
 	@$(PY) -m tools.lanes --jobs $(JOBS) fast
 
-test: setup broker-jars s3-jars hdfs-jars browser ## all but long tests: style, lane 1, then real files, brokers and nodes
+test: setup broker-jars s3-jars hdfs-jars browser promtool ## all but long tests: style, lane 1, then real files, brokers and nodes
 	@$(PY) -m tools.lanes --jobs $(JOBS)
 
-test-long: setup broker-jars s3-jars hdfs-jars browser ## hours: all cases, all examples, kills at every place, chaos
+test-long: setup broker-jars s3-jars hdfs-jars browser promtool ## hours: all cases, all examples, kills at every place, chaos
 	@TILTH_ALL_EXAMPLES=1 TILTH_CRASH_KILLS=60 TILTH_CRASH_POSTGRES_KILLS=8 TILTH_SEQUENCES=5000 TILTH_POSTGRES_SEQUENCES=300 \
 		TILTH_STRESS_SECONDS=1800 TILTH_JEPSEN_ROUNDS=5 TILTH_HOSTILE_CASES=20 $(PY) -m tools.lanes --jobs $(JOBS) long
 
@@ -105,8 +108,9 @@ bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on Pos
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
 
-docs: setup ## write docs/reference from the code, and wrap the prose of all pages
+docs: setup ## write docs/reference, the alarms and their rules from the code, and wrap the prose of all pages
 	@$(PY) -m tools.make_docs
+	@$(PY) -m tools.make_rules
 	@$(PY) -m tools.prose
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
