@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
 from tests.sql_world import SqlWorld
 from tilth.catalog import KeyValue
 from tilth.control.context.services import Services
@@ -24,9 +22,6 @@ class FakePeers(NoPeers):
 
     def __init__(self, *servers: ServerRecord) -> None:
         self.records = servers
-
-    def tables(self, name: str, schema: pa.Schema) -> list[pa.Table]:
-        return []
 
     def servers(self) -> tuple[ServerRecord, ...]:
         return self.records
