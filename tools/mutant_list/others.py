@@ -508,7 +508,9 @@ OTHERS: tuple[Mutant, ...] = (
         path="src/tilth/introspection/alarms/observation.py",
         old="        return switch is not None and switch.state is not SwitchState.RUNNING\n",
         new="        return False\n",
-        tests=("tests/unit/introspection/test_table_alarms.py::test_a_mutation_that_somebody_has_stopped_is_no_alarm",),
+        tests=(
+            "tests/unit/introspection/alarms/test_tables.py::test_a_mutation_that_somebody_has_stopped_is_no_alarm",
+        ),
     ),
     Mutant(
         name="counts-of-every-table",
@@ -517,7 +519,7 @@ OTHERS: tuple[Mutant, ...] = (
         old="            if version is None or version.parts < _first_limit(table):\n                continue\n",
         new="",
         tests=(
-            "tests/unit/introspection/test_alarms.py::"
+            "tests/unit/introspection/alarms/test_alarms.py::"
             "test_an_evaluation_reads_no_more_of_ten_thousand_tables_than_of_none",
         ),
     ),

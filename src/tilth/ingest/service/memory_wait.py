@@ -2,6 +2,8 @@
 
 Covers: the wait, and its reason for people. Does not cover: measuring memory, refusing other writers
 (base/pressure.py).
+
+Tests: tests/unit/ingest/service/test_service_memory.py.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Covers: reads that alarms share. Does not cover: what is wrong (streams.py, tables.py, stores.py, servers.py).
 Always holds: the number of reads of the catalog does not depend on the number of tables, only on how much is wrong; a
 catalog that does not answer is read once; what several servers see is reported by one of them, the host of the thing.
+
+Tests: tests/unit/introspection/alarms/test_alarms.py.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class MaintenanceManager:
         found = (
             service_stats(table.watch, ops, now_ms, server=self._catalog.server)
             for table in self._registry.all()
-            if any(op.has_failed for op in table.ops)
+            if table.watch.damaged.has_any() or any(op.has_failed for op in table.ops)
             for ops in table.by_service()
         )
         return [each for each in found if each.state == ServiceState.FAILED]

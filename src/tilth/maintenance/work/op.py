@@ -95,7 +95,7 @@ class Op(ABC):
 
     @property
     def has_failed(self) -> bool:
-        """True if a failure may stand, as `state` says in detail: cheap, to be read of every op."""
+        """True if a failure of its own may stand, as `state` says in detail; damaged parts are those of the table."""
         return self.poll_failure is not None or self.has_failure()
 
     def cancel(self) -> None:

@@ -71,7 +71,7 @@ class PartWorkOp(Op, Generic[WorkT, FactsT]):
         return self._attempts.has_unknown
 
     def has_failure(self) -> bool:
-        return self._planner.failures.has_any() or self.watch.damaged.has_any()
+        return self._planner.failures.has_any()
 
     def next_due_ms(self) -> int:
         with self._lock:

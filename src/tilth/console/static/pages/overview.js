@@ -6,7 +6,7 @@ import { ago, bytes, count, percent, perSecond, seconds } from "../core/format.j
 import { Badge, Bar, Card, Empty, Failure, Figure, Sparkline, Table, Time, Waiting, tableLink } from "../core/ui.js"
 
 const STATEMENTS = {
-  alarms: `SELECT alarm, severity, database, "table", subject, sentence, since, todo, page FROM system.alarms`,
+  alarms: `SELECT alarm, severity, database, "table", subject, sentence, since, todo, page, server FROM system.alarms`,
   servers: `SELECT name, state, reason, memory_bytes, memory_limit_bytes FROM system.servers ORDER BY name`,
   workers: `SELECT name, server, state, reason, running, free_disk_bytes FROM system.workers ORDER BY server, name`,
   totals: `SELECT count(*) AS tables, sum(rows) AS rows, sum(bytes) AS bytes, sum(parts) AS parts FROM system.tables`,
@@ -54,9 +54,9 @@ function Alarms({ alarms }) {
   return html`<div>
     ${alarms.slice(0, shown).map(
       (alarm) =>
-        html`<div class="alarm" key=${`${alarm.alarm}/${alarm.subject}`}>
+        html`<div class="alarm" key=${`${alarm.alarm}/${alarm.server}/${alarm.database}.${alarm.table}/${alarm.subject}`}>
           <${Badge} tone=${alarm.severity === "critical" ? "bad" : "warn"}>${alarm.alarm}<//>
-          <p>${alarm.table ? html`<a href=${tableLink(alarm.database, alarm.table)}>${alarm.subject}</a>` : html`<b>${alarm.subject}</b>`}: ${alarm.sentence}</p>
+          <p>${alarm.table ? html`<a href=${tableLink(alarm.database, alarm.table)}>${alarm.sentence}</a>` : alarm.sentence}</p>
           <span>${alarm.since && html`<${Time} at=${alarm.since} relative />`}</span>
           <p class="todo">${alarm.todo}</p>
         </div>`,
