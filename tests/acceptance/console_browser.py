@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
@@ -67,7 +67,7 @@ class Browser:
         return text
 
     def press(self, selector: str) -> None:
-        """Click the first element that a CSS selector finds; it may have been drawn anew meanwhile."""
+        """Click the first element that a CSS selector finds, once it is there and stays."""
         deadline = time.monotonic() + SECONDS_MAX
         while True:
             try:
@@ -75,7 +75,7 @@ class Browser:
                 self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
                 element.click()
                 return
-            except StaleElementReferenceException:
+            except (NoSuchElementException, StaleElementReferenceException):
                 assert time.monotonic() < deadline
                 time.sleep(POLL_SECONDS)
 

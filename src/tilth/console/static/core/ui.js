@@ -227,7 +227,9 @@ export function Table({ columns, rows, keyOf, order, onOrder, href, empty = "Not
       <thead><tr>
         ${columns.map(
           (column) =>
-            html`<th key=${column.key} class=${column.align ?? ""} title=${column.about} aria-sort=${key === column.key ? (direction === "desc" ? "descending" : "ascending") : undefined}>
+            !column.title
+            ? html`<td key=${column.key}></td>`
+            : html`<th key=${column.key} class=${column.align ?? ""} title=${column.about} aria-sort=${key === column.key ? (direction === "desc" ? "descending" : "ascending") : undefined}>
               <button type="button" onClick=${() => sortBy(column)}>${column.title}<i aria-hidden="true">${key === column.key ? (direction === "desc" ? "↓" : "↑") : ""}</i></button>
             </th>`,
         )}
