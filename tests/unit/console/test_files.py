@@ -1,4 +1,4 @@
-"""The console's files: who gets the page, the headers that protect it, and that everything is here."""
+"""The console's files: who gets the page, the headers that protect it, and that everything is here and in its layer."""
 
 from __future__ import annotations
 
@@ -17,6 +17,12 @@ from tilth.server import build_app
 OWN = sorted(path for path in FOLDER.rglob("*") if path.is_file() and "vendor" not in path.parts)
 #: Modules that a script loads, also those that are loaded later.
 IMPORT = re.compile(r"""(?:from\s+|import\(\s*|import\s+)["'](\.[^"']+)["']""")
+#: Names that a module takes from another one, and those that one offers.
+NAMES = re.compile(r"""^import \{([^}]*)\} from ["'](\.[^"']+)["']""", re.MULTILINE)
+EXPORT = re.compile(r"^export (?:async )?(?:function\*? ?|const |class )(\w+)", re.MULTILINE)
+EXPORT_LIST = re.compile(r"\bexport ?\{([^}]*)\}")
+SCRIPTS = [path for path in OWN if path.suffix == ".js"]
+LINES_MAX = 400
 #: Files that a page loads.
 LINK = re.compile(r"""(?:href|src)="(/console/[^"]+)\"""")
 #: An address of another host, also without a scheme; namespaces of SVG are names.
@@ -69,3 +75,27 @@ def test_each_file_finds_what_it_loads_and_names_no_other_host(path: Path) -> No
     for name in LINK.findall(text):
         assert (FOLDER / name.removeprefix("/console/")).is_file(), name
     assert not FOREIGN.findall(text)
+
+
+def _exported(path: Path) -> set[str]:
+    text = path.read_text()
+    listed = ",".join(EXPORT_LIST.findall(text)).split(",")
+    return {*EXPORT.findall(text), *(name.split(" as ")[-1].strip() for name in listed)}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(FOLDER)))
+def test_each_script_imports_what_there_is_from_its_layer(path: Path) -> None:
+    """`core` is what pages share; a page takes nothing from another page, whose folder is its own."""
+    text = path.read_text()
+    for names, source in NAMES.findall(text):
+        target = (path.parent / source).resolve()
+        wanted = {name.split(" as ")[0].strip() for name in names.split(",") if name.strip()}
+        assert wanted <= _exported(target), source
+        layer, *rest = target.relative_to(FOLDER).parts
+        if path.is_relative_to(FOLDER / "core"):
+            assert layer in ("core", "vendor"), source
+        elif path.is_relative_to(FOLDER / "pages") and layer == "pages":
+            assert rest[0] == path.relative_to(FOLDER / "pages").parts[0].removesuffix(".js"), source
+    assert len(text.splitlines()) <= LINES_MAX
+    # One file reaches the server.
+    assert ("fetch(" in text) == (path == FOLDER / "core" / "api.js")

@@ -1,9 +1,12 @@
 // The frame around all pages: where one is, how the server is, and the way to everything else.
 
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./vendor/preact-htm.js"
-import { read, useWatch } from "./core/api.js"
-import { exactly, time } from "./core/format.js"
-import { Badge, Failure, Notes, Waiting, tableLink, useLink, useTick } from "./core/ui.js"
+import { read } from "./core/api.js"
+import { fitting } from "./core/filters.js"
+import { clock } from "./core/format.js"
+import { nameOf, streamLink, tableLink } from "./core/names.js"
+import { Notes } from "./core/notes.js"
+import { Badge, Failure, Waiting, useLink, useTick } from "./core/ui.js"
 
 /** Pages by the first part of the address; a page is loaded when it is opened. */
 const PAGES = [
@@ -23,9 +26,18 @@ const INNER = {
   stream: ["streams", () => import("./pages/stream.js")],
 }
 
+/** A part of the address; one that nobody has encoded is taken as it is. */
+const decoded = (part) => {
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    return part
+  }
+}
+
 const parse = () => {
-  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?")
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent)
+  const [, path, query] = /^#?\/?([^?]*)\??([^]*)$/.exec(location.hash)
+  const parts = path.split("/").filter(Boolean).map(decoded)
   return { path: parts.length ? parts : ["overview"], parameters: new URLSearchParams(query) }
 }
 
@@ -60,14 +72,20 @@ const LINKS = {
 }
 
 function Link() {
-  const [tone, words] = LINKS[useLink()]
-  return html`<${Badge} tone=${tone} title="Answers arrive by themselves while this page is visible">${words}<//>`
+  const { state, reason } = useLink()
+  const [tone, words] = LINKS[state]
+  return html`<${Badge} tone=${tone} title=${reason || "Answers arrive by themselves while this page is visible"}>${words}<//>`
 }
 
 const Clock = () => {
   useTick()
-  return html`<span class="clock">${time(new Date().toISOString())}</span>`
+  return html`<span class="clock">${clock(new Date())}</span>`
 }
+
+const NAMES = "SELECT database, name, engine FROM system.tables ORDER BY database, name LIMIT 20000"
+const FOUND_MAX = 12
+
+const linkOf = ({ database, name, engine }) => (engine === "Kafka" ? streamLink : tableLink)(database, name)
 
 /** Ctrl+K: type a part of a name, go there. */
 function Palette({ onClose }) {
@@ -77,16 +95,17 @@ function Palette({ onClose }) {
   const [chosen, setChosen] = useState(0)
   useEffect(() => {
     dialog.current.showModal()
-    read("SELECT database, name, engine FROM system.tables ORDER BY database, name").then(setTables, () => {})
+    const controller = new AbortController()
+    read(NAMES, { signal: controller.signal }).then(setTables, () => {})
+    return () => controller.abort()
   }, [])
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean)
-  const fits = (name) => words.every((word) => name.toLowerCase().includes(word))
+  const fits = fitting(text)
   const found = [
     ...PAGES.filter(([, title]) => fits(title)).map(([key, title]) => ({ title, href: `#/${key}`, about: "page" })),
     ...tables
-      .filter((table) => fits(`${table.database}.${table.name}`))
-      .map((table) => ({ title: `${table.database}.${table.name}`, href: tableLink(table.database, table.name), about: table.engine })),
-  ].slice(0, 12)
+      .filter((table) => fits(nameOf(table)))
+      .map((table) => ({ title: nameOf(table), href: linkOf(table), about: table.engine })),
+  ].slice(0, FOUND_MAX)
   const go = (one) => {
     if (!one) return
     location.hash = one.href
@@ -122,15 +141,17 @@ function Page({ load, route }) {
   const [error, reset] = useErrorBoundary((thrown) => console.error(thrown))
   useEffect(() => {
     let isHere = true
-    reset()
     load().then(
       (found) => isHere && setPage({ load, View: found.default }),
       (failed) => isHere && setPage({ load, error: failed }),
     )
     return () => (isHere = false)
   }, [load])
+  // Another address may be drawn where this one failed.
+  const address = route.path.join("/")
+  useEffect(() => reset(), [address])
   if (error || page.error) return html`<${Failure} error=${{ message: String(error ?? page.error), code: "PAGE", hint: "load the page again" }} />`
-  return page.load === load ? html`<${page.View} route=${route} key=${route.path.join("/")} />` : html`<${Waiting} />`
+  return page.load === load ? html`<${page.View} route=${route} key=${address} />` : html`<${Waiting} />`
 }
 
 function App() {

@@ -25,6 +25,9 @@ export const bytes = (value) => (isNone(value) ? NONE : scaled(Number(value), 10
 export const count = (value) =>
   isNone(value) ? NONE : Math.abs(Number(value)) < 10_000 ? whole.format(Number(value)) : scaled(Number(value), 1000, COUNTS)
 
+/** 0.123456 -> "0.123". */
+export const score = (value) => (isNone(value) ? NONE : Number(value).toPrecision(3))
+
 /** 1234567 -> "1,234,567". */
 export const exactly = (value) => (isNone(value) ? NONE : whole.format(value))
 
@@ -47,6 +50,9 @@ export function seconds(value) {
   return `${sign}${Math.round(size / 86_400)} d`
 }
 
+/** Milliseconds, likewise. */
+export const milliseconds = (value) => (isNone(value) ? NONE : seconds(Number(value) / 1000))
+
 export const percent = (part) => (isNone(part) ? NONE : `${(100 * part).toFixed(part > 0 && part < 0.1 ? 1 : 0)} %`)
 
 /** The server's times are ISO 8601 in UTC. */
@@ -54,15 +60,17 @@ export const dateOf = (text) => (isNone(text) ? null : new Date(text))
 
 const two = (number) => String(number).padStart(2, "0")
 
+/** "2026-11-25" and "14:03:22" of a Date, in the zone of the user. */
+export const day = (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
+export const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`
+
 /** "14:03:22" today, else "11-25 14:03"; in the zone of the user. */
 export function time(text, now = Date.now()) {
   const date = dateOf(text)
   if (!date || Number.isNaN(date.getTime())) return isNone(text) ? NONE : String(text)
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`
   const today = new Date(now)
-  if (date.toDateString() === today.toDateString()) return clock
-  const day = `${two(date.getMonth() + 1)}-${two(date.getDate())}`
-  return date.getFullYear() === today.getFullYear() ? `${day} ${clock.slice(0, 5)}` : `${date.getFullYear()}-${day}`
+  if (day(date) === day(today)) return clock(date)
+  return date.getFullYear() === today.getFullYear() ? `${day(date).slice(5)} ${clock(date).slice(0, 5)}` : day(date)
 }
 
 export const ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone
@@ -83,6 +91,18 @@ export function ago(text, now) {
   return passed > 0 ? `${seconds(passed)} ago` : `in ${seconds(-passed)}`
 }
 
+const bigAsText = (_, inner) => (typeof inner === "bigint" ? String(inner) : inner)
+
+/** Lists and structs as JSON. */
+export const json = (value, indent) => JSON.stringify(value, bigAsText, indent)
+
 /** Any cell of a result, as a text. */
-export const cell = (value) =>
-  isNone(value) ? "" : typeof value === "object" ? JSON.stringify(value, (_, inner) => (typeof inner === "bigint" ? String(inner) : inner)) : String(value)
+export const cell = (value) => (isNone(value) ? "" : typeof value === "object" ? json(value) : String(value))
+
+// --- numbers of many rows --------------------------------------------------------------------------------------------
+
+export const sum = (values) => values.reduce((total, value) => total + Number(value ?? 0), 0)
+
+/** The largest one that is known; null where none is. */
+export const most = (values) =>
+  values.filter((value) => !isNone(value)).reduce((left, right) => (left === null || right > left ? right : left), null)

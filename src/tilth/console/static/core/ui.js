@@ -1,10 +1,10 @@
-// Components that all pages share.
+// Small components that all pages share.
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js"
-import { ago, cell, fullTime, isNone, time } from "./format.js"
-import { link, run, serverNow } from "./api.js"
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact-htm.js"
+import { link, serverNow } from "./api.js"
+import { ago, count, exactly, fullTime, isNone, percent, time } from "./format.js"
 
-const classes = (...names) => names.filter(Boolean).join(" ")
+export const classes = (...names) => names.filter(Boolean).join(" ")
 
 /** Draw again every so many seconds, for ages. */
 export function useTick(every = 1) {
@@ -16,29 +16,14 @@ export function useTick(every = 1) {
 }
 
 export function useLink() {
-  const [state, setState] = useState(link.state)
+  const [state, setState] = useState({ state: link.state, reason: link.reason })
   useEffect(() => {
+    setState({ state: link.state, reason: link.reason })
     link.listeners.add(setState)
     return () => link.listeners.delete(setState)
   }, [])
   return state
 }
-
-/** Values of the address behind `?`, and a function that changes some of them; null removes one. */
-export function useParameters(route) {
-  const change = (values) => {
-    const next = new URLSearchParams(route.parameters)
-    for (const [name, value] of Object.entries(values))
-      isNone(value) || value === "" ? next.delete(name) : next.set(name, value)
-    const text = next.toString()
-    history.replaceState(null, "", `#/${route.path.map(encodeURIComponent).join("/")}${text ? "?" + text : ""}`)
-    dispatchEvent(new HashChangeEvent("hashchange"))
-  }
-  return [route.parameters, change]
-}
-
-export const tableLink = (database, table, more = "") =>
-  `#/table/${encodeURIComponent(database)}/${encodeURIComponent(table)}${more}`
 
 // --- small things ----------------------------------------------------------------------------------------------------
 
@@ -74,6 +59,33 @@ export const Bar = ({ part, tone = "", title }) =>
     <i style=${{ width: `${Math.max(0, Math.min(1, part || 0)) * 100}%` }}></i>
   </span>`
 
+/** Share of a limit from which on it is nearly reached. */
+const NEARLY = 0.85
+
+/** A number beside its limit. */
+export const Share = ({ used, of, show }) => {
+  if (isNone(used)) return "–"
+  if (isNone(of)) return `${show(used)}, no limit`
+  const part = Number(used) / Math.max(1, Number(of))
+  const tone = part >= 1 ? "bad" : part >= NEARLY ? "warn" : ""
+  return html`${show(used)} of ${show(of)} <${Bar} part=${part} tone=${tone} title=${percent(part)} />`
+}
+
+/** How much of something is done, of all; nothing where that is not known. */
+export const Done = ({ done, all, what, tone = "", show = count }) => {
+  if (isNone(all) || !Number(all)) return ""
+  const words = `${show(done)} of ${show(all)} ${what}`
+  return html`<${Bar} part=${Number(done) / Number(all)} tone=${tone} title=${words} /> ${words}`
+}
+
+/** A part of 1. */
+export const Percent = ({ part, tone = "", words = percent(part) }) =>
+  html`<${Bar} part=${part} tone=${tone} title=${words} /> ${words}`
+
+/** "123 in all", or that there are more than a page reads. */
+export const shownOf = (rows, limit, which = "first") =>
+  rows.length < limit ? `${exactly(rows.length)} in all` : `the ${which} ${exactly(limit)}; search to see others`
+
 export const Empty = ({ children }) => html`<p class="empty">${children}</p>`
 
 export const Waiting = () => html`<p class="empty" role="status">Loading …</p>`
@@ -85,16 +97,6 @@ export const Failure = ({ error }) =>
     <strong>${error.message}</strong>${error.hint && html`<p>${error.hint}</p>`}
     <small>${error.code}${error.id ? html` · ${error.id}` : ""}</small>
   </div>`
-
-export const Copy = ({ text, label = "Copy" }) => {
-  const [done, setDone] = useState(false)
-  const copy = async () => {
-    await navigator.clipboard.writeText(text)
-    setDone(true)
-    setTimeout(() => setDone(false), 1500)
-  }
-  return html`<button class="quiet" onClick=${copy} type="button">${done ? "Copied" : label}</button>`
-}
 
 export const Code = ({ children }) => html`<pre class="code" tabindex="0"><code>${children}</code></pre>`
 
@@ -108,157 +110,50 @@ export const Tabs = ({ tabs, current, onChange, label }) =>
     )}
   </div>`
 
-// --- asking and doing ------------------------------------------------------------------------------------------------
+/** Names and values; those without a value are left out. */
+export const Facts = ({ facts }) =>
+  html`<dl class="facts">
+    ${facts
+      .filter(([, value]) => !isNone(value) && value !== "" && value !== false)
+      .map(([name, value], index) => html`<dt key=${index}>${name}</dt><dd>${value}</dd>`)}
+  </dl>`
 
-const notes = new Set()
-/** Show a note for a few seconds: what was done, or the error. */
-export const note = (text, tone = "good") => notes.forEach((each) => each({ text, tone, key: Math.random() }))
+/** What an answer is drawn as: nothing yet, its error, or what is inside. */
+export const Answer = ({ answer, children }) =>
+  answer ? html`<${Failure} error=${answer.error} />${!answer.error && children}` : html`<${Waiting} />`
 
-export function Notes() {
-  const [shown, setShown] = useState([])
-  useEffect(() => {
-    const add = (one) => {
-      setShown((old) => [...old.slice(-3), one])
-      setTimeout(() => setShown((old) => old.filter((each) => each !== one)), one.tone === "bad" ? 12_000 : 5_000)
-    }
-    notes.add(add)
-    return () => notes.delete(add)
-  }, [])
-  return html`<div class="notes" aria-live="polite">
-    ${shown.map((one) => html`<div key=${one.key} class=${classes("note", one.tone)}>${one.text}</div>`)}
-  </div>`
+/** The same of something that is read once, by useRead; what was read before stays while it is read again. */
+export const Reading = ({ reading, children }) => {
+  if (reading.isLoading && !reading.rows.length) return html`<${Waiting} />`
+  return html`<${Failure} error=${reading.error} />${!reading.error && children}`
 }
 
-export const noteError = (error) => note(`${error.message}${error.hint ? ` (${error.hint})` : ""}`, "bad")
-
-/**
- * A dialog that shows the statement before it runs. `statement(values)` makes it from the fields
- * [{name, label, type, value, hint}].
- */
-export function StatementDialog({ title, about, fields = [], statement, action = "Run", danger, onClose, onDone }) {
-  const dialog = useRef()
-  const [values, setValues] = useState(Object.fromEntries(fields.map((field) => [field.name, field.value ?? ""])))
-  const [state, setState] = useState({})
-  useEffect(() => dialog.current.showModal(), [])
-  const text = statement(values)
-  const submit = async (event) => {
-    event.preventDefault()
-    setState({ isRunning: true })
-    try {
-      const answer = await run(text)
-      note(answer.summary?.message || "done")
-      onDone?.(answer)
-      onClose()
-    } catch (error) {
-      setState({ error })
-    }
-  }
-  return html`<dialog ref=${dialog} onClose=${onClose} aria-label=${title}>
-    <form onSubmit=${submit}>
-      <h2>${title}</h2>
-      ${about && html`<p class="about">${about}</p>`}
-      ${fields.map(
-        (field) =>
-          html`<label key=${field.name}>${field.label}
-            ${field.options
-              ? html`<select value=${values[field.name]} onChange=${(event) => setValues({ ...values, [field.name]: event.target.value })}>
-                  ${field.options.map(([value, shown]) => html`<option value=${value}>${shown}</option>`)}
-                </select>`
-              : html`<input type=${field.type ?? "text"} value=${values[field.name]} placeholder=${field.hint ?? ""}
-                  onInput=${(event) => setValues({ ...values, [field.name]: event.target.value })} />`}
-          </label>`,
-      )}
-      <${Code}>${text}<//>
-      <${Failure} error=${state.error} />
-      <footer>
-        <button type="button" class="quiet" onClick=${onClose}>Cancel</button>
-        <button type="submit" class=${danger ? "danger" : "main"} disabled=${state.isRunning}>${action}</button>
-      </footer>
-    </form>
-  </dialog>`
-}
-
-// --- tables ----------------------------------------------------------------------------------------------------------
-
-const ROW_HEIGHT = 34
-const MARGIN_ROWS = 12
-const VIRTUAL_FROM = 150
-
-const compare = (left, right) => {
-  if (isNone(left) || isNone(right)) return isNone(left) - isNone(right)
-  return typeof left === "number" || typeof left === "bigint"
-    ? left < right ? -1 : left > right ? 1 : 0
-    : String(left).localeCompare(String(right), "en", { numeric: true })
-}
-
-/**
- * A table of objects. columns: [{key, title, about, value(row), show(row), align: "right", width}]; `value` is what is
- * sorted, `show` what is drawn. Long tables draw the rows that are seen. `onRow(row)` makes rows clickable, `href(row)`
- * makes the first cell a link; `order`: [key, "asc" | "desc"], kept by the page through `onOrder`.
- */
-export function Table({ columns, rows, keyOf, order, onOrder, href, empty = "Nothing.", toneOf, label, height = 560, expand }) {
-  const [ownOrder, setOwnOrder] = useState(order ?? [])
-  const [key, direction] = onOrder ? (order ?? []) : ownOrder
-  const [opened, setOpened] = useState(null)
-  const sorted = useMemo(() => {
-    const column = columns.find((each) => each.key === key)
-    if (!column) return rows
-    const value = column.value ?? ((row) => row[column.key])
-    const found = [...rows].sort((left, right) => compare(value(left), value(right)))
-    // Missing values stay at the end in both directions.
-    if (direction !== "desc") return found
-    const known = found.filter((row) => !isNone(value(row)))
-    return [...known.reverse(), ...found.filter((row) => isNone(value(row)))]
-  }, [rows, key, direction, columns])
-  const sortBy = (column) => {
-    const next = [column.key, key === column.key && direction !== "desc" ? "desc" : key === column.key ? "asc" : column.align === "right" ? "desc" : "asc"]
-    onOrder ? onOrder(next) : setOwnOrder(next)
-  }
-  const box = useRef()
-  const [top, setTop] = useState(0)
-  const isLong = sorted.length > VIRTUAL_FROM && !expand
-  const first = isLong ? Math.max(0, Math.floor(top / ROW_HEIGHT) - MARGIN_ROWS) : 0
-  const last = isLong ? Math.min(sorted.length, first + Math.ceil(height / ROW_HEIGHT) + 2 * MARGIN_ROWS) : sorted.length
-  const shown = sorted.slice(first, last)
-  if (!rows.length) return html`<${Empty}>${empty}<//>`
-  return html`<div class=${classes("table-box", isLong && "long")} ref=${box} style=${isLong ? { maxHeight: `${height}px` } : {}}
-    onScroll=${isLong ? (event) => setTop(event.target.scrollTop) : undefined} tabindex="0" role="region" aria-label=${label ?? "table"}>
-    <table aria-rowcount=${sorted.length}>
-      <thead><tr>
-        ${columns.map(
-          (column) =>
-            !column.title
-            ? html`<td key=${column.key}></td>`
-            : html`<th key=${column.key} class=${column.align ?? ""} title=${column.about} aria-sort=${key === column.key ? (direction === "desc" ? "descending" : "ascending") : undefined}>
-              <button type="button" onClick=${() => sortBy(column)}>${column.title}<i aria-hidden="true">${key === column.key ? (direction === "desc" ? "↓" : "↑") : ""}</i></button>
-            </th>`,
-        )}
-      </tr></thead>
-      <tbody>
-        ${first > 0 && html`<tr class="gap" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${first * ROW_HEIGHT}px` }}></td></tr>`}
-        ${shown.map((row, index) => {
-          const id = keyOf ? keyOf(row) : first + index
-          const cells = columns.map((column, at) => {
-            const content = column.show ? column.show(row) : cell(row[column.key])
-            return html`<td key=${column.key} class=${classes(column.align, column.kind)} data-title=${column.title}>
-              ${at === 0 && href ? html`<a href=${href(row)}>${content}</a>` : at === 0 && expand
-                ? html`<button type="button" class="fold" aria-expanded=${opened === id} onClick=${() => setOpened(opened === id ? null : id)}>${content}</button>`
-                : content}
-            </td>`
-          })
-          return html`<tr key=${id} class=${toneOf?.(row) ?? ""} style=${isLong ? { height: `${ROW_HEIGHT}px` } : {}}>${cells}</tr>
-            ${expand && opened === id && html`<tr class="opened"><td colspan=${columns.length}>${expand(row)}</td></tr>`}`
-        })}
-        ${last < sorted.length && html`<tr class="gap" aria-hidden="true"><td colspan=${columns.length} style=${{ height: `${(sorted.length - last) * ROW_HEIGHT}px` }}></td></tr>`}
-      </tbody>
-    </table>
-  </div>`
-}
+// --- fields ----------------------------------------------------------------------------------------------------------
 
 /** A field that filters what is below it. */
 export const Search = ({ value, onChange, label }) =>
   html`<input class="search" type="search" value=${value} aria-label=${label} placeholder=${label}
     onInput=${(event) => onChange(event.target.value)} />`
+
+/** options: [[value, words], ..]. */
+export const Select = ({ label, value, options, onChange }) =>
+  html`<select aria-label=${label} value=${value} onChange=${(event) => onChange(event.target.value)}>
+    ${options.map(([key, words]) => html`<option key=${key} value=${key}>${words}</option>`)}
+  </select>`
+
+/** A search field, a choice and a box to tick that are kept in the address. */
+export const SearchBy = ({ name = "search", label, parameters, change }) =>
+  html`<${Search} label=${label} value=${parameters.get(name) ?? ""} onChange=${(value) => change({ [name]: value })} />`
+
+export const SelectBy = ({ name, label, options, parameters, change }) =>
+  html`<${Select} label=${label} value=${parameters.get(name) ?? ""} options=${options}
+    onChange=${(value) => change({ [name]: value })} />`
+
+export const TickBy = ({ name, label, parameters, change }) =>
+  html`<label class="tick"><input type="checkbox" checked=${parameters.has(name)}
+    onChange=${(event) => change({ [name]: event.target.checked ? "1" : null })} />${label}</label>`
+
+// --- drawings --------------------------------------------------------------------------------------------------------
 
 /** A line of small bars or a line plot of numbers, without axes. */
 export function Sparkline({ values, label, width = 120, height = 28 }) {

@@ -1,158 +1,68 @@
 // Who changed what, the statements that were answered, and those under way.
 
-import { html, useEffect, useState } from "../vendor/preact-htm.js"
-import { literal, read, serverNow, useWatch } from "../core/api.js"
-import { bytes, count, exactly, isNone, seconds } from "../core/format.js"
+import { html, useMemo, useState } from "../vendor/preact-htm.js"
+import { chosenOf, openTab, pageLink, sorting, useParameters } from "../core/address.js"
+import { literal, read, secondsSince, useWatch } from "../core/api.js"
+import { LINE, Outcome, isRefused } from "../core/audit.js"
+import { StatementDialog } from "../core/dialog.js"
+import { contains, equals, useSettled, whereAll } from "../core/filters.js"
+import { bytes, count, exactly, isNone, milliseconds, seconds } from "../core/format.js"
+import { TableName, sqlLink } from "../core/names.js"
+import { Copy, noteError } from "../core/notes.js"
+import { Table, buttonColumn, numberColumn, textColumn, timeColumn } from "../core/table.js"
 import {
-  Badge, Bar, Card, Code, Copy, Empty, Failure, Search, StatementDialog, Table, Tabs, Time, Waiting, noteError,
-  tableLink, useParameters, useTick,
+  Answer, Badge, Card, Code, Done, Empty, Facts, Failure, SearchBy, SelectBy, Tabs, TickBy, Time, Waiting, shownOf, useTick,
 } from "../core/ui.js"
 
 const ROWS_MAX = 500
 /** Characters of a statement in a list; the whole text is read when it is opened. */
 const TEXT_SHOWN = 300
-const SETTLE_MS = 300
-
-// --- shared with the page of the cluster -----------------------------------------------------------------------------
-
-/** A text for LIKE: `_` stands for each character that has a meaning of its own, so nothing needs an escape. */
-export const pattern = (text) => String(text).replace(/['"\\%_`\r\n]/g, "_")
-
-/** A condition: one of the columns contains the text, in small or capital letters. */
-export const contains = (columns, text) =>
-  `(${columns.map((column) => `lower(${column}) LIKE '%${pattern(text.toLowerCase())}%'`).join(" OR ")})`
-
-/** A WHERE clause of conditions, without those that are empty. */
-export const whereAll = (...conditions) => {
-  const given = conditions.filter(Boolean)
-  return given.length ? `WHERE ${given.join(" AND ")}` : ""
-}
-
-/** The value once it has not changed for a moment, so that not each key starts a statement. */
-export function useSettled(value) {
-  const [settled, setSettled] = useState(value)
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), SETTLE_MS)
-    return () => clearTimeout(timer)
-  }, [value])
-  return value === "" ? "" : settled
-}
-
-/** Properties of a Table that keep its order in the address, as `key-asc`. */
-export const sorting = (parameters, change, name = "order") => ({
-  order: parameters.get(name)?.split("-"),
-  onOrder: (order) => change({ [name]: order.join("-") }),
-})
-
-/** The address of the page with some parameters changed; null removes one. */
-export function pageLink(route, values) {
-  const next = new URLSearchParams(route.parameters)
-  for (const [name, value] of Object.entries(values)) isNone(value) ? next.delete(name) : next.set(name, value)
-  return `#/${route.path.map(encodeURIComponent).join("/")}?${next}`
-}
-
-/** Open another tab; filters of the former one end. */
-export const openTab = (parameters, change, tab) =>
-  change({ ...Object.fromEntries([...parameters.keys()].map((name) => [name, null])), tab })
-
-/** `database.table` as a pair. */
-export const nameParts = (text) => {
-  const dot = text.indexOf(".")
-  return dot > 0 ? [text.slice(0, dot), text.slice(dot + 1)] : ["default", text]
-}
-
-export const Outcome = ({ text }) => {
-  const [word, ...rest] = String(text ?? "").split(": ")
-  const tone = word === "done" ? "good" : /^[A-Z][A-Z0-9_]+$/.test(word) ? "bad" : ""
-  return html`<span title=${text}><${Badge} tone=${tone}>${word || "–"}<//> ${rest.join(": ")}</span>`
-}
-
-const TableName = ({ name }) => (name ? html`<a href=${tableLink(...nameParts(name))}>${name}</a>` : "–")
-
-const LINES = [
-  { key: "time", title: "time", kind: "tight", show: (row) => html`<${Time} at=${row.time} />` },
-  { key: "table", title: "table", show: (row) => html`<${TableName} name=${row.table} />` },
-  { key: "outcome", title: "outcome", kind: "text", show: (row) => html`<${Outcome} text=${row.outcome} />` },
-  { key: "statement", title: "statement", kind: "mono", show: (row) => html`<span title=${row.statement}>${row.statement}</span>` },
-  { key: "client", title: "from", show: (row) => row.client ?? "the server itself" },
-]
-const LINK_TO_LINE = (row) => `#/audit?id=${encodeURIComponent(row.query_id)}`
-
-/** Lines of the audit log of one kind of statement. */
-export const AuditLines = ({ answer, label, empty }) =>
-  answer
-    ? html`<${Failure} error=${answer.error} />
-        <${Table} label=${label} rows=${answer.rows} columns=${LINES} empty=${empty} height=${320}
-          href=${(row) => (row.query_id ? LINK_TO_LINE(row) : undefined)} />`
-    : html`<${Waiting} />`
-
-/** Statement that reads them, newest first. */
-export const auditLines = (verb) =>
-  `SELECT "time", "table", outcome, statement, client, query_id FROM system.audit_log WHERE verb LIKE '${pattern(verb)}%'
-    ORDER BY "time" DESC LIMIT 50`
+/** Statements that only read system tables, the pages of this console among them. */
+const IS_OWN = "coalesce(queue, '') = 'watch'"
 
 // --- audit -----------------------------------------------------------------------------------------------------------
 
 const AUDIT = [
-  LINES[0],
+  LINE.time,
   { key: "verb", title: "what", kind: "tight" },
-  LINES[1],
-  LINES[2],
-  { key: "because", title: "because", kind: "text", show: (row) => row.because && html`<span title=${row.because}>${row.because}</span>` },
-  {
-    key: "seconds", title: "for", align: "right", about: "How long it holds; –: until it is changed",
-    show: (row) => seconds(row.seconds),
-  },
-  LINES[4],
-  LINES[3],
+  LINE.table,
+  LINE.outcome,
+  textColumn("because", "because"),
+  numberColumn("seconds", "for", seconds, { about: "How long it holds; –: until it is changed" }),
+  LINE.client,
+  LINE.statement,
 ]
 
 const auditStatements = ({ parameters, search, table }) => ({
   verbs: "SELECT verb, count(*) AS n FROM system.audit_log GROUP BY verb ORDER BY verb",
   audit: `SELECT "time", verb, "table", statement, seconds, because, query_id, client, outcome FROM system.audit_log
     ${whereAll(
-      parameters.get("verb") && `verb LIKE '${pattern(parameters.get("verb"))}'`,
-      table && contains(['"table"'], table),
-      search && contains(["statement", "because", "client", "outcome", "query_id"], search),
-      parameters.get("refused") && "outcome NOT LIKE 'done%'",
+      equals("verb", parameters.get("verb")),
+      contains(['"table"'], table),
+      contains(["statement", "because", "client", "outcome", "query_id"], search),
+      parameters.has("refused") && "outcome NOT LIKE 'done%'",
     )} ORDER BY "time" DESC LIMIT ${ROWS_MAX}`,
 })
 
-/** A box to tick, kept in the address. */
-const Tick = ({ name, label, parameters, change }) =>
-  html`<label class="tick"><input type="checkbox" checked=${parameters.has(name)}
-    onChange=${(event) => change({ [name]: event.target.checked ? "1" : null })} />${label}</label>`
-
-const shownOf = (rows, which) =>
-  rows.length < ROWS_MAX ? `${exactly(rows.length)} in all` : `the ${which} ${exactly(ROWS_MAX)}; filter to see others`
-
 function AuditTab({ found, route, parameters, change }) {
-  const rows = found.audit?.rows ?? []
-  const verbs = found.verbs?.rows ?? []
-  return html`<${Card} title="Audit log" wide about=${found.audit && shownOf(rows, "newest")}>
+  const verbs = (found.verbs?.rows ?? []).map((each) => [each.verb, `${each.verb} (${exactly(each.n)})`])
+  const by = { parameters, change }
+  return html`<${Card} title="Audit log" wide about=${found.audit && shownOf(found.audit.rows, ROWS_MAX, "newest")}>
     <div class="head">
-      <select aria-label="What was done" value=${parameters.get("verb") ?? ""} onChange=${(event) => change({ verb: event.target.value })}>
-        <option value="">all statements</option>
-        ${verbs.map((each) => html`<option key=${each.verb} value=${each.verb}>${each.verb} (${exactly(each.n)})</option>`)}
-      </select>
-      <${Search} label="Table" value=${parameters.get("table") ?? ""} onChange=${(value) => change({ table: value })} />
-      <${Search} label="Statement, reason, client or outcome" value=${parameters.get("search") ?? ""}
-        onChange=${(value) => change({ search: value })} />
-      <${Tick} name="refused" label="refused or failed only" parameters=${parameters} change=${change} />
+      <${SelectBy} name="verb" label="What was done" options=${[["", "all statements"], ...verbs]} ...${by} />
+      <${SearchBy} name="table" label="Table" ...${by} />
+      <${SearchBy} label="Statement, reason, client or outcome" ...${by} />
+      <${TickBy} name="refused" label="refused or failed only" ...${by} />
     </div>
-    <${Failure} error=${found.audit?.error} />
-    ${found.audit
-      ? html`<${Table} label="audit log" rows=${rows} columns=${AUDIT} ...${sorting(parameters, change)} empty="No line fits."
-          toneOf=${(row) => (/^[A-Z][A-Z0-9_]+: /.test(row.outcome ?? "") ? "bad" : "")}
-          href=${(row) => (row.query_id ? pageLink(route, { id: row.query_id }) : undefined)} />`
-      : html`<${Waiting} />`}
+    <${Answer} answer=${found.audit}>
+      <${Table} label="audit log" rows=${found.audit?.rows} columns=${AUDIT} ...${sorting(parameters, change)} empty="No line fits."
+        keyOf=${(row) => `${row.time}/${row.query_id}`} toneOf=${(row) => (isRefused(row.outcome) ? "bad" : "")}
+        href=${(row) => row.query_id && pageLink(route, { id: row.query_id })} />
+    <//>
   <//>`
 }
 
 // --- statements that were answered -----------------------------------------------------------------------------------
-
-const sqlLink = (text, database) =>
-  `#/sql?${new URLSearchParams({ q: text, ...(database && database !== "default" ? { database } : {}) })}`
 
 /** The whole text, which a list does not have. */
 async function openStatement(event, row) {
@@ -171,26 +81,27 @@ function StatementLink({ row }) {
     onClick=${isCut ? (event) => openStatement(event, row) : undefined}>${row.text}${isCut ? " …" : ""}</a>`
 }
 
-const milliseconds = (value) => (isNone(value) ? "–" : seconds(value / 1000))
+const partsText = (row) =>
+  row.parts_read || row.parts_pruned ? `${count(row.parts_read)}, ${count(row.parts_pruned)} pruned` : "–"
 
 const STATEMENTS = [
-  { key: "started", title: "time", kind: "tight", show: (row) => html`<${Time} at=${row.started} />` },
+  timeColumn("started", "time"),
   { key: "kind", title: "kind", kind: "tight" },
   { key: "text", title: "statement", kind: "mono", about: "A click opens it in the editor", show: (row) => html`<${StatementLink} row=${row} />` },
-  { key: "elapsed_ms", title: "took", align: "right", show: (row) => milliseconds(row.elapsed_ms) },
-  { key: "rows", title: "rows", align: "right", about: "Rows of the answer", show: (row) => count(row.rows) },
-  { key: "rows_written", title: "written", align: "right", about: "Rows that it stored", show: (row) => count(row.rows_written) },
-  { key: "result_bytes", title: "answer", align: "right", about: "Size of the answer in memory", show: (row) => bytes(row.result_bytes) },
-  {
-    key: "parts_read", title: "parts read", align: "right", about: "Parts that its tables gave; parts that its predicates ruled out",
-    show: (row) => (row.parts_read || row.parts_pruned ? `${count(row.parts_read)}, ${count(row.parts_pruned)} pruned` : "–"),
-  },
+  numberColumn("elapsed_ms", "took", milliseconds),
+  numberColumn("rows", "rows", count, { about: "Rows of the answer" }),
+  numberColumn("rows_written", "written", count, { about: "Rows that it stored" }),
+  numberColumn("result_bytes", "answer", bytes, { about: "Size of the answer in memory" }),
+  numberColumn("parts_read", "parts read", count, {
+    about: "Parts that its tables gave; parts that its predicates ruled out",
+    show: partsText,
+  }),
   {
     key: "error_code", title: "error",
     show: (row) => row.error_code && html`<span title=${row.error}><${Badge} tone="bad">${row.error_code}<//> ${row.error}</span>`,
   },
-  { key: "sent_again", title: "sent again", about: "Why its work in Spark was lost and done again", show: (row) => row.sent_again && html`<span title=${row.sent_again}>${row.sent_again}</span>` },
-  { key: "client", title: "from", show: (row) => row.client ?? "the server itself" },
+  textColumn("sent_again", "sent again", { about: "Why its work in Spark was lost and done again" }),
+  LINE.client,
   { key: "server", title: "server" },
 ]
 
@@ -198,27 +109,28 @@ const logStatements = ({ parameters, search }) => ({
   log: `SELECT query_id, client, kind, substr(text, 1, ${TEXT_SHOWN + 1}) AS text, database, started, elapsed_ms, "rows",
     rows_written, result_bytes, parts_read, parts_pruned, error_code, error, sent_again, server FROM system.query_log
     ${whereAll(
-      parameters.get("errors") && "error_code IS NOT NULL",
-      search && contains(["text", "kind", "client", "error_code", "error", "query_id"], search),
-    )} ORDER BY ${parameters.get("slow") ? "elapsed_ms" : "started"} DESC LIMIT ${ROWS_MAX}`,
+      parameters.has("errors") && "error_code IS NOT NULL",
+      contains(["text", "kind", "client", "error_code", "error", "query_id"], search),
+    )} ORDER BY ${parameters.has("slow") ? "elapsed_ms" : "started"} DESC LIMIT ${ROWS_MAX}`,
 })
 
 function LogTab({ found, route, parameters, change }) {
-  const rows = found.log?.rows ?? []
-  return html`<${Card} title="Statements" wide
-    about=${found.log && `${shownOf(rows, parameters.get("slow") ? "slowest" : "newest")}; servers forget them when they restart`}>
+  const isSlow = parameters.has("slow")
+  const shown = found.log && shownOf(found.log.rows, ROWS_MAX, isSlow ? "slowest" : "newest")
+  const by = { parameters, change }
+  return html`<${Card} title="Statements" wide about=${shown && `${shown}; servers forget them when they restart`}>
     <div class="head">
-      <${Search} label="Statement, kind, client or error" value=${parameters.get("search") ?? ""}
-        onChange=${(value) => change({ search: value })} />
-      <${Tick} name="errors" label="errors only" parameters=${parameters} change=${change} />
-      <${Tick} name="slow" label="slow ones first" parameters=${parameters} change=${(values) => change({ ...values, order: null })} />
+      <${SearchBy} label="Statement, kind, client or error" ...${by} />
+      <${TickBy} name="errors" label="errors only" ...${by} />
+      <${TickBy} name="slow" label="slow ones first" parameters=${parameters}
+        change=${(values) => change({ ...values, order: null })} />
     </div>
-    <${Failure} error=${found.log?.error} />
-    ${found.log
-      ? html`<${Table} label="statements" rows=${rows} columns=${STATEMENTS} ...${sorting(parameters, change)} empty="No statement fits."
-          toneOf=${(row) => (row.error_code ? "bad" : row.sent_again ? "warn" : "")}
-          href=${(row) => pageLink(route, { id: row.query_id })} />`
-      : html`<${Waiting} />`}
+    <${Answer} answer=${found.log}>
+      <${Table} label="statements" rows=${found.log?.rows} columns=${STATEMENTS} ...${sorting(parameters, change)}
+        empty="No statement fits." keyOf=${(row) => `${row.server}/${row.query_id}/${row.started}`}
+        toneOf=${(row) => (row.error_code ? "bad" : row.sent_again ? "warn" : "")}
+        href=${(row) => pageLink(route, { id: row.query_id })} />
+    <//>
   <//>`
 }
 
@@ -227,55 +139,52 @@ function LogTab({ found, route, parameters, change }) {
 const runningStatements = ({ parameters }) => ({
   running: `SELECT query_id, kind, substr(query, 1, 1000) AS query, database, address, started, max_execution_time, state,
     queue, warehouse, task_id, read_rows, read_bytes, stages_done, stages_total, tasks_done, tasks_total, server
-    FROM system.processes ${parameters.get("all") ? "" : "WHERE coalesce(queue, '') <> 'watch'"} ORDER BY started LIMIT ${ROWS_MAX}`,
+    FROM system.processes ${whereAll(!parameters.has("all") && `NOT ${IS_OWN}`)} ORDER BY started LIMIT ${ROWS_MAX}`,
 })
 
-const elapsedOf = (row) => Math.max(0, (serverNow() - new Date(row.started)) / 1000)
+const elapsedOf = (row) => secondsSince(row.started)
 
+/** Spark tasks that are done, of the stages that have begun. */
 const Progress = ({ row }) =>
   row.tasks_total
-    ? html`<${Bar} part=${Number(row.tasks_done) / Number(row.tasks_total)} title="Spark tasks that are done, of the stages that have begun" />
-        <small> ${exactly(row.tasks_done)} of ${exactly(row.tasks_total)} tasks, ${exactly(row.stages_done)} of ${exactly(row.stages_total)} stages</small>`
+    ? html`<${Done} done=${row.tasks_done} all=${row.tasks_total} what="tasks" show=${exactly} />
+        <small>, ${exactly(row.stages_done)} of ${exactly(row.stages_total)} stages</small>`
     : "–"
 
 const runningColumns = (kill) => [
   { key: "query", title: "statement", kind: "mono", show: (row) => html`<span title=${row.query}>${row.query.slice(0, TEXT_SHOWN)}</span>` },
   { key: "kind", title: "kind", show: (row) => row.kind || "–" },
-  { key: "started", title: "for", align: "right", value: elapsedOf, show: (row) => seconds(elapsedOf(row)) },
-  { key: "max_execution_time", title: "limit", align: "right", about: "It is cancelled after this time", show: (row) => seconds(row.max_execution_time) },
-  { key: "state", title: "state", kind: "text" },
+  numberColumn("started", "for", seconds, { value: elapsedOf, show: (row) => seconds(elapsedOf(row)) }),
+  numberColumn("max_execution_time", "limit", seconds, { about: "It is cancelled after this time" }),
+  textColumn("state", "state"),
   { key: "tasks_done", title: "progress", show: (row) => html`<${Progress} row=${row} />` },
-  { key: "read_rows", title: "rows read", align: "right", show: (row) => count(row.read_rows) },
-  { key: "read_bytes", title: "bytes read", align: "right", show: (row) => bytes(row.read_bytes) },
+  numberColumn("read_rows", "rows read"),
+  numberColumn("read_bytes", "bytes read", bytes),
   { key: "warehouse", title: "warehouse", show: (row) => row.warehouse ?? "–" },
   { key: "address", title: "from", show: (row) => row.address || "the server itself" },
   { key: "server", title: "server" },
-  {
-    key: "kill", title: "",
-    show: (row) => html`<button type="button" onClick=${() => kill(row)} aria-label=${`End statement ${row.query_id}`}>End …</button>`,
-  },
+  buttonColumn("End", (row) => `End statement ${row.query_id}`, kill),
 ]
+
+const MODES = [["ASYNC", "at once"], ["SYNC", "when it has ended, after 10 s at most"], ["TEST", "at once, and nothing ends: a test"]]
+
+const EndDialog = ({ row, onClose }) =>
+  html`<${StatementDialog} title="End a statement" danger action="End it" onClose=${onClose}
+    about=${`${row.kind || "Statement"}: ${row.query.slice(0, TEXT_SHOWN)}. Nothing of it is applied, unless its commit has begun.`}
+    fields=${[{ name: "mode", label: "When the answer comes", value: "ASYNC", options: MODES }]}
+    statement=${({ mode }) => `KILL QUERY ${literal(row.query_id)} ${mode}`} />`
 
 function RunningTab({ found, parameters, change }) {
   const [ended, setEnded] = useState(null)
+  const columns = useMemo(() => runningColumns(setEnded), [])
   useTick()
   return html`<${Card} title="Statements under way" wide about="oldest first; those of all servers"
-    actions=${html`<${Tick} name="all" label="also those that read system tables" parameters=${parameters} change=${change} />`}>
-    <${Failure} error=${found.running?.error} />
-    ${found.running
-      ? html`<${Table} label="statements under way" rows=${found.running.rows} columns=${runningColumns(setEnded)}
-          ...${sorting(parameters, change)} keyOf=${(row) => row.query_id} empty="No statement runs." />`
-      : html`<${Waiting} />`}
-    ${ended &&
-    html`<${StatementDialog} title="End a statement" danger action="End it" onClose=${() => setEnded(null)}
-      about=${`${ended.kind || "Statement"}: ${ended.query.slice(0, TEXT_SHOWN)}. Nothing of it is applied, unless its commit has begun.`}
-      fields=${[
-        {
-          name: "mode", label: "When the answer comes", value: "ASYNC",
-          options: [["ASYNC", "at once"], ["SYNC", "when it has ended, after 10 s at most"], ["TEST", "at once, and nothing ends: a test"]],
-        },
-      ]}
-      statement=${({ mode }) => `KILL QUERY ${literal(ended.query_id)} ${mode}`} />`}
+    actions=${html`<${TickBy} name="all" label="also those that read system tables" parameters=${parameters} change=${change} />`}>
+    <${Answer} answer=${found.running}>
+      <${Table} label="statements under way" rows=${found.running?.rows} columns=${columns}
+        ...${sorting(parameters, change)} keyOf=${(row) => row.query_id} empty="No statement runs." />
+    <//>
+    ${ended && html`<${EndDialog} row=${ended} onClose=${() => setEnded(null)} />`}
   <//>`
 }
 
@@ -284,16 +193,11 @@ function RunningTab({ found, parameters, change }) {
 /** Answers are named by the statement, so that none of a former one is drawn as of this one. */
 const detailStatements = (id) => ({
   [`said ${id}`]: `SELECT "time", verb, "table", statement, seconds, because, client, outcome FROM system.audit_log
-    WHERE query_id LIKE '${pattern(id)}' ORDER BY "time" LIMIT 20`,
+    WHERE ${equals("query_id", id)} ORDER BY "time" LIMIT 20`,
   [`logged ${id}`]: `SELECT query_id, client, kind, text, database, started, elapsed_ms, "rows", rows_written, result_bytes, parts_read,
     parts_pruned, error_code, error, exception_code, sent_again, server FROM system.query_log
-    WHERE query_id LIKE '${pattern(id)}' LIMIT 5`,
+    WHERE ${equals("query_id", id)} LIMIT 5`,
 })
-
-const Facts = ({ facts }) =>
-  html`<dl class="facts">
-    ${facts.filter(([, value]) => !isNone(value) && value !== "").map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}
-  </dl>`
 
 const Said = ({ row }) =>
   html`<h3>${row.verb}</h3>
@@ -349,7 +253,7 @@ const TABS = {
 
 export default function Audit({ route }) {
   const [parameters, change] = useParameters(route)
-  const tab = Object.hasOwn(TABS, parameters.get("tab") ?? "") ? parameters.get("tab") : "audit"
+  const tab = chosenOf(Object.keys(TABS), parameters.get("tab"))
   const search = useSettled(parameters.get("search") ?? "")
   const table = useSettled(parameters.get("table") ?? "")
   const id = parameters.get("id")
@@ -358,7 +262,7 @@ export default function Audit({ route }) {
     {
       ...statements({ parameters, search, table }),
       ...(id ? detailStatements(id) : {}),
-      number: "SELECT count(*) AS n FROM system.processes WHERE coalesce(queue, '') <> 'watch'",
+      number: `SELECT count(*) AS n FROM system.processes WHERE NOT ${IS_OWN}`,
     },
     { every },
   )
@@ -367,5 +271,5 @@ export default function Audit({ route }) {
     <${Tabs} label="Logs" current=${tab} onChange=${(key) => openTab(parameters, change, key)}
       tabs=${Object.entries(TABS).map(([key, { title }]) => [key, title, key === "running" ? found.number?.rows[0]?.n : null])} />
     ${id && html`<${Details} id=${id} found=${found} change=${change} />`}
-    <${View} found=${found} route=${route} parameters=${parameters} change=${change} />`
+    <${View} key=${tab} found=${found} route=${route} parameters=${parameters} change=${change} />`
 }

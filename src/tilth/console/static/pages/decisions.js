@@ -1,24 +1,21 @@
 // One log of decisions: what was chosen, refused, placed and read, each with its reason.
 
 import { html, useMemo, useState } from "../vendor/preact-htm.js"
+import { chosenOf, useParameters } from "../core/address.js"
 import { useWatch } from "../core/api.js"
-import { bytes, count, dateOf, seconds } from "../core/format.js"
-import { Badge, Card, Empty, Failure, Search, Time, Waiting, useParameters } from "../core/ui.js"
-import { streamLink } from "./streams.js"
-import { RULES, ruleTone } from "./tasks/operations.js"
-import { Select, TableName, holds, useSettled, whereAll } from "./tasks/parts.js"
+import { RULES, ruleTone } from "../core/choices.js"
+import { FULL_NAME, contains, useSettled, whereAll } from "../core/filters.js"
+import { bytes, count, dateOf, milliseconds } from "../core/format.js"
+import { TableName, nameOf, streamLink } from "../core/names.js"
+import { Badge, Card, Empty, Failure, SearchBy, SelectBy, Time, Waiting } from "../core/ui.js"
 
 /** Lines of each source, and lines that are drawn at first. */
 const SOURCE_MAX = 300
 const SHOWN_STEP = 150
 
-const pair = (row) => `${row.database}.${row.table}`
 const listed = (...words) => words.filter(Boolean).join(", ")
 
 // --- sources ---------------------------------------------------------------------------------------------------------
-
-/** Names of tables in two columns, as `database.table`. */
-const FULL_NAME = `concat(database, '.', "table")`
 
 const reasoned = (reason) => `${reason} IS NOT NULL AND ${reason} <> ''`
 
@@ -31,7 +28,7 @@ const SOURCES = {
     title: "choices of maintenance",
     sql: (table, text) =>
       `SELECT "at", op, "table", rule, reason, score, runnable, others, server FROM system.maintenance_choices
-       ${whereAll("rule <> 'refused'", holds(['"table"'], table), holds(["op", "rule", "reason"], text))}
+       ${whereAll("rule <> 'refused'", contains(['"table"'], table), contains(["op", "rule", "reason"], text))}
        ORDER BY "at" DESC LIMIT ${SOURCE_MAX}`,
     line: (row) => ({
       tone: ruleTone(row.rule),
@@ -50,7 +47,7 @@ const SOURCES = {
     title: "refusals of maintenance",
     sql: (table, text) =>
       `SELECT "at", op, "table", reason, server FROM system.maintenance_choices
-       ${whereAll("rule = 'refused'", holds(['"table"'], table), holds(["op", "reason"], text))}
+       ${whereAll("rule = 'refused'", contains(['"table"'], table), contains(["op", "reason"], text))}
        ORDER BY "at" DESC LIMIT ${SOURCE_MAX}`,
     line: (row) => ({ tone: "warn", what: "refused", table: row.table, subject: row.op, reason: row.reason, more: "" }),
   },
@@ -58,19 +55,19 @@ const SOURCES = {
     title: "changes of parts",
     sql: (table, text) =>
       `SELECT "at", event, database, "table", part, "rows", bytes, sources, duration_ms, reason FROM system.part_log
-       ${whereAll(reasoned("reason"), holds([FULL_NAME], table), holds(["event", "part", "reason"], text))}
+       ${whereAll(reasoned("reason"), contains([FULL_NAME], table), contains(["event", "part", "reason"], text))}
        ORDER BY "at" DESC LIMIT ${SOURCE_MAX}`,
     line: (row) => ({
       tone: "good",
       what: row.event,
-      table: pair(row),
+      table: nameOf(row),
       subject: row.part,
       reason: row.reason,
       more: listed(
         Number(row.sources) > 0 && `${count(row.sources)} sources`,
         `${count(row.rows)} rows`,
         bytes(row.bytes),
-        Number(row.duration_ms) > 0 && seconds(row.duration_ms / 1000),
+        Number(row.duration_ms) > 0 && milliseconds(row.duration_ms),
       ),
     }),
   },
@@ -78,12 +75,12 @@ const SOURCES = {
     title: "events of streams",
     sql: (table, text) =>
       `SELECT "at", database, "table", consumer, event, messages, detail, server FROM system.kafka_log
-       ${whereAll(reasoned("detail"), holds([FULL_NAME], table), holds(["event", "detail"], text))}
+       ${whereAll(reasoned("detail"), contains([FULL_NAME], table), contains(["event", "detail"], text))}
        ORDER BY "at" DESC LIMIT ${SOURCE_MAX}`,
     line: (row) => ({
       tone: { EXCEPTION: "bad", PARSE_ERROR: "warn" }[row.event] ?? "",
       what: row.event,
-      table: pair(row),
+      table: nameOf(row),
       href: streamLink(row.database, row.table, "?tab=rounds"),
       subject: row.consumer === null ? "the service" : `consumer ${row.consumer}`,
       reason: row.detail,
@@ -94,7 +91,7 @@ const SOURCES = {
     title: "placements of tasks",
     sql: (table, text) =>
       `SELECT id, kind, state, worker, warehouse, "table", created, reason, placement_reason FROM system.tasks
-       ${whereAll(reasoned("placement_reason"), holds(['"table"'], table), holds(["kind", "worker", "placement_reason"], text))}
+       ${whereAll(reasoned("placement_reason"), contains(['"table"'], table), contains(["kind", "worker", "placement_reason"], text))}
        ORDER BY created DESC LIMIT ${SOURCE_MAX}`,
     at: "created",
     line: (row) => ({
@@ -112,8 +109,8 @@ const SOURCES = {
       `SELECT id, kind, state, worker, "table", ended, reason FROM system.tasks
        ${whereAll(
          "state IN ('failed', 'lost', 'cancelled')",
-         holds(['"table"'], table),
-         holds(["kind", "state", "worker", "reason"], text),
+         contains(['"table"'], table),
+         contains(["kind", "state", "worker", "reason"], text),
        )} ORDER BY ended DESC LIMIT ${SOURCE_MAX}`,
     at: "ended",
     line: (row) => ({
@@ -133,7 +130,7 @@ const linesOf = ([name, answer]) => {
   const { at = "at", line } = SOURCES[name]
   return answer.rows.map((row) => {
     const shown = line(row)
-    const key = `${name}/${row[at]}/${row.id ?? `${shown.subject}/${shown.reason}`}`
+    const key = `${name}/${row[at]}/${row.id ?? `${row.server}/${shown.table}/${shown.subject}/${shown.reason}`}`
     return { ...shown, at: row[at], ms: dateOf(row[at])?.getTime() ?? 0, key }
   })
 }
@@ -164,11 +161,11 @@ function Lines({ lines }) {
 
 export default function Decisions({ route }) {
   const [parameters, change] = useParameters(route)
-  const kind = parameters.get("kind") in SOURCES ? parameters.get("kind") : ""
-  const [table, text] = [parameters.get("table") ?? "", parameters.get("search") ?? ""]
-  const [settledTable, settledText] = [useSettled(table), useSettled(text)]
+  const kind = chosenOf(["", ...Object.keys(SOURCES)], parameters.get("kind"))
+  const table = useSettled(parameters.get("table") ?? "")
+  const text = useSettled(parameters.get("search") ?? "")
   const names = kind ? [kind] : Object.keys(SOURCES)
-  const statements = Object.fromEntries(names.map((name) => [name, SOURCES[name].sql(settledTable, settledText)]))
+  const statements = Object.fromEntries(names.map((name) => [name, SOURCES[name].sql(table, text)]))
   const found = useWatch(statements, { every: 3 })
   const answers = Object.entries(found).filter(([name]) => names.includes(name))
   const lines = useMemo(() => answers.flatMap(linesOf).sort((left, right) => right.ms - left.ms), [found, kind])
@@ -182,9 +179,9 @@ export default function Decisions({ route }) {
   return html`
     <div class="head">
       <h1>Decisions</h1>
-      <${Select} label="Kind of decision" value=${kind} options=${KIND_OPTIONS} onChange=${(value) => change({ kind: value })} />
-      <${Search} label="Table" value=${table} onChange=${(value) => change({ table: value })} />
-      <${Search} label="Search in reasons" value=${text} onChange=${(value) => change({ search: value })} />
+      <${SelectBy} name="kind" label="Kind of decision" options=${KIND_OPTIONS} parameters=${parameters} change=${change} />
+      <${SearchBy} name="table" label="Table" parameters=${parameters} change=${change} />
+      <${SearchBy} label="Search in reasons" parameters=${parameters} change=${change} />
       <span class="about">${count(lines.length)} decisions${waiting}</span>
     </div>
     ${answers.map(([name, answer]) => answer.error && html`<${Failure} key=${name} error=${answer.error} />`)}

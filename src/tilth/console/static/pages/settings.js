@@ -1,11 +1,13 @@
 // All settings: what holds, what was changed and by what, what each does, and how it is changed.
 
 import { html, useState } from "../vendor/preact-htm.js"
+import { chosenOf, useParameters } from "../core/address.js"
 import { useRead } from "../core/api.js"
+import { fitting } from "../core/filters.js"
 import { exactly } from "../core/format.js"
-import {
-  Badge, Card, Copy, Empty, Failure, Search, Tabs, Waiting, tableLink, useParameters,
-} from "../core/ui.js"
+import { nameOf, tableLink } from "../core/names.js"
+import { Copy } from "../core/notes.js"
+import { Badge, Card, Empty, Failure, SearchBy, Tabs, TickBy, Waiting } from "../core/ui.js"
 
 const TABLES_MAX = 100
 
@@ -57,7 +59,7 @@ const Value = ({ text, unit }) =>
 /** Tables that have a value of their own, found by their CREATE statements. */
 function TablesThatSet({ name }) {
   const { rows, error, isLoading } = useRead(
-    `SELECT database, name, engine FROM system.tables WHERE create_statement LIKE '% ${name} = %'
+    `SELECT database, name FROM system.tables WHERE create_statement LIKE '% ${name} = %'
       ORDER BY database, name LIMIT ${TABLES_MAX}`,
   )
   if (isLoading) return html`<${Waiting} />`
@@ -65,7 +67,7 @@ function TablesThatSet({ name }) {
   if (!rows.length) return html`<${Empty}>No table has a value of its own.<//>`
   return html`<p class="own-values">
     ${rows.length < TABLES_MAX ? `${exactly(rows.length)} with a value of their own:` : `The first ${TABLES_MAX} with a value of their own:`}
-    ${rows.map((row) => html` <a key=${`${row.database}.${row.name}`} href=${tableLink(row.database, row.name, "?tab=settings")}>${row.database}.${row.name}</a>`)}
+    ${rows.map((row) => html` <a key=${nameOf(row)} href=${tableLink(row.database, row.name, "?tab=settings")}>${nameOf(row)}</a>`)}
   </p>`
 }
 
@@ -104,16 +106,13 @@ export default function Settings({ route }) {
   const [parameters, change] = useParameters(route)
   const { rows, error, isLoading } = useRead(SETTINGS)
   if (isLoading && !rows.length) return html`<${Waiting} />`
-  const text = parameters.get("search") ?? ""
   const isChangedOnly = parameters.has("changed")
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean)
-  const fits = (row) => {
-    const found = `${row.name} ${(row.aliases ?? []).join(" ")} ${row.doc} ${row.value}`.toLowerCase()
-    return (!isChangedOnly || row.is_set) && words.every((word) => found.includes(word))
-  }
+  const hasWords = fitting(parameters.get("search") ?? "")
+  const fits = (row) =>
+    (!isChangedOnly || row.is_set) && hasWords(`${row.name} ${(row.aliases ?? []).join(" ")} ${row.doc} ${row.value}`)
   const shown = rows.filter(fits)
   const scopes = [...new Set(rows.map((row) => row.scope))].sort((left, right) => rankOf(left) - rankOf(right))
-  const chosen = scopes.includes(parameters.get("scope")) ? parameters.get("scope") : "all"
+  const chosen = chosenOf(["all", ...scopes], parameters.get("scope"))
   const groups = scopes
     .filter((scope) => chosen === "all" || scope === chosen)
     .map((scope) => [scope, shown.filter((row) => row.scope === scope)])
@@ -122,9 +121,8 @@ export default function Settings({ route }) {
   return html`
     <div class="head">
       <h1>Settings</h1>
-      <${Search} label="Search by name, alias or meaning" value=${text} onChange=${(value) => change({ search: value })} />
-      <label class="tick"><input type="checkbox" checked=${isChangedOnly}
-        onChange=${(event) => change({ changed: event.target.checked ? "1" : null })} />changed ones only (${exactly(changed)})</label>
+      <${SearchBy} label="Search by name, alias or meaning" parameters=${parameters} change=${change} />
+      <${TickBy} name="changed" label=${`changed ones only (${exactly(changed)})`} parameters=${parameters} change=${change} />
     </div>
     <${Failure} error=${error} />
     <${Tabs} label="Scopes" current=${chosen} onChange=${(key) => change({ scope: key === "all" ? null : key })}

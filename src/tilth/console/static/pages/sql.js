@@ -1,21 +1,15 @@
 // Statements: an editor, what they answer as tables, plots and trees, and those that were asked before.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js"
+import { useParameters } from "../core/address.js"
 import { useWatch } from "../core/api.js"
-import { Card, Code, Failure, note, noteError, useParameters } from "../core/ui.js"
+import { copied, note } from "../core/notes.js"
+import { Card, Code, Failure } from "../core/ui.js"
 import { Editor } from "./sql/editor.js"
 import { Library, useSaved } from "./sql/library.js"
 import { Results } from "./sql/results.js"
 import { useRuns } from "./sql/runs.js"
-import {
-  firstWords,
-  hasSecrets,
-  isDestructive,
-  isReading,
-  lineAndColumn,
-  placeOf,
-} from "./sql/statements.js"
-import { copyText } from "./sql/types.js"
+import { firstWords, hasSecrets, isDestructive, isReading, lineAndColumn, placeOf } from "./sql/statements.js"
 import { loadWords } from "./sql/words.js"
 
 const DRAFT = "sql.draft"
@@ -256,7 +250,7 @@ export default function Sql({ route }) {
     doubtful.length ? setAsking({ list, doubtful, session, isFromLink: false }) : begin(list, session)
   }
   const save = (name) => library.save({ name, sql: editor.current.text(), database })
-  const copyLink = () => copyText(location.href).then(() => note("Copied: the link to this statement."), noteError)
+  const copyLink = () => copied(location.href, "the link to this statement")
   const removeSetting = (name) =>
     change({ set: sessionText(Object.fromEntries(Object.entries(settings).filter(([key]) => key !== name))) })
   const place = (one) => {

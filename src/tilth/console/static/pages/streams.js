@@ -1,54 +1,45 @@
 // All Kafka tables: what each one does, how far it is behind, and what stops it.
 
-import { html, useMemo } from "../vendor/preact-htm.js"
-import { useWatch } from "../core/api.js"
-import { count, isNone, percent, perSecond, seconds } from "../core/format.js"
+import { html } from "../vendor/preact-htm.js"
+import { chosenOf, sorting, useParameters } from "../core/address.js"
+import { errorIn, useWatch } from "../core/api.js"
+import { fitting } from "../core/filters.js"
+import { count, isNone, perSecond, seconds, sum } from "../core/format.js"
+import { nameOf, streamLink } from "../core/names.js"
 import {
-  Badge, Bar, Card, Failure, Figure, Search, Table, Time, Waiting, toneOfState, useParameters, useTick,
+  ACTIVITIES, ACTIVITY_WORDS, Age, GAPS, GAP_COLUMNS, GAP_ORDER, POSITIONS_MAX, ageOf, gapKey, lagText, useOldest,
+} from "../core/streams.js"
+import { Table, ageColumn, numberColumn, tableColumn, textColumn } from "../core/table.js"
+import {
+  Badge, Card, Failure, Figure, Percent, SearchBy, SelectBy, Time, Waiting, toneOfState, useTick,
 } from "../core/ui.js"
-import { Age, POSITIONS_MAX, ageOf, tableOf, useOldest } from "./stream/positions.js"
 
+const STREAMS_MAX = 5000
 const GAPS_MAX = 200
 /** Ends of a topic that were seen longer ago than this say nothing about the lag now. */
 const STALE_SECONDS = 60
-
-/** Activities, the most telling one first, as the server orders them. */
-const ACTIVITIES = ["waiting", "reading", "flush_interval", "open_transaction", "starting", "idle"]
-export const ACTIVITY_WORDS = {
-  waiting: "waits for a worker",
-  reading: "reads",
-  flush_interval: "collects messages",
-  open_transaction: "waits for an open transaction",
-  starting: "starts",
-  idle: "idle",
-}
-
-export const streamLink = (database, table, more = "") =>
-  `#/stream/${encodeURIComponent(database)}/${encodeURIComponent(table)}${more}`
-
-/** The error of the first answer that has one. */
-export const errorIn = (answers) => Object.values(answers).find((answer) => answer.error)?.error
 
 const STATEMENTS = {
   consumers: `SELECT database, "table", count(*) AS consumers,
     sum(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS running,
     min(CASE activity ${ACTIVITIES.map((name, rank) => `WHEN '${name}' THEN ${rank}`).join(" ")} END) AS activity,
     max(activity_since) AS activity_since, sum(lag) AS lag, sum(CASE WHEN lag IS NULL THEN 1 ELSE 0 END) AS unknown,
-    max(lag_age) AS lag_age, sum(uncommitted) AS uncommitted, sum(rate) AS rate, max(bounded_by) AS bounded_by,
+    max(lag_age) AS lag_age, sum(rate) AS rate, max(bounded_by) AS bounded_by,
     max(seconds_left) AS seconds_left, sum(dead) AS dead, sum(refused) AS refused, max(last_commit) AS last_commit,
     max(CASE WHEN slowest_view IS NOT NULL
       THEN concat(CAST(CAST(1000 + 1000 * slowest_view_share AS BIGINT) AS STRING), ' ', slowest_view) END) AS slowest
-    FROM system.kafka_tables GROUP BY database, "table" ORDER BY database, "table" LIMIT 5000`,
+    FROM system.kafka_tables GROUP BY database, "table" ORDER BY database, "table" LIMIT ${STREAMS_MAX}`,
   services: `SELECT database, "table", switch, because, until, state, reason, failures, last_exception,
     last_exception_time, next_attempt FROM system.bg_threads WHERE service = 'consume'`,
   positions: `SELECT database, "table", consumer, offsets, high_watermarks FROM system.kafka_tables
     WHERE lag > 0 ORDER BY lag DESC LIMIT ${POSITIONS_MAX}`,
-  gaps: `SELECT database, "table", topic, "partition", "start", "end", reason, "at", resolution FROM system.ingest_gaps
-    ORDER BY CASE WHEN resolution IS NULL THEN 0 ELSE 1 END, "at" DESC LIMIT ${GAPS_MAX}`,
+  gaps: `SELECT database, "table", ${GAP_COLUMNS} FROM system.ingest_gaps ORDER BY ${GAP_ORDER} LIMIT ${GAPS_MAX}`,
 }
 
+const NAME = { ...tableColumn({ title: "Kafka table", isLink: false }), key: "name" }
+
 const COLUMNS = [
-  { key: "name", title: "Kafka table", value: tableOf, show: tableOf, kind: "tight" },
+  NAME,
   {
     key: "state",
     title: "state",
@@ -59,129 +50,48 @@ const COLUMNS = [
   {
     key: "activity",
     title: "activity",
-    kind: "tight",
-    value: (row) => row.activity,
-    show: (row) => html`<span title=${row.reason}>${row.activity === null ? "" : ACTIVITY_WORDS[row.activity]}</span>`,
+    show: (row) => html`<span title=${row.reason}>${ACTIVITY_WORDS[row.activity] ?? ""}</span>`,
   },
-  { key: "reason", title: "why", kind: "line", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
-  {
-    key: "consumers",
-    title: "consumers",
-    align: "right",
+  numberColumn("consumers", "consumers", count, {
     about: "Consumers that run, of all",
     show: (row) => `${row.running} of ${row.consumers}`,
-  },
-  {
-    key: "lag",
-    title: "lag",
-    align: "right",
+  }),
+  numberColumn("lag", "lag", count, {
     about: "Messages that are not read yet",
-    show: (row) => (row.unknown && !row.lag ? "not known" : `${row.unknown ? "≥ " : ""}${count(row.lag)}`),
-  },
-  {
-    key: "age",
-    title: "oldest",
-    align: "right",
+    show: (row) => lagText(row.lag, row.unknown, row.consumers),
+  }),
+  numberColumn("age", "oldest", seconds, {
     about: "For how long the oldest unread message has been in its topic, as far as this page has seen",
     show: (row) => html`<${Age} oldest=${row.oldest} />`,
-  },
-  {
-    key: "rate",
-    title: "rate",
-    align: "right",
-    about: "Messages that are read in a second",
-    show: (row) => perSecond(row.rate),
-  },
+  }),
+  numberColumn("rate", "rate", perSecond, { about: "Messages that are read in a second" }),
   {
     key: "bounded_by",
     title: "bounded by",
-    kind: "tight",
     about: "The setting that bounds a round, and so the rate",
     show: (row) => row.bounded_by ?? "",
   },
-  {
-    key: "seconds_left",
-    title: "left",
-    align: "right",
-    about: "Time until the lag is read at this rate",
-    show: (row) => seconds(row.seconds_left),
-  },
-  {
-    key: "dead",
-    title: "dead",
-    align: "right",
-    about: "Messages that could not be decoded",
-    show: (row) => count(row.dead),
-  },
-  {
-    key: "refused",
-    title: "refused",
-    align: "right",
-    about: "Messages that a view could not take",
-    show: (row) => count(row.refused),
-  },
+  numberColumn("seconds_left", "left", seconds, { about: "Time until the lag is read at this rate" }),
+  numberColumn("dead", "dead", count, { about: "Messages that could not be decoded" }),
+  numberColumn("refused", "refused", count, { about: "Messages that a view could not take" }),
   {
     key: "slowest",
     title: "slowest view",
-    kind: "tight",
     value: (row) => row.share,
-    show: (row) =>
-      row.view && html`${row.view} <${Bar} part=${row.share} title=${`${percent(row.share)} of a round`} /> ${percent(row.share)}`,
+    show: (row) => row.view && html`${row.view} <${Percent} part=${row.share} />`,
   },
-  {
-    key: "last_commit",
-    title: "last commit",
-    align: "right",
-    show: (row) => row.last_commit && html`<${Time} at=${row.last_commit} relative />`,
-  },
+  ageColumn("last_commit", "last commit"),
   {
     key: "last_exception_time",
     title: "last exception",
-    kind: "line",
+    kind: "text",
     show: (row) =>
       row.last_exception &&
       html`<span title=${row.last_exception}><${Time} at=${row.last_exception_time} relative />: ${row.last_exception}</span>`,
   },
+  textColumn("reason", "why"),
 ]
-
-const GAPS = [
-  { key: "name", title: "Kafka table", value: tableOf, show: tableOf, kind: "tight" },
-  {
-    key: "state",
-    title: "state",
-    value: (row) => row.resolution ?? "",
-    show: (row) => html`<${Badge} tone=${row.resolution ? "good" : "bad"}>${row.resolution ? "closed" : "open"}<//>`,
-  },
-  {
-    key: "partition",
-    title: "topic partition",
-    value: (row) => `${row.topic}/${row.partition}`,
-    show: (row) => `${row.topic}/${row.partition}`,
-  },
-  { key: "start", title: "from offset", align: "right" },
-  {
-    key: "end",
-    title: "to",
-    align: "right",
-    about: "The first offset that is there again",
-    show: (row) => row.end ?? "not known",
-  },
-  {
-    key: "missing",
-    title: "missing",
-    align: "right",
-    value: (row) => (isNone(row.end) ? null : row.end - row.start),
-    show: (row) => (isNone(row.end) ? "–" : `${count(row.end - row.start)} offsets`),
-  },
-  { key: "at", title: "found", kind: "tight", show: (row) => html`<${Time} at=${row.at} relative />` },
-  { key: "reason", title: "why", kind: "text" },
-  {
-    key: "resolution",
-    title: "what was decided",
-    kind: "text",
-    show: (row) => row.resolution ?? "nothing yet; its consumer waits",
-  },
-]
+const GAPS_OF_ALL = [NAME, ...GAPS]
 
 /** The share of the slowest view, in thousandths behind a 1, and its name: "1640 shop.v". */
 const slowestOf = (text) =>
@@ -189,10 +99,10 @@ const slowestOf = (text) =>
 
 /** One row for each Kafka table: its consumers together, its service, its gaps. */
 function rowsOf(found, oldest) {
-  const services = new Map((found.services?.rows ?? []).map((row) => [tableOf(row), row]))
-  const open = new Set((found.gaps?.rows ?? []).filter((row) => !row.resolution).map(tableOf))
+  const services = new Map((found.services?.rows ?? []).map((row) => [nameOf(row), row]))
+  const open = new Set((found.gaps?.rows ?? []).filter((row) => !row.resolution).map(nameOf))
   return found.consumers.rows.map((row) => {
-    const key = tableOf(row)
+    const key = nameOf(row)
     const service = services.get(key) ?? {}
     return {
       ...service,
@@ -220,20 +130,22 @@ const CHOICES = {
   lost: ["with dead or refused messages", isLost],
 }
 
-const sum = (rows, name) => rows.reduce((total, row) => total + Number(row[name] ?? 0), 0)
+const OPTIONS = Object.entries(CHOICES).map(([key, [words]]) => [key, words])
+
+const total = (rows, name) => sum(rows.map((row) => row[name]))
 
 function Figures({ rows, gaps }) {
   const ages = rows.filter((row) => row.age !== null)
   const oldest = ages.reduce((most, row) => (row.age > (most?.age ?? -1) ? row : most), null)
-  const [dead, refused] = [sum(rows, "dead"), sum(rows, "refused")]
+  const [dead, refused] = [total(rows, "dead"), total(rows, "refused")]
   const open = gaps.filter((row) => !row.resolution).length
-  const running = `${count(sum(rows, "running"))} of ${count(sum(rows, "consumers"))} consumers run`
+  const running = `${count(total(rows, "running"))} of ${count(total(rows, "consumers"))} consumers run`
   return html`<div class="figures">
     <${Figure} label="Kafka tables" value=${count(rows.length)} below=${running} />
-    <${Figure} label="lag" value=${count(sum(rows, "lag"))} below="messages" />
+    <${Figure} label="lag" value=${count(total(rows, "lag"))} below="messages" />
     <${Figure} label="oldest unread message" value=${html`<${Age} oldest=${oldest?.oldest} />`}
-      below=${oldest ? `of ${tableOf(oldest)}` : "nothing waits"} />
-    <${Figure} label="rate" value=${perSecond(sum(rows, "rate"))} below="messages, of consumers that read" />
+      below=${oldest ? `of ${nameOf(oldest)}` : "nothing waits"} />
+    <${Figure} label="rate" value=${perSecond(total(rows, "rate"))} below="messages, of consumers that read" />
     <${Figure} label="dead and refused" value=${count(dead + refused)} tone=${dead + refused ? "warn" : ""}
       below=${`${count(dead)} not decoded, ${count(refused)} not taken by a view`} />
     <${Figure} label="open gaps" value=${count(open)} tone=${open ? "bad" : ""}
@@ -246,34 +158,29 @@ export default function Streams({ route }) {
   const [parameters, change] = useParameters(route)
   const oldest = useOldest(found.positions)
   useTick(2)
-  const text = parameters.get("search") ?? ""
-  const show = parameters.get("show") in CHOICES ? parameters.get("show") : ""
-  const order = (parameters.get("order") ?? "lag-desc").split("-")
-  const words = useMemo(() => text.toLowerCase().split(/\s+/).filter(Boolean), [text])
   if (!found.consumers) return html`<${Waiting} />`
+  const [, isChosen] = CHOICES[chosenOf(Object.keys(CHOICES), parameters.get("show"))]
+  const hasWords = fitting(parameters.get("search") ?? "")
   const rows = rowsOf(found, oldest)
-  const fits = (row) => CHOICES[show][1](row) && words.every((word) => `${tableOf(row)} ${row.reason}`.toLowerCase().includes(word))
-  const shown = rows.filter(fits)
+  const shown = rows.filter((row) => isChosen(row) && hasWords(`${nameOf(row)} ${row.reason ?? ""}`))
   const gaps = found.gaps?.rows ?? []
+  const href = (row) => streamLink(row.database, row.table)
   return html`
     <div class="head">
       <h1>Streams</h1>
-      <${Search} label="Search by name or reason" value=${text} onChange=${(value) => change({ search: value })} />
-      <select aria-label="Which Kafka tables" value=${show} onChange=${(event) => change({ show: event.target.value })}>
-        ${Object.entries(CHOICES).map(([key, [title]]) => html`<option key=${key} value=${key}>${title}</option>`)}
-      </select>
+      <${SearchBy} label="Search by name or reason" parameters=${parameters} change=${change} />
+      <${SelectBy} name="show" label="Which Kafka tables" options=${OPTIONS} parameters=${parameters} change=${change} />
       <span class="about">${count(shown.length)} of ${count(rows.length)}</span>
     </div>
     <${Failure} error=${errorIn(found)} />
     <${Figures} rows=${rows} gaps=${gaps} />
     <${Card}>
-      <${Table} label="Kafka tables" columns=${COLUMNS} rows=${shown} keyOf=${tableOf} order=${order} height=${720}
-        onOrder=${(next) => change({ order: next.join("-") })} href=${(row) => streamLink(row.database, row.table)} toneOf=${toneOf}
+      <${Table} label="Kafka tables" columns=${COLUMNS} rows=${shown} keyOf=${nameOf} height=${720} href=${href} toneOf=${toneOf}
+        ...${sorting(parameters, change, "order", "lag-desc")}
         empty=${rows.length ? "No Kafka table fits." : "There are no Kafka tables yet: CREATE TABLE .. ENGINE = Kafka makes one."} />
     <//>
     <${Card} title="Gaps" about="offsets that could not be read; an open one stops its consumer until somebody decides">
-      <${Table} label="gaps" columns=${GAPS} rows=${gaps} empty="No message is missing."
-        keyOf=${(row) => `${tableOf(row)}/${row.topic}/${row.partition}/${row.start}`}
-        href=${(row) => streamLink(row.database, row.table)} toneOf=${(row) => (row.resolution ? "" : "bad")} />
+      <${Table} label="gaps" columns=${GAPS_OF_ALL} rows=${gaps} empty="No message is missing." href=${href}
+        keyOf=${(row) => `${nameOf(row)}/${gapKey(row)}`} toneOf=${(row) => (row.resolution ? "" : "bad")} />
     <//>`
 }

@@ -1,9 +1,11 @@
 // The rows of a result: sorted, filtered, copied. Only rows that are seen are drawn.
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../vendor/preact-htm.js"
-import { ZONE, exactly, isNone } from "../../core/format.js"
-import { Code, Empty, Search, note, noteError } from "../../core/ui.js"
-import { copyText, csv, download, kindOf, raw, shown, sorted, tsv } from "./types.js"
+import { fitting } from "../../core/filters.js"
+import { ZONE, exactly, isNone, json } from "../../core/format.js"
+import { copied, download } from "../../core/notes.js"
+import { Code, Empty, SearchBy } from "../../core/ui.js"
+import { csv, kindOf, raw, shown, sorted, tsv } from "./types.js"
 
 const ROW_HEIGHT = 28
 const HEAD_HEIGHT = 44
@@ -33,18 +35,18 @@ const widthsOf = (columns, rows, isUtc) =>
 /** Rows in which each word is somewhere. */
 function useFiltered(rows, kinds, isUtc, filter) {
   const texts = useMemo(() => new Map(), [rows, isUtc])
-  const words = filter.toLowerCase().split(/\s+/).filter(Boolean)
   return useMemo(() => {
-    if (!words.length) return rows
+    if (!filter.trim()) return rows
+    const fits = fitting(filter)
     const textOf = (row) => {
       let text = texts.get(row)
       if (text === undefined) {
-        text = row.map((value, index) => shown(value, kinds[index], isUtc)).join("\n").toLowerCase()
+        text = row.map((value, index) => shown(value, kinds[index], isUtc)).join("\n")
         texts.set(row, text)
       }
       return text
     }
-    return rows.filter((row) => words.every((word) => textOf(row).includes(word)))
+    return rows.filter((row) => fits(textOf(row)))
   }, [rows, isUtc, filter])
 }
 
@@ -72,7 +74,7 @@ function moved(event, [row, column], rows, columns) {
 function CellDialog({ column, value, onClose }) {
   const dialog = useRef()
   useEffect(() => dialog.current.showModal(), [])
-  const text = isNone(value) ? "NULL" : typeof value === "object" ? JSON.stringify(value, bigAsText, 2) : raw(value)
+  const text = isNone(value) ? "NULL" : typeof value === "object" ? json(value, 2) : raw(value)
   return html`<dialog ref=${dialog} onClose=${onClose} aria-label=${`Value of ${column.name}`}>
     <div class="sql-cell">
       <h2>${column.name} <small>${column.type}</small></h2>
@@ -84,10 +86,6 @@ function CellDialog({ column, value, onClose }) {
     </div>
   </dialog>`
 }
-
-const bigAsText = (_, inner) => (typeof inner === "bigint" ? String(inner) : inner)
-
-const copied = (text, what) => copyText(text).then(() => note(`Copied: ${what}.`), noteError)
 
 const ARROWS = { asc: "↑", desc: "↓" }
 
@@ -161,7 +159,7 @@ function useWindow(rows, chosen, id) {
   return { box, first, last, onScroll: (event) => setTop(event.target.scrollTop) }
 }
 
-function Tools({ columns, rows, chosen, filtered, filter, isUtc, hasTimes, change }) {
+function Tools({ columns, rows, chosen, filtered, isUtc, hasTimes, parameters, change }) {
   const [at, index] = chosen
   const row = filtered[at]
   const names = columns.map((column) => column.name)
@@ -170,7 +168,7 @@ function Tools({ columns, rows, chosen, filtered, filter, isUtc, hasTimes, chang
   const counted = filtered.length === rows.length ? all : `${exactly(filtered.length)} of ${all}`
   const [cellText, rowText] = row ? [() => raw(row[index]), () => tsv(names, [row])] : []
   return html`<div class="sql-tools">
-    <${Search} label="Filter rows" value=${filter} onChange=${(text) => change({ filter: text })} />
+    <${SearchBy} name="filter" label="Filter rows" parameters=${parameters} change=${change} />
     <small role="status">${counted} ${rows.length === 1 ? "row" : "rows"}</small>
     ${hasTimes &&
     html`<label>times in <select value=${isUtc ? "utc" : ""}
@@ -219,7 +217,7 @@ export function Grid({ columns, rows, parameters, change }) {
       copied(raw(ordered[chosen[0]][chosen[1]]), "the cell")
     }
   }
-  const tools = { columns, rows, chosen, filtered: ordered, filter, isUtc, hasTimes: kinds.includes("time"), change }
+  const tools = { columns, rows, chosen, filtered: ordered, isUtc, hasTimes: kinds.includes("time"), parameters, change }
   return html`<div>
     <${Tools} ...${tools} />
     <div class="sql-grid" ref=${box} onScroll=${onScroll} style=${{ maxHeight: `${HEIGHT_MAX}px` }}>

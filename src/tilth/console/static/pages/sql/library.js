@@ -2,8 +2,10 @@
 
 import { html, useEffect, useMemo, useRef, useState } from "../../vendor/preact-htm.js"
 import { literal, useRead } from "../../core/api.js"
+import { fitting, whereAll } from "../../core/filters.js"
 import { count, seconds } from "../../core/format.js"
-import { Badge, Empty, Failure, Search, Tabs, Time, note } from "../../core/ui.js"
+import { note } from "../../core/notes.js"
+import { Badge, Empty, Failure, Search, Tabs, Time } from "../../core/ui.js"
 import { QUESTIONS } from "./questions.js"
 import { loadWords, tableNames } from "./words.js"
 
@@ -71,7 +73,8 @@ export function useSaved() {
 function TableField({ value, onChange }) {
   const [names, setNames] = useState([])
   useEffect(() => void loadWords().then(() => setNames(tableNames())), [])
-  const near = names.filter((name) => name.toLowerCase().includes(value.toLowerCase())).slice(0, SUGGESTED_MAX)
+  const fits = fitting(value)
+  const near = names.filter(fits).slice(0, SUGGESTED_MAX)
   return html`<label class="sql-field">The table of questions about one table
     <input list="sql-tables" value=${value} placeholder="database.table"
       onInput=${(event) => onChange(event.target.value)} />
@@ -81,8 +84,8 @@ function TableField({ value, onChange }) {
 
 function Questions({ table, onTable, onOpen }) {
   const [filter, setFilter] = useState("")
-  const words = filter.toLowerCase()
-  const found = QUESTIONS.filter(({ title, about = "" }) => `${title} ${about}`.toLowerCase().includes(words))
+  const fits = fitting(filter)
+  const found = QUESTIONS.filter(({ title, about = "" }) => fits(`${title} ${about}`))
   const open = ({ sql }) => {
     if (!sql.includes("{table}")) return onOpen({ sql, isRun: true })
     if (!table) return note("Choose the table first, above the questions.", "bad")
@@ -137,8 +140,8 @@ function SavedOne({ one, onOpen, onRename, onRemove }) {
 
 function Saved({ library, onOpen }) {
   const [filter, setFilter] = useState("")
-  const fits = ({ name, sql }) => `${name} ${sql}`.toLowerCase().includes(filter.toLowerCase())
-  const found = library.saved.filter(fits)
+  const fits = fitting(filter)
+  const found = library.saved.filter(({ name, sql }) => fits(`${name} ${sql}`))
   const empty = library.saved.length
     ? "None has these words."
     : "Save keeps the text of the editor under a name, in this browser."
@@ -159,10 +162,10 @@ function Saved({ library, onOpen }) {
 /** The query log names a client by its address and the beginning of what the browser calls itself. */
 const AGENT_CHARACTERS = 60
 
-const isOfThisBrowser = () => `client LIKE ${literal(`%(${navigator.userAgent.slice(0, AGENT_CHARACTERS)}%`)}`
+const isOfThisBrowser = () => `contains(client, ${literal(`(${navigator.userAgent.slice(0, AGENT_CHARACTERS)}`)})`
 
 const logStatement = (isAll) => `SELECT query_id, text, database, started, elapsed_ms, rows, error_code, error
-  FROM system.query_log ${isAll ? "" : `WHERE ${isOfThisBrowser()}`} ORDER BY started DESC LIMIT ${HISTORY_MAX}`
+  FROM system.query_log ${whereAll(!isAll && isOfThisBrowser())} ORDER BY started DESC LIMIT ${HISTORY_MAX}`
 
 const fromLog = (row) => ({
   id: row.query_id,
@@ -202,9 +205,9 @@ function History({ turn, onOpen }) {
   const [isAll, setAll] = useState(false)
   const log = useRead(logStatement(isAll))
   useEffect(() => void (turn && log.again()), [turn])
-  const words = filter.toLowerCase()
+  const fits = fitting(filter)
   const all = useMemo(() => merged(stored(HISTORY), log.rows.map(fromLog)), [log.rows, turn])
-  const entries = all.filter(({ sql }) => sql.toLowerCase().includes(words))
+  const entries = all.filter(({ sql }) => fits(sql))
   return html`
     <${Search} label="Filter history" value=${filter} onChange=${setFilter} />
     <label>
@@ -212,7 +215,7 @@ function History({ turn, onOpen }) {
     </label>
     <${Failure} error=${log.error} />
     <ul class="sql-list">
-      ${entries.map((one, index) => html`<${Entry} key=${one.id || index} one=${one} onOpen=${onOpen} />`)}
+      ${entries.map((one) => html`<${Entry} key=${`${one.id}/${one.at}`} one=${one} onOpen=${onOpen} />`)}
     </ul>
     ${!entries.length && html`<${Empty}>${log.isLoading ? "Loading …" : "No statement yet."}<//>`}
     <p class="about">From system.query_log, which is empty after a restart, and from this browser, without statements

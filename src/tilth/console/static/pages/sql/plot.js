@@ -2,7 +2,7 @@
 
 import uPlot from "../../vendor/uplot.js"
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../vendor/preact-htm.js"
-import { ZONE, cell, count, exactly, isNone } from "../../core/format.js"
+import { ZONE, cell, clock, count, day, exactly, isNone } from "../../core/format.js"
 import { Empty } from "../../core/ui.js"
 import { isTime, kindOf, shown } from "./types.js"
 
@@ -152,17 +152,13 @@ function dataOf(columns, rows, choice) {
 
 // --- the drawing -----------------------------------------------------------------------------------------------------
 
-const two = (number) => String(number).padStart(2, "0")
-const day = (date) => `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
-const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`
-
 /** A time in the zone of the user, as fine as the distance of two marks. */
 function mark(seconds, distance) {
   const date = new Date(seconds * 1000)
   if (distance >= 86_400) return day(date)
-  if (distance >= 60) return date.getHours() + date.getMinutes() === 0 ? day(date) : clock(date)
+  if (distance >= 60) return date.getHours() + date.getMinutes() === 0 ? day(date) : clock(date).slice(0, 5)
   const fraction = distance < 1 ? `.${String(date.getMilliseconds()).padStart(3, "0")}` : ""
-  return `${clock(date)}:${two(date.getSeconds())}${fraction}`
+  return `${clock(date)}${fraction}`
 }
 
 const fine = new Intl.NumberFormat("en", { maximumSignificantDigits: 6 })

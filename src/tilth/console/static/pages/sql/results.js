@@ -1,9 +1,12 @@
 // The outcome of a statement: how far it is, its rows, what it did, or why it failed.
 
 import { html } from "../../vendor/preact-htm.js"
-import { bytes, count, exactly, isNone, seconds } from "../../core/format.js"
-import { Badge, Bar, Card, Code, Copy, Empty, Failure, Tabs, useTick } from "../../core/ui.js"
-import { Plan, Reasons } from "./explain.js"
+import { objects } from "../../core/api.js"
+import { Kept, Merges } from "../../core/explain.js"
+import { bytes, count, exactly, isNone, milliseconds, seconds } from "../../core/format.js"
+import { Copy } from "../../core/notes.js"
+import { Badge, Card, Code, Done, Empty, Failure, Tabs, useTick } from "../../core/ui.js"
+import { Plan } from "./plan.js"
 import { Grid } from "./grid.js"
 import { Plot, isPlottable } from "./plot.js"
 import { explained } from "./statements.js"
@@ -14,13 +17,6 @@ const DOCUMENTS_MAX = 10
 
 // --- under way -------------------------------------------------------------------------------------------------------
 
-const Share = ({ done, total, what }) =>
-  !isNone(total) &&
-  total > 0 &&
-  html`<span>
-    ${count(done)} of ${count(total)} ${what} <${Bar} part=${done / total} title=${`${done} of ${total} ${what}`} />
-  </span>`
-
 /** `process`: the line of system.processes; undefined: it has not come yet. */
 function Progress({ run, process, onCancel }) {
   useTick(0.5)
@@ -29,8 +25,8 @@ function Progress({ run, process, onCancel }) {
   return html`<div class="sql-progress" role="status">
     <${Badge} tone="busy">${process?.state ?? "running"}<//>
     <span>${seconds(passed)}</span>
-    <${Share} done=${process?.stages_done} total=${process?.stages_total} what="stages" />
-    <${Share} done=${process?.tasks_done} total=${process?.tasks_total} what="tasks" />
+    <span><${Done} done=${process?.stages_done} all=${process?.stages_total} what="stages" /></span>
+    <span><${Done} done=${process?.tasks_done} all=${process?.tasks_total} what="tasks" /></span>
     ${hasRead && html`<span>${count(process.read_rows)} rows, ${bytes(process.read_bytes)} read</span>`}
     ${run.rowsSoFar > 0 && html`<span>${count(run.rowsSoFar)} rows received</span>`}
     ${process?.warehouse && html`<span>in ${process.warehouse}</span>`}
@@ -61,16 +57,16 @@ function viewsOf({ sent, answer }) {
 
 const textOf = ({ text, rows }) => text ?? rows.map(([value]) => value ?? "").join("\n\n")
 
-const asObjects = ({ columns, rows }) =>
-  rows.map((row) => Object.fromEntries(row.map((value, index) => [columns[index].name, value])))
-
 function View({ view, run, parameters, change }) {
   const { answer } = run
   if (view === "text")
     return html`<div><div class="sql-tools"><span class="grow"></span><${Copy} text=${textOf(answer)} /></div>
       <${Code}>${textOf(answer)}<//></div>`
   if (view === "plan") return html`<${Plan} text=${textOf(answer)} />`
-  if (view === "reasons") return html`<${Reasons} what=${explained(run.sent)} rows=${asObjects(answer)} />`
+  if (view === "reasons") {
+    const Reasons = explained(run.sent) === "GC" ? Kept : Merges
+    return html`<${Reasons} rows=${objects(answer)} height=${560} />`
+  }
   const Rows = view === "plot" ? Plot : Grid
   return html`<${Rows} columns=${answer.columns} rows=${answer.rows} parameters=${parameters} change=${change} />`
 }
@@ -99,7 +95,7 @@ function Facts({ run }) {
   return html`<p class="sql-facts">
     ${answer.columns.length > 0 && html`<span>${rows}</span>`}
     ${written > 0 && html`<span>${exactly(written)} rows written</span>`}
-    <span title=${`${seconds(run.seconds)} until all of it was here`}>${seconds(elapsed / 1000)}</span>
+    <span title=${`${seconds(run.seconds)} until all of it was here`}>${milliseconds(elapsed)}</span>
     ${hasParts && html`<span>${exactly(partsRead)} parts read, ${exactly(partsPruned)} ruled out</span>`}
     ${details?.result_bytes > 0 && html`<span>${bytes(details.result_bytes)}</span>`}
     ${details?.sent_again && html`<span>sent to Spark again: ${details.sent_again}</span>`}
@@ -115,7 +111,7 @@ function Answer({ run, parameters, change }) {
   return html`
     ${summary.message && html`<p><${Badge} tone="good">done<//> ${summary.message}</p>`}
     ${!summary.message && !views.length && html`<p><${Badge} tone="good">done<//></p>`}
-    ${summary.notices.map((notice) => html`<p key=${notice}><${Badge} tone="warn">notice<//> ${notice}</p>`)}
+    ${summary.notices.map((notice, index) => html`<p key=${index}><${Badge} tone="warn">notice<//> ${notice}</p>`)}
     <${Cut} run=${run} />
     ${views.length > 1 &&
     html`<${Tabs} label="Forms of the answer" tabs=${views} current=${view}

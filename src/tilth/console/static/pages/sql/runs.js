@@ -2,8 +2,8 @@
 // open.
 
 import { useEffect, useState } from "../../vendor/preact-htm.js"
+import { literal, read, stream } from "../../core/api.js"
 import { remember } from "./library.js"
-import { detailsOf, stream } from "./run.js"
 import { hasSecrets, isDefinition, usedDatabase } from "./statements.js"
 import { loadWords } from "./words.js"
 
@@ -45,6 +45,21 @@ function log(run, { database, begun, seconds, answer, error, state }) {
     outcome: state,
     error: error && state === "failed" ? error.message : null,
   })
+}
+
+const DETAILS = "elapsed_ms, rows, rows_written, result_bytes, parts_read, parts_pruned, sent_again"
+/** The query log has a statement a moment after its answer, in milliseconds. */
+const DETAILS_AFTER = [0, 200, 1000]
+
+/** Details of a statement that has ended, from the query log; undefined: it has none, as after a restart. */
+async function detailsOf(queryId) {
+  const question = `SELECT ${DETAILS} FROM system.query_log WHERE query_id = ${literal(queryId)}`
+  for (const wait of DETAILS_AFTER) {
+    if (wait) await new Promise((done) => setTimeout(done, wait))
+    const [found] = await read(question).catch(() => [])
+    if (found) return found
+  }
+  return undefined
 }
 
 /** Run one statement; returns the session of the next one, undefined if it did not end well. */

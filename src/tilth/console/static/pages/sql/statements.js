@@ -94,7 +94,6 @@ export function statementAt(text, position) {
 // --- what a statement does -------------------------------------------------------------------------------------------
 
 const READING = new Set("SELECT WITH VALUES FROM TABLE EXPLAIN SHOW DESCRIBE DESC EXISTS USE SET (".split(" "))
-const QUERIES = new Set("SELECT WITH VALUES FROM TABLE (".split(" "))
 const DEFINING = new Set("CREATE DROP ALTER RENAME UNDROP".split(" "))
 
 /** The first words in upper case; a bracket counts as one. */
@@ -109,7 +108,6 @@ export function firstWords(sql, count = 2) {
 }
 
 export const isReading = (sql) => READING.has(firstWords(sql, 1)[0])
-export const isQuery = (sql) => QUERIES.has(firstWords(sql, 1)[0])
 export const isDefinition = (sql) => DEFINING.has(firstWords(sql, 1)[0])
 
 /** "MERGE" or "GC" for EXPLAIN of a table's background work, "PLAN" for EXPLAIN of a query, else nothing. */

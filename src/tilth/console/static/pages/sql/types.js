@@ -1,6 +1,6 @@
 // Values of results by their types: as they are shown, sorted, copied and written to files. Pure.
 
-import { cell, isNone } from "../../core/format.js"
+import { cell, clock, day, isNone } from "../../core/format.js"
 
 const KINDS = [
   [/^(tinyint|smallint|int|integer|bigint|float|double|decimal)\b/, "number"],
@@ -17,15 +17,11 @@ export const kindOf = (type) => KINDS.find(([pattern]) => pattern.test(type.toLo
 
 export const isTime = (kind) => kind === "time" || kind === "local" || kind === "date"
 
-const two = (number) => String(number).padStart(2, "0")
-
 /** "2026-01-05 10:00:00.123" in the zone of the user, with all digits that the server sent. */
 function localTime(text) {
   const date = new Date(text)
   if (Number.isNaN(date.getTime())) return text
-  const day = `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`
-  const clock = `${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`
-  return `${day} ${clock}${/\.\d+/.exec(text)?.[0] ?? ""}`
+  return `${day(date)} ${clock(date)}${/\.\d+/.exec(text)?.[0] ?? ""}`
 }
 
 /** A value as it is shown; `isUtc`: instants as the server has them. */
@@ -89,29 +85,4 @@ export function csv(columns, rows) {
   const names = columns.map((column) => csvField(column.name, "text")).join(",")
   const line = (row) => row.map((value, index) => csvField(value, kinds[index])).join(",")
   return [names, ...rows.map(line), ""].join("\n")
-}
-
-// --- out of the page -------------------------------------------------------------------------------------------------
-
-/** Put a text into the clipboard, also on pages that are served without TLS, which lack the clipboard API. */
-export async function copyText(text) {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text)
-  const field = document.createElement("textarea")
-  field.value = text
-  field.setAttribute("readonly", "")
-  document.body.append(field)
-  field.select()
-  const isDone = document.execCommand("copy")
-  field.remove()
-  if (!isDone) throw new Error("the browser refuses access to the clipboard")
-}
-
-/** Hand a file to the browser, which asks where to put it. */
-export function download(name, text, type) {
-  const address = URL.createObjectURL(new Blob([text], { type }))
-  const link = document.createElement("a")
-  link.href = address
-  link.download = name
-  link.click()
-  setTimeout(() => URL.revokeObjectURL(address), 60_000)
 }

@@ -1,6 +1,7 @@
 // Completion: names of databases, tables, columns, functions and settings, as the server knows them.
 
-import { literal, named, read } from "../../core/api.js"
+import { named, read } from "../../core/api.js"
+import { isOf } from "../../core/filters.js"
 import { BEFORE_TABLE, isName, pieces, plain, relations, statementAt } from "./statements.js"
 
 /** Columns of more tables are read when a statement names the table. */
@@ -63,7 +64,7 @@ async function columnsOf([database, table]) {
   const sql = isSystem(database)
     ? `DESCRIBE ${named("system", table)}`
     : `SELECT name, type, comment FROM system.columns
-       WHERE database = ${literal(database)} AND "table" = ${literal(table)} ORDER BY position`
+       WHERE ${isOf(database, table)} ORDER BY position`
   const columns = await read(sql).catch(() => [])
   known.columns.set(key(database, table), columns)
   return columns

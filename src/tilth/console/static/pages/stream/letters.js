@@ -2,8 +2,13 @@
 
 import { html, useMemo, useState } from "../../vendor/preact-htm.js"
 import { literal, named, useRead } from "../../core/api.js"
+import { StatementDialog } from "../../core/dialog.js"
+import { fitting } from "../../core/filters.js"
 import { bytes, count, exactly, isNone } from "../../core/format.js"
-import { Card, Code, Copy, Empty, Failure, Search, StatementDialog, Table, Time, Waiting, useParameters } from "../../core/ui.js"
+import { nameOf } from "../../core/names.js"
+import { Copy } from "../../core/notes.js"
+import { Table, ageColumn, buttonColumn, numberColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Card, Code, Empty, Reading, SearchBy } from "../../core/ui.js"
 
 const LETTERS_MAX = 200
 /** Bytes of a message that are shown. */
@@ -47,34 +52,26 @@ const whereIs = (row) =>
     conditionOf("view", row.view ?? NO_VIEW),
   ].join(" AND ")
 
+const refusedBy = { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" }
+
 const letterColumns = (onReplay) => [
   {
     key: "place",
     title: "message",
-    kind: "tight",
     value: (row) => Number(row.offset),
     show: (row) => `${row.topic}/${row.partition} at ${row.offset}`,
   },
-  { key: "timestamp", title: "sent", kind: "tight", show: (row) => row.timestamp && html`<${Time} at=${row.timestamp} />` },
-  { key: "view", title: "refused by", kind: "tight", show: (row) => row.view ?? "not decoded" },
-  { key: "reason", title: "error", kind: "text" },
-  { key: "size", title: "size", align: "right", show: (row) => bytes(row.size) },
+  timeColumn("timestamp", "sent"),
+  refusedBy,
+  textColumn("reason", "error"),
+  numberColumn("size", "size", bytes),
   {
     key: "text",
     title: "raw message",
     kind: "code-cell",
     show: (row) => (row.isText ? row.text.slice(0, 80) : html`<small>binary</small>`),
   },
-  {
-    key: "replay",
-    title: "",
-    kind: "tight",
-    value: () => 0,
-    show: (row) =>
-      html`<button type="button" onClick=${() => onReplay(row)} aria-label=${`Replay the letter at ${row.offset}`}>
-        Replay …
-      </button>`,
-  },
+  buttonColumn("Replay", (row) => `Replay the letter at ${row.offset}`, onReplay),
 ]
 
 const titleOf = (letter) => {
@@ -90,15 +87,12 @@ const Letter = ({ letter }) =>
     ${letter.isText && html`<${Copy} text=${letter.text} label="Copy the message" />`}`
 
 const errorColumns = (onChoose) => [
-  { key: "letters", title: "letters", align: "right", show: (row) => count(row.letters) },
-  { key: "view", title: "refused by", kind: "tight", show: (row) => row.view ?? "not decoded" },
-  {
-    key: "reason",
-    title: "error",
-    kind: "text",
+  numberColumn("letters", "letters"),
+  refusedBy,
+  textColumn("reason", "error", {
     show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row)}>${row.reason}</button>`,
-  },
-  { key: "last", title: "last one sent", kind: "tight", show: (row) => row.last && html`<${Time} at=${row.last} relative />` },
+  }),
+  ageColumn("last", "last one sent"),
 ]
 
 /** Dead letters and their errors. Spark reads them, so they are read once and not watched. */
@@ -128,43 +122,38 @@ const NoTable = () =>
     <${Empty}>There is no table for dead letters. The setting kafka_handle_error_mode decides what becomes of a broken message.<//>
   <//>`
 
-export function Letters({ database, table, info, route }) {
-  const [parameters, change] = useParameters(route)
+/** `info`: the table of the letters, a row of system.tables; undefined: there is none. */
+export function Letters({ database, table, info, parameters, change }) {
   const [asked, setAsked] = useState(null)
   const where = whereOf(parameters)
-  const text = parameters.get("text") ?? ""
   const isThere = Boolean(info) && Number(info.rows) > 0
   const [letters, groups, rows] = useLetters(info && named(info.database, info.name), where, isThere)
-  const choose = (row) => change({ view: row.view ?? NO_VIEW, reason: row.reason })
   const columns = useMemo(() => letterColumns((row) => setAsked(whereIs(row))), [])
-  const groupColumns = useMemo(() => errorColumns(choose), [parameters.toString()])
+  const choose = (row) => change({ view: row.view ?? NO_VIEW, reason: row.reason })
   if (!info) return html`<${NoTable} />`
-  const words = (row) => `${row.topic}/${row.partition} ${row.offset} ${row.view} ${row.reason} ${row.text}`.toLowerCase()
-  const fits = (row) => words(row).includes(text.toLowerCase())
-  const shown = rows.filter(fits)
+  const hasWords = fitting(parameters.get("text") ?? "")
+  const shown = rows.filter((row) => hasWords(`${row.topic}/${row.partition} ${row.offset} ${row.view} ${row.reason} ${row.text}`))
   const again = () => (letters.again(), groups.again())
   return html`
-    <${Card} title="By error" about=${`${exactly(info.rows)} letters in ${info.database}.${info.name}; choose an error to see its letters`}
+    <${Card} title="By error" about=${`${exactly(info.rows)} letters in ${nameOf(info)}; choose an error to see its letters`}
       actions=${html`<button type="button" onClick=${again}>Read again</button>
         <button type="button" class="main" disabled=${!isThere} onClick=${() => setAsked("")}>Replay all …</button>`}>
-      <${Failure} error=${groups.error} />
-      ${groups.isLoading && !groups.rows.length
-        ? html`<${Waiting} />`
-        : html`<${Table} label="errors" rows=${groups.rows} columns=${groupColumns} empty="There is no dead letter."
-            keyOf=${(row) => `${row.view}/${row.reason}`} />`}
+      <${Reading} reading=${groups}>
+        <${Table} label="errors" rows=${groups.rows} columns=${errorColumns(choose)} empty="There is no dead letter."
+          keyOf=${(row) => `${row.view}/${row.reason}`} />
+      <//>
     <//>
     ${isThere &&
     html`<${Card} title="Letters" about=${`the newest ${LETTERS_MAX}${where ? " that fit" : ""}; a line opens with the raw message`}
-      actions=${html`<${Search} label="Filter what is shown" value=${text} onChange=${(value) => change({ text: value })} />
+      actions=${html`<${SearchBy} name="text" label="Filter what is shown" parameters=${parameters} change=${change} />
         ${where &&
         html`<button type="button" onClick=${() => setAsked(where)}>Replay these …</button>
           <button type="button" class="quiet" onClick=${() => change({ view: null, reason: null })}>Show all</button>`}`}>
-      <${Failure} error=${letters.error} />
-      ${letters.isLoading && !rows.length
-        ? html`<${Waiting} />`
-        : html`<${Table} label="dead letters" rows=${shown} columns=${columns}
-            keyOf=${(row) => `${row.topic}/${row.partition}/${row.offset}/${row.view}`}
-            expand=${(row) => html`<${Letter} letter=${row} />`} empty="No letter fits." />`}
+      <${Reading} reading=${letters}>
+        <${Table} label="dead letters" rows=${shown} columns=${columns}
+          keyOf=${(row) => `${row.topic}/${row.partition}/${row.offset}/${row.view}`}
+          expand=${(row) => html`<${Letter} letter=${row} />`} empty="No letter fits." />
+      <//>
     <//>`}
     ${asked !== null &&
     html`<${StatementDialog} title="Replay dead letters" action="Replay" onClose=${() => setAsked(null)} onDone=${again}

@@ -2,23 +2,19 @@
 
 import { html, useMemo, useRef } from "../../vendor/preact-htm.js"
 import { serverNow } from "../../core/api.js"
-import { bytes, count, dateOf, exactly, fullTime, isNone, perSecond, seconds, time } from "../../core/format.js"
-import { Badge, Card, Failure, Table, Time, Waiting, useParameters, useTick } from "../../core/ui.js"
-import { numbersByName } from "./positions.js"
+import { bytes, count, dateOf, exactly, fullTime, isNone, milliseconds, perSecond, seconds, sum, time } from "../../core/format.js"
+import { numbersByName } from "../../core/streams.js"
+import { Table, numberColumn, someColumn, stateColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Badge, Card, Facts, Failure, Select, Time, Waiting, useTick } from "../../core/ui.js"
 
 /** Newest lines of the log that are read. */
-export const LOG_MAX = 800
+const LOG_MAX = 800
 
-const sum = (values) => values.reduce((total, value) => total + Number(value ?? 0), 0)
+export const logStatement = (condition) =>
+  `SELECT "at", consumer, event, messages, rows, bytes, duration_ms, txn, detail, server
+    FROM system.kafka_log WHERE ${condition} ORDER BY "at" DESC LIMIT ${LOG_MAX}`
+
 const millis = (text) => dateOf(text)?.getTime() ?? null
-
-/** Names and values; those without a value are left out. */
-export const Facts = ({ facts }) =>
-  html`<dl class="facts">
-    ${facts
-      .filter(([, value]) => !isNone(value) && value !== "")
-      .map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}
-  </dl>`
 
 /** Events of one instant: a round ends before the next one begins. */
 const RANKS = { WRITE: 0, PARSE_ERROR: 0, COMMIT: 1, EXCEPTION: 2, POLL: 3 }
@@ -90,6 +86,7 @@ const ROUND_WORDS = { done: "committed", running: "runs", failed: "failed", repe
 const iso = (at) => new Date(at).toISOString()
 const clock = (at) => time(iso(at))
 const SPANS = { 60: "1 minute", 300: "5 minutes", 900: "15 minutes", 3600: "1 hour" }
+const SPAN_OPTIONS = Object.entries(SPANS).map(([key, words]) => [key, `the last ${words}`])
 const TICKS = 4
 
 /** One lane for each consumer, one box for each round; a box is split where a commit took long enough to be seen. */
@@ -100,7 +97,7 @@ function Timeline({ rounds, from, to, chosen, onChoose }) {
   const width = (start, end) => `${Math.max(0.2, x(end) - x(start))}%`
   const box = (round) => {
     const end = round.end ?? to
-    const words = [ROUND_WORDS[round.state], clock(round.start), seconds((end - round.start) / 1000)]
+    const words = [ROUND_WORDS[round.state], clock(round.start), milliseconds(end - round.start)]
     const title = `${words.join(", ")}, ${count(round.messages ?? round.offsets)} messages`
     const kind = `round ${round.state} ${round.key === chosen ? "chosen" : ""}`
     return html`<g key=${round.key} class=${kind} onClick=${() => onChoose(round.key)}>
@@ -145,7 +142,7 @@ function phasesOf(round, views) {
 
 const Phases = ({ phases }) => {
   const all = sum(phases.map(([, value]) => value))
-  const words = phases.map(([name, value]) => `${name} ${seconds(value / 1000)}`)
+  const words = phases.map(([name, value]) => `${name} ${milliseconds(value)}`)
   return html`<span class="phases" role="img" aria-label=${words.join(", ")}>
     ${phases.map(
       ([name, value, kind], index) =>
@@ -155,10 +152,10 @@ const Phases = ({ phases }) => {
 }
 
 const roundFacts = (round) => [
-  ["state", html`<${Badge} tone=${ROUND_TONES[round.state]}>${ROUND_WORDS[round.state]}<//>`],
+  ["state", stateOf(round)],
   ["began", fullTime(iso(round.start))],
   ["took", round.took === null ? null : seconds(round.took)],
-  ...round.phases.map(([name, value]) => [name, seconds(value / 1000)]),
+  ...round.phases.map(([name, value]) => [name, milliseconds(value)]),
   ["offsets", isNone(round.offsets) ? null : exactly(round.offsets)],
   ["messages", round.messages === undefined ? null : `${exactly(round.messages)}, ${bytes(round.bytes)}`],
   ["rows of the Kafka table", round.rows === undefined ? null : exactly(round.rows)],
@@ -169,20 +166,17 @@ const roundFacts = (round) => [
   ["server", round.server],
 ]
 
+const stateOf = (row) => html`<${Badge} tone=${ROUND_TONES[row.state]} title=${row.detail}>${ROUND_WORDS[row.state]}<//>`
+
 const roundColumns = (onChoose) => [
   {
     key: "start",
     title: "began",
-    kind: "tight",
     show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row.key)}><${Time} at=${iso(row.start)} /></button>`,
   },
-  { key: "consumer", title: "consumer", align: "right" },
-  {
-    key: "state",
-    title: "state",
-    show: (row) => html`<${Badge} tone=${ROUND_TONES[row.state]} title=${row.detail}>${ROUND_WORDS[row.state]}<//>`,
-  },
-  { key: "took", title: "took", align: "right", show: (row) => seconds(row.took) },
+  numberColumn("consumer", "consumer"),
+  { key: "state", title: "state", show: stateOf },
+  numberColumn("took", "took", seconds),
   {
     key: "phases",
     title: "of it",
@@ -190,47 +184,27 @@ const roundColumns = (onChoose) => [
     about: "Views where they are known, and the commit",
     show: (row) => row.phases.length > 0 && html`<${Phases} phases=${row.phases} />`,
   },
-  {
-    key: "commit",
-    title: "commit",
-    align: "right",
-    show: (row) => (isNone(row.commit) ? "–" : seconds(row.commit / 1000)),
-  },
-  {
-    key: "messages",
-    title: "messages",
-    align: "right",
+  numberColumn("commit", "commit", milliseconds),
+  numberColumn("messages", "messages", count, {
     value: (row) => row.messages ?? row.offsets,
     show: (row) => count(row.messages ?? row.offsets),
-  },
-  { key: "rate", title: "rate", align: "right", show: (row) => perSecond(row.rate) },
-  { key: "rows", title: "rows", align: "right", show: (row) => count(row.rows) },
-  { key: "bytes", title: "read", align: "right", show: (row) => bytes(row.bytes) },
-  { key: "files", title: "written", align: "right", show: (row) => bytes(row.files) },
-  { key: "broken", title: "dead or refused", align: "right", show: (row) => (row.broken ? count(row.broken) : "") },
-  {
-    key: "detail",
-    title: "what happened",
-    kind: "line",
-    show: (row) => html`<span title=${row.detail}>${row.detail ?? ""}</span>`,
-  },
+  }),
+  numberColumn("rate", "rate", perSecond),
+  numberColumn("rows", "rows"),
+  numberColumn("bytes", "read", bytes),
+  numberColumn("files", "written", bytes),
+  someColumn("broken", "dead or refused"),
+  textColumn("detail", "what happened"),
 ]
 
+const EVENT_TONES = { EXCEPTION: "bad", PARSE_ERROR: "warn" }
+
 const EVENTS = [
-  { key: "at", title: "when", kind: "tight", show: (row) => html`<${Time} at=${row.at} />` },
-  {
-    key: "event",
-    title: "event",
-    show: (row) => html`<${Badge} tone=${{ EXCEPTION: "bad", PARSE_ERROR: "warn" }[row.event] ?? ""}>${row.event}<//>`,
-  },
-  { key: "consumer", title: "consumer", align: "right", show: (row) => row.consumer ?? "all" },
-  { key: "messages", title: "messages", align: "right", show: (row) => (row.messages ? count(row.messages) : "") },
-  {
-    key: "detail",
-    title: "what happened",
-    kind: "text",
-    show: (row) => html`<span title=${row.detail}>${row.detail}</span>`,
-  },
+  timeColumn("at", "when"),
+  stateColumn((event) => EVENT_TONES[event] ?? "", { key: "event", title: "event" }),
+  numberColumn("consumer", "consumer", count, { show: (row) => row.consumer ?? "all" }),
+  someColumn("messages", "messages"),
+  textColumn("detail", "what happened"),
 ]
 
 /** A round that is open in the log although its consumer is in no round: it was stopped, or its worker is gone. */
@@ -240,8 +214,7 @@ const finished = (round, consumers) => {
   return isGone ? { ...round, state: "ended", end: round.start } : round
 }
 
-export function Rounds({ found, seen, route }) {
-  const [parameters, change] = useParameters(route)
+export function Rounds({ found, seen, parameters, change }) {
   useTick()
   const span = parameters.get("span") in SPANS ? parameters.get("span") : "300"
   const consumers = found.consumers.rows
@@ -267,19 +240,15 @@ export function Rounds({ found, seen, route }) {
   const others = found.log.rows.filter((row) => row.detail)
   return html`
     <${Card} title="Rounds" about="each reads messages, runs the views, writes files, and commits rows and offsets together"
-      actions=${html`<select aria-label="Time that is drawn" value=${span} onChange=${(event) => change({ span: event.target.value })}>
-        ${Object.entries(SPANS).map(([value, words]) => html`<option key=${value} value=${value}>the last ${words}</option>`)}
-      </select>`}>
+      actions=${html`<${Select} label="Time that is drawn" value=${span} options=${SPAN_OPTIONS}
+        onChange=${(value) => change({ span: value })} />`}>
       <${Failure} error=${found.log.error} />
       <${Timeline} rounds=${rounds.filter((round) => (round.end ?? to) >= from)} from=${from} to=${to} chosen=${chosen?.key}
         onChoose=${choose} />
       <${Legend} />
       ${chosen && html`<div class="chosen-round"><${Facts} facts=${roundFacts(chosen)} /></div>`}
-      <div class="bounded">
-        <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
-          toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""}
-          empty="There was no round since the server was started." />
-      </div>
+      <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
+        toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""} empty="No round since the server was started." />
     <//>
     <${Card} title="Events" about=${`with a reason, of the newest ${count(LOG_MAX)} lines of the log`}>
       <${Table} label="events" rows=${others} columns=${EVENTS} empty="Nothing unusual." height=${360}

@@ -2,7 +2,7 @@
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../../vendor/preact-htm.js"
 import { bytes, count, fullTime } from "../../core/format.js"
-import { Empty } from "../../core/ui.js"
+import { Empty, Facts } from "../../core/ui.js"
 
 const BAND_MIN = 26
 const LABEL_WIDTH = 150
@@ -74,13 +74,14 @@ function placed(partitions, candidates, layout, column, width) {
       boxes.push({ part, left: box[0], width: Math.max(1, box[1] - box[0] - 1), top: top + lanes[at] * laneHeight, height: laneHeight - 2 }),
     )
     const byName = new Map(shown.map(({ part, box }) => [part.name, box]))
+    const before = brackets.length
     for (const candidate of candidates.filter((each) => each.partition === partition)) {
       const first = byName.get(candidate.first_part)
       const last = byName.get(candidate.last_part)
       if (first && last)
         brackets.push({ candidate, left: Math.min(first[0], last[0]), right: Math.max(first[1], last[1]), top: top + height - 5 })
     }
-    top += height + (brackets.length ? BRACKET : 4)
+    top += height + (brackets.length > before ? BRACKET : 4)
   })
   return { boxes, bands, brackets, height: top + PAD, low, high }
 }
@@ -126,16 +127,17 @@ function draw(canvas, places, width, chosen) {
   }
 }
 
-const Facts = ({ part, candidates }) => html`<dl class="facts">
-  <dt>part</dt><dd class="mono">${part.name}</dd>
-  <dt>rows</dt><dd>${count(part.rows)}${Number(part.deleted_rows) ? `, deleted ${count(part.deleted_rows)}` : ""}</dd>
-  <dt>size</dt><dd>${bytes(part.bytes)}, level ${part.level}${Number(part.deltas) ? `, deltas ${part.deltas}` : ""}</dd>
-  <dt>inserts</dt><dd>${fullTime(part.first_insert)} – ${fullTime(part.last_insert)}</dd>
-  ${part.damaged && html`<dt>damaged</dt><dd>${part.damaged}</dd>`}
-  ${candidates.map(
-    (each) => html`<dt>${each.allowed ? "would be merged" : "not merged"}</dt><dd>${each.state}: ${each.reason} (${count(each.parts)} parts, ${bytes(each.bytes)})</dd>`,
-  )}
-</dl>`
+const factsOf = (part, candidates) => [
+  ["part", html`<span class="mono">${part.name}</span>`],
+  ["rows", `${count(part.rows)}${Number(part.deleted_rows) ? `, deleted ${count(part.deleted_rows)}` : ""}`],
+  ["size", `${bytes(part.bytes)}, level ${part.level}${Number(part.deltas) ? `, deltas ${part.deltas}` : ""}`],
+  ["inserts", `${fullTime(part.first_insert)} – ${fullTime(part.last_insert)}`],
+  ["damaged", part.damaged],
+  ...candidates.map((each) => [
+    each.allowed ? "would be merged" : "not merged",
+    `${each.state}: ${each.reason} (${count(each.parts)} parts, ${bytes(each.bytes)})`,
+  ]),
+]
 
 const isWithin = (part, candidate, order) => {
   const [from, to, at] = [candidate.first_part, candidate.last_part, part.name].map((name) => order.get(name))
@@ -156,7 +158,7 @@ export function PartMap({ parts, candidates, layout, column, onChoose, chosenNam
     watcher.observe(box.current)
     return () => watcher.disconnect()
   }, [])
-  const chosen = pointed ?? places.boxes.find((each) => each.part.name === chosenName)
+  const chosen = places.boxes.find((each) => each.part.name === (pointed ?? chosenName))
   useLayoutEffect(() => {
     if (canvas.current) draw(canvas.current, places, width, chosen)
   })
@@ -171,7 +173,7 @@ export function PartMap({ parts, candidates, layout, column, onChoose, chosenNam
     event.preventDefault()
     const at = places.boxes.indexOf(chosen)
     const next = places.boxes[Math.max(0, Math.min(places.boxes.length - 1, at + step))]
-    if (next) (setPointed(next), onChoose(next.part.name))
+    if (next) (setPointed(next.part.name), onChoose(next.part.name))
   }
   const about = chosen && candidates.filter((each) => each.partition === chosen.part.partition && isWithin(chosen.part, each, order))
   return html`<div ref=${box}>
@@ -179,13 +181,14 @@ export function PartMap({ parts, candidates, layout, column, onChoose, chosenNam
       ? html`<div class="map" style=${{ maxHeight: `${HEIGHT_MAX}px` }} tabindex="0" role="application" onKeyDown=${press}
             aria-label=${`${parts.length} parts in ${partitions.length} partitions; arrow keys go from part to part`}>
           <canvas ref=${canvas} style=${{ width: `${width}px`, height: `${places.height}px` }}
-            onMouseMove=${(event) => setPointed(find(event) ?? null)} onMouseLeave=${() => setPointed(null)}
+            onMouseMove=${(event) => setPointed(find(event)?.part.name ?? null)} onMouseLeave=${() => setPointed(null)}
             onClick=${(event) => onChoose(find(event)?.part.name ?? null)}></canvas>
         </div>
         <div class="map-facts" aria-live="polite">
           ${chosen
-            ? html`<${Facts} part=${chosen.part} candidates=${about} />`
-            : html`<p class="about">Point at a part. Colors are levels, from inserts to parts that were merged often; a lighter top is deleted rows; a green line is a merge that would be done, a yellow one that is not, and why.</p>`}
+            ? html`<${Facts} facts=${factsOf(chosen.part, about)} />`
+            : html`<p class="about">Point at a part. Colors are levels, from inserts to parts that were merged often; a lighter
+                top is deleted rows; a green line is a merge that would be done, a yellow one that is not, and why.</p>`}
         </div>`
       : html`<${Empty}>No parts.<//>`}
   </div>`

@@ -1,14 +1,17 @@
 // What the maintenance manager weighs, what it chose and refused, and mutations.
 
-import { html, useMemo, useState } from "../../vendor/preact-htm.js"
-import { literal } from "../../core/api.js"
-import { bytes, count, isNone } from "../../core/format.js"
-import { Badge, Bar, Card, Failure, Search, StatementDialog, Table, Time, Waiting, tableLink } from "../../core/ui.js"
-import { Select, TableName, holds, whereAll } from "./parts.js"
+import { html } from "../../vendor/preact-htm.js"
+import { chosenOf } from "../../core/address.js"
+import { RULES, ruleTone } from "../../core/choices.js"
+import { FULL_NAME, contains, equals, whereAll } from "../../core/filters.js"
+import { bytes, count, score } from "../../core/format.js"
+import { Mutations, isOver, mutationsStatement } from "../../core/mutations.js"
+import { TableName, nameOf } from "../../core/names.js"
+import { Table, someColumn, stateColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Answer, Badge, Bar, Card, SearchBy, SelectBy } from "../../core/ui.js"
 
 const OPS_MAX = 1000
 const CHOICES_MAX = 300
-const MUTATIONS_MAX = 500
 
 // --- operations ------------------------------------------------------------------------------------------------------
 
@@ -24,15 +27,15 @@ const SHOWN = {
   all: ["all", ""],
 }
 
-export const operationStatements = (kind, shown, text) => ({
+const SHOWN_OPTIONS = Object.entries(SHOWN).map(([key, [words]]) => [key, words])
+const conditionOf = (parameters) => SHOWN[chosenOf(Object.keys(SHOWN), parameters.get("show"))][1]
+
+export const operationStatements = ({ parameters, search }) => ({
   ops: `SELECT name, kind, database, "table", is_runnable, running, score, perf_improvement, workload_score, priority,
     data_retained_bytes, logs_retained_bytes, ram_anchored_bytes, about, damaged, server FROM system.maintenance_ops
-    ${whereAll(SHOWN[shown]?.[1], kind && `kind = '${kind}'`, holds(["name", "about"], text))}
+    ${whereAll(conditionOf(parameters), equals("kind", parameters.get("kind")), contains(["name", "about"], search))}
     ORDER BY score DESC NULLS LAST, is_runnable DESC, name LIMIT ${OPS_MAX}`,
 })
-
-const digits = (value) => (Number(value) ? Number(value).toPrecision(3) : "")
-const size = (value) => (Number(value) ? bytes(value) : "")
 
 function stateOfOp(row) {
   const running = Number(row.running)
@@ -45,7 +48,7 @@ const OPS = [
     key: "name",
     title: "operation",
     kind: "tight",
-    show: (row) => html`${row.kind} <a href=${tableLink(row.database, row.table)}>${row.database}.${row.table}</a>`,
+    show: (row) => html`${row.kind} <${TableName} name=${nameOf(row)} />`,
   },
   {
     key: "state",
@@ -56,105 +59,52 @@ const OPS = [
       return html`<${Badge} tone=${tone}>${words}<//>`
     },
   },
-  {
-    key: "score",
-    title: "score",
-    align: "right",
-    about: "The gain with workload and priority; the largest one goes first",
-    show: (row) => digits(row.score),
-  },
-  { key: "perf_improvement", title: "gain of readers", align: "right", show: (row) => digits(row.perf_improvement) },
-  {
-    key: "workload_score",
-    title: "workload",
-    align: "right",
-    about: "How busy the table is, as far as that counts",
-    show: (row) => digits(row.workload_score),
-  },
-  {
-    key: "priority",
-    title: "priority",
-    align: "right",
-    about: "maintenance_priority of the table",
-    show: (row) => (Number(row.priority) ? row.priority : ""),
-  },
-  {
-    key: "data_retained_bytes",
-    title: "frees on the store",
-    align: "right",
-    show: (row) => size(row.data_retained_bytes),
-  },
-  {
-    key: "logs_retained_bytes",
-    title: "frees of the log",
-    align: "right",
-    show: (row) => size(row.logs_retained_bytes),
-  },
-  { key: "ram_anchored_bytes", title: "frees of memory", align: "right", show: (row) => size(row.ram_anchored_bytes) },
-  {
-    key: "about",
-    title: "what it would do, or why it cannot",
-    kind: "text",
-    show: (row) => html`<span title=${row.about}>${row.about}</span>`,
-  },
-  {
-    key: "damaged",
-    title: "damaged",
-    kind: "text",
+  someColumn("score", "score", score, { about: "The gain with workload and priority; the largest one goes first" }),
+  someColumn("perf_improvement", "gain of readers", score),
+  someColumn("workload_score", "workload", score, { about: "How busy the table is, as far as that counts" }),
+  someColumn("priority", "priority", String, { about: "maintenance_priority of the table" }),
+  someColumn("data_retained_bytes", "frees on the store", bytes),
+  someColumn("logs_retained_bytes", "frees of the log", bytes),
+  someColumn("ram_anchored_bytes", "frees of memory", bytes),
+  textColumn("about", "what it would do, or why it cannot"),
+  textColumn("damaged", "damaged", {
     show: (row) => row.damaged && html`<${Badge} tone="bad" title=${row.damaged}>${row.damaged}<//>`,
-  },
+  }),
 ]
 
-/** Columns that are left out where no operation has a value. */
-const RARE = ["workload_score", "priority", "data_retained_bytes", "logs_retained_bytes", "ram_anchored_bytes", "damaged"]
+const orMore = (rows, limit) => `${count(rows.length)}${rows.length === limit ? " or more" : ""}`
 
-const usedColumns = (rows) =>
-  OPS.filter(({ key }) => !RARE.includes(key) || rows.some((row) => row[key] && row[key] !== "0"))
-
-export function Operations({ found, kind, shown, text, change }) {
-  const columns = useMemo(() => usedColumns(found.ops?.rows ?? []), [found.ops])
-  if (!found.ops) return html`<${Waiting} />`
-  const rows = found.ops.rows
-  const number = `${count(rows.length)}${rows.length === OPS_MAX ? " or more" : ""}`
-  const options = Object.entries(SHOWN).map(([key, [words]]) => [key, words])
-  return html`<${Card} title="Operations" about=${`${number}, sorted by score: of those that only speed up reads, the first one runs next`}
-    actions=${html`<${Search} label="Name, or what it would do" value=${text} onChange=${(value) => change({ search: value })} />
-      <${Select} label="Which operations" value=${shown} options=${options} onChange=${(value) => change({ show: value })} />
-      <${Select} label="Kind" value=${kind} options=${OP_OPTIONS} onChange=${(value) => change({ kind: value })} />`}>
-    <${Failure} error=${found.ops.error} />
-    <${Table} label="operations" rows=${rows} columns=${columns} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
-      toneOf=${(row) => (row.damaged ? "bad" : "")} empty="No operation fits: nothing is to be done." />
+export function Operations({ found, parameters, change }) {
+  const by = { parameters, change }
+  const about = "sorted by score: of those that only speed up reads, the first one runs next"
+  return html`<${Card} title="Operations" about=${found.ops && `${orMore(found.ops.rows, OPS_MAX)}, ${about}`}
+    actions=${html`<${SearchBy} label="Name, or what it would do" ...${by} />
+      <${SelectBy} name="show" label="Which operations" options=${SHOWN_OPTIONS} ...${by} />
+      <${SelectBy} name="kind" label="Kind" options=${OP_OPTIONS} ...${by} />`}>
+    <${Answer} answer=${found.ops}>
+      <${Table} label="operations" rows=${found.ops?.rows} columns=${OPS} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
+        toneOf=${(row) => (row.damaged ? "bad" : "")} empty="No operation fits: nothing is to be done." />
+    <//>
   <//>`
 }
 
 // --- choices ---------------------------------------------------------------------------------------------------------
 
-export const RULES = {
-  read_gain: "the largest gain for readers",
-  free_log: "it frees log, and costs little",
-  memory_pressure: "memory is scarce",
-  replay_size: "too much log would have to be replayed",
-  free_data: "it frees the store",
-  nothing_to_gain: "nothing to gain",
-  no_free_worker: "no thread is free",
-  refused: "refused",
-}
 const RULE_OPTIONS = [["", "all rules"], ...Object.entries(RULES)]
 
-export const choiceStatements = (rule, text) => ({
+export const choiceStatements = ({ parameters, search }) => ({
   choices: `SELECT "at", op, "table", rule, reason, score, runnable, others, server FROM system.maintenance_choices
-    ${whereAll(rule && `rule = '${rule}'`, holds(["op", '"table"', "reason"], text))} ORDER BY "at" DESC LIMIT ${CHOICES_MAX}`,
+    ${whereAll(equals("rule", parameters.get("rule")), contains(["op", '"table"', "reason"], search))}
+    ORDER BY "at" DESC LIMIT ${CHOICES_MAX}`,
 })
 
-export const ruleTone = (rule) => ({ refused: "warn", nothing_to_gain: "", no_free_worker: "" })[rule] ?? "good"
-
 /** "MERGE(a.b) 0.5, FLUSH(c.d) 0.2" as [name, score]. */
-const othersOf = (text) => [...(text ?? "").matchAll(/(\S.*?) (-?\d+\.\d+)(?:, |$)/g)].map(([, name, score]) => [name, Number(score)])
+const othersOf = (text) => [...(text ?? "").matchAll(/(\S.*?) (-?\d+\.\d+)(?:, |$)/g)].map(([, name, value]) => [name, Number(value)])
 
 function Weighed({ choice }) {
   const others = othersOf(choice.others)
   const scores = [...(choice.op && choice.score ? [[choice.op, Number(choice.score), true]] : []), ...others]
-  const most = Math.max(1e-9, ...scores.map(([, score]) => score))
+  const most = Math.max(1e-9, ...scores.map(([, value]) => value))
   return html`<p>${choice.reason}</p>
     <p class="about">
       ${RULES[choice.rule] ?? choice.rule}; ${count(choice.runnable)} operations could have run; decided by ${choice.server}
@@ -162,149 +112,47 @@ function Weighed({ choice }) {
     ${scores.length > 0 &&
     html`<div class="scores">
       ${scores.map(
-        ([name, score, isChosen]) =>
-          html`<span key=${name} class=${isChosen ? "chosen" : ""}>${name}${isChosen ? ", chosen" : ""}</span>
-            <${Bar} part=${score / most} title=${`score ${score}`} /><span>${score.toPrecision(3)}</span>`,
+        ([name, value, isChosen]) =>
+          html`<span class=${isChosen ? "chosen" : ""}>${name}${isChosen ? ", chosen" : ""}</span>
+            <${Bar} part=${value / most} title=${`score ${value}`} /><span>${score(value)}</span>`,
       )}
     </div>`}`
 }
 
 const CHOICES = [
-  { key: "at", title: "when", kind: "tight", show: (row) => html`<${Time} at=${row.at} />` },
-  {
-    key: "rule",
-    title: "rule",
-    show: (row) => html`<${Badge} tone=${ruleTone(row.rule)} title=${RULES[row.rule]}>${row.rule}<//>`,
-  },
+  timeColumn("at", "when"),
+  stateColumn(ruleTone, { key: "rule", title: "rule" }),
   { key: "op", title: "operation", kind: "tight", show: (row) => row.op ?? "none" },
   { key: "table", title: "table", kind: "tight", show: (row) => html`<${TableName} name=${row.table} />` },
-  { key: "score", title: "score", align: "right", show: (row) => digits(row.score) },
-  {
-    key: "runnable",
-    title: "could have run",
-    align: "right",
-    show: (row) => (Number(row.runnable) ? count(row.runnable) : ""),
-  },
-  { key: "reason", title: "why", kind: "text" },
-  { key: "others", title: "passed over", kind: "text", show: (row) => row.others ?? "" },
+  someColumn("score", "score", score),
+  someColumn("runnable", "could have run"),
+  textColumn("reason", "why"),
+  textColumn("others", "passed over"),
 ]
 
-export function Choices({ found, rule, text, change }) {
-  if (!found.choices) return html`<${Waiting} />`
-  const number = count(found.choices.rows.length)
-  return html`<${Card} title="Choices and refusals" about=${`the newest ${number} that fit; a line opens with the scores`}
-    actions=${html`<${Search} label="Operation, table or reason" value=${text} onChange=${(value) => change({ search: value })} />
-      <${Select} label="Rule" value=${rule} options=${RULE_OPTIONS} onChange=${(value) => change({ rule: value })} />`}>
-    <${Failure} error=${found.choices.error} />
-    <${Table} label="choices" rows=${found.choices.rows} columns=${CHOICES}
-      keyOf=${(row) => `${row.at}/${row.op}/${row.table}/${row.reason}`}
-      expand=${(row) => html`<${Weighed} choice=${row} />`} toneOf=${(row) => (row.rule === "refused" ? "warn" : "")} empty="No choice fits." />
+export function Choices({ found, parameters, change }) {
+  const by = { parameters, change }
+  return html`<${Card} title="Choices and refusals"
+    about=${found.choices && `the newest ${count(found.choices.rows.length)} that fit; a line opens with the scores`}
+    actions=${html`<${SearchBy} label="Operation, table or reason" ...${by} />
+      <${SelectBy} name="rule" label="Rule" options=${RULE_OPTIONS} ...${by} />`}>
+    <${Answer} answer=${found.choices}>
+      <${Table} label="choices" rows=${found.choices?.rows} columns=${CHOICES} empty="No choice fits."
+        keyOf=${(row) => `${row.at}/${row.server}/${row.op}/${row.table}/${row.reason}`}
+        expand=${(row) => html`<${Weighed} choice=${row} />`} toneOf=${(row) => (row.rule === "refused" ? "warn" : "")} />
+    <//>
   <//>`
 }
 
 // --- mutations -------------------------------------------------------------------------------------------------------
 
-export const mutationStatements = (text) => ({
-  mutations: `SELECT mutation_id, database, "table", command, kind, create_time, commit_time, is_done, is_killed, end_time,
-    parts_to_do, parts_done, running, latest_failed_part, latest_fail_time, latest_fail_reason, next_attempt, state_reason
-    FROM system.mutations ${whereAll(holds(['"table"', "command"], text))}
-    ORDER BY CASE WHEN is_done OR is_killed THEN 1 ELSE 0 END, create_time DESC LIMIT ${MUTATIONS_MAX}`,
-})
+export const mutationStatements = ({ search }) => ({ mutations: mutationsStatement(contains([FULL_NAME, "command"], search)) })
 
-const isOver = (row) => row.is_done || row.is_killed
-
-function stateOfMutation(row) {
-  if (row.is_done) return ["good", "done"]
-  if (row.is_killed) return ["warn", "killed"]
-  if (row.latest_fail_reason) return ["bad", "fails"]
-  return Number(row.running) ? ["busy", `runs × ${row.running}`] : ["", "waits"]
-}
-
-const Failing = ({ row }) =>
-  html`<span title=${row.latest_fail_reason}>
-    ${row.latest_failed_part}: ${row.latest_fail_reason}${row.next_attempt && html`; next attempt <${Time} at=${row.next_attempt} relative />`}
-  </span>`
-
-function Progress({ row }) {
-  if (row.is_done) return "all parts"
-  if (isNone(row.parts_to_do)) return `${count(row.parts_done)} parts done`
-  const all = Number(row.parts_done) + Number(row.parts_to_do)
-  const words = `${count(row.parts_done)} of ${count(all)} parts`
-  return html`<${Bar} part=${all ? row.parts_done / all : 0} tone=${row.latest_fail_reason ? "bad" : ""} title=${words} /> ${words}`
-}
-
-const mutationColumns = (onKill) => [
-  {
-    key: "table",
-    title: "table",
-    kind: "tight",
-    value: (row) => `${row.database}.${row.table}`,
-    show: (row) =>
-      html`<a href=${tableLink(row.database, row.table, "?tab=mutations")}>${row.database}.${row.table}</a>`,
-  },
-  {
-    key: "command",
-    title: "command",
-    kind: "code-cell",
-    show: (row) => html`<span title=${row.command}>${row.command}</span>`,
-  },
-  {
-    key: "state",
-    title: "state",
-    value: (row) => stateOfMutation(row)[1],
-    show: (row) => {
-      const [tone, words] = stateOfMutation(row)
-      return html`<${Badge} tone=${tone} title=${row.state_reason}>${words}<//>`
-    },
-  },
-  { key: "parts_done", title: "parts", kind: "tight", show: (row) => html`<${Progress} row=${row} />` },
-  {
-    key: "create_time",
-    title: "sent",
-    align: "right",
-    show: (row) => html`<${Time} at=${row.create_time} relative />`,
-  },
-  {
-    key: "end_time",
-    title: "ended",
-    align: "right",
-    show: (row) => row.end_time && html`<${Time} at=${row.end_time} relative />`,
-  },
-  {
-    key: "reason",
-    title: "why",
-    kind: "text",
-    value: (row) => row.latest_fail_reason ?? row.state_reason,
-    show: (row) =>
-      row.latest_fail_reason && !isOver(row)
-        ? html`<${Failing} row=${row} />`
-        : html`<span title=${row.state_reason}>${row.state_reason}</span>`,
-  },
-  {
-    key: "kill",
-    title: "",
-    kind: "tight",
-    value: () => 0,
-    show: (row) =>
-      !isOver(row) &&
-      html`<button type="button" onClick=${() => onKill(row)} aria-label=${`Kill the mutation ${row.mutation_id}`}>Kill …</button>`,
-  },
-]
-
-export function Mutations({ found, text, change }) {
-  const [killed, setKilled] = useState(null)
-  const [columns] = useState(() => mutationColumns(setKilled))
-  if (!found.mutations) return html`<${Waiting} />`
-  const rows = found.mutations.rows
+export function AllMutations({ found, parameters, change }) {
+  const rows = found.mutations?.rows ?? []
   const over = rows.filter(isOver).length
   return html`<${Card} title="Mutations" about=${`${count(rows.length - over)} under way, ${count(over)} ended`}
-    actions=${html`<${Search} label="Table or command" value=${text} onChange=${(value) => change({ search: value })} />`}>
-    <${Failure} error=${found.mutations.error} />
-    <${Table} label="mutations" rows=${rows} columns=${columns} keyOf=${(row) => row.mutation_id} height=${720}
-      toneOf=${(row) => (row.latest_fail_reason && !isOver(row) ? "bad" : "")} empty="No mutation: an ALTER that rewrites parts makes one." />
-    ${killed &&
-    html`<${StatementDialog} title=${`Kill the mutation of ${killed.database}.${killed.table}`} danger action="Kill"
-      about=${`${killed.command}: parts that are rewritten already stay as they are.`} onClose=${() => setKilled(null)}
-      statement=${() => `KILL MUTATION ${literal(killed.mutation_id)}`} />`}
+    actions=${html`<${SearchBy} label="Table or command" parameters=${parameters} change=${change} />`}>
+    <${Answer} answer=${found.mutations}><${Mutations} rows=${rows} hasTables height=${720} /><//>
   <//>`
 }

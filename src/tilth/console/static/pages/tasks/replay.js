@@ -2,10 +2,15 @@
 
 import { html, useMemo, useState } from "../../vendor/preact-htm.js"
 import { literal, named, useRead } from "../../core/api.js"
-import { bytes, count, dateOf } from "../../core/format.js"
-import { Badge, Card, Empty, Failure, StatementDialog, Table, Time, Waiting } from "../../core/ui.js"
-import { Plot } from "../stream/plot.js"
-import { systemText } from "./parts.js"
+import { settingsIn } from "../../core/definition.js"
+import { StatementDialog } from "../../core/dialog.js"
+import { MERGE, Merges } from "../../core/explain.js"
+import { isOf } from "../../core/filters.js"
+import { bytes, count, dateOf, sum } from "../../core/format.js"
+import { nameOf, nameParts } from "../../core/names.js"
+import { Plot } from "../../core/plot.js"
+import { Table, numberColumn, timeColumn } from "../../core/table.js"
+import { Badge, Card, Empty, Failure, Waiting } from "../../core/ui.js"
 
 const POLICIES = {
   size_tiered: "neighbours of like size: least rewriting for the fewest files",
@@ -16,7 +21,7 @@ const MERGES_MAX = 20_000
 
 /** The policy that is in force, by the statement that makes the table. */
 const policyOf = (info) =>
-  /\bmerge_policy\s*=\s*'(\w+)'/.exec(info.create_statement)?.[1] ?? (info.unique_key?.length ? "key_range" : "size_tiered")
+  settingsIn(info.create_statement).merge_policy || (info.unique_key?.length ? "key_range" : "size_tiered")
 
 const numberIn = (pattern, text) => {
   const found = pattern.exec(text)
@@ -49,8 +54,8 @@ function sideOf(rows) {
 /** Bytes that merges have written up to each moment; the merges that are not listed come before the first one. */
 function grown(merges, total) {
   const sorted = merges.map((each) => [dateOf(each.at).getTime() / 1000, Number(each.bytes)]).sort(([left], [right]) => left - right)
-  let sum = Math.max(0, (total ?? 0) - sorted.reduce((all, [, size]) => all + size, 0))
-  return sorted.map(([at, size]) => [at, (sum += size)])
+  let written = Math.max(0, (total ?? 0) - sum(sorted.map(([, size]) => size)))
+  return sorted.map(([at, size]) => [at, (written += size)])
 }
 
 /** Steps on one axis of times. */
@@ -88,42 +93,20 @@ function Written({ name, real, sides }) {
 
 const SUMS = [
   { key: "title", title: "history" },
-  { key: "merges", title: "merges", align: "right", show: (row) => count(row.merges) },
-  { key: "bytes", title: "written by them", align: "right", show: (row) => bytes(row.bytes) },
-  {
-    key: "times",
-    title: "times written",
-    align: "right",
+  numberColumn("merges", "merges"),
+  numberColumn("bytes", "written by them", bytes),
+  numberColumn("times", "times written", (times) => (times === null ? "–" : `${times.toFixed(2)} ×`), {
     about: "Bytes written for each byte inserted",
-    show: (row) => (row.times === null ? "–" : `${row.times.toFixed(2)} ×`),
-  },
-  { key: "parts", title: "parts at the end", align: "right", show: (row) => count(row.parts) },
-  {
-    key: "most",
-    title: "most in a partition",
-    align: "right",
-    show: (row) => (row.most === null ? "–" : `${count(row.most)} parts`),
-  },
+  }),
+  numberColumn("parts", "parts at the end"),
+  numberColumn("most", "most in a partition", (most) => (most === null ? "–" : `${count(most)} parts`)),
 ]
 
-const CANDIDATES = [
-  { key: "partition", title: "partition", kind: "tight" },
-  { key: "allowed", title: "merge", show: (row) => html`<${Badge} tone=${row.allowed ? "good" : ""}>${row.state}<//>` },
-  { key: "parts", title: "parts", align: "right", show: (row) => count(row.parts) },
-  { key: "bytes", title: "size", align: "right", show: (row) => bytes(row.bytes) },
-  { key: "reason", title: "why", kind: "text", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
-]
-
+const CANDIDATES = ["partition", "state", "parts", "bytes", "reason"].map((key) => MERGE[key])
 const MERGES = [
-  { key: "next_attempt", title: "would have been", kind: "tight", show: (row) => html`<${Time} at=${row.next_attempt} />` },
-  { key: "partition", title: "partition", kind: "tight" },
-  { key: "parts", title: "parts", align: "right", show: (row) => count(row.parts) },
-  { key: "rows", title: "rows", align: "right", show: (row) => count(row.rows) },
-  { key: "bytes", title: "size", align: "right", show: (row) => bytes(row.bytes) },
-  { key: "reason", title: "why", kind: "text", show: (row) => html`<span title=${row.reason}>${row.reason}</span>` },
+  timeColumn("next_attempt", "would have been"),
+  ...["partition", "parts", "rows", "bytes", "reason"].map((key) => MERGE[key]),
 ]
-
-const keyOf = (row) => `${row.partition}/${row.first_part}/${row.last_part}/${row.next_attempt}`
 
 function Side({ policy, side, isOwn, onUse }) {
   const newest = useMemo(() => [...side.merges].reverse(), [side])
@@ -135,15 +118,10 @@ function Side({ policy, side, isOwn, onUse }) {
     </header>
     <p>${side.policy?.reason}</p>
     <h3>now</h3>
-    <div class="bounded">
-      <${Table} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} keyOf=${keyOf} height=${300}
-        empty="There is nothing to merge." />
-    </div>
+    <${Merges} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} height=${300} />
     <h3>in the history of the part log, newest first</h3>
-    <div class="bounded">
-      <${Table} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} keyOf=${keyOf} height=${460}
-        empty="It would have merged nothing." />
-    </div>
+    <${Merges} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} height=${300}
+      empty="It would have merged nothing." />
   </section>`
 }
 
@@ -155,8 +133,8 @@ function Sides({ database, table, info }) {
     key_range: useRead(`EXPLAIN MERGE ${name} POLICY key_range`),
   }
   const real = useRead(
-    `SELECT "at", bytes FROM system.part_log WHERE event = 'merge' AND database = ${systemText(database)}
-     AND "table" = ${systemText(table)} ORDER BY "at" DESC LIMIT ${MERGES_MAX}`,
+    `SELECT "at", bytes FROM system.part_log WHERE event = 'merge' AND ${isOf(database, table)}
+     ORDER BY "at" DESC LIMIT ${MERGES_MAX}`,
   )
   const sides = useMemo(
     () => Object.fromEntries(Object.entries(answers).map(([policy, answer]) => [policy, sideOf(answer.rows)])),
@@ -190,24 +168,18 @@ function Sides({ database, table, info }) {
 
 // --- the tab ---------------------------------------------------------------------------------------------------------
 
-/** "database.table" in its parts; a name alone is of the default database. */
-const nameOf = (text) => {
-  const cut = text.indexOf(".")
-  return cut < 0 ? ["default", text] : [text.slice(0, cut), text.slice(cut + 1)]
-}
-
-export const replayStatements = (of) => {
-  const [database, table] = nameOf(of)
+export const replayStatements = ({ parameters }) => {
+  const of = parameters.get("of") ?? ""
   const names = `SELECT database, name FROM system.tables WHERE engine = 'MergeTree' ORDER BY database, name LIMIT ${NAMES_MAX}`
   const info = `SELECT unique_key, create_statement FROM system.tables
-    WHERE database = ${systemText(database)} AND name = ${systemText(table)} AND engine = 'MergeTree'`
+    WHERE ${isOf(...nameParts(of), "name")} AND engine = 'MergeTree'`
   return of ? { names, info } : { names }
 }
 
 export function Replay({ found, parameters, change }) {
   const chosen = parameters.get("of") ?? ""
   const [draft, setDraft] = useState(chosen)
-  const [database, table] = nameOf(chosen)
+  const [database, table] = nameParts(chosen)
   const names = found.names?.rows ?? []
   const info = found.info?.rows[0]
   const submit = (event) => {
@@ -220,7 +192,7 @@ export function Replay({ found, parameters, change }) {
         <input type="search" list="replayed-tables" value=${draft} placeholder="database.table" aria-label="Table, as database.table"
           onInput=${(event) => setDraft(event.target.value)} />
         <datalist id="replayed-tables">
-          ${names.map((row) => html`<option key=${`${row.database}.${row.name}`} value=${`${row.database}.${row.name}`}></option>`)}
+          ${names.map((row) => html`<option key=${nameOf(row)} value=${nameOf(row)}></option>`)}
         </datalist>
         <button type="submit" class="main" disabled=${!draft.trim()}>Compare</button>
       </form>

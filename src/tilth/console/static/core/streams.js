@@ -1,14 +1,32 @@
-// Where consumers stand in topic partitions, and for how long messages have waited there.
+// Streams: what consumers do, their positions in topic partitions, how old unread messages are, gaps.
 
-import { html, useRef } from "../../vendor/preact-htm.js"
-import { serverNow } from "../../core/api.js"
-import { isNone, seconds } from "../../core/format.js"
+import { html, useRef } from "../vendor/preact-htm.js"
+import { serverNow } from "./api.js"
+import { count, exactly, isNone, seconds } from "./format.js"
+import { nameOf } from "./names.js"
+import { ageColumn, numberColumn, textColumn } from "./table.js"
+import { Badge } from "./ui.js"
+
+/** Activities, the most telling one first, as the server orders them. */
+export const ACTIVITIES = ["waiting", "reading", "flush_interval", "open_transaction", "starting", "idle"]
+export const ACTIVITY_WORDS = {
+  waiting: "waits for a worker",
+  reading: "reads",
+  flush_interval: "collects messages",
+  open_transaction: "waits for an open transaction",
+  starting: "starts",
+  idle: "idle",
+}
+
+/** Lag of several consumers together; `unknown`: how many of them say nothing about theirs. */
+export const lagText = (lag, unknown, all) =>
+  unknown && unknown === all ? "not known" : `${unknown ? "≥ " : ""}${count(lag)}`
+
+// --- positions -------------------------------------------------------------------------------------------------------
 
 /** Consumers whose unread messages are followed; the others have no age. */
 export const POSITIONS_MAX = 300
 const SAMPLES_MAX = 200
-
-export const tableOf = (row) => `${row.database}.${row.table}`
 
 /** ["topic/0=12"] as {"topic/0": 12}. */
 export const numbersByName = (texts) =>
@@ -48,12 +66,12 @@ function followed(before, answer, isFirst) {
   for (const row of answer.rows)
     for (const { name, offset, end, lag } of partitionsOf(row)) {
       if (!lag) continue
-      const key = `${tableOf(row)}/${name}`
+      const key = `${nameOf(row)}/${name}`
       const old = before.get(key) ?? { samples: [], isOlder: isFirst }
       const kept = old.samples.filter((sample) => sample.end > offset)
       const isOlder = old.isOlder && kept.length === old.samples.length
       const samples = kept.at(-1)?.end === end ? kept : thinned([...kept, { at: answer.at, end }])
-      now.set(key, { table: tableOf(row), samples, isOlder })
+      now.set(key, { table: nameOf(row), samples, isOlder })
     }
   return now
 }
@@ -86,3 +104,44 @@ export const Age = ({ oldest }) =>
         ${oldest.isOlder ? "≥ " : ""}${seconds(ageOf(oldest))}
       </span>`
     : "–"
+
+// --- gaps ------------------------------------------------------------------------------------------------------------
+
+export const GAP_COLUMNS = "topic, \"partition\", \"start\", \"end\", reason, \"at\", resolution"
+/** Open ones first. */
+export const GAP_ORDER = `CASE WHEN resolution IS NULL THEN 0 ELSE 1 END, "at" DESC`
+
+export const gapKey = (row) => `${row.topic}/${row.partition}/${row.start}`
+
+const missing = (row) => (isNone(row.end) ? null : row.end - row.start)
+
+const topicPartition = (row) => `${row.topic}/${row.partition}`
+export const topicColumn = { key: "partition", title: "topic partition", value: topicPartition, show: topicPartition }
+export const offsetColumn = (key, title, more) => numberColumn(key, title, exactly, more)
+
+export const GAPS = [
+  {
+    key: "state",
+    title: "state",
+    value: (row) => row.resolution ?? "",
+    show: (row) => html`<${Badge} tone=${row.resolution ? "good" : "bad"}>${row.resolution ? "closed" : "open"}<//>`,
+  },
+  topicColumn,
+  offsetColumn("start", "from offset"),
+  offsetColumn("end", "to", {
+    about: "The first offset that is there again",
+    show: (row) => (isNone(row.end) ? "not known" : exactly(row.end)),
+  }),
+  numberColumn("missing", "missing", count, {
+    value: missing,
+    show: (row) => (isNone(row.end) ? "–" : `${count(missing(row))} offsets`),
+  }),
+  ageColumn("at", "found"),
+  textColumn("reason", "why"),
+  {
+    key: "resolution",
+    title: "what was decided",
+    kind: "text",
+    show: (row) => row.resolution ?? "nothing yet; its consumer waits",
+  },
+]

@@ -1,8 +1,7 @@
-// EXPLAIN, drawn: the plan of a query as a tree that can be folded, and why parts are merged, kept or left.
+// The plan of a query, as EXPLAIN answers it, as a tree that can be folded.
 
 import { html, useMemo, useState } from "../../vendor/preact-htm.js"
-import { bytes, count, isNone } from "../../core/format.js"
-import { Badge, Code, Table, Time } from "../../core/ui.js"
+import { Code } from "../../core/ui.js"
 
 // --- reading a plan --------------------------------------------------------------------------------------------------
 
@@ -58,7 +57,7 @@ function withFacts(nodes, facts) {
 }
 
 /** Sections of Spark's text: {title, nodes} with trees, or {title, text}. */
-export function parsePlan(text) {
+function parsePlan(text) {
   const sections = []
   for (const line of text.split("\n")) {
     const title = SECTION.exec(line.trim())?.[1]
@@ -163,53 +162,3 @@ export function Plan({ text }) {
     )}
   </div>`
 }
-
-// --- reasons of background work --------------------------------------------------------------------------------------
-
-const right = (key, title, show) => ({ key, title, align: "right", show: (row) => show(row[key]) })
-const timed = (key, title) => ({
-  key,
-  title,
-  align: "right",
-  show: (row) => (isNone(row[key]) ? "–" : html`<${Time} at=${row[key]} />`),
-})
-const score = (value) => (isNone(value) ? "–" : Number(value).toFixed(3))
-
-const MERGE_TONES = { damaged: "bad", failed: "bad", running: "busy", summary: "" }
-
-const MERGE_COLUMNS = [
-  { key: "partition", title: "partition", kind: "mono" },
-  {
-    key: "allowed",
-    title: "decision",
-    show: (row) => html`<${Badge} tone=${MERGE_TONES[row.state] ?? (row.allowed ? "good" : "warn")}>${row.state}<//>`,
-    value: (row) => row.state,
-  },
-  { key: "reason", title: "why", kind: "text" },
-  right("parts", "parts", count),
-  right("rows", "rows", count),
-  right("bytes", "size", bytes),
-  right("score", "score", score),
-  { key: "first_part", title: "from part", kind: "mono" },
-  { key: "last_part", title: "to part", kind: "mono" },
-  { key: "back_off", title: "waits because", kind: "text" },
-  timed("next_attempt", "next attempt"),
-]
-
-const toneOfState = (state) => (state === "removable" ? "good" : state === "visible" ? "" : "warn")
-
-const GC_COLUMNS = [
-  { key: "partition", title: "partition", kind: "mono" },
-  { key: "entry", title: "entry", kind: "mono" },
-  { key: "kind", title: "kind" },
-  { key: "state", title: "state", show: (row) => html`<${Badge} tone=${toneOfState(row.state)}>${row.state}<//>` },
-  { key: "held_by", title: "kept by", kind: "text", show: (row) => row.held_by ?? "–" },
-  timed("until", "until"),
-  right("bytes", "size", bytes),
-  { key: "reason", title: "why", kind: "text" },
-]
-
-/** The answer of EXPLAIN MERGE or EXPLAIN GC; `what`: "MERGE" or "GC". */
-export const Reasons = ({ what, rows }) =>
-  html`<${Table} label=${`EXPLAIN ${what}`} rows=${rows} columns=${what === "GC" ? GC_COLUMNS : MERGE_COLUMNS}
-    empty=${what === "GC" ? "Nothing waits for collection." : "No parts that a merge could take."} />`
