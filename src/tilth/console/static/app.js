@@ -64,17 +64,21 @@ function useTheme() {
   return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])]
 }
 
+const LIVE = "Answers arrive by themselves while this page is visible"
+const STILL = "This page has what there was when it was opened"
+
 const LINKS = {
   live: ["good", "live"],
   connecting: ["", "connecting"],
   away: ["bad", "no answer, trying again"],
   paused: ["", "paused"],
+  still: ["", "read once"],
 }
 
 function Link() {
   const { state, reason } = useLink()
   const [tone, words] = LINKS[state]
-  return html`<${Badge} tone=${tone} title=${reason || "Answers arrive by themselves while this page is visible"}>${words}<//>`
+  return html`<${Badge} tone=${tone} title=${reason || (state === "still" ? STILL : LIVE)}>${words}<//>`
 }
 
 const Clock = () => {

@@ -191,8 +191,14 @@ async function listen(body, signal, tell) {
   }
 }
 
-/** Latest state of the connection, for the header: "live", "connecting", "away" (with its reason), "paused". */
-export const link = { state: "connecting", reason: "", offset: 0, listeners: new Set() }
+/**
+ * Latest state of the connection, for the header: "live", "connecting", "away" (with its reason), "paused", or "still"
+ * where nothing is watched.
+ */
+export const link = { state: "still", reason: "", offset: 0, listeners: new Set() }
+/** Pages and parts of them that watch; between two pages none does for a moment. */
+let watching = 0
+const STILL_AFTER_MS = 1000
 const setLink = (state, reason = "") => {
   if (link.state === state && link.reason === reason) return
   Object.assign(link, { state, reason })
@@ -246,9 +252,12 @@ export function useWatch(statements, { every = 2, database = "default" } = {}) {
       controller = new AbortController()
       listen(body, controller.signal, tell)
     }
+    watching += 1
     follow()
     document.addEventListener("visibilitychange", follow)
     return () => {
+      watching -= 1
+      setTimeout(() => watching || setLink("still"), STILL_AFTER_MS)
       document.removeEventListener("visibilitychange", follow)
       controller?.abort()
       cancelAnimationFrame(frame)

@@ -12,7 +12,7 @@ const mergeTone = (state, row) => MERGE_TONES[state] ?? (row.allowed ? "good" : 
 const mergeKey = (row) => `${row.partition}/${row.first_part}/${row.last_part}/${row.next_attempt}`
 
 const MERGES = [
-  { key: "partition", title: "partition", kind: "mono" },
+  { key: "partition", title: "partition", kind: "mono tight" },
   stateColumn(mergeTone, { title: "decision" }),
   textColumn("reason", "why"),
   numberColumn("parts", "parts", count),

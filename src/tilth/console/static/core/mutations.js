@@ -52,7 +52,7 @@ const columnsOf = (hasTables, kill) => [
       return html`<${Badge} tone=${tone} title=${row.state_reason}>${words}<//>`
     },
   },
-  { key: "parts_done", title: "parts", show: (row) => html`<${Progress} row=${row} />` },
+  { key: "parts_done", title: "parts", kind: "tight", show: (row) => html`<${Progress} row=${row} />` },
   ageColumn("create_time", "sent"),
   ageColumn("end_time", "ended"),
   textColumn("state_reason", "why", {

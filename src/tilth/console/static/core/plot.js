@@ -2,10 +2,14 @@
 
 import uPlot from "../vendor/uplot.js"
 import { html, useEffect, useRef, useState } from "../vendor/preact-htm.js"
-import { count, time } from "./format.js"
+import { bytes, count, time } from "./format.js"
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim()
 const clock = (second) => time(new Date(second * 1000).toISOString())
+
+/** Distances of the lines of the grid: whole numbers, as labels have no fractions. */
+const STEPS = Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat()
+const STEPS_OF_BYTES = Array.from({ length: 52 }, (_, power) => 2 ** power)
 
 const optionsOf = ({ series, show, isStepped }, width, height, onCursor) => ({
   width,
@@ -14,8 +18,8 @@ const optionsOf = ({ series, show, isStepped }, width, height, onCursor) => ({
   cursor: { y: false, drag: { x: false, y: false } },
   scales: { y: { range: (_, low, high) => [0, Math.max(1, (high ?? 0) * 1.1)] } },
   axes: [
-    { values: (_, splits) => splits.map(clock), space: 90 },
-    { values: (_, splits) => splits.map(show), size: 76 },
+    { values: (_, splits) => splits.map(clock), space: 90, size: 30 },
+    { values: (_, splits) => splits.map(show), size: 76, incrs: show === bytes ? STEPS_OF_BYTES : STEPS },
   ].map((axis) => ({
     ...axis,
     stroke: () => color("--muted"),

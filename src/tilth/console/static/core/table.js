@@ -140,6 +140,12 @@ export const textColumn = (key, title, more = {}) => ({
   key, title, kind: "text", show: (row) => html`<span title=${row[key]}>${row[key] ?? ""}</span>`, ...more,
 })
 
+/** The same in one line, for what has more columns than a screen. */
+export const lineColumn = (key, title, more = {}) => textColumn(key, title, { kind: "line", ...more })
+
+/** A short text that does not break. */
+export const wordColumn = (key, title, more = {}) => ({ key, title, kind: "tight", show: (row) => row[key] ?? "", ...more })
+
 /** A state with its tone and its reason. */
 export const stateColumn = (toneOf, { key = "state", title = "state", reason = "reason", ...more } = {}) => ({
   key, title, show: (row) => row[key] && html`<${Badge} tone=${toneOf(row[key], row)} title=${row[reason]}>${row[key]}<//>`, ...more,
@@ -152,7 +158,7 @@ export const tableColumn = ({ title = "table", page = "", isLink = true } = {}) 
 
 /** A column of buttons, which is not sorted by anything; `labelOf(row)` names each for those who cannot see its row. */
 export const buttonColumn = (words, labelOf, onClick, { isShown = () => true, key = "do" } = {}) => ({
-  key, title: "", value: () => 0,
+  key, title: "", kind: "tight", value: () => 0,
   show: (row) => {
     const text = typeof words === "function" ? words(row) : words
     return isShown(row) && html`<button type="button" onClick=${() => onClick(row)} aria-label=${labelOf(row)}>${text} …</button>`

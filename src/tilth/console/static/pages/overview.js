@@ -9,7 +9,7 @@ import { Table, ageColumn, numberColumn, stateColumn, tableColumn } from "../cor
 import { Answer, Badge, Card, Failure, Figure, Share, Sparkline, Time, Waiting, useTick } from "../core/ui.js"
 
 const STATEMENTS = {
-  alarms: `SELECT alarm, severity, database, "table", subject, sentence, since, todo, page FROM system.alarms`,
+  alarms: `SELECT alarm, severity, database, "table", subject, sentence, since, todo, server FROM system.alarms`,
   servers: `SELECT name, process, state, reason, memory_bytes, memory_limit_bytes FROM system.servers ORDER BY name`,
   workers: `SELECT name, server, state, reason, running, free_disk_bytes FROM system.workers ORDER BY server, name`,
   totals: `SELECT count(*) AS tables, sum(rows) AS rows, sum(bytes) AS bytes, sum(parts) AS parts FROM system.tables`,
@@ -33,6 +33,8 @@ const STATEMENTS = {
 const SAMPLES_MAX = 91
 /** Samples that a figure is the mean of: ten seconds. */
 const MEAN_SAMPLES = 5
+/** A lag that takes longer to be read is marked. */
+const LONG_LAG_SECONDS = 60
 /** Ends of topics that were seen longer ago than this say nothing about the lag now. */
 const STALE_SECONDS = 60
 
@@ -59,13 +61,12 @@ const ALARMS_SHOWN = 30
 const bySeverity = (alarms) =>
   [...alarms].sort((left, right) => SEVERITIES.indexOf(left.severity) - SEVERITIES.indexOf(right.severity))
 
+const keyOf = (alarm) => `${alarm.alarm}/${alarm.server}/${nameOf(alarm)}/${alarm.subject}`
+
 const Alarm = ({ alarm }) =>
   html`<div class="alarm">
     <${Badge} tone=${alarm.severity === "critical" ? "bad" : "warn"}>${alarm.alarm}<//>
-    <p>
-      ${alarm.table ? html`<a href=${tableLink(alarm.database, alarm.table)}>${alarm.subject}</a>` : html`<b>${alarm.subject}</b>`}:${" "}
-      ${alarm.sentence}
-    </p>
+    <p>${alarm.table ? html`<a href=${tableLink(alarm.database, alarm.table)}>${alarm.sentence}</a>` : alarm.sentence}</p>
     <span>${alarm.since && html`<${Time} at=${alarm.since} relative />`}</span>
     <p class="todo">${alarm.todo}</p>
   </div>`
@@ -73,7 +74,7 @@ const Alarm = ({ alarm }) =>
 function Alarms({ alarms }) {
   const [shown, setShown] = useState(ALARMS_SHOWN)
   return html`<div>
-    ${alarms.slice(0, shown).map((alarm, index) => html`<${Alarm} key=${index} alarm=${alarm} />`)}
+    ${alarms.slice(0, shown).map((alarm) => html`<${Alarm} key=${keyOf(alarm)} alarm=${alarm} />`)}
     ${alarms.length > shown &&
     html`<button type="button" onClick=${() => setShown(alarms.length)}>Show ${alarms.length - shown} more</button>`}
   </div>`
@@ -91,6 +92,8 @@ function verdictOf(alarms) {
 
 const isAlive = (row) => row.state === "alive"
 const toneOfHost = (state) => (state === "alive" ? "good" : "bad")
+
+const isBehind = (row) => row.seconds_left > LONG_LAG_SECONDS || row.lag_age > STALE_SECONDS
 
 function lagBelow(row) {
   if (row.lag_age > STALE_SECONDS) return `messages; the ends were seen ${seconds(row.lag_age)} ago`
@@ -113,7 +116,7 @@ function Figures({ found, rates }) {
       <${Sparkline} values=${line("bytes")} label="bytes per second, last three minutes" />
     <//>
     <${Figure} label="lag" href="#/streams" value=${count(incoming.lag ?? 0)} below=${lagBelow(incoming)}
-      tone=${incoming.lag_age > STALE_SECONDS ? "warn" : ""} />
+      tone=${isBehind(incoming) ? "warn" : ""} />
     <${Figure} label="tables" href="#/tables" value=${count(totals.tables)}
       below=${`${count(totals.rows)} rows, ${bytes(totals.bytes)}, ${count(totals.parts)} parts`} />
     <${Figure} label="background work" href="#/tasks?tab=operations" value=${count(runnable)} below="operations that would gain something" />
@@ -127,7 +130,7 @@ function Figures({ found, rates }) {
 const STREAMS = [
   tableColumn({ isLink: false }),
   numberColumn("lag", "lag"),
-  numberColumn("seconds_left", "left", seconds, { about: "Time until the lag is read at this rate" }),
+  numberColumn("seconds_left", "read in", seconds, { about: "Time until the lag is read at this rate" }),
   numberColumn("rate", "rate", perSecond, { about: "Messages that are read in a second" }),
   { key: "activity", title: "activity", show: (row) => ACTIVITY_WORDS[row.activity] ?? row.state },
 ]
@@ -170,7 +173,7 @@ const WORKERS = [
   numberColumn("free_disk_bytes", "free disk", bytes),
 ]
 
-const toneOfStream = (row) => (row.state === "failed" ? "bad" : row.lag_age > STALE_SECONDS ? "warn" : "")
+const toneOfStream = (row) => (row.state === "failed" ? "bad" : isBehind(row) ? "warn" : "")
 
 const Part = ({ answer, ...table }) =>
   html`<${Answer} answer=${answer}><${Table} rows=${answer?.rows} ...${table} /><//>`

@@ -96,14 +96,15 @@ export default function Stream({ route }) {
   const samples = useHistory(found.consumers)
   const seen = useViewSeconds(found.consumers)
   const oldest = useOldest(found.consumers).get(nameOf({ database, table }))
-  if (!found.consumers || !found.relations) return html`<${Waiting} />`
+  const title = html`<h1>${nameOf({ database, table })}</h1>`
+  if (!found.consumers || !found.relations) return html`${title}<${Waiting} />`
   const relations = found.relations.rows
   const info = relations.find((row) => row.database === database && row.name === table)
   const wanted = lettersOf(table, info?.create_statement)
   if (info && wanted !== lettersName) setLettersName(wanted)
   const letters = relations.find((row) => row.database === database && row.name === lettersName && row.engine === "MergeTree")
   if (info?.engine !== "Kafka")
-    return html`<${Failure} error=${errorIn(found)} /><${Empty}>There is no Kafka table ${database}.${table}.<//>`
+    return html`${title}<${Failure} error=${errorIn(found)} /><${Empty}>There is no Kafka table of this name.<//>`
   const consumers = found.consumers.rows
   const service = found.service?.rows[0]
   const name = named(database, table)
@@ -115,7 +116,7 @@ export default function Stream({ route }) {
   const close = () => setAsked(null)
   return html`
     <div class="head">
-      <h1>${database}.${table}</h1>
+      ${title}
       ${service &&
       html`<${Badge} tone=${hasGap ? "bad" : toneOfState(service.state)} title=${service.reason}>${hasGap ? "gap" : service.state}<//>`}
       <${Actions} database=${database} table=${table} service=${service} onAsk=${setAsked} />

@@ -9,7 +9,7 @@ import { nameOf, streamLink } from "../core/names.js"
 import {
   ACTIVITIES, ACTIVITY_WORDS, Age, GAPS, GAP_COLUMNS, GAP_ORDER, POSITIONS_MAX, ageOf, gapKey, lagText, useOldest,
 } from "../core/streams.js"
-import { Table, ageColumn, numberColumn, tableColumn, textColumn } from "../core/table.js"
+import { Table, ageColumn, lineColumn, numberColumn, tableColumn, wordColumn } from "../core/table.js"
 import {
   Badge, Card, Failure, Figure, Percent, SearchBy, SelectBy, Time, Waiting, toneOfState, useTick,
 } from "../core/ui.js"
@@ -50,8 +50,10 @@ const COLUMNS = [
   {
     key: "activity",
     title: "activity",
+    kind: "tight",
     show: (row) => html`<span title=${row.reason}>${ACTIVITY_WORDS[row.activity] ?? ""}</span>`,
   },
+  lineColumn("reason", "why"),
   numberColumn("consumers", "consumers", count, {
     about: "Consumers that run, of all",
     show: (row) => `${row.running} of ${row.consumers}`,
@@ -65,18 +67,14 @@ const COLUMNS = [
     show: (row) => html`<${Age} oldest=${row.oldest} />`,
   }),
   numberColumn("rate", "rate", perSecond, { about: "Messages that are read in a second" }),
-  {
-    key: "bounded_by",
-    title: "bounded by",
-    about: "The setting that bounds a round, and so the rate",
-    show: (row) => row.bounded_by ?? "",
-  },
+  wordColumn("bounded_by", "bounded by", { about: "The setting that bounds a round, and so the rate" }),
   numberColumn("seconds_left", "left", seconds, { about: "Time until the lag is read at this rate" }),
   numberColumn("dead", "dead", count, { about: "Messages that could not be decoded" }),
   numberColumn("refused", "refused", count, { about: "Messages that a view could not take" }),
   {
     key: "slowest",
     title: "slowest view",
+    kind: "tight",
     value: (row) => row.share,
     show: (row) => row.view && html`${row.view} <${Percent} part=${row.share} />`,
   },
@@ -84,12 +82,11 @@ const COLUMNS = [
   {
     key: "last_exception_time",
     title: "last exception",
-    kind: "text",
+    kind: "line",
     show: (row) =>
       row.last_exception &&
       html`<span title=${row.last_exception}><${Time} at=${row.last_exception_time} relative />: ${row.last_exception}</span>`,
   },
-  textColumn("reason", "why"),
 ]
 const GAPS_OF_ALL = [NAME, ...GAPS]
 

@@ -10,7 +10,7 @@ import { bytes, count } from "../core/format.js"
 import { nameOf, sqlLink, streamLink } from "../core/names.js"
 import { SERVICES, ServiceCard, SwitchDialog, Why } from "../core/services.js"
 import { Table, numberColumn, timeColumn } from "../core/table.js"
-import { Answer, Badge, Card, Empty, Failure, Figure, Reading, Tabs, Time, Waiting, toneOfState } from "../core/ui.js"
+import { Answer, Badge, Card, Empty, Figure, Reading, Tabs, Time, toneOfState } from "../core/ui.js"
 import { Changes, Files, changesStatements, filesStatements } from "./table/files.js"
 import { Parts, partsStatements } from "./table/parts.js"
 
@@ -176,13 +176,13 @@ export default function TablePage({ route }) {
   const found = useWatch({ ...tableStatements(database, table), ...statements }, { every: 2 })
   const info = found.table?.rows[0]
   if (info && info.engine !== engine) setEngine(info.engine)
-  if (!found.table) return html`<${Waiting} />`
-  if (found.table.error) return html`<${Failure} error=${found.table.error} />`
-  if (!info) return html`<${Empty}>There is no table ${database}.${table}.<//>`
+  const name = html`<h1>${nameOf({ database, table })}</h1>`
+  if (!info)
+    return html`${name}<${Answer} answer=${found.table}><${Empty}>There is no table of this name.<//><//>`
   const View = TABS[tab]?.View
   return html`
     <div class="head">
-      <h1>${database}.${table}</h1><${Badge}>${info.engine}<//>
+      ${name}<${Badge}>${info.engine}<//>
       ${(found.views?.rows ?? []).map((view) => html`<small key=${nameOf(view)}>view ${nameOf(view)}: ${view.source} → ${view.target}</small>`)}
       <${Actions} info=${info} />
     </div>

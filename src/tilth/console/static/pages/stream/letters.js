@@ -52,12 +52,13 @@ const whereIs = (row) =>
     conditionOf("view", row.view ?? NO_VIEW),
   ].join(" AND ")
 
-const refusedBy = { key: "view", title: "refused by", show: (row) => row.view ?? "not decoded" }
+const refusedBy = { key: "view", title: "refused by", kind: "tight", show: (row) => row.view ?? "not decoded" }
 
 const letterColumns = (onReplay) => [
   {
     key: "place",
     title: "message",
+    kind: "tight",
     value: (row) => Number(row.offset),
     show: (row) => `${row.topic}/${row.partition} at ${row.offset}`,
   },

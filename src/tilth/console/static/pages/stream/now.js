@@ -3,7 +3,7 @@
 import { html, useMemo } from "../../vendor/preact-htm.js"
 import { bytes, count, exactly, isNone, perSecond, seconds } from "../../core/format.js"
 import { ACTIVITY_WORDS, GAPS, gapKey, partitionsOf } from "../../core/streams.js"
-import { Table, ageColumn, numberColumn, someColumn, stateColumn, textColumn } from "../../core/table.js"
+import { Table, ageColumn, lineColumn, numberColumn, someColumn, stateColumn, wordColumn } from "../../core/table.js"
 import { Badge, Bar, Card, Facts, Time, toneOfState } from "../../core/ui.js"
 import { Plots } from "./history.js"
 
@@ -28,6 +28,7 @@ const CONSUMERS = [
   {
     key: "activity",
     title: "activity",
+    kind: "tight",
     show: (row) =>
       row.activity &&
       html`${ACTIVITY_WORDS[row.activity] ?? row.activity} <small>since <${Time} at=${row.activity_since} /></small>`,
@@ -38,12 +39,7 @@ const CONSUMERS = [
   }),
   numberColumn("lag", "lag", (lag) => (isNone(lag) ? "not known" : count(lag))),
   numberColumn("rate", "rate", perSecond, { about: "Messages that are read in a second" }),
-  {
-    key: "bounded_by",
-    title: "bounded by",
-    about: "The setting that bounds a round",
-    show: (row) => row.bounded_by ?? "",
-  },
+  wordColumn("bounded_by", "bounded by", { about: "The setting that bounds a round" }),
   numberColumn("seconds_left", "left", seconds, { about: "Time until the lag is read at this rate" }),
   numberColumn("round_running_seconds", "round runs for", seconds),
   numberColumn("last_round_seconds", "last round", seconds),
@@ -53,7 +49,7 @@ const CONSUMERS = [
   numberColumn("dead", "dead"),
   numberColumn("refused", "refused"),
   ageColumn("last_commit", "last commit"),
-  textColumn("reason", "why"),
+  lineColumn("reason", "why"),
 ]
 
 const partitionColumns = (largest) => [
@@ -67,6 +63,7 @@ const partitionColumns = (largest) => [
   {
     key: "lag",
     title: "lag",
+    kind: "tight",
     show: (row) =>
       row.lag === null
         ? "not known"

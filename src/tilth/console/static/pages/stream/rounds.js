@@ -4,7 +4,7 @@ import { html, useMemo, useRef } from "../../vendor/preact-htm.js"
 import { serverNow } from "../../core/api.js"
 import { bytes, count, dateOf, exactly, fullTime, isNone, milliseconds, perSecond, seconds, sum, time } from "../../core/format.js"
 import { numbersByName } from "../../core/streams.js"
-import { Table, numberColumn, someColumn, stateColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Table, lineColumn, numberColumn, someColumn, stateColumn, textColumn, timeColumn } from "../../core/table.js"
 import { Badge, Card, Facts, Failure, Select, Time, Waiting, useTick } from "../../core/ui.js"
 
 /** Newest lines of the log that are read. */
@@ -172,6 +172,7 @@ const roundColumns = (onChoose) => [
   {
     key: "start",
     title: "began",
+    kind: "tight",
     show: (row) => html`<button type="button" class="fold" onClick=${() => onChoose(row.key)}><${Time} at=${iso(row.start)} /></button>`,
   },
   numberColumn("consumer", "consumer"),
@@ -194,7 +195,7 @@ const roundColumns = (onChoose) => [
   numberColumn("bytes", "read", bytes),
   numberColumn("files", "written", bytes),
   someColumn("broken", "dead or refused"),
-  textColumn("detail", "what happened"),
+  lineColumn("detail", "what happened"),
 ]
 
 const EVENT_TONES = { EXCEPTION: "bad", PARSE_ERROR: "warn" }
@@ -247,8 +248,11 @@ export function Rounds({ found, seen, parameters, change }) {
         onChoose=${choose} />
       <${Legend} />
       ${chosen && html`<div class="chosen-round"><${Facts} facts=${roundFacts(chosen)} /></div>`}
-      <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
-        toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""} empty="No round since the server was started." />
+      <div class="bounded">
+        <${Table} label="rounds" rows=${rounds} columns=${columns} keyOf=${(row) => row.key} height=${420}
+          toneOf=${(row) => ({ failed: "bad", repeated: "warn" })[row.state] ?? ""}
+          empty="There was no round since the server was started." />
+      </div>
     <//>
     <${Card} title="Events" about=${`with a reason, of the newest ${count(LOG_MAX)} lines of the log`}>
       <${Table} label="events" rows=${others} columns=${EVENTS} empty="Nothing unusual." height=${360}

@@ -37,6 +37,7 @@ const VIEWS = [
   {
     key: "share",
     title: "share of the round",
+    kind: "tight",
     show: (row) =>
       row.share === null
         ? html`<small>not measured: it only picks columns, or has not run yet</small>`

@@ -1,6 +1,6 @@
 // What the maintenance manager weighs, what it chose and refused, and mutations.
 
-import { html } from "../../vendor/preact-htm.js"
+import { html, useMemo } from "../../vendor/preact-htm.js"
 import { chosenOf } from "../../core/address.js"
 import { RULES, ruleTone } from "../../core/choices.js"
 import { FULL_NAME, contains, equals, whereAll } from "../../core/filters.js"
@@ -72,17 +72,24 @@ const OPS = [
   }),
 ]
 
+/** Columns that are left out where no operation has a value. */
+const RARE = ["workload_score", "priority", "data_retained_bytes", "logs_retained_bytes", "ram_anchored_bytes", "damaged"]
+
+const usedColumns = (rows) =>
+  OPS.filter(({ key }) => !RARE.includes(key) || rows.some((row) => row[key] && row[key] !== "0"))
+
 const orMore = (rows, limit) => `${count(rows.length)}${rows.length === limit ? " or more" : ""}`
 
 export function Operations({ found, parameters, change }) {
   const by = { parameters, change }
+  const columns = useMemo(() => usedColumns(found.ops?.rows ?? []), [found.ops])
   const about = "sorted by score: of those that only speed up reads, the first one runs next"
   return html`<${Card} title="Operations" about=${found.ops && `${orMore(found.ops.rows, OPS_MAX)}, ${about}`}
     actions=${html`<${SearchBy} label="Name, or what it would do" ...${by} />
       <${SelectBy} name="show" label="Which operations" options=${SHOWN_OPTIONS} ...${by} />
       <${SelectBy} name="kind" label="Kind" options=${OP_OPTIONS} ...${by} />`}>
     <${Answer} answer=${found.ops}>
-      <${Table} label="operations" rows=${found.ops?.rows} columns=${OPS} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
+      <${Table} label="operations" rows=${found.ops?.rows} columns=${columns} keyOf=${(row) => `${row.name}/${row.server}`} height=${720}
         toneOf=${(row) => (row.damaged ? "bad" : "")} empty="No operation fits: nothing is to be done." />
     <//>
   <//>`

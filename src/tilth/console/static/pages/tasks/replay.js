@@ -118,10 +118,14 @@ function Side({ policy, side, isOwn, onUse }) {
     </header>
     <p>${side.policy?.reason}</p>
     <h3>now</h3>
-    <${Merges} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} height=${300} />
+    <div class="bounded">
+      <${Merges} label=${`${policy}: candidates`} rows=${side.candidates} columns=${CANDIDATES} height=${300} />
+    </div>
     <h3>in the history of the part log, newest first</h3>
-    <${Merges} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} height=${300}
-      empty="It would have merged nothing." />
+    <div class="bounded">
+      <${Merges} label=${`${policy}: replayed merges`} rows=${newest} columns=${MERGES} height=${460}
+        empty="It would have merged nothing." />
+    </div>
   </section>`
 }
 

@@ -6,7 +6,7 @@ import { contains, equals, whereAll } from "../../core/filters.js"
 import { bytes, count, isNone, milliseconds, percent, perSecond, seconds } from "../../core/format.js"
 import { TableName, nameOf } from "../../core/names.js"
 import { ACTIVITY_WORDS } from "../../core/streams.js"
-import { Table, numberColumn, someColumn, stateColumn, tableColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Table, numberColumn, someColumn, stateColumn, tableColumn, textColumn, timeColumn, wordColumn } from "../../core/table.js"
 import { Answer, Bar, Card, SearchBy, SelectBy, Time, useTick } from "../../core/ui.js"
 
 const LIVE_MAX = 1000
@@ -18,19 +18,23 @@ const KINDS = ["consume", "insert", "flush", "merge", "mutate", "delta", "copy",
 const KIND_OPTIONS = [["", "all kinds"], ...KINDS.map((kind) => [kind, kind])]
 
 /** A measure beside what was estimated; a measure of 0 is none yet. */
-const Beside = ({ actual, estimate, show }) =>
-  html`${Number(actual) ? show(actual) : "–"}${Number(estimate) ? html` <small>of about ${show(estimate)}</small>` : ""}`
+function Beside({ actual, estimate, show }) {
+  const [isMeasured, isEstimated] = [Number(actual) > 0, Number(estimate) > 0]
+  if (!isEstimated) return isMeasured ? show(actual) : "–"
+  return isMeasured ? html`${show(actual)} <small>of ~${show(estimate)}</small>` : html`<small>~${show(estimate)}</small>`
+}
 
-const besideColumn = (key, title, show = bytes, actualOf = (row) => row[key]) => ({
+const besideColumn = (key, title, show = bytes, { actualOf = (row) => row[key], about = "Beside it the estimate" } = {}) => ({
   key,
   title,
+  about,
   align: "right",
   value: actualOf,
   show: (row) => html`<${Beside} actual=${actualOf(row)} estimate=${row[`estimated_${key}`]} show=${show} />`,
 })
 
 const TABLE = { key: "table", title: "table", kind: "tight", show: (row) => html`<${TableName} name=${row.table} />` }
-const WORKER = { key: "worker", title: "worker", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` }
+const WORKER = { key: "worker", title: "worker", kind: "tight", show: (row) => html`${row.worker} <small>${row.warehouse}</small>` }
 
 const STATE_TONES = { pending: "", running: "busy", done: "good", failed: "bad", cancelled: "warn", lost: "bad" }
 const STATE = stateColumn((state) => STATE_TONES[state] ?? "")
@@ -94,12 +98,13 @@ const showRows = (row) => {
 }
 
 const NOW = [
-  { key: "kind", title: "task", show: (row) => (row.merge?.is_mutation ? "mutate" : row.kind) },
+  { key: "kind", title: "task", kind: "tight", show: (row) => (row.merge?.is_mutation ? "mutate" : row.kind) },
   TABLE,
   STATE,
   {
     key: "part",
     title: "progress",
+    kind: "tight",
     show: (row) => [
       row.part !== null && html`<${Bar} part=${row.part} tone=${isLate(row) ? "warn" : ""} title=${row.words} /> `,
       html`<small>${row.words}</small>`,
@@ -109,19 +114,19 @@ const NOW = [
     about: "Beside it the estimate",
     show: (row) => [
       row.elapsed === null ? html`waits since <${Time} at=${row.created} />` : seconds(row.elapsed),
-      row.estimated_seconds > 0 && !row.consumer && html` <small>of about ${seconds(row.estimated_seconds)}</small>`,
+      row.estimated_seconds > 0 && !row.consumer && html` <small>of ~${seconds(row.estimated_seconds)}</small>`,
     ],
   }),
+  textColumn("why", "why there, or why it waits"),
   numberColumn("rows", "rows", count, {
     about: "Rows that a statement has read, or that a consumer has brought",
     value: (row) => row.statement?.read_rows ?? row.consumer?.rows ?? null,
     show: showRows,
   }),
-  besideColumn("input_bytes", "reads", bytes, inputOf),
-  besideColumn("output_bytes", "writes"),
+  besideColumn("input_bytes", "reads", bytes, { actualOf: inputOf }),
+  besideColumn("output_bytes", "writes", bytes, { about: "The estimate; it is measured at the end" }),
   besideColumn("memory_bytes", "memory"),
   WORKER,
-  textColumn("why", "why there, or why it waits"),
 ]
 
 export function Now({ found, parameters, change }) {
@@ -174,24 +179,24 @@ const showError = (error) => (isNone(error) ? "–" : `${error > 0 ? "+" : ""}${
 
 const ENDED = [
   timeColumn("ended", "ended"),
-  { key: "kind", title: "task" },
+  wordColumn("kind", "task"),
   TABLE,
   STATE,
   besideColumn("seconds", "took", seconds),
   numberColumn("estimate_error", "error", showError, {
     about: "By how much it took longer than estimated: 100 % is twice as long",
   }),
-  besideColumn("input_bytes", "read"),
-  besideColumn("output_bytes", "wrote"),
-  besideColumn("memory_bytes", "memory"),
-  besideColumn("temporary_bytes", "shuffled and spilled"),
-  WORKER,
   textColumn("reason", "why there, or why it failed", {
     show: (row) => {
       const why = row.state === "done" ? (row.placement_reason ?? row.reason) : row.reason
       return html`<span title=${why}>${why}</span>`
     },
   }),
+  besideColumn("input_bytes", "read"),
+  besideColumn("output_bytes", "wrote"),
+  besideColumn("memory_bytes", "memory"),
+  besideColumn("temporary_bytes", "shuffled and spilled"),
+  WORKER,
 ]
 
 const PARTS = [

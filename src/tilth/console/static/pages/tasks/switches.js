@@ -4,7 +4,7 @@ import { html, useState } from "../../vendor/preact-htm.js"
 import { count } from "../../core/format.js"
 import { nameOf } from "../../core/names.js"
 import { SERVICES, ServiceCard, Stopped, SwitchDialog } from "../../core/services.js"
-import { Table, ageColumn, stateColumn, tableColumn, textColumn, timeColumn } from "../../core/table.js"
+import { Table, ageColumn, stateColumn, tableColumn, textColumn, timeColumn, wordColumn } from "../../core/table.js"
 import { Answer, Card, Time, shownOf, toneOfState } from "../../core/ui.js"
 
 const LISTED_MAX = 300
@@ -23,7 +23,7 @@ export const switchStatements = () => ({
 
 const STOPPED = [
   tableColumn({ page: "?tab=services" }),
-  { key: "service", title: "service" },
+  wordColumn("service", "service"),
   stateColumn(toneOfState),
   textColumn("reason", "why"),
   textColumn("because", "stopped because"),
@@ -54,7 +54,7 @@ function Service({ name, row, onAsk }) {
   const [tone, state] = stateOf(row)
   const buttons = ["STOP", "START"].map((verb) => {
     const text = `${verb[0]}${verb.slice(1).toLowerCase()}`
-    return [`${text} all`, `${text} ${word} of all tables`, () => onAsk({ verb, service: name })]
+    return [`${text} all`, `${text} all: ${word}`, () => onAsk({ verb, service: name })]
   })
   return html`<${ServiceCard} title=${word} tone=${tone} state=${state} buttons=${buttons}>
     <p>${words}${row ? `; ${factsOf(row)}` : ""}</p>
