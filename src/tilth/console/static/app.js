@@ -1,6 +1,6 @@
 // The frame around all pages: where one is, how the server is, and the way to everything else.
 
-import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./vendor/preact-htm.js"
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useRef, useState } from "./vendor/preact-htm.js"
 import { read } from "./core/api.js"
 import { fitting } from "./core/filters.js"
 import { clock } from "./core/format.js"
@@ -57,9 +57,15 @@ const THEMES = ["auto", "light", "dark"]
 
 function useTheme() {
   const [theme, setTheme] = useState(localStorage.getItem("theme") ?? "auto")
-  useEffect(() => {
-    theme === "auto" ? delete document.documentElement.dataset.theme : (document.documentElement.dataset.theme = theme)
+  useLayoutEffect(() => {
+    const system = matchMedia("(prefers-color-scheme: dark)")
+    const apply = () => {
+      document.documentElement.dataset.theme = theme !== "auto" ? theme : system.matches ? "dark" : "light"
+    }
+    apply()
     localStorage.setItem("theme", theme)
+    system.addEventListener("change", apply)
+    return () => system.removeEventListener("change", apply)
   }, [theme])
   return [theme, () => setTheme(THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length])]
 }

@@ -233,15 +233,9 @@ function options({ data, kind, title, width, height, isDark, style }) {
 function useColors() {
   const [turn, setTurn] = useState(0)
   useEffect(() => {
-    const change = () => setTurn((old) => old + 1)
-    const observer = new MutationObserver(change)
+    const observer = new MutationObserver(() => setTurn((old) => old + 1))
     observer.observe(document.documentElement, { attributeFilter: ["data-theme"] })
-    const media = matchMedia("(prefers-color-scheme: dark)")
-    media.addEventListener("change", change)
-    return () => {
-      observer.disconnect()
-      media.removeEventListener("change", change)
-    }
+    return () => observer.disconnect()
   }, [])
   return turn
 }
