@@ -68,12 +68,16 @@ class CellReader:
 
     def read_all(self, values: Sequence[bytes | None]) -> tuple[TextRows, Sequence[int] | None] | None:
         """Return all rows, and the number of each message (None: one each); None: they must be read one by one."""
-        if self._read_messages is None or not all(values):
-            return None
+        given = [value for value in values if value]
         try:
-            return self._read_messages(values, self._columns, self._options)  # type: ignore[arg-type]  # none is None
+            found = self._read_messages(given, self._columns, self._options) if self._read_messages and given else None
         except BadValueError:
             return None
+        if found is None or len(given) == len(values):
+            return found
+        rows, counts = found
+        each = iter(counts or [1] * len(given))
+        return rows, [next(each) if value else 0 for value in values]
 
     def columns(self, rows: Sequence[Row] | TextRows, positions: Sequence[int]) -> Sequence[Values | pa.Array]:
         """Return the values of the columns at these positions."""
@@ -141,7 +145,7 @@ class _NestedCells:
         """Return the cells as the column; None: one of them must be read by `to_stored`, or is a value already."""
         cells = _listed(cells)
         try:
-            if self._decoder is None or self._doubts.exist_in("\n".join(filter(None, cells)).encode()):
+            if self._decoder is None or self._doubts.exist_in_any(map(str.encode, filter(None, cells))):
                 return None
             decode = self._decoder.decode
             return arrays.column_array([decode(cell) if cell else None for cell in cells], self._column)

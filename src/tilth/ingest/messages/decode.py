@@ -9,7 +9,7 @@ of its rows or none, and each row knows its message. See also: docs/design/0006-
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any, Protocol
@@ -59,7 +59,7 @@ _value_of = operator.methodcaller("value")
 
 
 class Message(Protocol):
-    """Message of the Kafka client, as far as decoding needs it."""
+    """Message of the Kafka client, with the methods that decoding calls."""
 
     def value(self) -> bytes | None: ...
     def key(self) -> bytes | None: ...
@@ -121,7 +121,8 @@ class Decoder:
         self._schema = schema
         make = ObjectReader if format_of(config).is_objects else CellReader
         self._reader: ObjectReader | CellReader = make(schema, config, defaults)
-        self._is_streaming = config.error_mode is ErrorMode.STREAM
+        #: Rows of a broken message.
+        self._broken_rows = [self._reader.empty] if config.error_mode is ErrorMode.STREAM else []
         self._columns = tuple(columns)
         self._defaults = defaults
         # Columns that may misfit are converted even if no view selects them: whether a message is broken must not
@@ -158,46 +159,62 @@ class Decoder:
 
     def _read_all(self, messages: Sequence[Message]) -> tuple[Records, Sequence[int] | None, dict[int, str]]:
         """Return records, rows by message (None: one each) and reasons by index of a broken message."""
-        values = list(map(_value_of, messages))
-        found = self._reader.read_all(values)
-        return self._read_each(values, messages) if found is None else (*found, {})
+        found = self._reader.read_all(list(map(_value_of, messages)))
+        return _flat(*self._read_each(messages)) if found is None else (*found, {})
 
-    def _read_each(
-        self, values: Sequence[bytes | None], messages: Sequence[Message]
-    ) -> tuple[list[Record], list[int], dict[int, str]]:
-        records: list[Record] = []
-        counts: list[int] = []
+    def _read_each(self, messages: Sequence[Message]) -> tuple[list[Sequence[Record]], dict[int, str]]:
+        """Return the rows of each message, and reasons by index of a broken one."""
+        values = list(map(_value_of, messages))
+        rows: list[Sequence[Record]] = []
         reasons: dict[int, str] = {}
         read = self._reader.reader_of(values)
         for index, value in enumerate(values):
             try:
                 # A message without a value is Kafka's tombstone: no rows, and nothing wrong with it.
-                found = read(value, messages[index].key()) if value else []
+                rows.append(read(value, messages[index].key()) if value else ())
             except (InvalidInputError, ValueError, RecursionError) as error:
                 reasons[index] = reason_of(error)
-                found = [self._reader.empty] if self._is_streaming else []
-            records.extend(found)
-            counts.append(len(found))
-        return records, counts, reasons
+                rows.append(self._broken_rows)
+        return rows, reasons
 
     def _without_misfits(self, messages: Sequence[Message]) -> tuple[list[Record], list[int], dict[int, str]]:
-        """Read like `_read_each`; messages whose values the column types cannot hold are broken (rare, slow)."""
-        records, counts, reasons = self._read_each(list(map(_value_of, messages)), messages)
-        kept: list[Record] = []
-        start = 0
-        for index, count in enumerate(counts):
-            mine = records[start : start + count]
-            start += count
-            reason = None if index in reasons else self._misfit(mine)
-            if reason is not None:
-                reasons[index] = reason
-                mine = [self._reader.empty] if self._is_streaming else []
-                counts[index] = len(mine)
-            kept.extend(mine)
-        return kept, counts, dict(sorted(reasons.items()))
+        """Read like `_read_all`; messages whose values the column types cannot hold are broken."""
+        rows, reasons = self._read_each(messages)
+        for index, reason in list(self._misfits(rows, 0, self._converted)):
+            reasons[index] = reason
+            rows[index] = self._broken_rows
+        return _flat(rows, dict(sorted(reasons.items())))
 
-    def _misfit(self, records: Sequence[Record]) -> str | None:
-        for position in self._converted:
+    def _misfits(
+        self, rows: Sequence[Sequence[Record]], first: int, positions: Sequence[int]
+    ) -> Iterator[tuple[int, str]]:
+        """Yield index and reason of each message with a value that one of these columns cannot hold.
+
+        `rows` are those of the messages from index `first` on. They are halved until only such messages are left, so
+        that a few among many cost little.
+        """
+        unfit = self._unfit(list(chain.from_iterable(rows)), positions)
+        if unfit and len(rows) == 1:
+            reason = self._misfit(rows[0], unfit)
+            if reason is not None:
+                yield first, reason
+        elif unfit:
+            half = len(rows) // 2
+            yield from self._misfits(rows[:half], first, unfit)
+            yield from self._misfits(rows[half:], first + half, unfit)
+
+    def _unfit(self, records: Sequence[Record], positions: Sequence[int]) -> list[int]:
+        """Return the positions of the columns that cannot hold all of these values."""
+        unfit = []
+        for position, values in zip(positions, self._reader.columns(records, positions), strict=True):
+            try:
+                self._reader.array(values, self._schema.columns[position])
+            except (BadValueError, *MISFITS):
+                unfit.append(position)
+        return unfit
+
+    def _misfit(self, records: Sequence[Record], positions: Sequence[int]) -> str | None:
+        for position in positions:
             column = self._schema.columns[position]
             for value in self._reader.columns(records, [position])[0]:
                 try:
@@ -229,6 +246,10 @@ def column_type(schema: Schema, name: str) -> DataType:
     if column is not None:
         return column.type
     return VIRTUAL_COLUMNS.get(name) or ERROR_COLUMNS.get(name) or ENVELOPE_COLUMNS[name]
+
+
+def _flat(rows: Sequence[Sequence[Record]], reasons: dict[int, str]) -> tuple[list[Record], list[int], dict[int, str]]:
+    return list(chain.from_iterable(rows)), list(map(len, rows)), reasons
 
 
 def _shown(value: object) -> str:

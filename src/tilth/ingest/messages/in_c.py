@@ -63,14 +63,17 @@ class Doubts:
         leaves = [leaf for data_type in types for leaf in leaves_of(data_type)]
         self._has_times = any(isinstance(leaf, Simple) and leaf.kind in _TIMES for leaf in leaves)
         self._has_decimals = any(isinstance(leaf, Decimal) for leaf in leaves)
-        #: `False` if a strict decoder reads every text right.
-        self.are_possible = self._has_times or self._has_decimals
 
     def exist_in(self, text: bytes, *, is_lax: bool = False) -> bool:
         """Return whether a text may be read otherwise; `is_lax`: by a decoder that takes numbers in quotes."""
         if self._has_decimals and _has_odd_decimals(text):
             return True
         return _NULL_TEXT in text.lower() if is_lax else self._has_times and _has_odd_times(text)
+
+    def exist_in_any(self, texts: Iterable[bytes], *, is_lax: bool = False) -> bool:
+        """Return whether one of many texts may be read otherwise: one search in all of them costs next to nothing."""
+        are_possible = is_lax or self._has_times or self._has_decimals
+        return are_possible and self.exist_in(b"\n".join(texts), is_lax=is_lax)
 
 
 def _has_odd_times(text: bytes) -> bool:

@@ -50,7 +50,7 @@ class ObjectReader:
 
     def reader_of(self, values: Sequence[bytes | None]) -> Reader:
         """Return a function that reads any one of these messages."""
-        is_clear = self._rows.is_clear(b"".join(filter(None, values)))
+        is_clear = self._rows.are_clear(values)
         if self._is_plain:
             return lambda value, _: self._rows.several(value, is_clear=is_clear)
         return partial(self._event, is_clear=is_clear)
@@ -105,28 +105,26 @@ class _Objects:
 
     def several(self, text: bytes, *, is_clear: bool = False) -> list[Record]:
         """Return the records of the objects in a text. `is_clear`: it is known to be clear for the strict decoder."""
-        found = _in_c(self._strict, text) if is_clear or self.is_clear(text) else None
-        if found is None and self._is_clear_if_lax(text):
+        found = _in_c(self._strict, text) if is_clear or self.are_clear([text]) else None
+        if found is None and self._are_clear_if_lax([text]):
             found = _in_c(self._lax, text)
         return self._by_value(text) if found is None else found
 
     def all_in_c(self, texts: Sequence[bytes | None]) -> list[Record] | None:
         """Return the records of texts that are one object each, if all of them are read in C."""
-        # One search in all messages costs next to nothing.
-        whole = b"".join(filter(None, texts)) if self._doubts.are_possible else b""
-        if self.is_clear(whole):
+        if self.are_clear(texts):
             found = _all_in_c(self._strict, texts)
             if found is not None or (texts[0] and _in_c(self._strict, texts[0])):
                 # Numbers in quotes are in all messages or in none: one of these is broken, or holds several objects.
                 return found
-        return _all_in_c(self._lax, texts) if self._is_clear_if_lax(b"".join(filter(None, texts))) else None
+        return _all_in_c(self._lax, texts) if self._are_clear_if_lax(texts) else None
 
-    def is_clear(self, text: bytes) -> bool:
-        """Return whether the strict decoder reads no value of the text otherwise than `to_stored`."""
-        return self._strict is not None and not self._doubts.exist_in(text)
+    def are_clear(self, texts: Sequence[bytes | None]) -> bool:
+        """Return whether the strict decoder reads no value of the texts otherwise than `to_stored`."""
+        return self._strict is not None and not self._doubts.exist_in_any(filter(None, texts))
 
-    def _is_clear_if_lax(self, text: bytes) -> bool:
-        return self._lax is not None and not self._doubts.exist_in(text, is_lax=True)
+    def _are_clear_if_lax(self, texts: Sequence[bytes | None]) -> bool:
+        return self._lax is not None and not self._doubts.exist_in_any(filter(None, texts), is_lax=True)
 
     def _by_value(self, text: bytes) -> list[Record]:
         assert self._read is not None

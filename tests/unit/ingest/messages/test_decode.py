@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from decimal import Decimal as Number
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.unit.ingest.decoding import decode, decoder
 from tilth.ingest import FormatError
+from tilth.ingest.messages.cells import CellReader
+from tilth.ingest.messages.objects import ObjectReader
+from tilth.model.table import Column
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 
 UTC = dt.UTC
@@ -156,6 +161,53 @@ def test_whether_a_message_is_broken_does_not_depend_on_the_columns_asked_for() 
     decoded = decode(columns, [b'{"a":1,"d":1.25}', b'{"a":2,"d":1.5}'], wanted=["a"])
     assert decoded.rows.to_pylist() == [{"a": 2}]
     assert len(decoded.broken) == 1
+
+
+@pytest.mark.parametrize("mode", ["dead_letter", "stream"])
+@pytest.mark.parametrize(
+    ("reader", "form", "text"),
+    [(CellReader, "CSV", "1,%s"), (ObjectReader, "JSONEachRow", '{"a":1,"d":%s}')],
+)
+def test_few_misfits_among_many_messages_cost_little(
+    reader: type[CellReader], form: str, text: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    converted: list[int] = []
+    convert = reader.array
+
+    def counted(self: CellReader, values: Sequence[Any], column: Column) -> pa.Array:
+        converted.append(len(values))
+        return convert(self, values, column)
+
+    monkeypatch.setattr(reader, "array", counted)
+    bad = {0: "1.25", 77: "12345", 4095: "nix"}
+    values = [(text % bad.get(index, "1.5")).encode() for index in range(4096)]
+    columns: dict[str, Kind | DataType] = {"a": Kind.INT64, "d": Decimal(4, 1)}
+    options: dict[str, Any] = {"kafka_format": form, "kafka_handle_error_mode": mode}
+    decoded = decode(columns, values, wanted=["_offset", "d"], required=["a", "d"], **options)
+    # Each conversion of a block costs about as much as that of one value.
+    assert len(converted) < 100
+    assert sum(converted) < 12 * len(values)
+    assert [broken.offset for broken in decoded.broken] == list(bad)
+    for broken in decoded.broken:
+        alone = decode(columns, [broken.raw], required=["a", "d"], **options).broken
+        assert [each.reason for each in alone] == [broken.reason]
+    shown = [row["_offset"] for row in decoded.rows.to_pylist() if row["d"] is not None]
+    assert shown == [index for index in range(len(values)) if index not in bad]
+    assert decoded.rows.num_rows == len(values) - (len(bad) if mode == "dead_letter" else 0)
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "count"),
+    [("CSV", b"x", 1), ("CSV", b"x\ny\n", 2), ("LineAsString", b"x\ny\nz", 3), ("Raw", b"x", 1)],
+)
+def test_messages_without_content_leave_the_others_together(
+    form: str, text: bytes, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CellReader, "_rows", None)
+    decoded = decode({"x": Kind.STRING}, [None, text, b"", text, None], kafka_format=form)
+    assert decoded.owners is not None
+    assert decoded.owners.tolist() == [1] * count + [3] * count
+    assert not decoded.broken
 
 
 def test_several_objects_and_none() -> None:
