@@ -226,7 +226,11 @@ class Node:
         """Return the background services that fail, and why; of many, some and the number of the others. Returns
         within a second, even if some hang.
         """
-        return known_states(self._states, {"services": lambda: failures_of(self._services())})
+
+        def failing() -> dict[str, str]:
+            return failures_of([*_known(self._consume.stats), *_known(self._maintenance.failing)])
+
+        return known_states(self._states, {"services": failing})
 
     def _health(self, components: dict[str, str]) -> Health:
         empty = {name: components.pop(name) for name in list(components) if name.startswith("warehouse ")}

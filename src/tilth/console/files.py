@@ -2,7 +2,7 @@
 
 Covers: the files in `static/`. Does not cover: what pages show.
 Always holds: pages load nothing from elsewhere, and no script that is written in a page runs (Content-Security-Policy);
-src/tilth/console/static/vendor/README.md says where the files of others are from.
+src/tilth/console/static/vendor/README.md names the sources of the files of others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
-    # Browsers ask each time whether a file has changed: after an upgrade nobody sees pages of before.
+    # Browsers check at each use that a file has not changed: after an upgrade nobody sees the former pages.
     "Cache-Control": "no-cache",
 }
 

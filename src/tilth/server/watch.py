@@ -2,15 +2,16 @@
 
 Covers: reading the request, repeating the statements, sending what has changed. Does not cover: what the statements do,
 pages (tilth.console).
-Always holds: only statements that read are repeated (`readonly`); pages that watch one statement share its answers;
-a statement is under way at most once, and at most `SHARE_OF_TIME` of the time.
+Always holds: only statements that read are repeated (`readonly`); pages that watch one statement share its answers,
+so that it goes on when the page that started it leaves; a statement is under way at most once, and rests after each run
+until it was under way for `SHARE_OF_TIME` of the time, for `SLOW_SECONDS_MAX` at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 import anyio
 import anyio.to_thread
@@ -31,11 +32,12 @@ STATEMENTS_MAX = 32
 #: Requests that watch at the same time.
 WATCHES_MAX = 100
 SECONDS_MIN, SECONDS_MAX = 0.5, 3600.0
-#: A statement that takes long is repeated less often, so that watching it costs this part of the time at most.
+#: Share of the time for which a statement is under way, its wait for a thread included: slow ones, and all of them
+#: while many wait, are repeated less often.
 SHARE_OF_TIME = 1 / 40
-#: Longest interval between two answers that follows from it, in seconds.
+#: Longest rest that follows from it, in seconds.
 SLOW_SECONDS_MAX = 60.0
-#: Answers that nobody watches any more are forgotten after this many seconds.
+#: Retention time of answers that nobody watches any more.
 FORGET_SECONDS = 120.0
 #: Threads that run watched statements.
 THREADS = 4
@@ -49,6 +51,13 @@ SETTINGS: Mapping[str, str] = {
 
 # Runs a statement in a database for a sender.
 Run = Callable[[str, str, Mapping[str, str], Origin], Answer]
+
+
+class Write(Protocol):
+    """Writes an event to a client."""
+
+    async def __call__(self, kind: str, *data: bytes) -> None:
+        """`data`: the pieces of its data."""
 
 
 class WatchRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -112,35 +121,32 @@ class Watches:
             )
         return _Events(self, request, origin)
 
-    async def send_all(self, request: WatchRequest, origin: Origin, send: Callable[[bytes], Any]) -> None:
-        """Send events until it is cancelled: a statement's answer when it has changed, and the time after each turn."""
+    async def send_all(self, request: WatchRequest, origin: Origin, write: Write) -> None:
+        """Write events until it is cancelled: statements' answers that have changed, the time at each interval."""
         self._open += 1
         try:
             async with anyio.create_task_group() as group:
                 for name, text in request.statements.items():
-                    group.start_soon(self._repeat, name, text, request, origin, send)
+                    group.start_soon(self._repeat, name, text, request, origin, write)
                 while True:
-                    await send(_event("time", b'{"now_ms":%d}' % self._clock.now_ms()))
+                    self._forget()
+                    await write("time", b'{"now_ms":%d}' % self._clock.now_ms())
                     await anyio.sleep(request.every)
         finally:
             self._open -= 1
 
-    async def _repeat(
-        self, name: str, text: str, request: WatchRequest, origin: Origin, send: Callable[[bytes], Any]
-    ) -> None:
+    async def _repeat(self, name: str, text: str, request: WatchRequest, origin: Origin, write: Write) -> None:
         head = b'{"name":' + msgspec.json.encode(name) + b","
         sent = b""
         while True:
             watched = await self._newest(text, request, origin)
             if watched.data != sent:
                 sent = watched.data
-                await send(_event(watched.event, head + sent))
+                await write(watched.event, head, sent)
             await anyio.sleep(max(request.every, watched.not_before - self._clock.monotonic()))
 
     async def _newest(self, text: str, request: WatchRequest, origin: Origin) -> _Watched:
         """Return the answer, about as old as the interval at most where the statement is fast."""
-        now = self._clock.monotonic()
-        self._forget(now)
         watched = self._watched.setdefault((request.database, text), _Watched())
         async with watched.lock:
             watched.wanted = now = self._clock.monotonic()
@@ -166,7 +172,8 @@ class Watches:
         except Exception as error:
             return "error", msgspec.json.encode({"error": logged_error(error, self._ids)})[1:]
 
-    def _forget(self, now: float) -> None:
+    def _forget(self) -> None:
+        now = self._clock.monotonic()
         gone = [
             key for key, each in self._watched.items() if now - each.wanted > FORGET_SECONDS and not each.lock.locked()
         ]
@@ -188,9 +195,10 @@ class _Events(Response):
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         lock = anyio.Lock()
 
-        async def write(piece: bytes) -> None:
+        async def write(kind: str, *data: bytes) -> None:
+            # A client that does not read holds up one event; the others wait as answers that all pages share.
             async with lock:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                await send({"type": "http.response.body", "body": _event(kind, *data), "more_body": True})
 
         async with anyio.create_task_group() as group:
             group.start_soon(self._watches.send_all, self._request, self._origin, write)
@@ -199,5 +207,5 @@ class _Events(Response):
             group.cancel_scope.cancel()
 
 
-def _event(kind: str, data: bytes) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + data + b"\n\n"
+def _event(kind: str, *data: bytes) -> bytes:
+    return b"".join((b"event: ", kind.encode(), b"\ndata: ", *data, b"\n\n"))

@@ -129,7 +129,7 @@ class SqlEngine:
         return self._services.resends.stats()
 
     def alarms(self) -> dict[Alarm, int]:
-        """Return the number of things that need a person, by alarm, as far as this server reports them."""
+        """Return the number of findings of each alarm that this server reports."""
         return count_findings(self._services)
 
     def run(
@@ -142,15 +142,16 @@ class SqlEngine:
         streams: bool = False,
         is_passed_on: bool = False,
     ) -> Answer:
-        """Runs one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
+        """Run one statement; raises TilthErrors. `streams`: the caller takes the rows of a large result as a stream,
         and closes it; otherwise they are collected. `is_passed_on`: another server has sent it to this one."""
 
         def act(running: _Running) -> Outcome:
             _check_unicode(text)
             statement, notices = FORMS.parse_noticed(with_unit_diff(text))
-            given = dict(settings or {})
-            is_read_only = session_settings(given).read_only
+            given, is_read_only = dict(settings or {}), False
             if isinstance(statement, WithSettings):
+                # The statement's own settings cannot lift the caller's.
+                is_read_only = session_settings(given).read_only
                 given |= dict(statement.settings)
             running.entry.kind = type(statement).__name__
             if isinstance(statement, Query):
