@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         KAFKA_SETTINGS,
         IngestSettings,
         KafkaConfig,
+        dead_letter_name,
         group_of,
         read_config,
     )

@@ -409,6 +409,7 @@ class IngestSettings:
 
 #: Settings of the node.
 INGEST_SETTINGS = SettingGroup(settings_of(IngestSettings))
+_DEAD_LETTERS = setting_of(KafkaConfig, "dead_letter_table")
 
 
 def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> KafkaConfig:
@@ -433,7 +434,7 @@ def read_config(kafka: KafkaDef, secrets: Mapping[str, str] | None = None) -> Ka
     return replace(
         read,
         group=group_of(kafka),
-        dead_letter_table=read.dead_letter_table or f"{kafka.name}_dead_letters",
+        dead_letter_table=dead_letter_name(kafka),
     )
 
 
@@ -441,6 +442,13 @@ def group_of(kafka: KafkaDef) -> str:
     """The consumer group that a Kafka table reads for, whatever its other settings are."""
     given = KAFKA_SETTINGS.canonical(kafka.settings).get(setting_of(KafkaConfig, "group").name, "").strip()
     return given or f"tilth.{full_name(kafka)}"
+
+
+def dead_letter_name(kafka: KafkaDef) -> str:
+    """Return the name of the dead-letter table of a Kafka table, whatever its other settings are."""
+    names = (_DEAD_LETTERS.name, *_DEAD_LETTERS.aliases)
+    given = next((text for name, text in kafka.settings.items() if name in names), "")
+    return _DEAD_LETTERS.read(given) or f"{kafka.name}_dead_letters"
 
 
 def _library(given: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -40,10 +40,16 @@ def test_defaults_are_those_of_tilth() -> None:
 
 def test_names_of_clickhouse_and_byconity_are_known() -> None:
     given = {"broker_list": "h:1", "topic_list": "a", "format": "CSV", "group_name": "g", "num_consumers": "4"}
-    given |= {"kafka_max_poll_interval_ms": "7500", "max_block_bytes_size": "5 MiB", "kafka_row_delimiter": "\n"}
+    given |= {
+        "dead_letter_table": "letters",
+        "kafka_max_poll_interval_ms": "7500",
+        "max_block_bytes_size": "5 MiB",
+        "kafka_row_delimiter": "\n",
+    }
     config = read_config(kafka(**given, kafka_handle_error_mode="default", kafka_auto_offset_reset=""))
     assert (config.group, config.consumers, config.flush_interval_ms, config.block_bytes) == ("g", 4, 7500, 5 << 20)
     assert (config.error_mode, config.start) == (ErrorMode.THROW, OffsetStart.EARLIEST)
+    assert config.dead_letter_table == "letters"
 
 
 @pytest.mark.parametrize("text", ['{"socket.keepalive.enable": true, "x": 5}', "socket.keepalive.enable=true; x=5"])

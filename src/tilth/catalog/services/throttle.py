@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from heapq import nlargest
+from operator import itemgetter
 
 from tilth.base.clock import Clock
 from tilth.base.settings import setting_of, settings_of
@@ -73,15 +75,17 @@ class Throttle:
         return {name: replace(each, text=f"{each.text}; {why}") if why else each for name, each in found.items()}
 
     def crowded(
-        self, tables: Iterable[TableDef], versions: Mapping[str, TableVersion]
+        self, tables: Iterable[TableDef], versions: Mapping[str, TableVersion], *, limit: int
     ) -> Iterator[tuple[TableDef, dict[str, InsertPressure]]]:
-        """Yield the tables in which INSERTs wait or are refused, judged. Parts are counted of those tables alone that,
-        by their versions, have as many as their first limit.
+        """Yield the tables in which INSERTs wait or are refused, judged. Parts are counted, by a read for each table,
+        where a table has as many as its first limit by its version: of `limit` tables, the largest ones first.
         """
-        for table in tables:
-            version = versions.get(table.uuid)
-            if version is None or version.parts < _first_limit(table):
-                continue
+        large = [
+            (version.parts, table)
+            for table in tables
+            if (version := versions.get(table.uuid)) is not None and version.parts >= _first_limit(table)
+        ]
+        for _, table in nlargest(limit, large, key=itemgetter(0)):
             if judged := self.judge(table):
                 yield table, judged
 

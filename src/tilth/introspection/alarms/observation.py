@@ -1,8 +1,9 @@
 """Observation of a node for its alarms: each room is read once, when the first alarm needs it.
 
 Covers: reads that alarms share. Does not cover: what is wrong (streams.py, tables.py, stores.py, servers.py).
-Always holds: the number of reads of the catalog does not depend on the number of tables, only on how much is wrong; a
-catalog that does not answer is read once; what several servers see is reported by one of them, the host of the thing.
+Always holds: the number of reads of the catalog does not depend on the number of tables, only on how much is wrong and
+on how many tables have so many parts that a partition may have too many (`TABLES_JUDGED_MAX`); a catalog that does not
+answer is read once; what several servers see is reported by one of them, the host.
 
 Tests: tests/unit/introspection/alarms/test_alarms.py.
 """
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from itertools import islice
 from typing import TypeVar
 
 from tilth.base.errors import UnavailableError
@@ -30,7 +30,7 @@ from tilth.warehouse import WarehouseInfo, WorkerInfo
 
 T = TypeVar("T")
 
-#: Tables whose parts are counted by partition, because they may have too many: a read for each.
+#: Tables whose parts are counted by partition, those with the most parts first: a read for each.
 TABLES_JUDGED_MAX = 1_000
 
 
@@ -67,10 +67,9 @@ class Observation:
     def pressed(self) -> list[tuple[TableDef, dict[str, InsertPressure]]]:
         """Tables in which INSERTs wait or are refused, with their partitions: a read more for each."""
 
-        def judge(catalog: Catalog) -> list[tuple[TableDef, dict[str, InsertPressure]]]:
-            return list(islice(catalog.throttle.crowded(self.tables, self.versions), TABLES_JUDGED_MAX))
-
-        return self.read(judge)
+        return self.read(
+            lambda catalog: list(catalog.throttle.crowded(self.tables, self.versions, limit=TABLES_JUDGED_MAX))
+        )
 
     @cached_property
     def lost(self) -> list[LostTxn]:
@@ -146,12 +145,12 @@ class Observation:
         """Tables that store rows."""
         return [each for each in self.relations.values() if isinstance(each, TableDef)]
 
-    def is_mine(self, thing: str = COORDINATOR) -> bool:
-        """Return whether this server reports about a thing: the host of the table, or of what concerns all. While
-        nobody hosts it, the first of the servers reports about it.
+    def is_mine(self, hosted: str = COORDINATOR) -> bool:
+        """Return whether this server reports about a table, by its uuid, or about what concerns all: it hosts them.
+        While nobody hosts them, the first of the servers reports.
         """
         names = [each.name for each in self.servers]
-        host = self.services.peers.hosts(thing) or min(names, default=self.services.server)
+        host = self.services.peers.hosts(hosted) or min(names, default=self.services.server)
         return len(names) <= 1 or host == self.services.server
 
     def is_stopped(self, table: str, service: ServiceKind) -> bool:

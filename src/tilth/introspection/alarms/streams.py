@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilth.base.settings import setting_of
 from tilth.base.units import show_count, show_time
-from tilth.ingest import KAFKA_SETTINGS, ActivityKind, KafkaConfig, StreamState
+from tilth.ingest import ActivityKind, StreamState, dead_letter_name
 from tilth.introspection.alarms.alarm import Alarm, AlarmFinding, Severity
 from tilth.introspection.alarms.observation import Observation
 from tilth.model.service import ServiceKind, ServiceState
@@ -24,7 +23,7 @@ LAG_SECONDS_MAX = 600
 ROUND_SECONDS_MAX = 120
 #: Time from the start of a consumer to its first poll of the broker, which takes a second.
 START_SECONDS_MAX = 120
-#: Age of an open transaction: a producer that says nothing else has a minute for it.
+#: Age of an open transaction: by default, a producer has a minute for one.
 TRANSACTION_SECONDS_MAX = 120
 
 
@@ -106,15 +105,13 @@ def _gaps(seen: Observation) -> Iterator[AlarmFinding]:
 
 def _dead_letters(seen: Observation) -> Iterator[AlarmFinding]:
     tables = {(each.database, each.name): each for each in seen.tables}
-    setting = setting_of(KafkaConfig, "dead_letter_table").name
     for kafka in seen.relations.values():
-        if not isinstance(kafka, KafkaDef) or not seen.is_mine(kafka.uuid):
+        if not isinstance(kafka, KafkaDef):
             continue
-        name = KAFKA_SETTINGS.canonical(kafka.settings).get(setting) or f"{kafka.name}_dead_letters"
-        table = tables.get((kafka.database, name))
+        table = tables.get((kafka.database, dead_letter_name(kafka)))
         version = None if table is None else seen.versions.get(table.uuid)
         letters = 0 if version is None else version.inserted_rows - version.removed_rows
-        if table is not None and letters > 0:
+        if table is not None and letters > 0 and seen.is_mine(kafka.uuid):
             yield AlarmFinding(
                 database=kafka.database,
                 table=kafka.name,

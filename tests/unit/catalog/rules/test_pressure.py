@@ -102,6 +102,19 @@ def test_people_who_ask_learn_why_inserts_wait_and_nothing_is_counted(world: Wor
     assert (stats.delayed, stats.crowded) == (0, 0)
 
 
+def counted_tables(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Tables whose parts are counted from now on."""
+    read: list[str] = []
+    counts = world.catalog.parts.counts
+
+    def counted(table: str) -> dict[str, int]:
+        read.append(table)
+        return counts(table)
+
+    monkeypatch.setattr(world.catalog.parts, "counts", counted)
+    return read
+
+
 def test_tables_are_crowded_by_their_own_limits_and_few_counts_are_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,22 +122,32 @@ def test_tables_are_crowded_by_their_own_limits_and_few_counts_are_read(
     insert(world, "a", "a", "a", "b")
     for other in others:
         world.insert("a", "a", table=other)
-    read: list[str] = []
-    counts = catalog.parts.counts
-
-    def counted(table: str) -> dict[str, int]:
-        read.append(table)
-        return counts(table)
-
-    monkeypatch.setattr(catalog.parts, "counts", counted)
+    read = counted_tables(world, monkeypatch)
     tables = [world.definition(each) for each in (world.t, *others)]
-    [(table, found)] = catalog.throttle.crowded(tables, catalog.parts.versions())
+    [(table, found)] = catalog.throttle.crowded(tables, catalog.parts.versions(), limit=10)
     assert (table.uuid, read) == (world.t, [world.t])
     assert {name: each.is_refused for name, each in found.items()} == {"a": False}
     insert(world, "a")
-    [(_, found)] = catalog.throttle.crowded(tables, catalog.parts.versions())
+    [(_, found)] = catalog.throttle.crowded(tables, catalog.parts.versions(), limit=10)
     assert {name: each.is_refused for name, each in found.items()} == {"a": True}
-    assert list(catalog.throttle.crowded(tables, {})) == []
+    assert list(catalog.throttle.crowded(tables, {}, limit=10)) == []
+
+
+def test_parts_are_counted_of_so_many_tables_at_most_the_largest_ones_first(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog, other = world.catalog, world.table("other")
+    insert(world, "a", "b", "c")
+    world.insert("a", "b", "c", "d", table=other)
+    smaller, larger = world.definition(world.t), world.definition(other)
+    larger = replace(larger, settings=smaller.settings)
+    read = counted_tables(world, monkeypatch)
+    versions = catalog.parts.versions()
+    # No partition has too many parts: the reads are bounded, not the answers.
+    assert list(catalog.throttle.crowded([smaller, larger], versions, limit=1)) == []
+    assert read == [other]
+    assert list(catalog.throttle.crowded([smaller, larger], versions, limit=2)) == []
+    assert read == [other, other, world.t]
 
 
 def test_a_commit_that_leaves_too_many_parts_is_refused_and_counted(world: World) -> None:
