@@ -3,9 +3,9 @@
     python -m tools.make_rules            writes the files
     python -m tools.make_rules --check    writes nothing; names the files that are stale, exit code 1 if there are any
 
-Covers: a rule for each alarm of `tilth.introspection.alarms`; rules for what no server can say of itself. Does not
-cover: whether Prometheus takes them (tests/acceptance/test_prometheus_rules.py). Always holds: a rule's summary is the
-alarm's meaning, its description what to do, its link the alarm's page; every rule has a test that it fires when its
+Covers: a rule for each alarm of `tilth.introspection.alarms`; rules for what no server can report of itself. Does not
+cover: whether Prometheus accepts them (tests/acceptance/test_prometheus_rules.py). Always holds: a rule's summary is
+the alarm's meaning, its description what to do, its link the alarm's page; every rule has a test that it fires when its
 time is over, that it does not fire before, and that it does not fire while all is well.
 See also: docs/operate/alarms.md.
 """
@@ -124,7 +124,7 @@ OUTSIDE = (
         name="blind",
         severity=Severity.WARNING,
         meaning="A server cannot read some of its own numbers, so that alarms may be missing.",
-        todo="See GET /v1/health of the server, which says what does not answer and since when.",
+        todo="See GET /v1/health of the server, which names what does not answer and since when.",
         page="docs/operate/recovery.md#when-something-is-wrong",
         minutes=5,
         expression=f'tilth_metrics_source_up{{job="{JOB}"}} == 0',
@@ -265,7 +265,12 @@ def _list_lines() -> Iterator[str]:
         yield from ("| alarm | when | what to do | minutes |", "|---|---|---|---|")
         yield from (_row(each) for each in rules() if each.severity is severity and each not in OUTSIDE)
         yield ""
-    yield from ("## Seen from outside", "", "What no server can say of itself; these are rules of Prometheus only.", "")
+    yield from (
+        "## Seen from outside",
+        "",
+        "What no server can report of itself; these are rules of Prometheus only.",
+        "",
+    )
     yield from ("| rule | severity | when | what to do | minutes |", "|---|---|---|---|---|")
     yield from (_row(each, f" {each.severity.value} |") for each in OUTSIDE)
 

@@ -1,4 +1,4 @@
-"""Other servers of the catalog, as far as statements need them.
+"""Other servers of the catalog, with the calls that statements need.
 
 Covers: the protocol; a server that is alone; notices about servers that did not answer. Does not cover: calls
 (http_peers.py).

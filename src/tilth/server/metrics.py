@@ -81,8 +81,8 @@ FINDINGS = Metric(
     "tilth_alarms",
     _GAUGE,
     ("alarm", "severity"),
-    "Things that need a person, as in system.alarms, of this server; 0: all is well. An alarm is left out while the "
-    "catalog that it needs is away.",
+    "Findings of the alarm, as in system.alarms, that this server reports; 0: all is well. An alarm is left out while "
+    "the catalog that it needs is away.",
 )
 
 SERVICE_STATE = Metric(

@@ -1,4 +1,4 @@
-"""The rooms below, each as far as SQL needs it, and all of them together.
+"""The rooms below, each with the methods that statements call, and all of them together.
 
 Covers: protocols, which the rooms' own classes satisfy and tests fake. Does not cover: who makes them (node.py).
 """

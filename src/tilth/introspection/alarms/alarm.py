@@ -1,8 +1,7 @@
 """Declaration of an alarm, and what it finds.
 
 Covers: the two nouns. Does not cover: the alarms (streams.py, tables.py, stores.py, servers.py), all of them
-(alarms.py). Always holds: console, doctor, `system.alarms`, rules of Prometheus and docs take their sentences from
-here.
+(alarms.py). Always holds: `system.alarms`, the console, rules of Prometheus and docs have their sentences from here.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmFinding:
-    """One thing that is wrong now."""
+    """One fault that is there now."""
 
-    #: A whole sentence that names the thing, without a full stop.
+    #: A whole sentence with names and numbers, without a full stop.
     sentence: str
     #: The table that it concerns; empty: none.
     database: str = ""
     table: str = ""
-    #: Part, topic partition, mutation, worker, server, folder or another thing; empty: the table as a whole.
+    #: Name of the part, topic partition, mutation, worker, server, folder or the like; empty: the table as a whole.
     subject: str = ""
     #: Start time; 0: not known.
     since_ms: int = 0
@@ -40,7 +39,7 @@ class AlarmFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """A kind of thing that needs a person."""
+    """A kind of fault that needs a person."""
 
     #: Name in snake case, in `system.alarms`, in the metric and on the page.
     name: str

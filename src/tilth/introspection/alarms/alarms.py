@@ -20,7 +20,7 @@ from tilth.introspection.alarms.stores import STORE_ALARMS
 from tilth.introspection.alarms.streams import STREAM_ALARMS
 from tilth.introspection.alarms.tables import TABLE_ALARMS
 
-#: Findings of one alarm; more are the same thing for every table.
+#: Findings of one alarm that are reported; more of them would say the same of further tables.
 FINDINGS_MAX = 1_000
 
 #: Critical ones first.
@@ -39,7 +39,7 @@ def evaluate(services: Services) -> Iterator[tuple[Alarm, Sequence[AlarmFinding]
         try:
             found = list(islice(alarm.find(seen), FINDINGS_MAX))
         except UnavailableError:
-            # `catalog_away` says it.
+            # `catalog_away` reports it.
             continue
         yield alarm, found
 

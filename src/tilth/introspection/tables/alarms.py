@@ -30,7 +30,7 @@ def _rows_of_alarms(services: Services) -> Iterator[Row]:
 
 ALARMS_TABLE = SystemTable(
     name="alarms",
-    doc="One row for each thing that needs a person now, critical ones first; none: all is well. What somebody has "
+    doc="One row for each fault that needs a person now, critical ones first; none: all is well. What somebody has "
     "stopped on purpose is not here. docs/operate/alarms.md lists the alarms.",
     is_of_servers=True,
     columns=(
