@@ -68,9 +68,8 @@ POINTS = {
     "gc.after_remove": 1,
     "work.before_sweep": 5,
 }
-#: Failpoints begin with the verbs of work: it writes changes of rows, or removes what nobody reads.
-DELTA_VERBS = ("flush_deltas.", "minor_delta.", "major_delta.")
-REMOVING_VERBS = ("log_gc.", "history_gc.", "deleted_part_gc.", "gc.", "work.", "expire.")
+#: Failpoints begin with the verbs of work; the maintenance that writes files has these.
+WRITING_VERBS = ("flush.", "merge.", "rebase.", "flush_deltas.", "minor_delta.", "major_delta.")
 #: Failpoints that are passed twice only if there are two new mutations.
 MUTATION_POINTS = {
     "mutate.before_files": 2,
@@ -85,13 +84,13 @@ ANY_MOMENT = "any moment"
 AMID_ALTER = "amid an ALTER"
 AMID_EXPIRY = "amid an expiry"
 
-#: Each run dies once within each of these: a round, a mutation, files that maintenance writes, files that it removes,
-#: and from outside at any moment, amid an ALTER and amid an expiry.
+#: Each run dies once within each of these: a round, a mutation, files that maintenance writes, all its other work,
+#: which removes, and from outside at any moment, amid an ALTER and amid an expiry.
 KINDS = (
     tuple(place for place in POINTS if place.startswith("round.")),
     tuple(MUTATION_POINTS),
-    tuple(place for place in POINTS if place.startswith(("flush.", "merge.", "rebase.", *DELTA_VERBS))),
-    tuple(place for place in (*POINTS, *EXPIRY_POINTS) if place.startswith(REMOVING_VERBS)),
+    tuple(place for place in POINTS if place.startswith(WRITING_VERBS)),
+    tuple(place for place in (*POINTS, *EXPIRY_POINTS) if not place.startswith(("round.", *WRITING_VERBS))),
     (ANY_MOMENT,),
     (AMID_ALTER,),
     (AMID_EXPIRY,),

@@ -107,7 +107,6 @@ def test_every_file_of_a_table_is_in_its_storage(world: World) -> None:
         wait(lambda gone=gone: world.node.value(gone) > 0, f"old files of p_{name} to go")  # type: ignore[misc]
 
 
-@pytest.mark.long
 def test_a_storage_that_ends_holds_up_its_own_tables_only(world: World, broker: Broker) -> None:
     sql, topic = world.node.connection.sql, f"storages-{uuid.uuid4().hex[:8]}"
     broker.create_topic(topic, 2)
