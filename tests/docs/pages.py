@@ -108,14 +108,13 @@ def names_in(path: Path) -> frozenset[str]:
     return frozenset(node.name for node in ast.walk(tree_of(path)) if isinstance(node, kinds))
 
 
-def notes_in(path: Path) -> Iterator[str]:
-    """Yield the docstrings and comments of a Python file."""
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, _DOCUMENTED) and (text := ast.get_docstring(node)):
-            yield text
-    for token in tokenize.generate_tokens(StringIO(path.read_text()).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string
+@cache
+def notes_in(path: Path) -> tuple[str, ...]:
+    """Return the docstrings and comments of a Python file."""
+    documented = (node for node in ast.walk(tree_of(path)) if isinstance(node, _DOCUMENTED))
+    docstrings = (text for node in documented if (text := ast.get_docstring(node)))
+    tokens = tokenize.generate_tokens(StringIO(path.read_text()).readline)
+    return (*docstrings, *(token.string for token in tokens if token.type == tokenize.COMMENT))
 
 
 def missing_modules(path: Path) -> list[str]:

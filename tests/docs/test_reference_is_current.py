@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import get_args
 
 import pytest
@@ -17,6 +18,7 @@ from tilth.statements.registry import KINDS, parse
 from tools import make_docs
 
 FOLDER = ROOT / "docs" / "reference"
+pages = cache(make_docs.pages)
 
 
 def blocks() -> list[str]:
@@ -26,13 +28,13 @@ def blocks() -> list[str]:
     )
 
 
-@pytest.mark.parametrize("name", sorted(make_docs.pages()))
+@pytest.mark.parametrize("name", sorted(pages()))
 def test_a_generated_page_is_current(name: str) -> None:
-    assert (FOLDER / name).read_text() == make_docs.pages()[name], "run `make docs`"
+    assert (FOLDER / name).read_text() == pages()[name], "run `make docs`"
 
 
 def test_no_page_is_empty_and_no_cell_is_missing() -> None:
-    for name, text in make_docs.pages().items():
+    for name, text in pages().items():
         last_cells = re.findall(r"^\|.*\| *\|$", text, re.MULTILINE)
         assert len(text) > 500, name
         if name != "settings.md":
@@ -40,11 +42,10 @@ def test_no_page_is_empty_and_no_cell_is_missing() -> None:
 
 
 def test_every_setting_error_metric_and_system_table_is_there() -> None:
-    pages = make_docs.pages()
-    assert [one.name for one in make_docs.settings() if f"| `{one.name}` |" not in pages["settings.md"]] == []
-    assert [one.code for one in make_docs.errors() if f"| `{one.code}` |" not in pages["errors.md"]] == []
-    assert [one.name for one in METRICS if f"| `{one.name}` |" not in pages["metrics.md"]] == []
-    assert [name for name in SYSTEM_TABLES if f"## system.{name}" not in pages["system-tables.md"]] == []
+    assert [one.name for one in make_docs.settings() if f"| `{one.name}` |" not in pages()["settings.md"]] == []
+    assert [one.code for one in make_docs.errors() if f"| `{one.code}` |" not in pages()["errors.md"]] == []
+    assert [one.name for one in METRICS if f"| `{one.name}` |" not in pages()["metrics.md"]] == []
+    assert [name for name in SYSTEM_TABLES if f"## system.{name}" not in pages()["system-tables.md"]] == []
 
 
 def test_every_statement_has_an_example() -> None:

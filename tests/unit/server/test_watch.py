@@ -19,11 +19,13 @@ from tilth.base.clock import Clock, SystemClock
 from tilth.base.errors import ConflictError
 from tilth.model.wire import ColumnInfo
 from tilth.query.results.answer import Answer
-from tilth.server import build_app
-from tilth.server.watch import STATEMENTS_MAX
+from tilth.server import build_app, watch
+from tilth.server.watch import SECONDS_MIN, STATEMENTS_MAX, read_watch
 from tilth.testing.clock import ManualClock
 
 SECONDS_MAX = 120
+#: Interval of the tests in seconds: shorter than users may have it.
+EVERY = 0.01
 
 # An event: its kind and its data. Any: JSON.
 Event = tuple[str, Any]
@@ -99,14 +101,20 @@ def app_of(rooms: Rooms) -> Starlette:
     return build_app(replace(context_of(rooms), clock=rooms.clock))
 
 
+@pytest.fixture
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "SECONDS_MIN", EVERY)
+
+
 def rows_of(events: list[Event]) -> list[Any]:
     return [data["rows"] for kind, data in events if kind == "rows"]
 
 
+@pytest.mark.usefixtures("short_intervals")
 def test_an_answer_is_sent_at_once_and_again_when_it_has_changed() -> None:
     rooms = Rooms(answers(1, 1, 2), clock=SystemClock())
     [events] = watched(
-        app_of(rooms), {"statements": {"n": "SELECT 1"}, "every": 0.5}, lambda found: len(rows_of(found)) == 2
+        app_of(rooms), {"statements": {"n": "SELECT 1"}, "every": EVERY}, lambda found: len(rows_of(found)) == 2
     )
     assert rows_of(events) == [[[1]], [[2]]]
     assert ("rows", {"name": "n", "columns": [{"name": "a", "type": "bigint"}], "rows": [[1]]}) in events
@@ -115,28 +123,33 @@ def test_an_answer_is_sent_at_once_and_again_when_it_has_changed() -> None:
     assert rooms.calls[0] == ("run", "SELECT 1", "default", settings)
 
 
+@pytest.mark.usefixtures("short_intervals")
 def test_pages_that_watch_one_statement_share_its_answers() -> None:
     rooms = Rooms(answers(7))
-    body = {"statements": {"n": "SELECT 1"}, "every": 0.5}
+    body = {"statements": {"n": "SELECT 1"}, "every": EVERY}
     found = watched(app_of(rooms), body, lambda events: len(events) > 3 and bool(rows_of(events)), pages=5)
     assert [rows_of(events) for events in found] == [[[[7]]]] * 5
     assert len(rooms.calls) == 1, "the clock stands still"
 
 
+@pytest.mark.usefixtures("short_intervals")
 def test_a_slow_statement_runs_less_often() -> None:
     rooms = Rooms(answers(1, 2), seconds=1.0)
     [events] = watched(
         app_of(rooms),
-        {"statements": {"n": "SELECT 1"}, "every": 0.5},
+        {"statements": {"n": "SELECT 1"}, "every": EVERY},
         lambda found: len(found) > 4 and bool(rows_of(found)),
     )
     assert rows_of(events) == [[[1]]], "40 seconds between two runs of a second"
 
 
+@pytest.mark.usefixtures("short_intervals")
 def test_an_error_is_an_event_and_the_others_go_on() -> None:
     rooms = Rooms(answers(1))
     rooms.error = ConflictError("no", hint="do this", table="t")
-    [events] = watched(app_of(rooms), {"statements": {"n": "X", "m": "Y"}, "every": 0.5}, lambda found: len(found) > 3)
+    [events] = watched(
+        app_of(rooms), {"statements": {"n": "X", "m": "Y"}, "every": EVERY}, lambda found: len(found) > 3
+    )
     failed = {data["name"]: data["error"] for kind, data in events if kind == "error"}
     assert failed.keys() == {"n", "m"}
     assert (failed["n"]["code"], failed["n"]["hint"], failed["n"]["id"]) == ("CONFLICT", "do this", "")
@@ -159,3 +172,7 @@ def test_a_wrong_request_is_refused(body: bytes) -> None:
     with client_of(build_app(context_of(FakeRooms()))) as client:
         response: httpx.Response = client.post("/v1/watch", content=body)
     assert (response.status_code, response.json()["error"]["code"]) == (400, "BAD_REQUEST")
+
+
+def test_the_shortest_interval_is_possible() -> None:
+    assert read_watch(b'{"statements": {"a": "SELECT 1"}, "every": 0.5}').every == SECONDS_MIN
