@@ -31,7 +31,7 @@ s3-jars: java ## fetch the S3 server that tests start, and what Spark needs to r
 hdfs-jars: setup java ## fetch the HDFS that tests start
 	@tools/setup_hdfs_jars.sh
 
-browser: ## find Chromium and its driver, or install them (root on Debian or Ubuntu)
+browser: ## find Chromium and its driver, or install them (root on Debian)
 	@tools/setup_browser.sh
 
 promtool: ## fetch the tool with which Prometheus checks and tests rules

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sees to Chromium and its driver, with which the console is tested. What is missing is installed on Debian and Ubuntu when run as root.
+# Sees to Chromium and its driver, with which the console is tested. What is missing is installed on Debian when run as root.
 set -eu
 cd "$(dirname "$0")/.."
 

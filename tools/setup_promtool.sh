@@ -17,11 +17,11 @@ if found="$(command -v promtool)"; then
     ln -s "$(readlink -f "$found")" "$new/promtool"
 elif command -v apt-get >/dev/null 2>&1; then
     say "fetching the package prometheus (19 MB)"
-    download || { [ "$(id -u)" -eq 0 ] && apt-get update -qq && download; } || fail "apt-get could not download the package prometheus."
+    download || { [ "$(id -u)" -eq 0 ] && apt-get update -qq && download; } || fail "apt-get could not download the package prometheus; put promtool on PATH, which comes with Prometheus."
     dpkg-deb --extract "$new"/prometheus_*.deb "$new/package"
     mv "$new/package/usr/bin/promtool" "$new/promtool"
     rm -rf "$new/package" "$new"/prometheus_*.deb
 else
-    fail "promtool was not found on PATH; it comes with Prometheus."
+    fail "put promtool on PATH, which comes with Prometheus."
 fi
 mv "$new" .cache/promtool

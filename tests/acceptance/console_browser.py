@@ -17,7 +17,7 @@ from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
 AXE = Path(__file__).resolve().parents[1] / "fixtures" / "axe" / "axe.min.js"
-#: Without a sandbox, which needs rights that tests do not have, and without calls home.
+#: Options: no sandbox, which needs rights that tests do not have, and no calls home.
 ARGUMENTS = (
     "--headless=new --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --disable-dev-shm-usage --hide-scrollbars --lang=en"
@@ -34,12 +34,16 @@ class Browser:
 
     def __init__(self, url: str, folder: Path) -> None:
         options = ChromeOptions()
-        options.binary_location = shutil.which("chromium") or ""
+        chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+        # Without the two selenium would look for others, and fetch them.
+        assert chromium, "run `make browser`"
+        assert driver, "run `make browser`"
+        options.binary_location = chromium
         for argument in (*ARGUMENTS, f"--user-data-dir={folder}"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self._url = url
-        self.driver = Chrome(options=options, service=Service(shutil.which("chromedriver") or ""))
+        self.driver = Chrome(options=options, service=Service(driver))
         self.driver.set_script_timeout(SECONDS_MAX)
         self.resize(*WIDE)
 
