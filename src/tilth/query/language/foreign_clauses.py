@@ -26,6 +26,8 @@ _JOINS = {
     "ALL": "leave it out: a JOIN gives all matches",
 }
 _JOIN_WORDS = frozenset(("LEFT", "RIGHT", "INNER", "FULL", "OUTER", "SEMI", "ANTI", "CROSS", "ANY", "ALL", "ASOF"))
+#: Last token of a table, if it is no bracket: a name, or the version or time of AS OF.
+_ENDS_OF_TABLES = (TokenKind.QUOTED, TokenKind.WORD, TokenKind.NUMBER, TokenKind.STRING)
 #: Keywords that a name follows.
 _NAME_FOLLOWS = frozenset(("AS", "FROM", "JOIN", "SELECT", "BY", "ON", "AND", "OR", "NOT", "WHERE", "HAVING", "CASE"))
 #: Clauses of other systems: pattern, name, hint.
@@ -110,8 +112,7 @@ def _is_join(tokens: list[Token], at: int) -> bool:
     if at == 0:
         return False
     before = tokens[at - 1]
-    is_behind_table = before.text == ")" or before.kind is TokenKind.QUOTED or before.kind is TokenKind.WORD
-    if not is_behind_table or before.text.upper() in _NAME_FOLLOWS:
+    if (before.text != ")" and before.kind not in _ENDS_OF_TABLES) or before.text.upper() in _NAME_FOLLOWS:
         return False
     following = at + 1
     while following < len(tokens) and tokens[following].text.upper() in _JOIN_WORDS:

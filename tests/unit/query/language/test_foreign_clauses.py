@@ -15,6 +15,8 @@ from tilth.statements.registry import parse
         ("SELECT * FROM a ANY LEFT JOIN b ON a.k = b.k", "ANY JOIN"),
         ("SELECT * FROM d.a ASOF JOIN b ON a.k = b.k", "ASOF JOIN"),
         ("SELECT * FROM `a` array join t", "ARRAY JOIN"),
+        ("SELECT * FROM a VERSION AS OF 3 ANY JOIN b ON a.k = b.k", "ANY JOIN"),
+        ("SELECT * FROM a TIMESTAMP AS OF '2026-01-05' ASOF LEFT JOIN b ON a.k = b.k", "ASOF JOIN"),
         ("SELECT * FROM (SELECT 1) PASTE JOIN (SELECT 2)", "PASTE JOIN"),
         ("INSERT INTO t SELECT * FROM a GLOBAL INNER JOIN b ON a.k = b.k", "GLOBAL JOIN"),
         ("CREATE MATERIALIZED VIEW v TO t AS SELECT * FROM a ALL INNER JOIN b ON a.k = b.k", "ALL JOIN"),
