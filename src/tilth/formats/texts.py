@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from tilth.formats.errors import BadValueError
 from tilth.formats.values import Reading, check_array, column_array, from_json, shown
 from tilth.model.table import Column
-from tilth.model.types import Decimal, Kind, Simple
+from tilth.model.types import INTEGER_BITS, Decimal, Kind, Simple
 from tilth.storage import arrow_type, exact_cast
 
 _TEXTS = (Simple(Kind.STRING), Simple(Kind.BINARY))
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 
 
 def is_text(column: Column) -> bool:
@@ -61,7 +60,7 @@ def _cast(texts: pa.Array, column: Column, reading: Reading) -> pa.Array | None:
     if kind is Kind.BINARY or (kind is None and not isinstance(data_type, Decimal)):
         return None
     # Arrow takes hexadecimal digits, and for small exponents of decimals reads beyond the end of a table.
-    if (kind in _INTEGERS and _has(texts, "x")) or (kind is None and _has(texts, "e")):
+    if (kind in INTEGER_BITS and _has(texts, "x")) or (kind is None and _has(texts, "e")):
         return None
     try:
         if kind is not Kind.TIMESTAMP:

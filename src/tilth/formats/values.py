@@ -29,13 +29,12 @@ from tilth.model.literal import ArrayValue, CastValue, MapValue, StructValue, Tu
 from tilth.model.table import Column
 from tilth.model.text.literals import float_text
 from tilth.model.text.times import DAY_US, SECOND_DIGITS_MAX, in_zone, micros_of, read_date, read_time
-from tilth.model.types import Array, DataType, Kind, Map, Simple, Struct
+from tilth.model.types import INTEGER_BITS, Array, DataType, Kind, Map, Simple, Struct
 from tilth.model.types import Decimal as DecimalType
 from tilth.storage import array_of, misfits
 
-_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 #: Python's types of values that Arrow takes as they are.
-_PYTHON_TYPES = {Kind.STRING: str, Kind.BINARY: bytes, Kind.BOOLEAN: bool, **dict.fromkeys(_BITS, int)}
+_PYTHON_TYPES = {Kind.STRING: str, Kind.BINARY: bytes, Kind.BOOLEAN: bool, **dict.fromkeys(INTEGER_BITS, int)}
 _WORDS = {"true": True, "false": False, "1": True, "0": False}
 #: Digits of the largest integer that a column holds.
 _INTEGER_DIGITS_MAX = 19
@@ -189,11 +188,11 @@ def _simple(value: Given, kind: Kind, reading: Reading) -> Stored:
         case Kind.BOOLEAN:
             return _boolean(value)
         case Kind.INT8 | Kind.INT16 | Kind.INT32 | Kind.INT64:
-            return _integer(value, _BITS[kind])
+            return _integer(value, INTEGER_BITS[kind])
         case Kind.FLOAT32 | Kind.FLOAT64:
             return _float(value, kind)
         case Kind.STRING:
-            _refuse(value, bool, date, "text in quotes")
+            _refuse(value, (bool, date), "text in quotes")
             return _text(value)
         case Kind.BINARY:
             return _binary(value, is_base64=reading.is_base64)
@@ -209,7 +208,7 @@ def _simple(value: Given, kind: Kind, reading: Reading) -> Stored:
 
 
 def _float(value: Given, kind: Kind) -> float:
-    _refuse(value, bool, date, "a number")
+    _refuse(value, (bool, date), "a number")
     if not isinstance(value, str | int | float | Decimal):
         _wrong("a number")
     number = _read(float, _spelled(value) if isinstance(value, str) else value, "a number")
@@ -261,7 +260,7 @@ def _boolean(value: Given) -> bool:
 
 
 def _integer(value: Given, bits: int) -> int:
-    _refuse(value, date, date, "a whole number")
+    _refuse(value, (date,), "a whole number")
     if isinstance(value, str) and not _INTEGER.fullmatch(value):
         value = _read(Decimal, _spelled(value), "a whole number")
     allowed = f"a number from {-(1 << bits - 1)} to {(1 << bits - 1) - 1}"
@@ -278,7 +277,7 @@ def _integer(value: Given, bits: int) -> int:
 
 
 def _decimal(value: Given, precision: int, scale: int) -> Decimal:
-    _refuse(value, bool, date, "a number")
+    _refuse(value, (bool, date), "a number")
     is_known = isinstance(value, str | int | float | Decimal)
     number = _read(Decimal, value, "a number") if is_known and "_" not in str(value) else _wrong("a number")
     if not number.is_finite():
@@ -378,8 +377,8 @@ def _struct(value: Given, data_type: Struct, reading: Reading) -> Stored:
     }
 
 
-def _refuse(value: Given, one: type, other: type, expected: str) -> None:
-    if isinstance(value, one | other):
+def _refuse(value: Given, types: tuple[type, ...], expected: str) -> None:
+    if isinstance(value, types):
         _wrong(expected)
 
 

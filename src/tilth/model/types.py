@@ -9,6 +9,7 @@ Tests: tests/unit/model/text/test_literals.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import assert_never
 
@@ -32,6 +33,10 @@ class Kind(StrEnum):
     TIMESTAMP = "timestamp"
     #: A wall-clock time without a zone, in microseconds.
     TIMESTAMP_NTZ = "timestamp_ntz"
+
+
+#: The kinds of whole numbers, with their bits.
+INTEGER_BITS: Mapping[Kind, int] = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 
 
 class Simple(msgspec.Struct, frozen=True, tag="s"):

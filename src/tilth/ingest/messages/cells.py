@@ -145,7 +145,7 @@ class _NestedCells:
         """Return the cells as the column; None: one of them must be read by `to_stored`, or is a value already."""
         cells = _listed(cells)
         try:
-            if self._decoder is None or self._doubts.exist_in_any(map(str.encode, filter(None, cells))):
+            if self._decoder is None or self._doubts.exist_in(map(str.encode, filter(None, cells))):
                 return None
             decode = self._decoder.decode
             return arrays.column_array([decode(cell) if cell else None for cell in cells], self._column)

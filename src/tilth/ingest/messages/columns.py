@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilth.formats import BadValueError, Format, find_format
+from tilth.formats import BadValueError, Format, find_format, is_text
 from tilth.ingest.errors import FormatError
 from tilth.ingest.settings import Envelope, KafkaConfig
 from tilth.model.table import Column, Schema
-from tilth.model.types import Kind, Simple
-
-_TEXTS = (Simple(Kind.STRING), Simple(Kind.BINARY))
 
 
 class MessageColumns:
@@ -44,7 +41,7 @@ def format_of(config: KafkaConfig) -> Format:
 def check_format(schema: Schema, config: KafkaConfig) -> None:
     """Check the format. Raises FormatError when it cannot fill such columns."""
     form = format_of(config)
-    if form.is_one_value and (len(schema.columns) != 1 or schema.columns[0].type not in _TEXTS):
+    if form.is_one_value and (len(schema.columns) != 1 or not is_text(schema.columns[0])):
         hint = "declare exactly one column, of type STRING or BINARY"
         raise FormatError(table=config.table, format=form.name, columns=len(schema.columns), hint=hint)
     if config.envelope is not Envelope.NONE and not form.is_objects:

@@ -22,9 +22,8 @@ import numpy as np
 from tilth.formats import Reading, to_stored
 from tilth.ingest.messages.arrays import leaves_of
 from tilth.model.checks import ELEMENT, KEY, VALUE
-from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+from tilth.model.types import INTEGER_BITS, Array, DataType, Decimal, Kind, Map, Simple, Struct
 
-_INTEGER_BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
 _TIMES = (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _PYTHON_TYPES: Mapping[Kind, Any] = {
     Kind.BOOLEAN: bool,
@@ -64,16 +63,15 @@ class Doubts:
         self._has_times = any(isinstance(leaf, Simple) and leaf.kind in _TIMES for leaf in leaves)
         self._has_decimals = any(isinstance(leaf, Decimal) for leaf in leaves)
 
-    def exist_in(self, text: bytes, *, is_lax: bool = False) -> bool:
+    def exist_in(self, texts: Iterable[bytes], *, is_lax: bool = False) -> bool:
         """Return whether a text may be read otherwise; `is_lax`: by a decoder that takes numbers in quotes."""
-        if self._has_decimals and _has_odd_decimals(text):
+        if not (is_lax or self._has_times or self._has_decimals):
+            return False
+        # One search in all of them costs next to nothing.
+        whole = b"\n".join(texts)
+        if self._has_decimals and _has_odd_decimals(whole):
             return True
-        return _NULL_TEXT in text.lower() if is_lax else self._has_times and _has_odd_times(text)
-
-    def exist_in_any(self, texts: Iterable[bytes], *, is_lax: bool = False) -> bool:
-        """Return whether one of many texts may be read otherwise: one search in all of them costs next to nothing."""
-        are_possible = is_lax or self._has_times or self._has_decimals
-        return are_possible and self.exist_in(b"\n".join(texts), is_lax=is_lax)
+        return _NULL_TEXT in whole.lower() if is_lax else self._has_times and _has_odd_times(whole)
 
 
 def _has_odd_times(text: bytes) -> bool:
@@ -149,8 +147,8 @@ def python_type(data_type: DataType, *, lax: Reading | None = None) -> Any:
         case Simple(kind=kind) if kind is Kind.TIMESTAMP_NTZ or (kind is Kind.TIMESTAMP and lax is not None):
             own = {"data_type": data_type, "reading": lax or Reading(), "is_wall": kind is Kind.TIMESTAMP_NTZ}
             return _AnyValue("_OneTime", (_Time,), own)
-        case Simple(kind=kind) if kind in _INTEGER_BITS:
-            bound = 1 << (_INTEGER_BITS[kind] - 1)
+        case Simple(kind=kind) if kind in INTEGER_BITS:
+            bound = 1 << (INTEGER_BITS[kind] - 1)
             whole = Annotated[int, msgspec.Meta(ge=-bound, le=bound - 1)]
             return whole if lax is None else whole | _NO_FLOAT
         case Simple(kind=kind):

@@ -121,10 +121,10 @@ class _Objects:
 
     def are_clear(self, texts: Sequence[bytes | None]) -> bool:
         """Return whether the strict decoder reads no value of the texts otherwise than `to_stored`."""
-        return self._strict is not None and not self._doubts.exist_in_any(filter(None, texts))
+        return self._strict is not None and not self._doubts.exist_in(filter(None, texts))
 
     def _are_clear_if_lax(self, texts: Sequence[bytes | None]) -> bool:
-        return self._lax is not None and not self._doubts.exist_in_any(filter(None, texts), is_lax=True)
+        return self._lax is not None and not self._doubts.exist_in(filter(None, texts), is_lax=True)
 
     def _by_value(self, text: bytes) -> list[Record]:
         assert self._read is not None

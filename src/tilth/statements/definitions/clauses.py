@@ -24,13 +24,12 @@ from tilth.grammar.statements import CreateTable
 from tilth.maintenance import gc_settings, is_expired, ttl_of
 from tilth.model.table import Column, ColumnKind, Schema, TableDef, full_name, is_op_name
 from tilth.model.ttl import read_ttl
-from tilth.model.types import DataType, Decimal, Kind, Simple
+from tilth.model.types import INTEGER_BITS, DataType, Decimal, Kind, Simple
 from tilth.query.errors import BadDefinitionError, UnknownColumnError
 from tilth.statements.errors import BadAlterError
 from tilth.storage import StorageSettings, StoreRoot, insert_quorum
 
 _SCOPE = "partition_level_unique_keys"
-_INTEGERS = (Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64)
 _TIMES = (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ)
 _DAY_SECONDS = 86_400
 
@@ -144,7 +143,7 @@ def _can_be_version(data_type: DataType) -> bool:
     if isinstance(data_type, Decimal):
         # UInt64 is stored as one; decimals are compared as they are, however many digits they have.
         return data_type.scale == 0
-    return isinstance(data_type, Simple) and data_type.kind in (*_INTEGERS, *_TIMES)
+    return isinstance(data_type, Simple) and data_type.kind in (*INTEGER_BITS, *_TIMES)
 
 
 def _found(schema: Schema, name: str, clause: str) -> Column:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from tilth.model.part import Bound
 from tilth.model.table import Column, Schema, Transform, TransformKind
-from tilth.model.types import DataType, Decimal, Kind, Simple
+from tilth.model.types import INTEGER_BITS, DataType, Decimal, Kind, Simple
 from tilth.storage.errors import BadPartitionError
 from tilth.storage.store.paths import WHOLE_TABLE
 from tilth.storage.values.arrow import arrow_type
@@ -40,7 +40,6 @@ _PLAIN_WITH_DASH = re.compile(r"[A-Za-z0-9-]+")
 _RESERVED = frozenset({"null", "x", "h"})
 _NULL = "null"
 
-_INTEGERS = frozenset({Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64})
 _FLOATS = frozenset({Kind.FLOAT32, Kind.FLOAT64})
 _TIMES = frozenset({Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ})
 _HOUR_US = 3_600_000_000
@@ -72,7 +71,7 @@ def partition_ids(schema: Schema, partition_by: Sequence[Transform], rows: pa.Ta
         column = column_of(schema, transform)
         dictionary, codes = _encode(transform_array(transform, column, rows.column(column.name)))
         encoded.append((dictionary, codes))
-        # Made dense again each time, so that the product stays far below 2**63.
+        # Made dense again each time, so that the product stays below 2**63 by orders of magnitude.
         indices = np.unique(indices * len(dictionary) + codes, return_inverse=True)[1]
     _, firsts = np.unique(indices, return_index=True)
     values = tuple(tuple(dictionary[codes[row]] for dictionary, codes in encoded) for row in firsts)
@@ -120,11 +119,11 @@ def result_type(transform: Transform, column: Column) -> DataType:
         case TransformKind.TO_HOUR:
             fits, result = kind in _TIMES - {Kind.DATE}, Simple(Kind.INT32)
         case TransformKind.MODULO:
-            fits, result = kind in _INTEGERS or (isinstance(of, Decimal) and of.scale == 0), Simple(Kind.INT64)
+            fits, result = kind in INTEGER_BITS or (isinstance(of, Decimal) and of.scale == 0), Simple(Kind.INT64)
         case TransformKind.TO_START_OF_HOUR:
             fits, result = kind in _TIMES - {Kind.DATE}, of
         case TransformKind.TRUNCATE:
-            fits, result = kind in _INTEGERS | {Kind.STRING}, of
+            fits, result = kind in INTEGER_BITS.keys() | {Kind.STRING}, of
         case TransformKind.BUCKET:
             fits = isinstance(of, Decimal) or (isinstance(of, Simple) and kind not in _FLOATS | {Kind.BOOLEAN})
             result = Simple(Kind.INT32)
