@@ -60,7 +60,7 @@ def _check_table(uuid: str, before: TableState, change: TableChange, commit_ts: 
 
 def _check_rows(uuid: str, before: TableState, everything: list[Entry], change: TableChange) -> None:
     """Visible rows, without those that deltas delete, change by what was inserted and removed."""
-    deltas = [delta for deltas in before.deltas.values() for delta in deltas]
+    deltas = [delta for open_deltas in before.deltas.values() for delta in open_deltas]
     shown = visible(everything)
     shown_after = visible(change.entries_after(everything))
     more = _live_rows(uuid, shown_after, change.deltas_after(deltas)) - _live_rows(uuid, shown, deltas)
@@ -85,7 +85,7 @@ def _check_deltas(uuid: str, before: TableState, everything: list[Entry], change
     _require(all(each.commit_ts == commit_ts and not each.end_ts for each in added), "deltas are new", uuid)
     _require(all(each.change_ts <= commit_ts for each in added), "deltas change the past", uuid)
     _require(all(each.end_ts == commit_ts for each in ended), "deltas end with the commit", uuid)
-    deltas = [delta for deltas in before.deltas.values() for delta in deltas]
+    deltas = [delta for open_deltas in before.deltas.values() for delta in open_deltas]
     known = {each.file.name for each in deltas}
     _require(all(each.file.name in known for each in ended), "what ends was there", uuid)
     _require(len({each.file.name for each in (*deltas, *added)}) == len(deltas) + len(added), "one delta a file", uuid)

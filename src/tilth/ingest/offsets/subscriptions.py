@@ -135,8 +135,7 @@ class Subscriptions:
 
 
 def describe_group_offsets(catalog: Catalog, kafka: KafkaDef) -> str:
-    """Describe the position of the group of a Kafka table that is being made, as far as the catalog knows it; empty:
-    none.
+    """Describe the position of the group of a Kafka table that is being made, by the catalog; empty: none.
 
     Brokers may prove later that it is another cluster or topic.
     """

@@ -1,4 +1,4 @@
-"""Consumer groups: two Kafka tables that would read one topic for one group, as far as their settings show. Pure.
+"""Consumer groups: two Kafka tables that would read one topic for one group, by their settings. Pure.
 
 Covers: what can be known without a broker. Does not cover: subscriptions, by which brokers prove it
 (offsets/subscriptions.py).

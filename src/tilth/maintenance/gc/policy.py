@@ -89,7 +89,7 @@ class TrashRecord:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A verdict on one thing: it goes now or not, and why."""
+    """A verdict on one entry or trashed part: it goes now or not, and why."""
 
     name: str
     goes: bool

@@ -73,7 +73,7 @@ class MutateSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutateRefusal:
-    """A thing that is not done now, and why."""
+    """Work of a mutation that is not done now, and why."""
 
     mutation: int
     #: Empty when it is not about one partition.

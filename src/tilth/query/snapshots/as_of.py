@@ -149,7 +149,7 @@ def _unknown(catalog: Catalog, clock: Clock, table: TableDef, version: int) -> N
 
 def _wait_over(catalog: Catalog, clock: Clock, table: TableDef, ts: int) -> None:
     """Wait until no commit at or before this time can come any more; raises InvalidInputError (SNAPSHOT_IN_FUTURE) if
-    it is far away.
+    it is later than now by more than the clocks of servers may differ.
     """
     last = catalog.parts.version(table.uuid).last_commit_ts
     if ts <= last:

@@ -1,4 +1,4 @@
-"""Predicates of a query on one table's rows, as far as a part's ranges can answer them. Pure.
+"""Predicates of a query on one table's rows, in the forms that a part's ranges can answer. Pure.
 
 Covers: the tree. Does not cover: reading it out of Spark's optimized plan (NeedsReader.java), deciding about parts
 (prune.py). Always holds: what is not understood is Undecided, and Undecided never rules a part out; comparisons with

@@ -1,4 +1,4 @@
-"""Work of the ingest room that the runner of QUERY tasks does, as far as it is known here.
+"""Work of the ingest room that the runner of QUERY tasks does, as protocols.
 
 Covers: the protocols. Does not cover: the work (tilth.ingest). Always holds: it is handed in by whoever makes the
 runner, for that room also knows the catalog, which code for workers must not.
@@ -14,7 +14,7 @@ from tilth.warehouse import TaskContext, TaskResult
 
 
 class CheckedView(Protocol):
-    """Result of the check of a view, as far as it matters here."""
+    """Result of the check of a view, with what the runner passes on."""
 
     @property
     def outputs(self) -> tuple[tuple[str, int], ...]: ...

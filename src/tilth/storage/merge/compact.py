@@ -64,7 +64,8 @@ def compact_changes(
     *,
     kept: Collection[str],
 ) -> tuple[WrittenDelta, ...]:
-    """Combine change segments into one DELETE and one UPDATE delta for each target, as far as these have content.
+    """Combine change segments into one DELETE and one UPDATE delta for each target, those that have
+    content.
 
     What changes those whose data files are named in `kept` goes into a new change segment, what changes no target is
     left out. Raises DeltaFileNotFoundError and DeltaFileCorruptError naming the file.

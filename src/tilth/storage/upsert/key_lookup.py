@@ -124,8 +124,8 @@ class WantedKeys:
         return WantedKeys(self.keys.take(rows), self.numbers[rows], values)
 
     def may_be_in(self, column: int, low: pa.Scalar, high: pa.Scalar) -> bool:
-        """True if the column of a wanted key may have a value from low to high, as far as the ordered values of the
-        keys show.
+        """True if the column of a wanted key may have a value from low to high, by the ordered values of the keys;
+        without these it may.
         """
         ordered = self._ordered[column]
         if ordered is None:

@@ -32,7 +32,7 @@ def progress_of(context: Any, tags: Collection[str]) -> dict[str, JobProgress]:
 
 
 def temporary_bytes_of(context: Any, tag: str) -> int:
-    """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
+    """Return what jobs with this tag have shuffled and spilled, without the jobs that Spark has forgotten."""
     spark = context._jsc.sc()
     store, jobs = spark.statusStore(), spark.statusTracker().getJobIdsForTag(tag)
     found = 0

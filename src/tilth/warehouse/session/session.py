@@ -260,7 +260,7 @@ class WorkerSession:
         return progress_of(self._require_session().sparkContext, tags)
 
     def temporary_bytes(self, tag: str) -> int:
-        """Return what jobs with this tag have shuffled and spilled, as far as Spark still knows it."""
+        """Return what jobs with this tag have shuffled and spilled, without the jobs that Spark has forgotten."""
         return temporary_bytes_of(self._require_session().sparkContext, tag)
 
     def release_memory(self) -> None:

@@ -77,7 +77,7 @@ class Worker(Protocol):
 
     @property
     def load(self) -> WorkerLoad:
-        """Free cores, memory and disk of its machine, as far as they are known."""
+        """Free cores, memory and disk of its machine, those of them that are known."""
 
     def attach(self, reports: WorkerReports) -> None:
         """Set the receiver of the worker's reports."""

@@ -46,7 +46,7 @@ _log = Log("storage")
 
 
 def away_reason(root: StoreRoot) -> str:
-    """Return why some replica of the root cannot be called; empty: all can, as far as is known."""
+    """Return why some replica of the root cannot be called; empty: none is known to be away."""
     return next((f"{each.root}: {each.trouble}" for each in replicas_of(root) if each.trouble), "")
 
 
