@@ -173,7 +173,6 @@ def test_statements_of_one_row_request_little_more_than_their_files(location: Lo
     sql("SYSTEM START MERGES")
 
 
-@pytest.mark.long
 def test_a_bucket_that_is_away_is_named_and_comes_back(location: Location) -> None:
     sql = location.node.connection.sql
     sql("CREATE TABLE d.away (id BIGINT) ENGINE = MergeTree ORDER BY id")
