@@ -67,7 +67,7 @@ class BrokenCheckError(ValueError):
     """a value that the declared type does not have"""
 
 
-def column_array(values: Sequence[Any], column: Column) -> pa.Array:
+def checked_array(values: Sequence[Any], column: Column) -> pa.Array:
     """The values as the column; raises one of MISFITS where one does not fit, BrokenCheckError among them."""
     array = array_of(in_zones(values, column), column.type)
     for wrong in misfits(array, column)[:1] if column.checks else ():

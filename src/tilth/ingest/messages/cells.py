@@ -28,8 +28,7 @@ from tilth.formats import (
     is_text,
     texts_array,
 )
-from tilth.ingest.messages import arrays
-from tilth.ingest.messages.arrays import MISFITS, is_nested
+from tilth.ingest.messages.arrays import MISFITS, checked_array, is_nested
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
 from tilth.ingest.messages.in_c import Doubts, decoder_of, python_type
 from tilth.ingest.settings import KafkaConfig
@@ -148,7 +147,7 @@ class _NestedCells:
             if self._decoder is None or self._doubts.exist_in(map(str.encode, filter(None, cells))):
                 return None
             decode = self._decoder.decode
-            return arrays.column_array([decode(cell) if cell else None for cell in cells], self._column)
+            return checked_array([decode(cell) if cell else None for cell in cells], self._column)
         except (RecursionError, *MISFITS):
             return None
 

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 
 from tilth.formats import ABSENT, BadValueError, Reading, RowOptions, shown, to_stored
-from tilth.ingest.messages.arrays import column_array
+from tilth.ingest.messages.arrays import checked_array
 from tilth.ingest.messages.columns import MessageColumns, format_of, missing_value
 from tilth.ingest.messages.envelope import ENVELOPE_NAMES, debezium_reader, envelope_fields
 from tilth.ingest.messages.in_c import Decoder, Doubts, decoder_of, python_type
@@ -70,7 +70,7 @@ class ObjectReader:
 
     def array(self, values: Sequence[Any], column: Column) -> pa.Array:
         """The values as the column; raises one of MISFITS where one does not fit."""
-        return column_array(values, column)
+        return checked_array(values, column)
 
 
 class _Objects:
