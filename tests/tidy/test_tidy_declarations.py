@@ -112,6 +112,17 @@ def test_errors_that_one_call_raises_and_nothing_else_names_have_no_class() -> N
     assert [each for each in alone if called[each.split()[1]]] == []
 
 
+def test_errors_are_not_made_again_from_their_class() -> None:
+    """`type(error)(..)` loses a code that the error was given; `error.with_facts(..)` keeps it."""
+    faults = [
+        f"{place(path)}:{call.lineno}"
+        for path in python_files(PACKAGE)
+        for call in ast.walk(tree_of(path))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("type(") and call.keywords
+    ]
+    assert faults == []
+
+
 def _settings() -> Iterator[tuple[str, Setting[object]]]:
     """Every setting, once, with the first module whose group has it."""
     seen: set[int] = set()

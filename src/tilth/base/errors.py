@@ -4,13 +4,13 @@ Covers: the error type of every room, its kinds, its wire form. Does not cover: 
 Always holds: the kind determines what to do; the code is stable and may be matched by programs; the message names the
 thing.
 
-Tests: tests/unit/warehouse/remote/test_channel.py.
+Tests: tests/unit/base/test_errors.py, tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 
 class ErrorKind(StrEnum):
@@ -60,6 +60,16 @@ class TilthError(Exception):
         error = cls(message, hint=hint, **facts)
         error.code = code
         return error
+
+    def with_facts(self, *, hint: str | None = None, **facts: object) -> Self:
+        """Return this error, of the same class, code and sentence, with more facts; the hint stays unless one is
+        given.
+        """
+        added = {name: str(value) for name, value in facts.items()}
+        listed = " ".join(f"{name}={value}" for name, value in added.items())
+        message = f"{self.message}{' ' if self.facts else ': '}{listed}"
+        error = _rebuild(type(self), self.code, message, self.hint if hint is None else hint, self.facts | added)
+        return cast("Self", error)
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -105,7 +105,7 @@ def _check(group: SettingGroup, given: Mapping[str, str], **where: str) -> dict[
             setting = group.find(name)
             setting.read(text)
         except (UnknownSettingError, BadSettingError) as error:
-            raise type(error)(hint=error.hint, **error.facts, **where) from error.__cause__
+            raise error.with_facts(**where) from error.__cause__
         if setting.name in found:
             raise BadSettingError("a setting is given twice", setting=setting.name, **where, hint="leave one out")
         found[setting.name] = text

@@ -204,7 +204,7 @@ def named(book: DamageBook, snapshot: Snapshot, error: TilthError, *, hint: str 
     part = next((part for part in snapshot.parts if part.file.name == name or part.file.name in targets), None)
     if part is None:
         return error
-    return type(error)(table=full_name(snapshot.table), part=part.name, **error.facts, hint=hint)
+    return error.with_facts(table=full_name(snapshot.table), part=part.name, hint=hint)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def check_plan(plan: LogicalPlan, text: str = "") -> None:
         problem = _problem(node, allowed, unknown)
         if problem is not None:
             if text and node.start >= 0:
-                problem = type(problem)(problem.message, hint=problem.hint, at=_line_and_column(text, node.start))
+                problem = problem.with_facts(at=_line_and_column(text, node.start))
             raise problem
     if unknown:
         # Not a node, but a value in one.
