@@ -67,20 +67,6 @@ TEXTS_ALLOWED = (
     "presence_name",
     "asked_by=said",
     "asked_from=said",
-    "could not be asked then",
-    "a look at the replicas",
-    "a look is due",
-    "the next look is in",
-    "not looked at yet",
-    "not looked at since",
-    "not looked at its switches",
-    "not_looked_at",
-    "the last place is kept",
-    "Pause between two looks",
-    "is looked at last",
-    "fewer looks at the trash",
-    "Partitions looked at in one round",
-    "try again in a moment",
 )
 
 #: Names that Python asks for, by file.

@@ -213,8 +213,8 @@ class ManagerSettings:
         "maintenance_manager_polling_interval_ms",
         250,
         within(int, 1, 60_000),
-        "Pause between two looks when nothing was worth doing. Shorter: work starts sooner. Longer: an idle node costs "
-        "less.",
+        "Pause between two rounds of choices when nothing was to be done. Shorter: work starts sooner. Longer: an idle "
+        "node costs less.",
         unit="ms",
     )
     history_size: int = node_setting(

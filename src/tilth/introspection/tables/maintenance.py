@@ -111,7 +111,11 @@ MAINTENANCE_OPS = SystemTable(
         ColumnDoc("running", INTEGER, "Runs under way."),
         ColumnDoc("score", NUMBER, "What is compared with other ops: the gain with workload and priority."),
         ColumnDoc("perf_improvement", NUMBER, "What readers would gain; 0 is nothing."),
-        ColumnDoc("workload_score", NUMBER, "How busy the table is, as far as that counts."),
+        ColumnDoc(
+            "workload_score",
+            NUMBER,
+            "What reads and writes of the table add to the gain; at most workload_score_upper_bound.",
+        ),
         ColumnDoc("priority", INTEGER, "The table's `maintenance_priority`."),
         ColumnDoc("data_retained_bytes", INTEGER, "Bytes on the store that it would free."),
         ColumnDoc("logs_retained_bytes", INTEGER, "Bytes of log kept alive until it runs."),

@@ -160,7 +160,7 @@ class EndedTxns:
 
     def _check(self, txn: Txn, now_ms: int, *, live: set[int], unsettled: set[int]) -> None:
         if txn.id in unsettled:
-            self._abort(txn.id, "its work has failed, and the catalog could not be asked then")
+            self._abort(txn.id, "its work has failed, and the catalog did not answer then")
         elif txn.id not in live and now_ms - milliseconds(txn.id) > LOST_AFTER_MS:
             self._abort(txn.id, f"nobody has worked on it for {LOST_AFTER_MS // 1000} s")
 

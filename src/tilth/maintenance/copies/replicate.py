@@ -100,7 +100,7 @@ class ReplicateRoutine:
 
     def about(self) -> str:
         size = show_bytes(sum(note.bytes for note in self._waiting))
-        return f"{len(self._waiting)} copies are missing, {size}" if self._waiting else "a look at the replicas"
+        return f"{len(self._waiting)} copies are missing, {size}" if self._waiting else "a check of the replicas"
 
     def waits(self) -> str:
         if not self._waiting and not self._troubles:

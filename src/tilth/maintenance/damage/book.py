@@ -160,7 +160,7 @@ class DamageBook:
             try:
                 self._recheck(table, [each for each in known if each.table == table])
             except TilthError as error:
-                _log.warning("damaged_files_not_looked_at", table=table, reason=error)
+                _log.warning("damaged_files_not_rechecked", table=table, reason=error)
 
     def _recheck(self, table: str, known: Sequence[DamagedFile]) -> None:
         try:

@@ -67,7 +67,7 @@ class DeltaPlanner(Planner[DeltaWork]):
         self._choose = choose
         self._observation = observation
         self.failures = PartitionFailures(kind, context.watch)
-        self._choice = DeltaChoice(about="not looked at yet")
+        self._choice = DeltaChoice(about="not checked yet")
 
     def observe(self, event: WorkEvent[DeltaWork], now_ms: int) -> bool:
         match event:

@@ -62,7 +62,7 @@ class DeletedPartGc:
         return self._pending.retained()
 
     def about(self) -> str:
-        return self.waits() or "a look is due"
+        return self.waits() or "a check is due"
 
     def waits(self) -> str:
         size = self.retained()

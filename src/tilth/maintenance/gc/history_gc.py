@@ -87,7 +87,7 @@ class HistoryGc:
         return self._pending.retained()
 
     def about(self) -> str:
-        return self.waits() or "a look is due"
+        return self.waits() or "a check is due"
 
     def waits(self) -> str:
         return self._pending.waits("ended deltas{} wait until nothing needs them")

@@ -69,7 +69,7 @@ class LogGc:
         return self._pending.retained()
 
     def about(self) -> str:
-        return self.waits() or "a look is due"
+        return self.waits() or "a check is due"
 
     def waits(self) -> str:
         return self._pending.waits("flushed segments{} wait until nothing needs them")

@@ -103,10 +103,10 @@ class PartGc:
             wait = max(0, due_ms - now_ms) / 1000
             return f"what is hidden in {partitions} partitions waits, of the first for {wait:.0f} s more"
         if self._moves.is_unread():
-            return "not looked at since the start"
+            return "not checked since the start"
         trash_ms = self._trash.due_ms()
         if trash_ms != NEVER_MS:
-            return f"what is in the trash waits, the next look is in {max(0, trash_ms - now_ms) / 1000:.0f} s"
+            return f"what is in the trash waits, the next check is in {max(0, trash_ms - now_ms) / 1000:.0f} s"
         return "nothing is hidden"
 
     def _collect_now(self, done: Round) -> None:

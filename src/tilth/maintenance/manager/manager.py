@@ -197,7 +197,7 @@ class MaintenanceManager:
             if not self._lock.wait_for(lambda: self._refreshes_ended >= wanted, REFRESH_SECONDS_MAX):
                 hint = "it will, as soon as it can read the catalog; the switch is stored"
                 raise UnavailableError(
-                    "the maintenance has not looked at its switches yet", seconds=REFRESH_SECONDS_MAX, hint=hint
+                    "the maintenance has not read its switches yet", seconds=REFRESH_SECONDS_MAX, hint=hint
                 )
 
     def scanned(self, table_uuids: Iterable[str]) -> None:

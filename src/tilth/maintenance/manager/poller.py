@@ -38,7 +38,7 @@ _log = Log("maintenance")
 def poll_failed(op: Op, error: TilthError, now_ms: int) -> Failure:
     """Note that polling or preparing the op has failed: the next try comes after a wait."""
     op.poll_failure = failed_again(standing(op.poll_failure, now_ms), error, now_ms=now_ms)
-    _log.warning("op_not_looked_at", op=op.name, reason=error)
+    _log.warning("op_not_refreshed", op=op.name, reason=error)
     return op.poll_failure
 
 

@@ -72,7 +72,7 @@ class Registry:
                 "TABLE_MOVING",
                 "the table is this server's again, and what ran for it when it left has not ended yet",
                 table=full_name(relation),
-                hint="try again in a moment",
+                hint="try again in a few seconds",
             )
         self._refresh(table)
         return table

@@ -221,7 +221,7 @@ class MergePlanner(Planner[Merge]):
         self._next = next((each for each in self._waiting if bytes_max is None or each.spec.size <= bytes_max), None)
         if self._next is None:
             first = self._waiting[0].spec
-            kept = "the last place is kept for small merges while rows come in"
+            kept = "the last slot is kept for small merges while rows come in"
             return OpStats.idle(f"{first.partition}: {show_bytes(first.size)} are to be merged, {kept}")
         if self._room(snapshot) == 0:
             return OpStats.idle(f"{snapshot.running} merges are running, more are not allowed")

@@ -85,7 +85,7 @@ class PartitionSettings:
         "merge_postpone_time",
         30.0,
         within(parse_seconds, 0),
-        "For how long a partition without a merge is looked at last. Longer: others get their turn. Shorter: a "
+        "For how long a partition without a merge comes last. Longer: others get their turn. Shorter: a "
         "partition that has just become worth merging is found sooner.",
         unit="s",
     )
@@ -373,7 +373,7 @@ class GcSettings:
         900.0,
         within(parse_seconds, 0),
         "Pause after a pass over the trash that removed nothing. Shorter: files are deleted sooner after their time. "
-        "Longer: fewer looks at the trash.",
+        "Longer: fewer checks of the trash.",
         unit="s",
     )
     history: float = table_setting(
@@ -402,7 +402,7 @@ class GcPartitionSettings:
         "cnch_gc_round_robin_partitions_number",
         10,
         within(int, 1, 10_000),
-        "Partitions looked at in one round of collecting. More: space is freed sooner. Fewer: a cheaper round.",
+        "Partitions checked in one round of collecting. More: space is freed sooner. Fewer: a cheaper round.",
     )
     rotation_interval: float = table_setting(
         "cnch_gc_round_robin_partitions_interval",

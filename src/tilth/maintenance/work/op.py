@@ -37,7 +37,7 @@ class Op(ABC):
         self.wakeups = 0
         self.last_wakeup_ms = 0
         #: Statistics of the manager's last poll, and the failure of a poll or of preparing, after which the op waits.
-        self.observed = OpStats.idle("not looked at yet")
+        self.observed = OpStats.idle("not checked yet")
         self.poll_failure: Failure | None = None
 
     @property

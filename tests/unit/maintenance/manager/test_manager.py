@@ -44,7 +44,7 @@ class SayingOp:
     last_wakeup_ms: int = 0
     has_unknown: bool = False
     is_cancelled: bool = False
-    observed: OpStats = field(default_factory=lambda: OpStats.idle("not looked at yet"))
+    observed: OpStats = field(default_factory=lambda: OpStats.idle("not checked yet"))
     poll_failure: Failure | None = None
     notices: int = 0
     events: list[str] = field(default_factory=list)

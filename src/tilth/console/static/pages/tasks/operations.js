@@ -61,7 +61,7 @@ const OPS = [
   },
   someColumn("score", "score", score, { about: "The gain with workload and priority; the largest one goes first" }),
   someColumn("perf_improvement", "gain of readers", score),
-  someColumn("workload_score", "workload", score, { about: "How busy the table is, as far as that counts" }),
+  someColumn("workload_score", "workload", score, { about: "What reads and writes of the table add to the gain; at most workload_score_upper_bound" }),
   someColumn("priority", "priority", String, { about: "maintenance_priority of the table" }),
   someColumn("data_retained_bytes", "frees on the store", bytes),
   someColumn("logs_retained_bytes", "frees of the log", bytes),
