@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from tilth.introspection.system_query_child import SYSTEM_DATABASE, Build, SystemTables, planned
 from tilth.introspection.system_query_process import answered_apart, may_run_long
-from tilth.model.text.quotes import with_backticks
+from tilth.model.text.quotes import with_backticks, with_standard_strings
 from tilth.query.errors import BadQueryError, UnknownColumnError
 from tilth.warehouse import allow_list
 
@@ -70,7 +70,9 @@ def answer_from_system(text: str, build: Build, *, before_long: Callable[[], Non
     Raises UnknownColumnError, BadQueryError, what `build` and `before_long` raise, and NotASystemQueryError for what
     DataFusion cannot plan.
     """
-    request = with_backticks(text)
+    named = with_backticks(text)
+    # DataFusion would take a backslash for itself.
+    request = with_standard_strings(named)
     tables = SystemTables(build)
     try:
         frame = planned(request, tables)
@@ -80,7 +82,7 @@ def answer_from_system(text: str, build: Build, *, before_long: Callable[[], Non
             raise tables.error from error
         raise _refused(error) from error
     rows = {name: table.num_rows for name, table in tables.made.items()}
-    if may_run_long(sqlglot.parse_one(request, read="spark"), rows):
+    if may_run_long(sqlglot.parse_one(named, read="spark"), rows):
         before_long()
         return _readable(answered_apart(request, tables.made))
     try:

@@ -362,6 +362,24 @@ def test_double_quotes_name_columns_in_every_statement(world: SparkWorld) -> Non
     assert world.rows(f"SELECT count(*) FROM {table}") == [(2,)]
 
 
+def test_strings_of_queries_over_system_tables_have_the_values_that_they_have_for_spark(world: SparkWorld) -> None:
+    texts = [
+        r"it\'s",
+        "it''s",
+        r"a\\b",
+        r"\0\b\n\r\t\Z",
+        r"\%\_",
+        r"\q\101\377",
+        r"\u00e9\U0001F600\u12",
+        r"\ud83d\ude00",
+        "a\nb",
+    ]
+    columns = ", ".join(f"'{text}' AS c{number}" for number, text in enumerate([*texts, "x"]))
+    (of_spark,) = world.rows(f"SELECT {columns}")
+    (of_system,) = world.rows(f"SELECT {columns} FROM system.databases LIMIT 1")
+    assert of_system == of_spark
+
+
 def test_without_ansi_mode_double_quotes_are_refused(world: SparkWorld) -> None:
     off = {"spark__sql__ansi__enabled": "false"}
     assert world.rows("SELECT CAST('x' AS INT), '\"', `a` FROM (SELECT 1 AS `a`) -- \"b\"", **off) == [(None, '"', 1)]

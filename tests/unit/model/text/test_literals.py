@@ -7,7 +7,7 @@ from decimal import Decimal as Number
 import pytest
 
 from tilth.model.text.literals import spark_literal
-from tilth.model.text.quotes import double_quoted, with_backticks
+from tilth.model.text.quotes import double_quoted, with_backticks, with_standard_strings
 from tilth.model.types import Array, DataType, Decimal, Field, Kind, Map, Simple, Struct
 
 INT, TEXT = Simple(Kind.INT32), Simple(Kind.STRING)
@@ -48,3 +48,19 @@ def test_double_quotes_are_found_where_they_quote() -> None:
     assert list(double_quoted(SQL)) == ['"b"', '"y"', '"z""w"', '"q"']
     assert list(double_quoted(with_backticks(SQL))) == []
     assert with_backticks('"a`b" = "c""d"') == '`a``b` = `c"d`'
+
+
+@pytest.mark.parametrize(
+    ("text", "standard"),
+    [
+        (r"'it\'s' = 'it''s'", "'it''s' = 'it''s'"),
+        (r"'a\\b' LIKE 'a\_\%'", r"'a\b' LIKE 'a\_\%'"),
+        (r"'\n\t\q\u0041\101'", "'\n\tqAA'"),
+        (r"r'\d+' -- 'it\'s", r"'\d+' -- 'it\'s"),
+        (r"`a\'b` = 'c' /* '\' */", r"`a\'b` = 'c' /* '\' */"),
+        (r"'\ud83d\ude00 \ud83d \UFFFFFFFF'", "'\U0001f600 \ufffd \ufffd'"),
+        (r"""name = 'x\'; DROP TABLE t; --'""", "name = 'x''; DROP TABLE t; --'"),
+    ],
+)
+def test_strings_lose_their_escapes_and_keep_their_values(text: str, standard: str) -> None:
+    assert with_standard_strings(text) == standard
