@@ -233,7 +233,7 @@ def _default(setting: Setting[Any]) -> str:
         return show_bytes(value)
     if value in ("", (), None):
         return "empty"
-    text = str(value).lower() if isinstance(value, bool) else str(value)
+    text = str(value).lower() if isinstance(value, bool) else setting.default_text
     return f"{text} {setting.unit}".strip() if isinstance(value, int | float) else f"`{text}`"
 
 

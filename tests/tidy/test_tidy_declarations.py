@@ -46,6 +46,15 @@ def test_every_declared_setting_is_in_a_group() -> None:
     assert declared - {setting.name for _, setting in _settings()} == set()
 
 
+def test_the_default_of_every_setting_can_be_written() -> None:
+    faults = [
+        f"{module}: {setting.name}: {setting.default_text!r}"
+        for module, setting in _settings()
+        if setting.default is not None and setting.check.parse(setting.default_text) != setting.default
+    ]
+    assert faults == []
+
+
 def test_every_setting_tells_what_it_does() -> None:
     faults = [
         f"{module}: {setting.name}"

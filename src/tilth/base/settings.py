@@ -128,7 +128,8 @@ class Setting(Generic[T]):
 
     @property
     def default_text(self) -> str:
-        return "" if self.default == () else str(self.default)
+        """The default as a user writes it: `read` gives the same value for it."""
+        return ", ".join(map(str, self.default)) if isinstance(self.default, tuple) else str(self.default)
 
     @property
     def allowed(self) -> str:

@@ -202,7 +202,7 @@ SETTINGS = SystemTable(
     doc="One row for each setting of every scope. Values of tables are in SHOW CREATE TABLE.",
     columns=(
         ColumnDoc("name", TEXT, "The setting."),
-        ColumnDoc("scope", TEXT, "`node`, `table`, `kafka` or `session`."),
+        ColumnDoc("scope", TEXT, "`node`, `table`, `kafka`, `session` or `warehouse`."),
         ColumnDoc("value", TEXT, "Of a node's setting: its value; of others: the default."),
         ColumnDoc("default_value", TEXT, "What holds where nothing is said."),
         ColumnDoc("is_set", FLAG, "Whether this node was given a value."),
