@@ -4,7 +4,7 @@ Covers: the error type of every room, its kinds, its wire form. Does not cover: 
 Always holds: the kind determines what to do; the code is stable and may be matched by programs; the message names the
 thing.
 
-Tests: tests/unit/base/test_errors.py, tests/unit/warehouse/remote/test_channel.py.
+Tests: tests/unit/warehouse/remote/test_channel.py.
 """
 
 from __future__ import annotations
