@@ -108,9 +108,10 @@ bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on Pos
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
 
-docs: setup ## write docs/reference, the alarms and their rules from the code, and wrap the prose of all pages
+docs: setup ## write docs/reference, the alarms, their rules and the dashboard from the code, and wrap the prose of all pages
 	@$(PY) -m tools.make_docs
 	@$(PY) -m tools.make_rules
+	@$(PY) -m tools.make_dashboard
 	@$(PY) -m tools.prose
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits

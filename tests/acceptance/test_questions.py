@@ -22,6 +22,7 @@ from tests.acceptance.console_browser import NARROW, WIDE, Browser
 from tests.acceptance.mess import Mess
 from tilth.base.errors import TilthError
 from tools.broker import JARS, Broker
+from tools.dashboard_panels import panels
 from tools.node_process import NodeProcess
 
 pytestmark = pytest.mark.acceptance
@@ -298,6 +299,20 @@ def test_the_mess_has_its_alarms_and_no_others_where_all_is_well(mess: Mess) -> 
     counts = {name: float(count) for name, count in re.findall(r'^tilth_alarms{alarm="(\w+)",.*} (.+)$', metrics, re.M)}
     assert {alarm for alarm, _ in ALARMS} <= {name for name, count in counts.items() if count}
     assert counts["transaction_lost"] == counts["table_without_host"] == counts["catalog_away"] == 0
+
+
+#: Metrics of the dashboard that have no series here: of workers in other processes.
+WITHOUT_SERIES = {"tilth_worker_free_disk_bytes"}
+
+
+def test_every_metric_of_the_dashboard_is_exposed(mess: Mess) -> None:
+    """Costs one scrape."""
+    lines = httpx.get(f"{mess.node.url}/metrics").text.splitlines()
+    exposed = {re.split("[{ ]", line, maxsplit=1)[0] for line in lines if not line.startswith("#")}
+    expressions = [query.expression for panel in panels() for query in panel.queries]
+    wanted = {name for each in expressions for name in re.findall(r"\b([a-z_]\w*)\{", each)} - {"up"}
+    assert len(wanted) > 20
+    assert wanted - exposed == WITHOUT_SERIES
 
 
 # --- the console -----------------------------------------------------------------------------------------------------
