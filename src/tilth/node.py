@@ -27,7 +27,7 @@ from tilth.base.bounded_calls import BoundedCalls
 from tilth.base.clock import SystemClock
 from tilth.base.errors import TilthError, UnavailableError
 from tilth.base.ids import random_id
-from tilth.base.logs import Log
+from tilth.base.logs import Log, name_process
 from tilth.base.pressure import MemoryGate
 from tilth.base.rand import new_rng
 from tilth.base.settings import read_settings
@@ -121,6 +121,7 @@ class Node:
         membership = read_settings(MembershipSettings, given)
         #: Its name among the servers of the catalog.
         self._server = membership.name or socket.gethostname()
+        name_process(server=self._server)
         #: Drawn anew by each process.
         self._run_id = random_id()
         self._session = session or begin_spark(self._folder, given)

@@ -23,7 +23,7 @@ from pathlib import Path
 from tilth.base.clock import SystemClock
 from tilth.base.errors import FolderError, TilthError, UnavailableError
 from tilth.base.ids import random_id
-from tilth.base.logs import Log
+from tilth.base.logs import Log, name_process
 from tilth.base.settings import read_settings
 from tilth.begin import PRIVATE
 from tilth.control.running import OTHER_TASKS
@@ -79,6 +79,7 @@ class WorkerNode:
         Starts nothing yet. Raises InvalidInputError (BAD_SERVER_ADDRESS) and FolderError.
         """
         self._options = options
+        name_process(worker=options.name)
         self._over = over
         self._clock = SystemClock()
         self._settings = warehouse_settings(given)

@@ -1,6 +1,7 @@
-"""One event, one line: `time level action=... cause_id=... key=value ...`.
+"""One event, one line: `time level action=... cause_id=... key=value ...`, or an object of JSON.
 
-Covers: the logger of every room and its format. Does not cover: where the lines go (node.py decides).
+Covers: the logger of every room, its formats, what all lines of a process or of a statement say. Does not cover: where
+the lines go (the commands decide), values as JSON (json_lines.py).
 """
 
 from __future__ import annotations
@@ -11,21 +12,47 @@ import os
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import partial
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from tilth.base.json_lines import json_line, rfc3339, shown_text, unicode_text
 from tilth.base.secrets import without_secrets
-from tilth.base.settings import LogSettings
+from tilth.base.settings import LogFormat, LogSettings
 
 _ROOT = "tilth"
 #: Secrets that are replaced in log lines: those of the newest statements and consumers.
 _HIDDEN_MAX = 1_000
 
+#: Attribute of a record with its event.
+_EVENT = "tilth_event"
+#: Cause of an event that has none.
+_NO_CAUSE = "-"
+
 _hidden: OrderedDict[str, None] = OrderedDict()
 _hidden_lock = threading.Lock()
+#: Facts of every line of this process, and of every line of what this thread works for; in JSON only.
+_process: dict[str, str] = {}
+_context: ContextVar[Mapping[str, str] | None] = ContextVar("tilth_log_context", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    """An event before it is a line."""
+
+    action: str
+    cause_id: str
+    facts: Mapping[str, object]
+
+    def __str__(self) -> str:
+        fields = "".join(f" {name}={_field(value)}" for name, value in self.facts.items())
+        return f"action={self.action} cause_id={self.cause_id}{fields}"
 
 
 class Log:
@@ -52,21 +79,42 @@ class Log:
     ) -> None:
         if not self._logger.isEnabledFor(level):
             return
-        fields = "".join(f" {name}={_field(value)}" for name, value in facts.items())
-        self._logger.log(level, "action=%s cause_id=%s%s", action, cause_id, fields, exc_info=error)
+        event = _Event(action, cause_id, facts)
+        self._logger.log(level, "%s", event, exc_info=error, extra={_EVENT: event})
 
 
 def set_up(*, level: str, path: str | None, settings: LogSettings | None = None) -> None:
     """Send Tilth's lines to a file, or to standard error when there is none."""
     bounds = settings or LogSettings()
     handler: logging.Handler = logging.StreamHandler() if path is None else _File(path, bounds)
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(_FORMATTERS[bounds.format]())
     root = logging.getLogger(_ROOT)
+    others = logging.getLogger()
     for before in root.handlers:
         before.close()
+        if before in others.handlers:
+            others.removeHandler(before)
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     root.propagate = False
+    if bounds.format is LogFormat.JSON:
+        # Warnings of libraries, which Python writes as text otherwise.
+        others.addHandler(handler)
+
+
+def name_process(**names: str) -> None:
+    """Add facts to every line of this process in JSON: which server or worker it is."""
+    _process.update(names)
+
+
+@contextmanager
+def log_context(**facts: str) -> Iterator[None]:
+    """Add facts to the lines in JSON that this thread writes meanwhile: which statement or task it works for."""
+    token = _context.set({**(_context.get() or {}), **facts})
+    try:
+        yield
+    finally:
+        _context.reset(token)
 
 
 class _File(RotatingFileHandler):
@@ -112,15 +160,50 @@ def hide_in_lines(secrets: Iterable[str]) -> None:
             _hidden.popitem(last=False)
 
 
-class _Formatter(logging.Formatter):
+class _TextFormatter(logging.Formatter):
     """Formats lines without the secrets that this process has handled."""
 
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
+
     def format(self, record: logging.LogRecord) -> str:
-        with _hidden_lock:
-            secrets = list(_hidden)
-        return without_secrets(super().format(record), secrets)
+        return without_secrets(unicode_text(super().format(record)), _secrets())
+
+
+class _JsonFormatter(logging.Formatter):
+    """Formats lines as objects, without secrets either."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        event: _Event | None = getattr(record, _EVENT, None)
+        fields = {"time": rfc3339(record.created), "level": record.levelname.lower(), "logger": record.name}
+        fields["message"] = _message(record) if event is None else event.action
+        facts: Mapping[str, object] = {} if event is None else event.facts
+        if event is not None and event.cause_id != _NO_CAUSE:
+            fields["cause_id"] = event.cause_id
+        fields |= _process | {name: text for name, text in (_context.get() or {}).items() if name not in facts}
+        error = record.exc_info[1] if record.exc_info else None
+        return json_line(fields, facts, error, partial(without_secrets, secrets=_secrets()))
+
+
+_FORMATTERS: Mapping[LogFormat, type[_TextFormatter] | type[_JsonFormatter]] = {
+    LogFormat.TEXT: _TextFormatter,
+    LogFormat.JSON: _JsonFormatter,
+}
+
+
+def _message(record: logging.LogRecord) -> str:
+    """Return the message of a library's record, whose arguments may not fit."""
+    try:
+        return record.getMessage()
+    except Exception:
+        return str(record.msg)
+
+
+def _secrets() -> list[str]:
+    with _hidden_lock:
+        return list(_hidden)
 
 
 def _field(value: object) -> str:
-    text = str(value)
+    text = shown_text(value)
     return json.dumps(text) if not text or any(c.isspace() or c in '"=' for c in text) else text

@@ -274,10 +274,24 @@ def hidden(text: str) -> str:
     return HIDDEN if text else ""
 
 
+class LogFormat(StrEnum):
+    #: `time level logger action=.. cause_id=.. name=value ..`
+    TEXT = "text"
+    #: An object a line.
+    JSON = "json"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """Bounds of all logs that the node writes."""
+    """Form and bounds of the logs that the node writes."""
 
+    format: LogFormat = node_setting(  # noqa: RUF009 - a declaration, as in other modules
+        "log.format",
+        LogFormat.TEXT,
+        SettingCheck(lambda text: LogFormat(text.strip().lower()), ", ".join(LogFormat)),
+        "Form of the log's lines. `text`: for people. `json`: one object a line, for programs that collect logs, with "
+        "facts as fields. Spark's own log in the folder `log` stays text.",
+    )
     size_max: int = node_setting(
         "log.size-max",
         16 * MIB,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tilth.base.cancel import working_under
 from tilth.base.errors import ConflictError, TilthError
 from tilth.base.full import full_error
-from tilth.base.logs import Log, hide_in_lines
+from tilth.base.logs import Log, hide_in_lines, log_context
 from tilth.base.settings import Setting, read_settings
 from tilth.base.sources import GivenSettings
 from tilth.catalog import AuditSettings, NotHostedError
@@ -247,7 +247,7 @@ class SqlEngine:
         outcome, error = Outcome(), None
         self._services.running.add(entry)
         try:
-            with working_under(entry.origin.cancellation):
+            with working_under(entry.origin.cancellation), log_context(query_id=entry.query_id):
                 outcome = act(running)
         except TilthError as refused:
             shown.hide_in(refused)

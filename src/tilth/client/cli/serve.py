@@ -34,6 +34,11 @@ def _option(field: str) -> Any:  # Any: typer's type of an option
     return typer.Option(help=setting_of(ServeSettings, field).doc)
 
 
+#: Setting of the node that is an option, too.
+LOG_FORMAT = setting_of(LogSettings, "format")
+LOG_FORMAT_OPTION = typer.Option(help=LOG_FORMAT.doc)
+
+
 def serve(
     data: Annotated[str | None, _option("data")] = None,
     listen: Annotated[str | None, _option("listen")] = None,
@@ -46,6 +51,7 @@ def serve(
     ] = None,
     log_level: Annotated[str | None, _option("log_level")] = None,
     log_file: Annotated[str | None, _option("log_file")] = None,
+    log_format: Annotated[str | None, LOG_FORMAT_OPTION] = None,
 ) -> None:
     """Run a node: catalog, Spark, background services and the HTTP server in one process.
 
@@ -53,14 +59,13 @@ def serve(
     """
     from tilth.begin import NODE_SETTINGS, bind
 
-    is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: is_over.set())
+    is_over = set_by_signals()
     console = console_of(sys.stderr)
     options = {"data": data, "listen": listen, "log-level": log_level, "log-file": log_file}
     try:
         flags = NODE_SETTINGS.canonical(named(settings or []))
         flags |= {name: text for name, text in options.items() if text is not None}
+        flags |= {} if log_format is None else {LOG_FORMAT.name: log_format}
         every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
         given = gather(every, flags=flags, environment=os.environ, file=config)
         options_read = read_settings(ServeSettings, given.texts)
@@ -88,6 +93,14 @@ def _node(folder: Path, given: GivenSettings) -> Node:
     from tilth.node import open_node
 
     return open_node(folder, given, session)
+
+
+def set_by_signals() -> threading.Event:
+    """Return an event that Ctrl-C and SIGTERM set."""
+    is_over = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: is_over.set())
+    return is_over
 
 
 def bound_the_stop(kill_spark: Callable[[], None]) -> None:

@@ -6,11 +6,9 @@ Tests: tests/integration/warehouse/test_worker_processes.py.
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import sys
 import tempfile
-import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +18,15 @@ from rich.text import Text
 from tilth.base.errors import TilthError
 from tilth.base.settings import LogSettings, SettingGroup, read_settings
 from tilth.base.sources import CONFIG_VARIABLE, gather
-from tilth.client.cli.serve import address, bound_the_stop, named, set_up_log
+from tilth.client.cli.serve import (
+    LOG_FORMAT,
+    LOG_FORMAT_OPTION,
+    address,
+    bound_the_stop,
+    named,
+    set_by_signals,
+    set_up_log,
+)
 from tilth.client.output import console_of, show_error
 from tilth.client.settings import SERVE_SETTINGS, ServeSettings
 
@@ -56,25 +62,26 @@ def worker(
     config: Annotated[
         Path | None, typer.Option(help="A file in TOML with node settings.", envvar=CONFIG_VARIABLE)
     ] = None,
+    log_format: Annotated[str | None, LOG_FORMAT_OPTION] = None,
 ) -> None:
     """Run a worker: a Spark of its own that runs the tasks of a server in another process."""
     from tilth.begin import NODE_SETTINGS
 
-    is_over = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: is_over.set())
+    is_over = set_by_signals()
     console = console_of(sys.stderr)
     shown = name or f"{socket.gethostname()}-{os.getpid()}"
     try:
         flags = NODE_SETTINGS.canonical(named(settings or []))
-        flags |= {} if master is None else {"warehouse.master": master}
-        every = SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all))
-        given = gather(every, flags=flags, environment=os.environ, file=config)
+        options = {"warehouse.master": master, LOG_FORMAT.name: log_format}
+        flags |= {option: text for option, text in options.items() if text is not None}
+        given = gather(
+            SettingGroup((*SERVE_SETTINGS.all, *NODE_SETTINGS.all)), flags=flags, environment=os.environ, file=config
+        )
         set_up_log(read_settings(ServeSettings, given.texts), read_settings(LogSettings, given.texts))
         from tilth.worker_node import WorkerNode, WorkerOptions, worker_token
 
         host, port = address(listen)
-        options = WorkerOptions(
+        worker_options = WorkerOptions(
             server=server,
             warehouse=warehouse,
             name=shown,
@@ -83,7 +90,7 @@ def worker(
             listen_host=host,
             listen_port=port,
         )
-        process = WorkerNode(options, given.among(NODE_SETTINGS).texts, over=is_over)
+        process = WorkerNode(worker_options, given.among(NODE_SETTINGS).texts, over=is_over)
         process.start()
         console.print(Text(f"worker {shown} runs tasks of {warehouse} for {process.server} (Ctrl-C stops it)"))
         is_over.wait()
