@@ -9,7 +9,7 @@ PYTEST = $(PY) -m pytest
 # Processes that run the tests of a lane; the tests of a file that shares a node or a Spark stay together.
 JOBS = 2
 
-.PHONY: help setup java broker-jars s3-jars hdfs-jars browser promtool lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
+.PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
 	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs lock clean clean-all
 
 help: ## list the targets
@@ -108,6 +108,9 @@ bench-ha: setup broker-jars s3-jars ## several servers: failover, commits on Pos
 bench-mixed: setup java ## CLIENTS=.. that mix everything for MINUTES=.., a JVM stopped and one killed meanwhile
 	@$(PY) -m bench.mixed_clients --clients $(CLIENTS) --minutes $(MINUTES)
 
+wheel: setup ## build the wheels of tilth and tilth-server into dist, without the network
+	@$(PY) -m tools.wheels
+
 docs: setup ## write docs/reference, the alarms, their rules and the dashboard from the code, and wrap the prose of all pages
 	@$(PY) -m tools.make_docs
 	@$(PY) -m tools.make_rules
@@ -118,7 +121,7 @@ lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 		--no-emit-index-url --no-emit-find-links --output-file requirements-build.lock requirements-build.in
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--no-emit-index-url --no-emit-find-links --extra dev --output-file requirements.lock pyproject.toml
+		--no-emit-index-url --no-emit-find-links --extra dev --extra server --output-file requirements.lock pyproject.toml
 
 clean: ## remove what tools and runs leave behind; keep .venv and the downloads
 	rm -rf build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \

@@ -21,7 +21,7 @@ from tools.mutant_list import MUTANTS, Mutant, mutated
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Parts of the tree that tests need, copied; the rest is linked, for nobody writes to it.
-COPIED = ("src", "tests", "tools", "pyproject.toml")
+COPIED = ("src", "tests", "tools", "packages", "pyproject.toml", "README.md", "LICENSE")
 LINKED = (".venv", ".cache", "docs")
 #: Time limit of the tests of one mutant; some mutants make a test wait for an event that never comes.
 SECONDS_MAX = 300

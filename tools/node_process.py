@@ -33,9 +33,11 @@ class NodeProcess:
         environment: Mapping[str, str] | None = None,
         host: str = "127.0.0.1",
         begin: Sequence[str] = (),
+        program: Sequence[str] = (sys.executable, "-m", "tilth.client.cli"),
     ) -> None:
         """`config`: text of a config file. `environment`: variables beside those of this process. `host`: address on
-        which the node listens. `begin`: first words of its command, such as those that run it in another network.
+        which the node listens. `begin`: first words of its command, such as those that run it in another network or
+        folder. `program`: the command `tilth` of an installation.
         """
         self._folder = folder
         self._config = config
@@ -43,7 +45,7 @@ class NodeProcess:
         self._environment = dict(environment or {})
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._host, self._begin = host, [*begin]
+        self._host, self._begin, self._program = host, [*begin], [*program]
         self.url = f"http://{host}:{self._port}"
         self.connection = tilth.connect(self.url, timeout_seconds=180)
 
@@ -68,7 +70,7 @@ class NodeProcess:
     def start(self, *, failpoints: str = "") -> None:
         """Starts the process and returns at once; see base/failpoints.py for where it can be made to die."""
         assert self._process is None or self._process.poll() is not None
-        command = [*self._begin, sys.executable, "-m", "tilth.client.cli", "serve"]
+        command = [*self._begin, *self._program, "serve"]
         command += ["--data", str(self.data), "--listen", f"{self._host}:{self._port}"]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]

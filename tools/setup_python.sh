@@ -59,7 +59,9 @@ fi
 
 project="$(digest pyproject.toml)"
 if [ "$(cat .venv/project.stamp 2>/dev/null)" != "$project" ]; then
-    pip_install --no-build-isolation --no-index --editable .
-    .venv/bin/python -m pip check >&2 || fail "the locks do not fit pyproject.toml; run: make lock"
+    # With its requirements and without an index: one that the locks lack, or have in another version, fails.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-index \
+        --editable '.[dev,server]' || fail "the locks do not fit pyproject.toml; run: make lock"
+    .venv/bin/python -m pip check >&2 || fail "the locks do not fit one another; run: make lock"
     echo "$project" >.venv/project.stamp
 fi

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from tilth.base.clock import SystemClock
 from tilth.base.errors import InvalidInputError, TilthError
+from tilth.base.installed import require_server
 from tilth.base.logs import Log
 from tilth.client.http import Connection, Result, connect
 
@@ -68,8 +69,9 @@ def open(path: str | Path, *, settings: Mapping[str, str] | None = None) -> Loca
     """Starts a node over the folder: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
 
     The settings are those of docs/reference/settings.md with scope `node`. Raises UnavailableError when another node
-    holds the folder or Java is missing.
+    holds the folder or Java is missing, and NotInstalledError in an installation for clients.
     """
+    require_server("tilth.open")
     from tilth.node import open_node
 
     return LocalNode(open_node(Path(path), settings or {}))
@@ -90,8 +92,9 @@ def read(
     under the same path as the server does. The server keeps the snapshot's files for `hold_seconds`, or until this
     process ends. `as_of`: a time (a datetime, or a text as in `2026-01-31 12:00:00`; UTC without a zone) or the
     number of a version; none: the newest. Raises ServerError when there is no such table, or when it cannot be read as
-    of then, and InvalidInputError for what is no time.
+    of then, InvalidInputError for what is no time, and NotInstalledError in an installation for clients.
     """
+    require_server("tilth.read")
     from tilth.storage import parse_root
     from tilth.storage.read.spark import read_snapshot
 

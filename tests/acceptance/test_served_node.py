@@ -1,6 +1,7 @@
 """A served node as its users meet it: a real process, real HTTP, real Spark; wrong things typed, the plug pulled.
 
-One node serves all tests of this file; each test has a database of its own.
+The node is that of a wheel, installed beside its libraries and started in an empty folder. It serves all tests of this
+file; each test has a database of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import tilth
+from tests.acceptance.installed import Installed
 from tilth.client import ServerError
 from tools.node_process import NodeProcess
 
@@ -33,14 +35,58 @@ spark-conf = ["spark.my.password=hunter2"]
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    node = NodeProcess(tmp_path_factory.mktemp("node"), settings={"warehouse.write-slots": "5"}, config=CONFIG)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The command of a new environment into which the wheels were installed; takes seconds."""
+    return Installed(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, installed: Installed) -> Iterator[NodeProcess]:
+    node = NodeProcess(
+        tmp_path_factory.mktemp("node"),
+        settings={"warehouse.write-slots": "5"},
+        config=CONFIG,
+        begin=installed.begin,
+        program=[installed.tilth],
+    )
     node.start()
     try:
         node.wait_ready()
         yield node
     finally:
         node.stop()
+
+
+def test_the_wheels_have_the_package_its_licences_and_no_more(installed: Installed) -> None:
+    package = ROOT / "src"
+    files = [each for each in package.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+    ours = {each.relative_to(package).as_posix() for each in files if each.is_relative_to(package / "tilth")}
+    made = ("METADATA", "RECORD", "WHEEL", "top_level.txt")
+    about = f"tilth-{installed.version}.dist-info"
+    vendored = "tilth/console/static/vendor/LICENSES.txt"
+    names = (*made, "entry_points.txt", "licenses/LICENSE", f"licenses/src/{vendored}")
+    assert installed.files("tilth") == ours | {f"{about}/{name}" for name in names}
+    about = f"tilth_server-{installed.version}.dist-info"
+    assert installed.files("tilth_server") == {f"{about}/{name}" for name in (*made, "licenses/LICENSE")}
+    for ending in ("/py.typed", ".java", ".toml", "/static/index.html", vendored):
+        assert any(name.endswith(ending) for name in ours), ending
+
+
+def test_an_installed_command_serves_in_an_empty_folder(installed: Installed, node: NodeProcess) -> None:
+    assert installed.run(installed.tilth, "--version") == f"tilth {installed.version}\n"
+    [place] = installed.run(str(installed.python), "-c", "import tilth; print(*tilth.__path__)").splitlines()
+    assert Path(place).is_relative_to(installed.python.parents[1])
+    health = httpx.get(f"{node.url}/v1/health").json()
+    assert (health["status"], health["version"]) == ("ok", installed.version)
+    statements = """
+        CREATE DATABASE wheel; CREATE TABLE wheel.t (a BIGINT) ENGINE = MergeTree ORDER BY a;
+        INSERT INTO wheel.t VALUES (1), (41); SELECT sum(a) AS total FROM wheel.t"""
+    answer = installed.run(installed.tilth, "sql", "--url", node.url, "--format", "csv", "-c", statements)
+    assert answer.split()[-2:] == ['"total"', "42"]
+    vendored = "vendor/LICENSES.txt"
+    of_console = httpx.get(f"{node.url}/console/{vendored}").text
+    assert of_console == (ROOT / "src" / "tilth" / "console" / "static" / vendored).read_text()
+    assert [*installed.empty.iterdir()] == []
 
 
 def test_settings_say_where_they_come_from(node: NodeProcess) -> None:

@@ -18,6 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from tilth.base.errors import ErrorKind, InvalidInputError, TilthError, UnavailableError
+from tilth.base.installed import require
 from tilth.client.errors import (
     AnswerLostError,
     BadUrlError,
@@ -54,11 +55,19 @@ class Result:
         return self._table
 
     def pandas(self) -> pandas.DataFrame:
-        """Return a pandas frame; a column with times of years that Python does not know has texts."""
+        """Return a pandas frame; a column with times of years that Python does not know has texts.
+
+        Raises NotInstalledError without pandas.
+        """
+        require(("pandas",), extra="pandas", purpose="Result.pandas")
         return readable(self._table).to_pandas()
 
     def polars(self) -> polars.DataFrame:
-        """Return a Polars frame; a column with times of years that Python does not know has texts."""
+        """Return a Polars frame; a column with times of years that Python does not know has texts.
+
+        Raises NotInstalledError without Polars.
+        """
+        require(("polars",), extra="polars", purpose="Result.polars")
         import polars
 
         frame = polars.from_arrow(readable(self._table))

@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.base.installed import require_server
 from tilth.client.output import console_of, show_error
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ def restore(
     data: Annotated[Path, typer.Option(help="The node's folder; it has no catalog yet.", envvar="TILTH_DATA")],
 ) -> None:
     """Make the catalog of a node's folder from a backup; the files of the tables are copied beside it."""
-    from tilth.recovery import restore_catalog
-
     try:
+        require_server("tilth catalog")
+        from tilth.recovery import restore_catalog
+
         header, records = restore_catalog(file, data)
     except TilthError as error:
         show_error(console_of(sys.stderr), error)
@@ -69,9 +71,10 @@ def copy(
     """Move a catalog between a node's folder and a database, and compare both; the files of tables stay where they
     are. No server may use it. A server refuses the old location from then on.
     """
-    from tilth.recovery import copy_catalog
-
     try:
+        require_server("tilth catalog")
+        from tilth.recovery import copy_catalog
+
         report = copy_catalog(source, target, keeps_source=keep_source)
     except TilthError as error:
         show_error(console_of(sys.stderr), error)
@@ -98,15 +101,16 @@ def rebuild(
     """Make a catalog that was lost from the journal and the files below the roots, or from the files alone where there
     is no journal; report what is not known. The exit code is 3 where something is not known, with a catalog made.
     """
-    from tilth.recovery import RebuildOptions, rebuild_catalog
-
-    options = RebuildOptions(
-        is_dry_run=dry_run,
-        is_quick=quick,
-        is_files_only=files_only,
-        keeps_uncommitted=uncommitted is Uncommitted.KEEP,
-    )
     try:
+        require_server("tilth catalog")
+        from tilth.recovery import RebuildOptions, rebuild_catalog
+
+        options = RebuildOptions(
+            is_dry_run=dry_run,
+            is_quick=quick,
+            is_files_only=files_only,
+            keeps_uncommitted=uncommitted is Uncommitted.KEEP,
+        )
         report = rebuild_catalog(root, data, options)
     except TilthError as error:
         show_error(console_of(sys.stderr), error)

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tilth.base import logs
 from tilth.base.errors import InvalidInputError, TilthError, UnavailableError
+from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings, setting_of
 from tilth.base.sources import CONFIG_VARIABLE, GivenSettings, gather
 from tilth.client.output import console_of, show_error
@@ -57,12 +58,13 @@ def serve(
 
     Options and node settings can also stand in the environment (TILTH_LISTEN) and in a config file.
     """
-    from tilth.begin import NODE_SETTINGS, bind
-
     is_over = set_by_signals()
     console = console_of(sys.stderr)
     options = {"data": data, "listen": listen, "log-level": log_level, "log-file": log_file}
     try:
+        require_server("tilth serve")
+        from tilth.begin import NODE_SETTINGS, bind
+
         flags = NODE_SETTINGS.canonical(named(settings or []))
         flags |= {name: text for name, text in options.items() if text is not None}
         flags |= {} if log_format is None else {LOG_FORMAT.name: log_format}

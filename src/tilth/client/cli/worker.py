@@ -16,6 +16,7 @@ import typer
 from rich.text import Text
 
 from tilth.base.errors import TilthError
+from tilth.base.installed import require_server
 from tilth.base.settings import LogSettings, SettingGroup, read_settings
 from tilth.base.sources import CONFIG_VARIABLE, gather
 from tilth.client.cli.serve import (
@@ -65,12 +66,12 @@ def worker(
     log_format: Annotated[str | None, LOG_FORMAT_OPTION] = None,
 ) -> None:
     """Run a worker: a Spark of its own that runs the tasks of a server in another process."""
-    from tilth.begin import NODE_SETTINGS
-
-    is_over = set_by_signals()
-    console = console_of(sys.stderr)
+    is_over, console = set_by_signals(), console_of(sys.stderr)
     shown = name or f"{socket.gethostname()}-{os.getpid()}"
     try:
+        require_server("tilth worker")
+        from tilth.begin import NODE_SETTINGS
+
         flags = NODE_SETTINGS.canonical(named(settings or []))
         options = {"warehouse.master": master, LOG_FORMAT.name: log_format}
         flags |= {option: text for option, text in options.items() if text is not None}

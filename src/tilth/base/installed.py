@@ -1,0 +1,52 @@
+"""Libraries that a part of the package needs and that an installation may not have.
+
+Covers: what a node, a worker and a Spark of one's own need beside a client, and the error where it is missing. Does not
+cover: which versions fit (pyproject.toml). Always holds: the check imports none of these libraries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+
+from tilth.base.errors import UnavailableError
+
+#: Modules of the libraries in the extra `server`.
+SERVER_MODULES = (
+    "confluent_kafka",
+    "datafusion",
+    "hdfs_native",
+    "numpy",
+    "obstore",
+    "pandas",
+    "polars",
+    "prometheus_client",
+    "psutil",
+    "psycopg",
+    "psycopg_pool",
+    "pyroaring",
+    "pyspark",
+    "rocksdict",
+    "sqlglot",
+    "starlette",
+    "uvicorn",
+)
+
+
+class NotInstalledError(UnavailableError):
+    """libraries that this needs are not installed"""
+
+    code = "NOT_INSTALLED"
+
+
+def require_server(purpose: str) -> None:
+    """Raises NotInstalledError, naming the purpose, in an installation for clients."""
+    require(SERVER_MODULES, extra="server", purpose=purpose)
+
+
+def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
+    """Raises NotInstalledError, naming the purpose and the extra with which they are installed."""
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        hint = f"pip install 'tilth[{extra}]'"
+        raise NotInstalledError(needed_by=purpose, missing=", ".join(missing), hint=hint)
