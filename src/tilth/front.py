@@ -69,7 +69,7 @@ def open(path: str | Path, *, settings: Mapping[str, str] | None = None) -> Loca
     """Starts a node over the folder: `with tilth.open("data") as node: node.sql("SELECT 1").pandas()`.
 
     The settings are those of docs/reference/settings.md with scope `node`. Raises UnavailableError when another node
-    holds the folder or Java is missing, and NotInstalledError in an installation for clients.
+    holds the folder or Java is missing, and UnavailableError (NOT_INSTALLED) in an installation for clients.
     """
     require_server("tilth.open")
     from tilth.node import open_node
@@ -92,7 +92,7 @@ def read(
     under the same path as the server does. The server keeps the snapshot's files for `hold_seconds`, or until this
     process ends. `as_of`: a time (a datetime, or a text as in `2026-01-31 12:00:00`; UTC without a zone) or the
     number of a version; none: the newest. Raises ServerError when there is no such table, or when it cannot be read as
-    of then, InvalidInputError for what is no time, and NotInstalledError in an installation for clients.
+    of then, InvalidInputError for what is no time, and UnavailableError (NOT_INSTALLED) in an installation for clients.
     """
     require_server("tilth.read")
     from tilth.storage import parse_root

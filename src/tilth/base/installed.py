@@ -33,20 +33,20 @@ SERVER_MODULES = (
 )
 
 
-class NotInstalledError(UnavailableError):
-    """libraries that this needs are not installed"""
-
-    code = "NOT_INSTALLED"
-
-
 def require_server(purpose: str) -> None:
-    """Raises NotInstalledError, naming the purpose, in an installation for clients."""
+    """Raises UnavailableError (NOT_INSTALLED), naming the purpose, in an installation for clients."""
     require(SERVER_MODULES, extra="server", purpose=purpose)
 
 
 def require(modules: Iterable[str], *, extra: str, purpose: str) -> None:
-    """Raises NotInstalledError, naming the purpose and the extra with which they are installed."""
+    """Raises UnavailableError (NOT_INSTALLED), naming the purpose and the extra with which they are installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         hint = f"pip install 'tilth[{extra}]'"
-        raise NotInstalledError(needed_by=purpose, missing=", ".join(missing), hint=hint)
+        raise UnavailableError.coded(
+            "NOT_INSTALLED",
+            "libraries that this needs are not installed",
+            needed_by=purpose,
+            missing=", ".join(missing),
+            hint=hint,
+        )

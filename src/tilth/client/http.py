@@ -57,7 +57,7 @@ class Result:
     def pandas(self) -> pandas.DataFrame:
         """Return a pandas frame; a column with times of years that Python does not know has texts.
 
-        Raises NotInstalledError without pandas.
+        Raises UnavailableError (NOT_INSTALLED) without pandas.
         """
         require(("pandas",), extra="pandas", purpose="Result.pandas")
         return readable(self._table).to_pandas()
@@ -65,7 +65,7 @@ class Result:
     def polars(self) -> polars.DataFrame:
         """Return a Polars frame; a column with times of years that Python does not know has texts.
 
-        Raises NotInstalledError without Polars.
+        Raises UnavailableError (NOT_INSTALLED) without Polars.
         """
         require(("polars",), extra="polars", purpose="Result.polars")
         import polars

@@ -23,8 +23,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import tilth
-from tilth.base.errors import ErrorKind
-from tilth.base.installed import SERVER_MODULES, NotInstalledError, require, require_server
+from tilth.base.errors import ErrorKind, UnavailableError
+from tilth.base.installed import SERVER_MODULES, require, require_server
 from tilth.model.wire import Health, Summary
 
 PACKAGE = Path(tilth.__file__).parent
@@ -142,7 +142,7 @@ def test_the_distribution_for_servers_is_this_one_with_its_extra() -> None:
 def test_what_is_missing_is_named_with_the_way_to_install_it() -> None:
     require(("json", "sys"), extra="server", purpose="this test")
     require_server("this test")
-    with pytest.raises(NotInstalledError) as refused:
+    with pytest.raises(UnavailableError) as refused:
         require(("json", "no_such_library", "nor_this"), extra="server", purpose="this test")
     assert (refused.value.kind, refused.value.code) == (ErrorKind.UNAVAILABLE, "NOT_INSTALLED")
     assert refused.value.facts == {"needed_by": "this test", "missing": "no_such_library, nor_this"}
