@@ -130,7 +130,7 @@ def parse_create_table(cursor: Cursor) -> CreateTable:
     if any(cursor.at(word) for word in ("AS", "CLONE", "LIKE", "EMPTY")):
         hint = "SHOW CREATE TABLE the other one, write its columns, then INSERT .. SELECT"
         raise cursor.refused(f"CREATE TABLE .. {cursor.peek().text.upper()} is not supported", hint=hint)
-    if cursor.at("ENGINE") or cursor.at("ORDER", "BY") or cursor.at("COMMENT"):
+    if any(cursor.at(word) for word in ("ENGINE", "COMMENT", "USING")) or cursor.at("ORDER", "BY"):
         hint = "write the columns in brackets, then INSERT .. SELECT"
         raise cursor.refused(
             "CREATE TABLE without columns, as in CREATE TABLE .. AS SELECT, is not supported", hint=hint

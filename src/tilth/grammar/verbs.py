@@ -30,6 +30,7 @@ REFUSED = {
     "MSCK": "partitions are in the catalog: leave it out",
     "CACHE": "leave it out: files that are read often stay in the memory of the system",
     "REFRESH": "every query sees what is committed: leave it out",
+    "VACUUM": "leave it out: GC removes files by itself; SYSTEM GC t removes those of t at once",
     "MOVE": "INSERT INTO the other table SELECT .. FROM this one",
     "UNSET": "SET name = its default; SHOW SETTINGS lists the defaults",
 }

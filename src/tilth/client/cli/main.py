@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tilth.client.cli.catalog import catalog
+from tilth.client.cli.import_ddl import import_ddl
 from tilth.client.cli.serve import serve
 from tilth.client.cli.sql import sql
 from tilth.client.cli.status import status
@@ -49,4 +50,5 @@ app.command()(serve)
 app.command()(worker)
 app.command()(sql)
 app.command()(status)
+app.command()(import_ddl)
 app.add_typer(catalog, name="catalog")

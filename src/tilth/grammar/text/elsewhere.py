@@ -125,6 +125,7 @@ _BY_PREFIX: dict[str, str] = {
     # ALTER.
     "ALTER TABLE .. FASTDELETE": "DELETE FROM t WHERE .. deletes rows without rewriting parts",
     "ALTER TABLE .. UNFREEZE": "files of parts never change: nothing is frozen",
+    "ALTER TABLE .. CREATE": "there are no branches and tags: SELECT .. FROM t VERSION AS OF n reads the past",
     "ALTER TABLE .. APPLY": "OPTIMIZE TABLE t FINAL writes parts anew without their deleted rows",
     "ALTER TABLE .. DROP DETACHED": _DROPPED,
     "ALTER TABLE .. DROP STAGED": "keys of a table with UNIQUE KEY are unique at once: nothing is staged",

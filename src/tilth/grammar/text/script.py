@@ -9,6 +9,7 @@ Tests: tests/unit/grammar/test_queries.py.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from tilth.grammar.text.cursor import Cursor
 from tilth.grammar.text.tokens import TokenKind
@@ -23,14 +24,17 @@ def split(text: str) -> list[str]:
 
     Raises SqlSyntaxError for a string, a quoted name or a comment that is not closed.
     """
-    statements: list[str] = []
+    return [text[start:end] for start, end in ranges(text)]
+
+
+def ranges(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where each statement begins and ends. Raises as `split`, at the statement that is not closed."""
     cursor = Cursor(text)
     while cursor.peek().kind is not TokenKind.END:
         if cursor.accept_symbol(";"):
             continue
         start = cursor.peek().start
-        statements.append(text[start : _statement_end(cursor)])
-    return statements
+        yield start, _statement_end(cursor)
 
 
 def _statement_end(cursor: Cursor) -> int:

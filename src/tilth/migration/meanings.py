@@ -1,0 +1,258 @@
+"""Types and keys that are accepted and mean something else than where they come from. Pure.
+
+Covers: tables as Tilth's grammar has read them, by the system they come from. Does not cover: parts that were left out
+(clickhouse.py, lake.py, kudu.py). Always holds: one finding for each kind of difference in a table, with its columns.
+
+Tests: tests/unit/migration/test_translate_clickhouse.py, tests/unit/migration/test_translate_lake.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tilth.grammar.statements import ColumnSpec, CreateTable
+from tilth.grammar.text.tokens import words_of
+from tilth.migration.report import Difference, ForeignSystem
+from tilth.model.checks import IntegerRange, LengthMax, OneOf, UuidText
+from tilth.model.storage import STORAGE_SETTING
+from tilth.model.table import Engine
+from tilth.model.types import Array, DataType, Decimal, Kind, Map, Simple, Struct
+
+#: Columns that a finding names.
+_COLUMNS_SHOWN_MAX = 5
+_OF_CLICKHOUSE = (ForeignSystem.CLICKHOUSE, ForeignSystem.BYCONITY)
+_UINT64_MAX = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """One kind of difference, with the columns that have it."""
+
+    kind: Difference
+    what: str
+    why: str
+    instead: str = ""
+    #: The first column that has it; empty: the table as a whole.
+    column: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeRule:
+    kind: Difference
+    what: str
+    why: str
+    instead: str
+    has: Callable[[ColumnSpec], bool]
+
+
+def _leaves(data_type: DataType) -> Iterator[DataType]:
+    match data_type:
+        case Array(element=element):
+            yield from _leaves(element)
+        case Map(key=key, value=value):
+            yield from _leaves(key)
+            yield from _leaves(value)
+        case Struct(fields=fields):
+            for each in fields:
+                yield from _leaves(each.type)
+        case _:
+            yield data_type
+
+
+def _has_kind(kind: Kind) -> Callable[[ColumnSpec], bool]:
+    return lambda spec: Simple(kind) in _leaves(spec.type)
+
+
+def _has_rule(kind: type) -> Callable[[ColumnSpec], bool]:
+    return lambda spec: any(isinstance(check.rule, kind) for check in spec.checks)
+
+
+def _is_word_in(*words: str) -> Callable[[ColumnSpec], bool]:
+    return lambda spec: not words_of(spec.declared).isdisjoint(words)
+
+
+def _is_plain_text(spec: ColumnSpec) -> bool:
+    others = any(isinstance(check.rule, OneOf | UuidText | LengthMax) for check in spec.checks)
+    return Simple(Kind.STRING) in _leaves(spec.type) and not others
+
+
+def _is_uint64(spec: ColumnSpec) -> bool:
+    return any(isinstance(check.rule, IntegerRange) and check.rule.greatest == _UINT64_MAX for check in spec.checks)
+
+
+def _is_small_unsigned(spec: ColumnSpec) -> bool:
+    return any(isinstance(check.rule, IntegerRange) and check.rule.greatest < _UINT64_MAX for check in spec.checks)
+
+
+def _has_padding(spec: ColumnSpec) -> bool:
+    return _is_word_in("char")(spec) and _has_rule(LengthMax)(spec)
+
+
+_CLICKHOUSE_RULES = (
+    _TypeRule(
+        Difference.DIFFERS,
+        "UInt64 is stored as decimal(20,0)",
+        "values are the same; Spark computes with decimals, and an arithmetic overflow is an error",
+        "BIGINT where values stay below 2^63",
+        _is_uint64,
+    ),
+    _TypeRule(
+        Difference.NOTE,
+        "UInt8, UInt16 and UInt32 are stored in the next larger signed type",
+        "values below 0 and above the declared maximum are refused, not wrapped",
+        "",
+        _is_small_unsigned,
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "String holds UTF-8 text, not any bytes",
+        "bytes that are no UTF-8 are refused",
+        "BINARY for bytes",
+        _is_plain_text,
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "FixedString(n) holds text of at most n bytes",
+        "shorter values are not padded with zero bytes",
+        "BINARY for bytes",
+        _is_word_in("fixedstring"),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "times without a zone are read in the session's zone, UTC unless it is set",
+        "elsewhere it is the zone of the server",
+        "SET spark.sql.session.timeZone, or DateTime('zone')",
+        lambda spec: not spec.zones and _has_kind(Kind.TIMESTAMP)(spec),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "DateTime('zone') reads texts in its zone, and answers show UTC",
+        "the zone is that of texts without an offset; what is stored is the instant",
+        "from_utc_timestamp(column, 'zone') shows local time",
+        lambda spec: bool(spec.zones),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "an Enum is compared and sorted by its name",
+        "elsewhere by its number; numbers are no values here",
+        "a column of numbers where the order matters",
+        _has_rule(OneOf),
+    ),
+    _TypeRule(
+        Difference.NOTE,
+        "LowCardinality has no effect",
+        "Parquet chooses a dictionary for each column chunk",
+        "",
+        _is_word_in("lowcardinality"),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "UUIDs are compared and sorted as text",
+        "ClickHouse sorts by the second half first",
+        "",
+        _has_rule(UuidText),
+    ),
+    _TypeRule(
+        Difference.DIFFERS,
+        "a key is once in a Map",
+        "elsewhere a Map may hold a key several times",
+        "Array(Tuple(key .., value ..)) for such maps",
+        lambda spec: isinstance(spec.type, Map) or _is_word_in("map")(spec),
+    ),
+)
+_LAKE_RULES = (
+    _TypeRule(
+        Difference.DIFFERS,
+        "CHAR(n) is not padded with blanks",
+        "it holds texts of at most n characters",
+        "",
+        _has_padding,
+    ),
+)
+_KUDU_RULES = (
+    _TypeRule(
+        Difference.DIFFERS,
+        "TIMESTAMP is an instant",
+        "Impala's has no zone; texts are read in the session's zone, UTC unless it is set",
+        "TIMESTAMP_NTZ for local times",
+        _has_kind(Kind.TIMESTAMP),
+    ),
+    *_LAKE_RULES,
+)
+_DECIMAL_RULE = _TypeRule(
+    Difference.NOTE,
+    "decimals are stored with all digits; results of arithmetic have Spark's precision",
+    "a sum or product may have other digits behind the point",
+    "CAST the result",
+    lambda spec: not _is_uint64(spec) and any(isinstance(leaf, Decimal) for leaf in _leaves(spec.type)),
+)
+
+
+def meanings(table: CreateTable, source: ForeignSystem) -> list[Meaning]:
+    """Return what of the table's types and keys means something else than in the system it comes from."""
+    rules = _rules(source)
+    found = [each for rule in rules if (each := _of_columns(rule, table.columns)) is not None]
+    return [*found, *_of_keys(table, source)]
+
+
+def _rules(source: ForeignSystem) -> Sequence[_TypeRule]:
+    if source in _OF_CLICKHOUSE:
+        return (*_CLICKHOUSE_RULES, _DECIMAL_RULE)
+    return (*_KUDU_RULES, _DECIMAL_RULE) if source is ForeignSystem.KUDU else _LAKE_RULES
+
+
+def _of_columns(rule: _TypeRule, columns: Sequence[ColumnSpec]) -> Meaning | None:
+    names = [spec.name for spec in columns if rule.has(spec)]
+    if not names:
+        return None
+    more = f" and {len(names) - _COLUMNS_SHOWN_MAX} more" if len(names) > _COLUMNS_SHOWN_MAX else ""
+    return Meaning(
+        rule.kind, f"{rule.what}: {', '.join(names[:_COLUMNS_SHOWN_MAX])}{more}", rule.why, rule.instead, names[0]
+    )
+
+
+def _of_keys(table: CreateTable, source: ForeignSystem) -> Iterator[Meaning]:
+    if table.engine is Engine.KAFKA:
+        yield from _of_consumers(table)
+        return
+    policy = dict(table.settings).get(STORAGE_SETTING, "")
+    if policy and not policy.startswith("cnch_default"):
+        yield Meaning(
+            Difference.DIFFERS,
+            f"{STORAGE_SETTING} = '{policy}' names a storage of Tilth",
+            "volumes and moves between them are not there",
+            f"CREATE STORAGE {policy} first, or leave the setting out",
+        )
+    if table.unique_key and source is ForeignSystem.CLICKHOUSE:
+        yield Meaning(
+            Difference.DIFFERS,
+            f"UNIQUE KEY ({', '.join(table.unique_key)}): a newer row replaces the older one when it is inserted",
+            "elsewhere rows of one sort key are there side by side until a merge; FINAL is not needed",
+            "leave Replacing out where all rows are wanted",
+        )
+    if table.unique_key and source is ForeignSystem.KUDU:
+        yield Meaning(
+            Difference.DIFFERS,
+            "INSERT of a key that is there replaces its row",
+            "Kudu's INSERT refuses or ignores it; here each INSERT is an UPSERT",
+            "SELECT the key before an INSERT that must not replace",
+        )
+    if table.partition_by and table.unique_key and source in _OF_CLICKHOUSE:
+        yield Meaning(
+            Difference.NOTE,
+            "a key is unique within its partition",
+            "as elsewhere",
+            "SETTINGS partition_level_unique_keys = 0 makes it unique in the table",
+        )
+
+
+def _of_consumers(table: CreateTable) -> Iterator[Meaning]:
+    group = dict(table.settings).get("kafka_group_name", "")
+    if group:
+        yield Meaning(
+            Difference.DIFFERS,
+            f"kafka_group_name = '{group}': Tilth stores offsets with the rows, and reports them for this group",
+            "two systems that report offsets of one group disturb each other",
+            "another name while both read the topic",
+        )
