@@ -113,6 +113,7 @@ wheel: setup ## build the wheels of tilth and tilth-server into dist, without th
 
 docs: setup ## write docs/reference, the alarms, their rules and the dashboard from the code, and wrap the prose of all pages
 	@$(PY) -m tools.make_docs
+	@$(PY) -m tools.make_errors
 	@$(PY) -m tools.make_rules
 	@$(PY) -m tools.make_dashboard
 	@$(PY) -m tools.prose

@@ -248,9 +248,11 @@ def _errors_page() -> Iterator[str]:
     yield "thing, a hint, and over HTTP an id under which the node's log tells the story (`cause_id=..`)."
     yield "For tools that match them there is also the number of the error of ClickHouse, or of ByConity from 5000 on,"
     yield "that is most like it: `number` in the body, the header `X-ClickHouse-Exception-Code`, `exception_code` in"
-    yield "`system.query_log`. Several codes may have one number."
+    yield "`system.query_log`. Several codes may have one number. [Each code has a page](../errors/README.md)"
+    yield "with its cause and its cure; its address is printed with each error (`see: ..`) and is `page` in the body of"
+    yield "an answer over HTTP."
     yield from ("", "## Kinds", "")
-    text = {kind: _comment_above(ErrorKind, kind.name) for kind in ErrorKind}
+    text = {kind: comment_above(ErrorKind, kind.name) for kind in ErrorKind}
     yield from _table(
         ("kind", "status", "what it means"), [(f"`{k.value}`", str(STATUS[k]), text[k]) for k in ErrorKind]
     )
@@ -429,14 +431,15 @@ def _http_page() -> Iterator[str]:
         "",
         "## Errors",
         "",
-        'The body is `{"error": {"code", "kind", "message", "hint", "id", "number"}}`; the status follows the kind:',
+        'The body is `{"error": {"code", "kind", "message", "hint", "id", "number", "page"}}`; `page` is the page',
+        "on the code in this documentation, with cause and cure. The status follows the kind:",
         "",
     )
     yield from _table(("kind", "status"), [(f"`{kind.value}`", str(status)) for kind, status in STATUS.items()])
     yield from (
         "",
         "503 carries `Retry-After`. 413 is `BODY_TOO_LARGE`, 405 `METHOD_NOT_ALLOWED`, 403 a refused caller (above).",
-        "All codes: errors.md.",
+        "All codes: [errors](errors.md).",
     )
 
 
@@ -483,8 +486,8 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]
         yield f"| {' | '.join(row[index] for index in kept)} |"
 
 
-def _comment_above(holder: type, name: str) -> str:
-    """The `#:` lines above a field of a class."""
+def comment_above(holder: type, name: str) -> str:
+    """Return the `#:` lines above a field of a class."""
     lines = [line.strip() for line in inspect.getsource(holder).splitlines()]
     position = next(index for index, line in enumerate(lines) if line.startswith(f"{name} ="))
     text: list[str] = []

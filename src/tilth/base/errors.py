@@ -9,8 +9,13 @@ Tests: tests/unit/warehouse/remote/test_channel.py.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import ClassVar, Self, cast
+
+#: Folder of the documentation with a page for each code.
+ERROR_PAGES = "docs/errors"
+_CODE = re.compile(r"[A-Z][A-Z0-9_]{0,99}")
 
 
 class ErrorKind(StrEnum):
@@ -71,6 +76,11 @@ class TilthError(Exception):
         error = _rebuild(type(self), self.code, message, self.hint if hint is None else hint, self.facts | added)
         return cast("Self", error)
 
+    @property
+    def page(self) -> str:
+        """Page of the documentation on the code: cause and cure."""
+        return page_of(self.code)
+
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
 
@@ -81,7 +91,8 @@ class TilthError(Exception):
         """
         if self.kind is ErrorKind.INTERNAL:
             raise self
-        return [f"{self.code}: {self.message}", *([f"  what to do: {self.hint}"] if self.hint else [])]
+        what_to_do = [f"  what to do: {self.hint}"] if self.hint else []
+        return [f"{self.code}: {self.message}", *what_to_do, *([f"  see: {self.page}"] if self.page else [])]
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle the error with its facts, for users who send it to other processes of their own."""
@@ -148,6 +159,11 @@ class CorruptError(TilthError):
 
     kind = ErrorKind.CORRUPT
     code = "CORRUPT"
+
+
+def page_of(code: str) -> str:
+    """Return the page of the documentation on an error code; empty for a text that is no code."""
+    return f"{ERROR_PAGES}/{code}.md" if _CODE.fullmatch(code) else ""
 
 
 def as_exception(error: BaseException) -> Exception:

@@ -45,6 +45,12 @@ class ServerError(TilthError):
         #: off.
         self.number = body.number
 
+    @property
+    def page(self) -> str:
+        """Page that the server names, which may be newer than this client; else the one of the code."""
+        page = self._answer.error.page
+        return page if page and page.isprintable() else super().page
+
     def __str__(self) -> str:
         """Return the server's message, with the code and the id to look it up in the documentation and in its log."""
         return f"{super().__str__()} [{self.code}, id {self.id}]"

@@ -32,10 +32,12 @@ def show_notices(console: Console, summary: Summary) -> None:
 
 
 def show_error(console: Console, error: TilthError) -> None:
-    """Print what went wrong, what to do, and the id that the log knows."""
+    """Print what went wrong, what to do, the page on its cause, and the id that the log knows."""
     console.print(Text.assemble((f"{error.code} ", "bold red"), error.message))
     if error.hint:
         console.print(Text.assemble(("  what to do: ", "bold"), error.hint))
+    if error.page:
+        console.print(Text(f"  see: {error.page}", style="dim"))
     cause_id = getattr(error, "id", "")
     if cause_id:
         console.print(Text(f"  id: {cause_id}", style="dim"))

@@ -35,6 +35,8 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     #: Number of the error of ClickHouse or ByConity that is most like it; 0: not known, as where an answer broke off.
     number: int = 0
+    #: Page of the documentation on the code; empty from a server that sends none.
+    page: str = ""
 
 
 class ErrorAnswer(msgspec.Struct, frozen=True):

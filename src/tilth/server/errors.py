@@ -131,6 +131,7 @@ def error_body(error: Exception, cause_id: str) -> ErrorBody:
         hint=_as_text(known.hint),
         id=cause_id,
         number=number_of(known),
+        page=known.page,
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.codes import WithCode
 from tests.unit.app_transport import AppTransport
 from tests.unit.fake_rooms import FakeRooms, context_of
-from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError
+from tilth.base.errors import ErrorKind, InvalidInputError, NotFoundError, UnavailableError, page_of
 from tilth.client import AnswerLostError, Connection, ServerError, ServerUnreachableError
 from tilth.client.errors import BadUrlError
 from tilth.model.wire import ErrorAnswer, ErrorBody
@@ -103,6 +103,7 @@ def test_an_error_of_the_server(connection: Connection, rooms: FakeRooms) -> Non
     assert (error.code, error.kind, error.hint) == ("NOT_FOUND", ErrorKind.NOT_FOUND, "SHOW TABLES lists them")
     assert error.message == "no such thing: table=shop.t"
     assert len(error.id) == 12
+    assert error.page == "docs/errors/NOT_FOUND.md"
     assert str(error) == f"no such thing: table=shop.t (SHOW TABLES lists them) [NOT_FOUND, id {error.id}]"
     assert error._render_traceback_()[-1] == f"  id: {error.id}"
     again = pickle.loads(pickle.dumps(error))
@@ -112,6 +113,20 @@ def test_an_error_of_the_server(connection: Connection, rooms: FakeRooms) -> Non
 def test_a_kind_of_a_newer_server_is_no_failure() -> None:
     body = ErrorBody(code="NEW", kind="never_heard_of", message="m", hint="", id="i")
     assert ServerError(ErrorAnswer(body)).kind is ErrorKind.INTERNAL
+
+
+@pytest.mark.parametrize(
+    ("code", "sent", "shown"),
+    [
+        ("NEW", "https://docs.test/NEW", "https://docs.test/NEW"),
+        ("NEW", "", page_of("NEW")),
+        ("NEW", "\x1b[2Jdocs", page_of("NEW")),
+        ("../../x", "", ""),
+    ],
+)
+def test_the_page_of_an_error_is_the_one_that_the_server_names(code: str, sent: str, shown: str) -> None:
+    body = ErrorBody(code=code, kind="invalid", message="m", hint="", id="i", page=sent)
+    assert ServerError(ErrorAnswer(body)).page == shown
 
 
 @pytest.mark.parametrize("error", [httpx.ConnectError("refused"), httpx.ConnectTimeout("slow")])

@@ -284,6 +284,7 @@ def test_an_error_is_a_status_and_a_body(client: httpx.Client, rooms: FakeRooms,
     assert ("Retry-After" in response.headers) == (status == 503)
     if isinstance(error, TilthError):
         assert (body.code, body.kind, body.message, body.hint) == (error.code, error.kind, error.message, error.hint)
+        assert body.page == f"docs/errors/{error.code}.md"
     else:
         assert (body.code, body.kind) == ("INTERNAL_ERROR", "internal")
         assert "ValueError: oops" in body.message

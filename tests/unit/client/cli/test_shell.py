@@ -93,10 +93,11 @@ def test_notices_are_shown() -> None:
     assert "notice: CODEC has no effect" in console.file.getvalue()
 
 
-def test_a_notebook_shows_two_lines() -> None:
+def test_a_notebook_shows_three_lines() -> None:
     assert NotFoundError("no such table", table="t", hint="SHOW TABLES")._render_traceback_() == [
         "NOT_FOUND: no such table: table=t",
         "  what to do: SHOW TABLES",
+        "  see: docs/errors/NOT_FOUND.md",
     ]
     with pytest.raises(TilthError):
         TilthError("a defect")._render_traceback_()
@@ -120,6 +121,7 @@ def test_an_error_stops_the_line_but_not_the_shell(typed: Type, rooms: FakeRooms
     assert rooms.texts[1:] == ["SELECT 1", "SELECT 3"]
     assert "NOT_FOUND no such thing: table=t" in errors
     assert "what to do: SHOW TABLES lists them" in errors
+    assert "  see: docs/errors/NOT_FOUND.md\n" in errors
 
 
 def test_ctrl_c_forgets_and_ctrl_d_leaves(typed: Type, rooms: FakeRooms) -> None:

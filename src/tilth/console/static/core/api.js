@@ -7,7 +7,8 @@ import { Counter } from "./counter.js"
 class SqlError extends Error {
   constructor(body) {
     super(body.message)
-    Object.assign(this, { code: body.code, kind: body.kind, hint: body.hint ?? "", id: body.id, number: body.number })
+    const { code, kind, hint = "", id, number, page = "" } = body
+    Object.assign(this, { code, kind, hint, id, number, page })
   }
 }
 

@@ -90,12 +90,12 @@ export const Empty = ({ children }) => html`<p class="empty">${children}</p>`
 
 export const Waiting = () => html`<p class="empty" role="status">Loading …</p>`
 
-/** An error as the server tells it: what happened, and what to do. */
+/** An error as the server tells it: what happened, what to do, and the page of the documentation on its code. */
 export const Failure = ({ error }) =>
   error &&
   html`<div class="failure" role="alert">
     <strong>${error.message}</strong>${error.hint && html`<p>${error.hint}</p>`}
-    <small>${error.code}${error.id ? html` · ${error.id}` : ""}</small>
+    <small>${error.code}${error.id ? html` · ${error.id}` : ""}${error.page ? html` · see ${error.page}` : ""}</small>
   </div>`
 
 export const Code = ({ children }) => html`<pre class="code" tabindex="0"><code>${children}</code></pre>`
