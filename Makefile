@@ -10,7 +10,7 @@ PYTEST = $(PY) -m pytest
 JOBS = 2
 
 .PHONY: help setup wheel java broker-jars s3-jars hdfs-jars browser promtool lint format test test-fast test-long mutants demo demo-cluster demo-ha soak bench \
-	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs lock clean clean-all
+	bench-ingest bench-merge bench-catalog bench-query bench-maintenance bench-hot bench-cluster bench-ha bench-mixed jepsen docs site lock clean clean-all
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' Makefile
@@ -117,6 +117,9 @@ docs: setup ## write docs/reference, the alarms, their rules and the dashboard f
 	@$(PY) -m tools.make_rules
 	@$(PY) -m tools.make_dashboard
 	@$(PY) -m tools.prose
+
+site: setup ## build the documentation as HTML pages in build/site, and fail where a link leads nowhere
+	@$(PY) -m tools.make_site
 
 lock: setup ## write the locks anew from pyproject.toml, keeping what still fits
 	.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \

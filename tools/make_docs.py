@@ -63,6 +63,8 @@ _EXPRESSION_SHOWN_MAX = 160
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made from the code by `python -m tools.make_docs`; do not edit. -->"
 
+#: The list of the pages on errors.
+ERROR_LIST = "README.md"
 #: The page on files and variables.
 CONFIGURE = "configure.md"
 
@@ -248,7 +250,7 @@ def _errors_page() -> Iterator[str]:
     yield "thing, a hint, and over HTTP an id under which the node's log tells the story (`cause_id=..`)."
     yield "For tools that match them there is also the number of the error of ClickHouse, or of ByConity from 5000 on,"
     yield "that is most like it: `number` in the body, the header `X-ClickHouse-Exception-Code`, `exception_code` in"
-    yield "`system.query_log`. Several codes may have one number. [Each code has a page](../errors/README.md)"
+    yield f"`system.query_log`. Several codes may have one number. [Each code has a page](../errors/{ERROR_LIST})"
     yield "with its cause and its cure; its address is printed with each error (`see: ..`) and is `page` in the body of"
     yield "an answer over HTTP."
     yield from ("", "## Kinds", "")
